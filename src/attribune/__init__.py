@@ -1,0 +1,1 @@
+"""Condition pretrained language models on the metadata of a text."""

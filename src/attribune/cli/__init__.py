@@ -1,0 +1,62 @@
+"""The command line: one file per verb; messages on stderr, results on stdout, exit code 0 only on success."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Sequence
+from importlib import import_module, metadata
+from typing import Any
+
+from attribune.errors import AttribuneError, AttribuneWarning
+
+__all__ = ["main"]
+
+_VERBS = ("train", "evaluate", "predict", "compare", "describe")
+_INTERRUPTED = 130  # what a shell reports for Ctrl-C
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``attribune``; returns the exit code.
+
+    Args:
+        arguments: the words after the program's name; those of the process unless given.
+    """
+    parser = argparse.ArgumentParser(
+        prog="attribune",
+        description="Condition pretrained language models on the metadata of a text.",
+        epilog="`attribune VERB --help` explains a verb, with examples.",
+    )
+    parser.add_argument("--version", action="version", version=f"attribune {metadata.version('attribune')}")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for verb in _VERBS:
+        import_module(f"attribune.cli.{verb}").add_parser(verbs)
+    options = parser.parse_args(arguments)
+    warnings.showwarning = _show_warning
+    try:
+        options.run(options)
+    except AttribuneError as error:
+        sys.stderr.write(f"attribune {options.verb}: error: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        sys.stderr.write(f"\nattribune {options.verb}: interrupted{options.after_interrupt(options)}\n")
+        return _INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+    except OSError as error:
+        sys.stderr.write(f"attribune {options.verb}: error: {_system_error(error)}\n")
+        return 1
+    return 0
+
+
+def _system_error(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}. Finished work is kept; free space or fix the permission and run again"
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    """One line for the library's own warnings; those of other packages are not the user's business."""
+    if issubclass(category, AttribuneWarning):
+        sys.stderr.write(f"warning: {message}\n")

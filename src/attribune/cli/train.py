@@ -1,0 +1,136 @@
+"""``attribune train``: from a table to a trained, evaluated and saved model."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import yaml
+
+from attribune.cli.console import ConsoleReporter, quiet_libraries, results_text, show
+from attribune.errors import ConfigError
+from attribune.methods import METHODS
+from attribune.recipe import BASELINES, Recipe
+from attribune.tasks import TASKS
+from attribune.training.run import train
+
+__all__ = ["add_parser"]
+
+_EXAMPLES = """examples:
+  attribune train reviews.csv --text text --label stars --attributes user product --output runs/stars
+  attribune train papers.jsonl --text title abstract --label accepted --multi-label authors areas:; --output runs/p
+  attribune train reviews.csv --text text --label stars --attributes user --output runs/u --compare adapter none
+  attribune train --config runs/stars/recipe.yaml --set training.seed=1 --output runs/stars-1
+  attribune train reviews.csv --text text --label stars --attributes user --output runs/stars --resume
+
+The run folder holds recipe.yaml, model/, metrics.json, the predictions of the validation and test rows, and log.jsonl.
+Every setting of the recipe can be given with --set, such as --set method.vector_size=128 data.split.by=time."""
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = verbs.add_parser(
+        "train",
+        help="train a model on a table of texts with attributes",
+        description="Train a pretrained language model that reads the attributes of each text, see what the attributes "
+        "bought, and save a few megabytes.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    known = ", ".join((*METHODS, *BASELINES))
+    parser.add_argument("data", nargs="?", metavar="DATA", help="CSV, TSV, JSONL or Parquet file, or a name on the hub")
+    parser.add_argument("--text", nargs="+", metavar="COL", help="text column, or several that are joined")
+    parser.add_argument("--label", nargs="+", metavar="COL", help="label column; several with --task aspects")
+    parser.add_argument("--attributes", nargs="+", metavar="COL", help="columns with one value per row")
+    parser.add_argument("--multi-label", nargs="+", metavar="COL[:SEP]", help="columns with several values per row")
+    parser.add_argument("--numeric", nargs="+", metavar="COL", help="columns with numbers, cut into quantile bins")
+    parser.add_argument("--validation", metavar="FILE", help="validation rows; cut from DATA unless given")
+    parser.add_argument("--test", metavar="FILE", help="test rows; cut from DATA unless given")
+    parser.add_argument("--encoding", help="of the files; found out unless given")
+    parser.add_argument("--task", help=f"{', '.join(TASKS)}; classification for one label column, aspects for several")
+    parser.add_argument("--method", help=f"{known} (default: injector)")
+    parser.add_argument("--tuning", help="what of the backbone learns: frozen, full or layernorm")
+    parser.add_argument("--backbone", metavar="NAME_OR_DIR", help="pretrained model (default: all-MiniLM-L6-v2)")
+    parser.add_argument("--epochs", type=float, metavar="N")
+    parser.add_argument("--batch-size", type=int, metavar="N")
+    parser.add_argument("--learning-rate", type=float, metavar="X")
+    parser.add_argument("--max-length", type=int, metavar="N", help="tokens of a text that are read")
+    parser.add_argument("--seed", type=int, metavar="N", help="of initial values, batches and split")
+    parser.add_argument("--config", metavar="FILE", help="recipe in YAML, over which the flags are laid")
+    parser.add_argument("--set", nargs="+", metavar="KEY=VALUE", default=[], help="any setting of the recipe")
+    parser.add_argument("--output", required=True, metavar="DIR", help="folder of the run")
+    parser.add_argument("--resume", action="store_true", help="go on with an interrupted run")
+    parser.add_argument("--compare", nargs="+", metavar="METHOD", default=[], help="methods to train as well")
+    parser.set_defaults(run=_run, after_interrupt=_after_interrupt)
+
+
+def recipe_of(options: argparse.Namespace) -> Recipe:
+    """The recipe that the flags describe, over that of ``--config`` if there is one.
+
+    Raises:
+        ConfigError: with every error at once.
+    """
+    settings: dict[str, Any] = {} if options.config is None else Recipe.read_yaml(options.config)
+    flags = {
+        "data.train": options.data,
+        "data.text": options.text,
+        "data.label": options.label,
+        "data.attributes": _attributes(options),
+        "data.validation": options.validation,
+        "data.test": options.test,
+        "data.encoding": options.encoding,
+        "data.max_length": options.max_length,
+        "data.split.seed": options.seed,
+        "task.kind": options.task,
+        "method.name": options.method,
+        "backbone.name": options.backbone,
+        "backbone.tuning": options.tuning,
+        "training.epochs": options.epochs,
+        "training.batch_size": options.batch_size,
+        "training.learning_rate": options.learning_rate,
+        "training.seed": options.seed,
+    }
+    if options.method is not None and settings.get("method", {}).get("name") != options.method:
+        settings["method"] = {}  # the options of another method are not this one's
+    for key, value in flags.items():
+        if value is not None:
+            _put(settings, key, value)
+    for item in options.set:
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {item}: write KEY=VALUE, such as training.weight_decay=0.1")
+        _put(settings, key, yaml.safe_load(value))
+    if settings.get("method") is not None:
+        settings["method"].setdefault("name", "injector")
+    return Recipe.from_dict(settings)
+
+
+def _run(options: argparse.Namespace) -> None:
+    quiet_libraries()
+    recipe = recipe_of(options)
+    reporter = ConsoleReporter()
+    results = train(recipe, options.output, others=options.compare, resume=options.resume, reporter=reporter)
+    show(results_text(results))
+    reporter.note(f"the run is in {options.output}")
+
+
+def _after_interrupt(options: argparse.Namespace) -> str:
+    return f"; nothing finished is lost: the same command with --resume goes on in {options.output}"
+
+
+def _attributes(options: argparse.Namespace) -> list[dict[str, Any]] | None:
+    listed: list[dict[str, Any]] = [{"kind": "categorical", "name": name} for name in options.attributes or ()]
+    for item in options.multi_label or ():
+        name, _, separator = item.partition(":")
+        listed.append({"kind": "multi_label", "name": name, "separator": separator or None})
+    listed += [{"kind": "numeric", "name": name} for name in options.numeric or ()]
+    return listed or None
+
+
+def _put(tree: dict[str, Any], key: str, value: Any) -> None:
+    *path, last = key.split(".")
+    for step in path:
+        tree = tree.setdefault(step, {})
+        if not isinstance(tree, dict):
+            raise ConfigError(f"--set {key}: {step} is not a group of settings")
+    tree[last] = value

@@ -1,0 +1,227 @@
+"""Columns of a table as text values: what counts as one value, what counts as missing, and tables read in batches."""
+
+from __future__ import annotations
+
+import datetime as dt
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, NamedTuple, TypeAlias
+
+import datasets
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from attribune.errors import DataError
+
+__all__ = ["MISSING", "Distinct", "Table", "as_array", "canonical", "column_batches", "distinct", "missing_column"]
+
+MISSING: tuple[str, ...] = ("", "nan", "NaN", "null", "NULL", "None", "N/A", "NA", "<NA>")
+"""Texts that mean *no value* unless a recipe says otherwise."""
+
+Table: TypeAlias = "datasets.Dataset | pa.Table | pd.DataFrame | Mapping[str, Sequence[Any]]"
+
+_DECIMALS_OF_ZERO = re.compile(r"(-?)(0|[1-9][0-9]*)\.0+")
+_EXACT = 10**16  # above this, floats print with an exponent and are no longer exact integers
+_LISTS = (list, tuple, set, frozenset, np.ndarray)
+_UNREADABLE = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeEncodeError)
+
+
+def canonical(value: object) -> str | None:
+    """Write a value as the text by which values are compared.
+
+    Text is trimmed; a number without a fractional part loses its decimals, also as text (``17``, ``17.0``, ``"17.0"``
+    and ``"17 "`` are one value); leading zeros and exponents of text stay (``"007"``, ``"1e3"``); booleans are
+    ``"true"`` and ``"false"``; a time at midnight is its date.
+
+    Returns:
+        The text, or None for None, NaN, NaT, NA and blank text.
+
+    Raises:
+        DataError: for a list or mapping, or bytes that are not UTF-8.
+    """
+    if isinstance(value, str):
+        text = value.strip()
+        whole = _DECIMALS_OF_ZERO.fullmatch(text) if text.endswith("0") else None
+        if whole is None:
+            return text or None
+        return whole[2] if whole[2] == "0" else whole[1] + whole[2]
+    if value is None or value is pd.NA or value is pd.NaT:
+        return None
+    if isinstance(value, bool | np.bool_):
+        return "true" if value else "false"
+    if isinstance(value, int | np.integer) and not isinstance(value, np.timedelta64):
+        return str(int(value))
+    if isinstance(value, float | np.floating | Decimal):
+        return _fraction(value)
+    return _other(value)
+
+
+def _other(value: object) -> str | None:
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return None if np.isnat(value) else canonical(value.astype(f"{value.dtype.kind}8[us]").item())
+    if isinstance(value, dt.datetime):
+        midnight = value.time() == dt.time() and value.tzinfo is None
+        return value.date().isoformat() if midnight else value.isoformat(sep=" ")
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        try:
+            return canonical(value.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise DataError(f"bytes {value[:40]!r} are not UTF-8 text: decode the column before use") from error
+    if isinstance(value, (Mapping, *_LISTS)):
+        shown = repr(value)[:60]
+        raise DataError(f"{shown} is not one value: use MultiLabel for a column of lists, or choose one of its parts")
+    return str(value).strip() or None
+
+
+def _fraction(value: Any) -> str | None:
+    if value != value:
+        return None
+    if not abs(value) < _EXACT:
+        return str(value)
+    if value == int(value):
+        return str(int(value))
+    return format(value.normalize(), "f") if isinstance(value, Decimal) else str(value)
+
+
+class Distinct(NamedTuple):
+    """A column as codes into its distinct raw values.
+
+    Attributes:
+        codes: (rows,) int64, the place of each row's value in the other lists; -1 where the row has none.
+        texts: canonical text of each distinct raw value, None where it means missing.
+        padded: whether the raw value was text with spaces around it.
+    """
+
+    codes: np.ndarray
+    texts: list[str | None]
+    padded: np.ndarray
+
+
+def distinct(array: pa.Array, *, missing: frozenset[str], column: str, rows: np.ndarray) -> Distinct:
+    """Reduce a column to its distinct values, so that Python touches each distinct value once.
+
+    Args:
+        array: the values.
+        missing: canonical texts that mean no value.
+        column: name for messages.
+        rows: (values,) number of each value's row, for messages.
+
+    Raises:
+        DataError: naming column and row of a value that is not one value.
+    """
+    if pa.types.is_null(array.type):
+        return Distinct(np.full(len(array), -1, dtype=np.int64), [], np.zeros(0, dtype=bool))
+    if pa.types.is_nested(array.type):
+        at = next((i for i, cell in enumerate(array) if cell.is_valid), None)
+        if at is None:
+            return Distinct(np.full(len(array), -1, dtype=np.int64), [], np.zeros(0, dtype=bool))
+        raise DataError(
+            f"column {column!r}, row {rows[at]}: {str(array[at].as_py())[:60]} is not one value: "
+            f"use MultiLabel({column!r}) for a column of lists"
+        )
+    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    floating = pa.types.is_floating(encoded.dictionary.type)  # NumPy scalars print float32 as it was written
+    raw = list(encoded.dictionary.to_numpy(zero_copy_only=False)) if floating else encoded.dictionary.to_pylist()
+    texts: list[str | None] = []
+    for code, value in enumerate(raw):
+        try:
+            text = canonical(value)
+        except DataError as error:
+            row = rows[np.argmax(codes == code)]
+            raise DataError(f"column {column!r}, row {row}: {error}") from error
+        texts.append(None if text is None or text in missing else text)
+    padded = np.array([isinstance(value, str) and value != value.strip() for value in raw], dtype=bool)
+    return Distinct(codes, texts, padded)
+
+
+def as_array(values: object, *, column: str, first_row: int = 1) -> pa.Array:
+    """Turn any one-dimensional column (list, NumPy, pandas, Arrow) into one Arrow array; mixed types become text.
+
+    Raises:
+        DataError: naming column and row where lists and single values are mixed, or a value cannot be text.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        return pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], type=values.type)
+    if isinstance(values, pa.Array):
+        return values
+    if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):
+        raise DataError(
+            f"column {column!r} is {type(values).__name__}, not a sequence of values: give one value per row"
+        )
+    if isinstance(values, np.ndarray) and values.ndim != 1:
+        values = list(values)
+    try:
+        array = pa.array(values, from_pandas=True)
+    except _UNREADABLE:
+        return _mixed(list(values), column, first_row)  # type: ignore[call-overload]
+    return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+
+
+def _mixed(values: list[object], column: str, first_row: int) -> pa.Array:
+    lists = any(isinstance(value, _LISTS) for value in values)
+    cells: list[object] = []
+    for row, value in enumerate(values, start=first_row):
+        try:
+            if not lists:
+                cells.append(value if isinstance(value, str) else canonical(value))
+            elif isinstance(value, _LISTS):
+                cells.append([part if isinstance(part, str) else canonical(part) for part in value])
+            elif canonical(value) is None:
+                cells.append(None)
+            else:
+                raise DataError(f"{str(value)[:60]!r} is not a list, but other rows hold lists: make every row a list")
+        except DataError as error:
+            raise DataError(f"column {column!r}, row {row}: {error}") from error
+    try:
+        return pa.array(cells, type=pa.list_(pa.string()) if lists else pa.string())
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"column {column!r} holds text with half of a character pair ({error.object[:40]!r}), "
+            "which no file can store: clean the column before use"
+        ) from error
+
+
+def column_batches(
+    table: Table, names: Sequence[str], *, batch_size: int = 20_000
+) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+    """Read the named columns batch by batch; yields (number of the batch's first row from 1, {name: Arrow array}).
+
+    Raises:
+        DataError: for a missing column, or columns of different lengths.
+    """
+    if isinstance(table, datasets.Dataset):
+        _require(table.column_names, names)
+        if names and len(table):
+            chosen = table.select_columns(list(names)).with_format("arrow")
+            for number, batch in enumerate(chosen.iter(batch_size=batch_size)):
+                yield number * batch_size + 1, {name: as_array(batch.column(name), column=name) for name in names}
+        return
+    available = list(table.column_names if isinstance(table, pa.Table) else table.keys())
+    _require(available, names)
+    columns = {name: table[name] for name in names}
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise DataError(f"the columns have different numbers of rows, {lengths}: give one value per row in each")
+    for start in range(0, max(lengths.values(), default=0), batch_size):
+        part = {name: column[start : start + batch_size] for name, column in columns.items()}
+        yield start + 1, {name: as_array(part[name], column=name, first_row=start + 1) for name in names}
+
+
+def missing_column(available: Sequence[str], name: str, *, source: str = "the table") -> DataError:
+    """Make the error for a column that is not there: it names the columns there are, and the closest one."""
+    shown = ", ".join(map(repr, available[:40])) + (" ..." if len(available) > 40 else "")
+    close = difflib.get_close_matches(name, [str(column) for column in available], n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return DataError(f"{source} has no column {name!r}{hint} (columns: {shown or 'none'})")
+
+
+def _require(available: Sequence[str], names: Sequence[str]) -> None:
+    for name in names:
+        if name not in available:
+            raise missing_column(available, name)

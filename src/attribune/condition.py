@@ -1,0 +1,152 @@
+"""The attributes of one batch, as the layers deep in the backbone see them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from attribune.errors import DataError
+
+__all__ = ["Condition", "ConditionHolder", "Slots", "Values", "check_attribute_ids", "drop_attributes"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slots:
+    """Where one attribute stands in ``attribute_ids``, and how many ids it has.
+
+    Args:
+        name: the attribute.
+        start: its first slot.
+        count: the number of its slots.
+        size: the number of its ids, id 0 (missing, unknown, dropped) included.
+    """
+
+    name: str
+    start: int
+    count: int
+    size: int
+
+    def of(self, attribute_ids: Tensor) -> Tensor:
+        """The slots of this attribute: (B, slots) → (B, count)."""
+        return attribute_ids[:, self.start : self.start + self.count]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Values:
+    """The values of one attribute in a batch, each distinct one once.
+
+    Args:
+        ids: (U,), distinct ids; id 0 may be among them.
+        membership: (B, U), how often row b has value u; the column of id 0 is zero, so that it adds nothing.
+        vectors: (U, Z), the values' learned vectors.
+    """
+
+    ids: Tensor
+    membership: Tensor
+    vectors: Tensor
+
+    @classmethod
+    def collect(cls, ids: Tensor, table: Tensor) -> Values:
+        """Find the distinct values of a batch and look their vectors up.
+
+        Under ``torch.compile`` every slot counts as distinct, since the number of distinct values would break the
+        graph; the sums over a row's values come out the same.
+
+        Args:
+            ids: (B, count), ids of one attribute.
+            table: (size, Z), the vectors of all its ids.
+        """
+        B, count = ids.shape
+        if torch.compiler.is_compiling():
+            distinct = ids.reshape(-1)
+            index = torch.arange(B * count, device=ids.device).view(B, count)
+        else:
+            distinct, index = torch.unique(ids, return_inverse=True)
+        membership = torch.zeros(B, distinct.shape[0], dtype=table.dtype, device=ids.device)
+        membership = membership.scatter_add(1, index, (ids != 0).to(table.dtype))
+        return cls(ids=distinct, membership=membership, vectors=torch.nn.functional.embedding(distinct, table))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """What the sites of a method read during one forward pass: the rows, and the values of each attribute."""
+
+    rows: int
+    values: tuple[Values, ...]
+
+
+class ConditionHolder:
+    """Gives the sites the condition of the forward pass in which they run.
+
+    A site inside a checkpointed layer runs again during backward, when another forward pass may have come between;
+    `checkpointed` therefore captures the condition and restores it for the second run.
+    """
+
+    def __init__(self) -> None:
+        self._current: Condition | None = None
+
+    @property
+    def current(self) -> Condition:
+        """The condition of the forward pass under way."""
+        if self._current is None:
+            raise RuntimeError(
+                "the backbone was called outside AttributeModel.forward, so its sites have no attributes: "
+                "call the AttributeModel itself"
+            )
+        return self._current
+
+    @contextmanager
+    def use(self, condition: Condition) -> Iterator[None]:
+        """Make a condition the current one for the duration of a block."""
+        before, self._current = self._current, condition
+        try:
+            yield
+        finally:
+            self._current = before
+
+
+def check_attribute_ids(attribute_ids: Tensor, slots: Sequence[Slots], rows: int) -> None:
+    """Refuse ids of the wrong shape or outside the vocabularies.
+
+    The range is checked where the check costs nothing: on the CPU, outside a compiled graph.
+
+    Raises:
+        DataError: naming the attribute, the value seen and the cure.
+    """
+    width = sum(s.count for s in slots)
+    if attribute_ids.dim() != 2 or attribute_ids.shape != (rows, width):
+        raise DataError(
+            f"attribute_ids has shape {tuple(attribute_ids.shape)}, expected {(rows, width)}: one row per text and "
+            f"one column per slot of the schema; encode the rows with the model's own schema"
+        )
+    if torch.compiler.is_compiling() or attribute_ids.device.type != "cpu" or attribute_ids.numel() == 0:
+        return
+    for s in slots:
+        ids = s.of(attribute_ids)
+        low, high = int(ids.min()), int(ids.max())
+        if low < 0 or high >= s.size:
+            raise DataError(
+                f"attribute {s.name!r} has id {low if low < 0 else high}, outside 0 to {s.size - 1}: "
+                "encode the rows with the model's own schema"
+            )
+
+
+def drop_attributes(attribute_ids: Tensor, slots: Sequence[Slots], rate: float) -> Tensor:
+    """Attribute dropout (Injectors, section 4): hide each (row, attribute) as a whole with probability `rate`.
+
+    Nothing is rescaled: a dropped attribute looks like one never seen in training, id 0 in all its slots.
+
+    Args:
+        attribute_ids: (B, slots).
+        slots: of each attribute.
+        rate: between 0 and 1.
+
+    Returns:
+        (B, slots), a new tensor.
+    """
+    keep = torch.rand(attribute_ids.shape[0], len(slots), device=attribute_ids.device) >= rate
+    return attribute_ids * torch.cat([keep[:, j : j + 1].expand(-1, s.count) for j, s in enumerate(slots)], dim=1)

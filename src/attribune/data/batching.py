@@ -1,0 +1,79 @@
+"""Batches of rows of similar length, so that little is spent on padding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from attribune.errors import ConfigError
+
+__all__ = ["LengthGroupedBatches", "padding_share"]
+
+_POOL = 50  # batches that are sorted together: enough to group by length, few enough to stay random
+
+
+class LengthGroupedBatches(torch.utils.data.Sampler[int]):
+    """A sampler of row indices; consecutive runs of `batch_size` indices have similar lengths.
+
+    Rows are shuffled, cut into pools of 50 batches and sorted by length within each pool; then the batches are
+    shuffled. The batch with the longest row comes first, so that memory runs out at once or not at all; an incomplete
+    batch comes last. The order depends only on `seed`, the epoch and the lengths.
+
+    Args:
+        lengths: (n,) number of tokens of each row.
+        batch_size: rows per batch.
+        seed: of the shuffling.
+
+    Raises:
+        ConfigError: for a batch size below 1.
+    """
+
+    def __init__(self, lengths: Sequence[int] | npt.NDArray[np.int64], *, batch_size: int, seed: int = 0) -> None:
+        if batch_size < 1:
+            raise ConfigError(f"batch_size={batch_size} must be at least 1")
+        self.lengths = np.asarray(lengths, dtype=np.int64)
+        self.batch_size = batch_size
+        self.seed = seed
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch whose order comes next."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.order().tolist())
+
+    def order(self) -> npt.NDArray[np.int64]:
+        """Return the row indices of the epoch, (n,)."""
+        random = np.random.default_rng([self.seed, self.epoch])
+        rows = random.permutation(len(self.lengths))
+        if len(rows):  # the longest row opens the first pool: never in the incomplete batch
+            place = int(np.argmax(self.lengths[rows]))
+            rows[[0, place]] = rows[[place, 0]]
+        pool = _POOL * self.batch_size
+        pools = [rows[start : start + pool] for start in range(0, len(rows), pool)]
+        ordered = [part[np.argsort(-self.lengths[part], kind="stable")] for part in pools]
+        rows = np.concatenate([rows[:0], *ordered])
+        complete = len(rows) // self.batch_size
+        batches = rows[: complete * self.batch_size].reshape(complete, self.batch_size)
+        if complete:
+            batches = batches[random.permutation(complete)]
+            longest = int(np.argmax(self.lengths[batches].max(axis=1)))
+            batches[[0, longest]] = batches[[longest, 0]]
+        return np.concatenate([batches.reshape(-1), rows[complete * self.batch_size :]])
+
+
+def padding_share(lengths: Sequence[int] | npt.NDArray[np.int64], *, batch_size: int) -> float:
+    """Return the share of padding when consecutive runs of `batch_size` rows are padded to their longest, 0 to 1."""
+    array = np.asarray(lengths, dtype=np.int64)
+    if not array.sum():
+        return 0.0
+    starts = np.arange(0, len(array), batch_size)
+    sizes = np.diff(np.append(starts, len(array)))
+    return float(1 - array.sum() / (np.maximum.reduceat(array, starts) * sizes).sum())

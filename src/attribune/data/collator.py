@@ -1,0 +1,102 @@
+"""Collator: encoded rows to one padded batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from attribune.errors import ConfigError, DataError
+from attribune.schema import Schema
+
+__all__ = ["Collator"]
+
+
+class Collator:
+    """Pads encoded rows to a batch; the `data_collator` of the stock Trainer.
+
+    Padding stands on the tokenizer's side. A tokenizer without a padding token, as many decoders have, pads with its
+    end token; the attention mask hides it either way. `token_type_ids` are never made.
+
+    Args:
+        tokenizer: says padding id and side.
+        schema: says the number of slots.
+        pad_to_multiple_of: round the length up, for hardware that likes it.
+
+    Raises:
+        ConfigError: for a tokenizer with neither padding nor end token.
+    """
+
+    def __init__(self, tokenizer: Any, schema: Schema, *, pad_to_multiple_of: int | None = None) -> None:
+        ends = (tokenizer.pad_token_id, tokenizer.eos_token_id)
+        padding = next((token for token in ends if token is not None), None)
+        if padding is None:
+            raise ConfigError(
+                f"{type(tokenizer).__name__} has neither a padding nor an end token: set tokenizer.pad_token"
+            )
+        if pad_to_multiple_of is not None and pad_to_multiple_of < 1:
+            raise ConfigError(f"pad_to_multiple_of={pad_to_multiple_of} must be at least 1, or None")
+        self.pad_id = int(padding)
+        self.left = tokenizer.padding_side == "left"
+        self.slots = schema.slots
+        self.multiple = pad_to_multiple_of or 1
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+        """Make a batch.
+
+        Args:
+            rows: `input_ids` and `attribute_ids` of each row, and `labels` in all rows or none; the rest is ignored.
+
+        Returns:
+            `input_ids` and `attention_mask` (B, length) and `attribute_ids` (B, slots), int64; `labels` (B,) or
+            (B, k), int64 or float32 as the rows have them.
+
+        Raises:
+            DataError: for no rows, rows of another schema, or labels in some rows only.
+        """
+        if not rows:
+            raise DataError("a batch needs at least one row")
+        texts = [torch.as_tensor(row["input_ids"], dtype=torch.int64) for row in rows]
+        longest = max(len(text) for text in texts)
+        length = -(-longest // self.multiple) * self.multiple
+        input_ids = torch.full((len(rows), length), self.pad_id)
+        attention_mask = torch.zeros_like(input_ids)
+        for place, text in enumerate(texts):
+            span = slice(length - len(text), length) if self.left else slice(0, len(text))
+            input_ids[place, span] = text
+            attention_mask[place, span] = 1
+        batch = {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "attribute_ids": self._attribute_ids(rows),
+        }
+        labels = _labels(rows)
+        return batch if labels is None else {**batch, "labels": labels}
+
+    def _attribute_ids(self, rows: Sequence[Mapping[str, Any]]) -> torch.Tensor:
+        widths = {len(row["attribute_ids"]) for row in rows}
+        if widths != {self.slots}:
+            raise DataError(
+                f"the rows have {', '.join(map(str, sorted(widths)))} attribute ids, but the schema has {self.slots} "
+                "slots: encode the rows with the same schema"
+            )
+        return torch.as_tensor(np.array([row["attribute_ids"] for row in rows], dtype=np.int64))
+
+
+def _labels(rows: Sequence[Mapping[str, Any]]) -> torch.Tensor | None:
+    given = [row["labels"] for row in rows if row.get("labels") is not None]
+    if not given:
+        return None
+    if len(given) < len(rows):
+        raise DataError(
+            f"{len(rows) - len(given)} of {len(rows)} rows have no labels: leave them out, or give them one"
+        )
+    try:
+        labels = np.array(given)
+    except ValueError as error:
+        raise DataError("the rows have different numbers of labels: encode them with one task") from error
+    if labels.dtype.kind not in "iufb":
+        raise DataError(f"labels such as {str(given[0])[:40]!r} are not numbers: encode the rows with a task")
+    return torch.as_tensor(labels.astype(np.float32 if labels.dtype.kind == "f" else np.int64))

@@ -1,0 +1,384 @@
+"""Encoding: a table of texts, attributes and labels becomes `input_ids`, `attribute_ids` and `labels`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
+
+import datasets
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from attribune.columns import Table, as_array, canonical, column_batches, missing_column
+from attribune.data.storage import ArrowStore
+from attribune.data.windows import Head, SpecialTokens, Window, content_ids, longest_input
+from attribune.errors import ConfigError, DataError
+from attribune.schema import EncodingReport, Schema
+
+__all__ = [
+    "EncodeReport",
+    "EncodedRows",
+    "LabelEncoder",
+    "TextEncoder",
+    "canonical_text",
+    "encode",
+    "encode_rows",
+    "encode_with_report",
+    "join_text",
+]
+
+DEFAULT_LENGTH = 512
+"""Length of the window when none is given, or the backbone's limit when that is smaller."""
+
+_BATCH = 2_000
+_UNSEEN = -100
+
+
+class LabelEncoder(Protocol):
+    """What encoding asks of a task."""
+
+    def encode_labels(
+        self, columns: Sequence[Sequence[Any]], *, first_row: int = 1
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+        """Return labels (n,) or (n, k), int64 or float32, and a mask (n,) that is False where the label is missing."""
+
+
+class EncodedRows(NamedTuple):
+    """A batch of encoded rows, as many as went in.
+
+    Attributes:
+        input_ids: ids of each row's text, with special tokens; those alone for an empty text.
+        attribute_ids: (rows, slots) int64.
+        empty: (rows,) whether the row has no text.
+        shortened: rows whose text did not fit the window.
+        schema_report: what happened to the attributes.
+    """
+
+    input_ids: list[list[int]]
+    attribute_ids: npt.NDArray[np.int64]
+    empty: npt.NDArray[np.bool_]
+    shortened: int
+    schema_report: EncodingReport
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodeReport:
+    """What encoding kept, left out and changed.
+
+    Attributes:
+        kept: (kept rows,) index of each encoded row in the source, from 0.
+        rows: rows of the source.
+        empty_text: rows left out for want of a text.
+        no_label: rows left out for want of a label.
+        unseen_labels: rows kept whose label is not among the task's classes; they count as wrong.
+        shortened: texts that did not fit the window.
+        schema: what happened to the attributes.
+    """
+
+    kept: npt.NDArray[np.int64]
+    rows: int
+    empty_text: int
+    no_label: int
+    unseen_labels: int
+    shortened: int
+    schema: EncodingReport
+
+    def lines(self) -> list[str]:
+        """Say in short lines what is not zero."""
+        words = {
+            "empty_text": "rows left out, without a text",
+            "no_label": "rows left out, without a label",
+            "unseen_labels": "rows whose label is not among the classes",
+            "shortened": "texts cut to the window",
+        }
+        counts = [f"{text}: {getattr(self, name):,}" for name, text in words.items() if getattr(self, name)]
+        return [f"{line} of {self.rows:,}" for line in counts] + self.schema.lines()
+
+
+def join_text(columns: Sequence[Sequence[Any]], *, separator: str = "\n") -> list[str]:
+    """Join the text columns row by row; missing and blank parts are passed over, so a row without any gives "".
+
+    Args:
+        columns: one or several columns of the same number of rows.
+        separator: stands between two parts.
+    """
+    parts = [[canonical_text(value) for value in column] for column in columns]
+    if len(parts) == 1:
+        return parts[0]
+    return [separator.join(part for part in row if part) for row in zip(*parts, strict=True)]
+
+
+def canonical_text(value: Any) -> str:
+    """Trim a text; a missing one is ""."""
+    return value.strip() if isinstance(value, str) else canonical(value) or ""
+
+
+class TextEncoder:
+    """Tokenizes texts and fits them to the window, with what never changes found out once.
+
+    Args:
+        tokenizer: of the backbone.
+        window: how long texts are fitted; None keeps the beginning, at most 512 ids.
+        limit: ids that the backbone takes; None asks the tokenizer.
+
+    Raises:
+        ConfigError: for a window that the backbone cannot take.
+    """
+
+    def __init__(self, tokenizer: Any, *, window: Window | None = None, limit: int | None = None) -> None:
+        limit = limit if limit is not None else longest_input(tokenizer)
+        self.tokenizer = tokenizer
+        self.special = SpecialTokens.of(tokenizer)
+        self.window = window if window is not None else Head(min(DEFAULT_LENGTH, limit or DEFAULT_LENGTH))
+        self.window.check(self.special, limit=limit)
+
+    def __call__(self, texts: list[str]) -> tuple[list[list[int]], int]:
+        """Return the ids of each text, and how many texts did not fit."""
+        contents = content_ids(self.tokenizer, texts) if texts else []
+        longest = self.window.length(self.special)
+        shortened = sum(len(content) + len(self.special) > longest for content in contents)
+        return [self.window.fit(content, self.special) for content in contents], shortened
+
+
+def encode_rows(
+    columns: Mapping[str, Sequence[Any]],
+    schema: Schema,
+    texts: TextEncoder,
+    *,
+    text: str | Sequence[str],
+    separator: str = "\n",
+    first_row: int = 1,
+) -> EncodedRows:
+    """Encode a batch of raw columns, every row of it; what prediction streams with.
+
+    Args:
+        columns: the text and attribute columns of the batch, by name.
+        schema: fitted on the training rows.
+        texts: the tokenizer with its window.
+        text: name of the text column, or of several that are joined.
+        separator: stands between two joined texts.
+        first_row: number of the first row in the source, for messages.
+
+    Raises:
+        DataError: naming column and row of a value that cannot be used.
+    """
+    names = _names(text)
+    for name in (*names, *schema.names):
+        if name not in columns:
+            raise missing_column(list(columns), name)
+    parts = [_listed(columns[name], name, first_row) for name in names]
+    whole = join_text(parts, separator=separator)
+    input_ids, shortened = texts(whole)
+    attribute_ids, report = schema.encode(
+        {name: columns[name] for name in schema.names} or {names[0]: parts[0]}, first_row=first_row
+    )
+    return EncodedRows(input_ids, attribute_ids, np.array([not part for part in whole], dtype=bool), shortened, report)
+
+
+def encode(table: Table, schema: Schema, tokenizer: Any, **settings: Any) -> datasets.Dataset:
+    """Encode a table; see `encode_with_report` for the settings.
+
+    Returns:
+        A Dataset with `input_ids`, `attribute_ids`, `length` and, with a label, `labels`.
+    """
+    return encode_with_report(table, schema, tokenizer, **settings)[0]
+
+
+def encode_with_report(
+    table: Table,
+    schema: Schema,
+    tokenizer: Any,
+    *,
+    text: str | Sequence[str],
+    label: str | Sequence[str] | None = None,
+    task: LabelEncoder | None = None,
+    window: Window | None = None,
+    limit: int | None = None,
+    separator: str = "\n",
+    on_empty_text: Literal["drop", "error", "keep"] = "drop",
+    on_missing_label: Literal["drop", "error"] = "drop",
+    cache_dir: str | Path | None = None,
+) -> tuple[datasets.Dataset, EncodeReport]:
+    """Encode a table batch by batch, and say what was kept, left out and changed.
+
+    Args:
+        table: a Dataset, Arrow table, DataFrame, or columns by name.
+        schema: fitted on the training rows.
+        tokenizer: of the backbone.
+        text: name of the text column, or of several that are joined.
+        label: name of the label column, or of several for several aspects; None for rows without labels.
+        task: turns labels into numbers; None when the label column holds numbers already.
+        window: how long texts are fitted; None keeps the beginning, at most 512 ids.
+        limit: ids that the backbone takes; None asks the tokenizer.
+        separator: stands between two joined texts.
+        on_empty_text: what becomes of a row without a text.
+        on_missing_label: what becomes of a row without a label.
+        cache_dir: folder for a result too large for memory; None takes a temporary one.
+
+    Returns:
+        A Dataset with `input_ids`, `attribute_ids`, `length` and, with a label, `labels`; and the report.
+
+    Raises:
+        DataError: for a missing column, a value that cannot be used, or when no row is left.
+        ConfigError: for a window that the backbone cannot take, or labels that need a task.
+    """
+    choices = _Choices(on_empty_text=on_empty_text, on_missing_label=on_missing_label)
+    texts = TextEncoder(tokenizer, window=window, limit=limit)
+    labels = () if label is None else _names(label)
+    names = list(dict.fromkeys([*_names(text), *schema.names, *labels]))
+    store = ArrowStore(folder=cache_dir)
+    tally = _Tally(schema=EncodingReport({}))
+    try:
+        for first_row, columns in column_batches(table, names, batch_size=_BATCH):
+            rows = encode_rows(columns, schema, texts, text=text, separator=separator, first_row=first_row)
+            ids = _encode_labels([columns[name] for name in labels], labels, task, first_row)
+            keep = choices.keep(rows.empty, ids, first_row)
+            tally.add(rows, ids, keep, first_row, dropping=on_empty_text == "drop")
+            store.write(_batch(rows, ids, np.flatnonzero(keep)))
+        report = tally.report()
+        if not len(report.kept):
+            raise DataError("no row is left to encode" + "".join(f"; {line}" for line in report.lines()))
+    except BaseException:
+        store.discard()
+        raise
+    return store.finish(), report
+
+
+class _Labels(NamedTuple):
+    values: npt.NDArray[Any]
+    given: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Choices:
+    """What becomes of rows without a text or a label."""
+
+    on_empty_text: str
+    on_missing_label: str
+
+    def __post_init__(self) -> None:
+        if self.on_empty_text not in ("drop", "error", "keep"):
+            raise ConfigError(f"on_empty_text={self.on_empty_text!r} must be 'drop', 'error' or 'keep'")
+        if self.on_missing_label not in ("drop", "error"):
+            raise ConfigError(f"on_missing_label={self.on_missing_label!r} must be 'drop' or 'error'")
+
+    def keep(self, empty: npt.NDArray[np.bool_], labels: _Labels | None, first_row: int) -> npt.NDArray[np.bool_]:
+        """Return which rows stay, (rows,)."""
+        keep = np.ones(len(empty), dtype=bool) if self.on_empty_text == "keep" else ~empty
+        if self.on_empty_text == "error" and empty.any():
+            raise DataError(
+                f"row {first_row + int(np.argmax(empty))} has no text ({int(empty.sum())} such rows in its batch): "
+                "correct it, or use on_empty_text='drop'"
+            )
+        if labels is None:
+            return keep
+        if self.on_missing_label == "error" and not labels.given.all():
+            raise DataError(
+                f"row {first_row + int(np.argmin(labels.given))} has no label: "
+                "correct it, or use on_missing_label='drop'"
+            )
+        return keep & labels.given
+
+
+@dataclass(kw_only=True)
+class _Tally:
+    """Counts of the report while it grows."""
+
+    schema: EncodingReport
+    kept: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    rows: int = 0
+    empty_text: int = 0
+    no_label: int = 0
+    unseen_labels: int = 0
+    shortened: int = 0
+
+    def add(
+        self,
+        rows: EncodedRows,
+        labels: _Labels | None,
+        keep: npt.NDArray[np.bool_],
+        first_row: int,
+        *,
+        dropping: bool,
+    ) -> None:
+        empty = rows.empty if dropping else np.zeros(len(keep), dtype=bool)
+        self.kept.append(np.flatnonzero(keep).astype(np.int64) + first_row - 1)
+        self.rows += len(keep)
+        self.empty_text += int(empty.sum())
+        self.shortened += rows.shortened
+        self.schema += rows.schema_report
+        if labels is not None:
+            self.no_label += int((~labels.given & ~empty).sum())
+            if labels.values.dtype.kind == "i":
+                unseen = (labels.values[keep] == _UNSEEN).reshape(int(keep.sum()), -1).any(axis=1)
+                self.unseen_labels += int(unseen.sum())
+
+    def report(self) -> EncodeReport:
+        return EncodeReport(
+            kept=np.concatenate([np.zeros(0, dtype=np.int64), *self.kept]),
+            rows=self.rows,
+            empty_text=self.empty_text,
+            no_label=self.no_label,
+            unseen_labels=self.unseen_labels,
+            shortened=self.shortened,
+            schema=self.schema,
+        )
+
+
+def _batch(rows: EncodedRows, labels: _Labels | None, chosen: npt.NDArray[np.intp]) -> pa.Table:
+    input_ids = [rows.input_ids[row] for row in chosen]
+    columns = {
+        "input_ids": pa.array(input_ids, type=pa.list_(pa.int32())),
+        "attribute_ids": _matrix(rows.attribute_ids[chosen], pa.int32()),
+        "length": pa.array([len(ids) for ids in input_ids], type=pa.int32()),
+    }
+    if labels is not None:
+        values = labels.values[chosen]
+        kind = pa.float32() if values.dtype.kind == "f" else pa.int64()
+        columns["labels"] = _matrix(values, kind) if values.ndim == 2 else pa.array(values, type=kind)
+    return pa.table(columns)
+
+
+def _matrix(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
+    """Write an (n, k) array as n lists."""
+    ends = np.arange(len(values) + 1, dtype=np.int32) * values.shape[1]
+    return pa.ListArray.from_arrays(pa.array(ends), pa.array(values.reshape(-1)).cast(kind))
+
+
+def _encode_labels(
+    columns: Sequence[pa.Array], names: Sequence[str], task: LabelEncoder | None, first_row: int
+) -> _Labels | None:
+    if not columns:
+        return None
+    if task is not None:
+        values, given = task.encode_labels([column.to_pylist() for column in columns], first_row=first_row)
+        return _Labels(values, np.asarray(given, dtype=bool))
+    if len(columns) > 1:
+        raise ConfigError(f"the label columns {', '.join(map(repr, names))} need a task, such as Aspects: give task=")
+    column = columns[0]
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        example = next((value for value in column.to_pylist() if value is not None), None)
+        raise ConfigError(
+            f"the label column {names[0]!r} holds {column.type}, such as {str(example)[:40]!r}: "
+            "give the task that turns labels into numbers (task=), or a column of numbers"
+        )
+    given = column.is_valid(nan_is_null=True) if pa.types.is_floating(column.type) else column.is_valid()
+    dtype = np.float32 if pa.types.is_floating(column.type) else np.int64
+    return _Labels(column.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype), given.to_numpy(False))
+
+
+def _names(given: str | Sequence[str]) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else tuple(given)
+    if not names:
+        raise ConfigError("name at least one column of text, and of labels when there are any")
+    return names
+
+
+def _listed(values: Any, name: str, first_row: int) -> list[Any]:
+    array = as_array(values, column=name, first_row=first_row)
+    if pa.types.is_nested(array.type):
+        raise DataError(f"the text column {name!r} holds {array.type}, not text: join it first, or name another column")
+    return list(array.to_pylist())

@@ -1,0 +1,150 @@
+"""JSON lines (one object per line) and JSON files with a list of objects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from attribune.columns import canonical
+from attribune.data.text_files import checked_columns, open_text, readable
+from attribune.errors import DataError
+
+__all__ = ["json_batches"]
+
+_BATCH = 10_000
+_EXACT = 2**53  # integers beyond this cannot share a float column
+_TYPES = {
+    "bool": pa.bool_(),
+    "int": pa.int64(),
+    "long": pa.int64(),
+    "float": pa.float64(),
+    "list": pa.list_(pa.string()),
+}
+
+
+def json_batches(path: Path, *, encoding: str) -> Iterator[pa.Table]:
+    """Read the rows; a first pass finds the columns and their types, so that no row is held longer than its batch.
+
+    Keys missing in a row are missing values. Where types differ within a column, it becomes text; a column of lists
+    holds lists of text; objects and nested lists are kept as JSON text.
+
+    Raises:
+        DataError: naming file and line of what is not a JSON object; or for a file without rows.
+    """
+    with readable(path):
+        kinds: dict[str, str] = {}
+        found = False
+        for _, row in _objects(path, encoding):
+            found = True
+            for name, value in row.items():
+                kinds[name] = _joined(kinds.get(name, "none"), _kind(value))
+        if not found:
+            raise DataError(f"{path}: the file has no rows: give one JSON object per line")
+        checked_columns(list(kinds), source=str(path))
+        if not kinds:
+            raise DataError(f"{path}: the rows are empty objects: give each row its columns")
+        batch: list[tuple[str, dict[str, Any]]] = []
+        for placed in _objects(path, encoding):
+            batch.append(placed)
+            if len(batch) == _BATCH:
+                yield _table(path, batch, kinds)
+                batch = []
+        if batch:
+            yield _table(path, batch, kinds)
+
+
+def _objects(path: Path, encoding: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (place for messages, object)."""
+    with open_text(path, encoding) as file:
+        lines = ((number, line.strip()) for number, line in enumerate(file, start=1))
+        filled = ((number, line) for number, line in lines if line)
+        first = next(filled, None)
+        if first is None:
+            return
+        if first[1].startswith("["):
+            rest = "\n".join(line for _, line in filled)
+            items = _parsed(f"{first[1]}\n{rest}", f"{path}, from line {first[0]}")
+            pairs = ((f"{path}, item {number}", item) for number, item in enumerate(items, start=1))
+        else:
+            places = ((f"{path}, line {number}", line) for number, line in chain([first], filled))
+            pairs = ((place, _parsed(line, place)) for place, line in places)
+        for place, item in pairs:
+            if not isinstance(item, dict):
+                raise DataError(f"{place}: {str(item)[:60]!r} is not an object: write one {{...}} per row")
+            yield place, item
+
+
+def _parsed(text: str, place: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(
+            f"{place}: not JSON ({error}): {text[:60]!r}; write one whole object per line, or one list of objects"
+        ) from error
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int):
+        return "int" if abs(value) <= _EXACT else "long" if -(2**63) <= value < 2**63 else "text"
+    if isinstance(value, float):
+        return "float"
+    if isinstance(value, str):
+        return "text"
+    flat = isinstance(value, list) and not any(isinstance(part, list | dict) for part in value)
+    return "list" if flat else "json"
+
+
+def _joined(one: str, other: str) -> str:
+    """Return the kind of a column that holds both kinds."""
+    if one == other or other == "none":
+        return one
+    if one == "none":
+        return other
+    pair = {one, other}
+    if pair == {"int", "long"}:
+        return "long"
+    if pair == {"int", "float"}:
+        return "float"
+    return "json" if pair & {"list", "json"} else "text"
+
+
+def _table(path: Path, rows: list[tuple[str, dict[str, Any]]], kinds: dict[str, str]) -> pa.Table:
+    columns = {}
+    for name, kind in kinds.items():
+        cells = [_cell(row.get(name), kind) for _, row in rows]
+        try:
+            columns[name] = pa.array(cells, type=_TYPES.get(kind, pa.string()))
+        except UnicodeEncodeError as error:
+            place = next(place for place, row in rows if _is_broken(row.get(name)))
+            raise DataError(
+                f"{place}: column {name!r} holds half of a character pair (\\ud800 to \\udfff), which is not text: "
+                "correct the row"
+            ) from error
+    return pa.table(columns)
+
+
+def _cell(value: Any, kind: str) -> Any:
+    if value is None or kind in ("bool", "int", "long", "float"):
+        return value
+    if isinstance(value, str):
+        return value
+    if kind == "list":
+        return [part if isinstance(part, str) else canonical(part) for part in value]
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else canonical(value)
+
+
+def _is_broken(value: Any) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False

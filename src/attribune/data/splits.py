@@ -1,0 +1,266 @@
+"""Splits: training, validation and test rows of one table, with equal texts never on two sides."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import datasets
+import numpy as np
+import numpy.typing as npt
+
+from attribune.columns import canonical, column_batches
+from attribune.data.encoding import join_text
+from attribune.errors import ConfigError, DataError
+
+__all__ = ["SplitReport", "Splits", "share_texts", "split_table"]
+
+IntArray = npt.NDArray[np.int64]
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_TRAIN, _VALIDATION, _TEST, _OUT = range(4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitReport:
+    """How many rows went where.
+
+    Attributes:
+        train: rows to train on.
+        validation: rows to choose on.
+        test: rows to report on.
+        left_out: rows left out because an earlier part has their text (only when split by group or time).
+        repeated: rows whose text an earlier row has; split at random they stay in that row's part.
+        without_group: rows without a group, each one taken as a group of its own.
+    """
+
+    train: int
+    validation: int
+    test: int
+    left_out: int = 0
+    repeated: int = 0
+    without_group: int = 0
+
+    def lines(self) -> list[str]:
+        """Say it in short lines."""
+        words = {
+            "repeated": "rows that repeat a text",
+            "left_out": "rows left out, their text being in an earlier part",
+            "without_group": "rows without a group, each taken as its own",
+        }
+        sizes = f"rows: {self.train:,} train, {self.validation:,} validation, {self.test:,} test"
+        return [sizes, *(f"{text}: {getattr(self, name):,}" for name, text in words.items() if getattr(self, name))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Splits:
+    """The three parts, their rows in the order of the table, and the counts.
+
+    Attributes:
+        train: the training rows.
+        validation: the rows to choose on.
+        test: the rows to report on.
+        rows: for each part the row indices in the table, from 0.
+        report: the counts.
+    """
+
+    train: datasets.Dataset
+    validation: datasets.Dataset
+    test: datasets.Dataset
+    rows: tuple[IntArray, IntArray, IntArray]
+    report: SplitReport
+
+
+def split_table(
+    table: datasets.Dataset,
+    *,
+    text: Sequence[str],
+    seed: int = 0,
+    fractions: tuple[float, float, float] = (0.8, 0.1, 0.1),
+    by: Literal["random", "group", "time"] = "random",
+    column: str | None = None,
+) -> Splits:
+    """Split a table.
+
+    Rows with the same text (trimmed, columns joined) never come in two parts. Split at random, they go together.
+    Split by group or time, where a text's rows may be bound for different parts, the rows outside the earliest of
+    these parts are left out and counted. Groups are placed whole; one too large for the room left in test and
+    validation goes to train. Rows of one point in time stay together.
+
+    Args:
+        table: the rows.
+        text: names of the text columns.
+        seed: of the shuffling.
+        fractions: shares of train, validation and test.
+        by: `random`; `group`: all rows with one value of `column` in one part; `time`: earliest in train, latest in
+            test.
+        column: the group, or the time as a number or an ISO date.
+
+    Raises:
+        DataError: for too few rows, groups or points in time, or a row whose time cannot be read.
+        ConfigError: for fractions that do not add up to 1, or a `column` that `by` needs or does not take.
+    """
+    _check_settings(fractions, by, column)
+    texts = _text_groups(table, text)
+    without_group = 0
+    if by == "time":
+        part = _by_time(_times(table, str(column)), fractions)
+    else:
+        groups = texts
+        if by == "group":
+            groups, without_group = _groups(table, str(column))
+        part = _by_group(groups, fractions, seed, unit="texts" if by == "random" else f"values of {column!r}")
+    first_part = np.full(int(texts.max(initial=-1)) + 1, _OUT)
+    np.minimum.at(first_part, texts, part)
+    part = np.where(part == first_part[texts], part, _OUT)
+    rows = tuple(np.flatnonzero(part == number) for number in (_TRAIN, _VALIDATION, _TEST))
+    if not all(map(len, rows)):
+        raise DataError(f"all rows of {_empty_part(rows)} repeat a text of an earlier part: give the parts as files")
+    report = SplitReport(
+        train=len(rows[0]),
+        validation=len(rows[1]),
+        test=len(rows[2]),
+        left_out=int((part == _OUT).sum()),
+        repeated=len(texts) - len(first_part),
+        without_group=without_group,
+    )
+    train, validation, test = (table.select(chosen) for chosen in rows)
+    return Splits(train=train, validation=validation, test=test, rows=(rows[0], rows[1], rows[2]), report=report)
+
+
+def share_texts(train: datasets.Dataset, other: datasets.Dataset, *, text: Sequence[str]) -> int:
+    """Count the rows of another table whose text is in the training table; rows without text do not count."""
+    known = {digest for digest in _digests(train, text) if digest is not None}
+    return sum(digest in known for digest in _digests(other, text))
+
+
+def _check_settings(fractions: Sequence[float], by: str, column: str | None) -> None:
+    if len(fractions) != 3 or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-6:
+        raise ConfigError(f"fractions={tuple(fractions)} must be three positive numbers that add up to 1")
+    if by not in ("random", "group", "time"):
+        raise ConfigError(f"by={by!r} must be 'random', 'group' or 'time'")
+    if (by == "random") != (column is None):
+        cure = "leave column out" if column else "name the column"
+        raise ConfigError(f"a split by {by!r} with column={column!r}: {cure}")
+
+
+def _by_group(groups: IntArray, fractions: Sequence[float], seed: int, *, unit: str) -> IntArray:
+    """Fill test, then validation, with groups in random order; what does not fit trains. Returns the part per row."""
+    sizes = np.bincount(groups)
+    if len(sizes) < 3:
+        raise DataError(
+            f"{len(groups)} rows with {len(sizes)} different {unit} cannot make three parts: give more rows, or the "
+            "parts as files"
+        )
+    room = {_TEST: max(1, round(fractions[2] * len(groups))), _VALIDATION: max(1, round(fractions[1] * len(groups)))}
+    part = np.full(len(sizes), _TRAIN)
+    order = np.random.default_rng(seed).permutation(len(sizes))
+    for group in order.tolist():
+        for candidate, left in room.items():
+            if sizes[group] <= left:
+                part[group] = candidate
+                room[candidate] = left - int(sizes[group])
+                break
+        if not any(room.values()):
+            break
+    for needed in (_TEST, _VALIDATION, _TRAIN):
+        if not (part == needed).any():  # every group was too large for the room, or all fitted into it
+            largest = np.argmax(np.bincount(part, minlength=3))
+            candidates = order[part[order] == largest]
+            part[candidates[np.argmin(sizes[candidates])]] = needed
+    return part[groups]
+
+
+def _by_time(times: npt.NDArray[Any], fractions: Sequence[float]) -> IntArray:
+    """Cut between points in time, as near to the fractions as they allow. Returns the part per row."""
+    _, place, sizes = np.unique(times, return_inverse=True, return_counts=True)
+    if len(sizes) < 3:
+        raise DataError(
+            f"{len(times)} rows with {len(sizes)} different points in time cannot make three parts: split at random, "
+            "or give the parts as files"
+        )
+    before = np.concatenate([[0], np.cumsum(sizes)])
+    wanted = np.array([fractions[0], fractions[0] + fractions[1]]) * len(times)
+    first = int(np.argmin(np.abs(before[1:-2] - wanted[0]))) + 1
+    second = int(np.argmin(np.abs(before[first + 1 : -1] - wanted[1]))) + first + 1
+    return (place >= first).astype(np.int64) + (place >= second)
+
+
+def _text_groups(table: datasets.Dataset, text: Sequence[str]) -> IntArray:
+    """Number the texts; rows without text have nothing in common."""
+    numbers: dict[bytes | int, int] = {}
+    groups = [
+        numbers.setdefault(row if digest is None else digest, len(numbers))
+        for row, digest in enumerate(_digests(table, text))
+    ]
+    return np.array(groups, dtype=np.int64)
+
+
+def _digests(table: datasets.Dataset, text: Sequence[str]) -> list[bytes | None]:
+    names = [text] if isinstance(text, str) else list(text)
+    found: list[bytes | None] = []
+    for _, columns in column_batches(table, names, batch_size=2_000):
+        whole = join_text([columns[name].to_pylist() for name in names])
+        found += [hashlib.blake2b(part.encode(), digest_size=16).digest() if part else None for part in whole]
+    return found
+
+
+def _groups(table: datasets.Dataset, column: str) -> tuple[IntArray, int]:
+    """Number the groups, and count the rows without one; each of those is a group of its own."""
+    numbers: dict[str | int, int] = {}
+    groups: list[int] = []
+    alone = 0
+    for first_row, columns in column_batches(table, [column]):
+        for row, value in enumerate(columns[column].to_pylist(), start=first_row):
+            name = _single(value, column, row)
+            alone += name is None
+            groups.append(numbers.setdefault(row if name is None else name, len(numbers)))
+    return np.array(groups, dtype=np.int64), alone
+
+
+def _times(table: datasets.Dataset, column: str) -> npt.NDArray[Any]:
+    """Read times as numbers: as they are, or microseconds since 1970 of ISO dates (UTC where none is said)."""
+    texts: list[str | None] = []
+    for first_row, columns in column_batches(table, [column]):
+        texts += [_single(value, column, row) for row, value in enumerate(columns[column].to_pylist(), start=first_row)]
+    numeric = bool(texts) and _is_number(texts[0])
+    times = []
+    for row, text in enumerate(texts, start=1):
+        moment = None if text is None else _moment(text, numeric=numeric)
+        if moment is None:
+            kind = "a number, as the first row has" if numeric else "an ISO date such as 2024-05-31"
+            raise DataError(
+                f"column {column!r}, row {row}: the time {text!r} is not {kind}: correct or remove the row, or split "
+                "by group or at random"
+            )
+        times.append(moment)
+    return np.array(times, dtype=np.float64 if numeric else np.int64)
+
+
+def _single(value: object, column: str, row: int) -> str | None:
+    try:
+        return canonical(value)
+    except DataError as error:
+        raise DataError(f"column {column!r}, row {row}: {error}") from error
+
+
+def _is_number(text: str | None) -> bool:
+    return text is not None and _moment(text, numeric=True) is not None
+
+
+def _moment(text: str, *, numeric: bool) -> float | int | None:
+    try:
+        if numeric:
+            number = float(text)
+            return number if np.isfinite(number) else None
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
+    return (zoned - _EPOCH) // dt.timedelta(microseconds=1)
+
+
+def _empty_part(rows: Sequence[IntArray]) -> str:
+    return next(name for name, chosen in zip(("train", "validation", "test"), rows, strict=True) if not len(chosen))

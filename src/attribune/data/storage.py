@@ -1,0 +1,109 @@
+"""Where tables are kept while they are used: in memory when small, else in an Arrow file that is read as needed."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import datasets
+import pyarrow as pa
+
+from attribune.errors import DataError
+
+__all__ = ["IN_MEMORY", "ArrowStore"]
+
+IN_MEMORY = 64 * 2**20
+"""Bytes up to which a table stays in memory."""
+
+
+class ArrowStore:
+    """Collects batches of one schema and becomes a Dataset; past `in_memory` bytes they go to a file.
+
+    Args:
+        folder: for the file; None takes a temporary folder that is removed when Python ends.
+        in_memory: bytes kept in memory at most.
+    """
+
+    def __init__(self, *, folder: str | Path | None = None, in_memory: int = IN_MEMORY) -> None:
+        self._folder = folder
+        self._limit = in_memory
+        self._batches: list[pa.Table] = []
+        self._bytes = 0
+        self._path: Path | None = None
+        self._writer: pa.RecordBatchStreamWriter | None = None
+
+    def write(self, batch: pa.Table) -> None:
+        """Add rows.
+
+        Raises:
+            DataError: when the disk is full or the folder cannot be written.
+        """
+        self._batches.append(batch)
+        self._bytes += batch.nbytes
+        if self._bytes > self._limit:
+            self._spill()
+
+    def finish(self) -> datasets.Dataset:
+        """Return what was written; at least one batch, possibly without rows, must have been.
+
+        Raises:
+            DataError: when the disk is full.
+        """
+        if self._writer is None:
+            return datasets.Dataset(pa.concat_tables(self._batches))
+        self._spill()
+        try:
+            self._writer.close()
+        except OSError as error:
+            raise self._failure(error) from error
+        return datasets.Dataset.from_file(str(self._path))
+
+    def discard(self) -> None:
+        """Remove what was written so far."""
+        self._batches.clear()
+        if self._writer is not None and self._path is not None:
+            self._writer.close()
+            self._path.unlink(missing_ok=True)
+
+    def _spill(self) -> None:
+        try:
+            for batch in self._batches:
+                if self._writer is None:
+                    self._path = self._new_file()
+                    self._writer = pa.ipc.new_stream(str(self._path), batch.schema)
+                self._writer.write_table(batch)
+        except OSError as error:
+            raise self._failure(error) from error
+        self._batches.clear()
+        self._bytes = 0
+
+    def _new_file(self) -> Path:
+        folder = Path(self._folder) if self._folder is not None else _temporary_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(suffix=".arrow", dir=folder)
+        os.close(handle)
+        return Path(name)
+
+    def _failure(self, error: OSError) -> DataError:
+        where = self._folder if self._folder is not None else tempfile.gettempdir()
+        size = f"{self._limit / 2**20:.0f} MiB"
+        return DataError(
+            f"a table of more than {size} cannot be kept in {where} ({error.strerror or error}): make room there, or "
+            " name another folder (cache_dir, or TMPDIR in the environment)"
+        )
+
+
+@cache
+def _temporary_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="attribune-"))
+    atexit.register(_remove, folder, os.getpid())
+    return folder
+
+
+def _remove(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:  # a forked worker must not take its parent's tables away
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,187 @@
+"""Tables: a file, a data frame, an Arrow table, a Dataset or a hub id becomes a `datasets.Dataset`."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import datasets
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from attribune.columns import as_array, missing_column
+from attribune.data.json_lines import json_batches
+from attribune.data.storage import IN_MEMORY, ArrowStore
+from attribune.data.text_files import checked_columns, csv_batches, find_encoding, readable
+from attribune.errors import DataError
+
+__all__ = ["ENDINGS", "Source", "read_table", "require_columns", "table_source_name"]
+
+Source: TypeAlias = "str | Path | pd.DataFrame | pa.Table | datasets.Dataset"
+
+_HUB_ID = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(?::(?P<split>[\w.]+(?:\[[\d:%]+\])?))?")
+_TEXT_ENDINGS = {".csv": ",", ".tsv": "\t", ".jsonl": None, ".ndjson": None, ".json": None}
+_COMPRESSED = ("", ".gz", ".bz2")
+
+ENDINGS: tuple[str, ...] = (*(text + packed for text in _TEXT_ENDINGS for packed in _COMPRESSED), ".parquet")
+"""File endings that can be read."""
+
+
+def read_table(
+    source: Source,
+    *,
+    encoding: str | None = None,
+    quoting: bool = True,
+    cache_dir: str | Path | None = None,
+    in_memory: int = IN_MEMORY,
+) -> datasets.Dataset:
+    """Read a table; one too large for memory is kept in an Arrow file and read from there as needed.
+
+    Args:
+        source: a path (see `ENDINGS`), a DataFrame, an Arrow table, a Dataset, or a hub id, `owner/name` or
+            `owner/name:split`, when there is no such file. Every column of a CSV or TSV file is text.
+        encoding: of a text file; None finds it out.
+        quoting: for CSV and TSV, whether double quotes enclose fields; False takes them as plain characters.
+        cache_dir: folder for a table too large for memory; None takes a temporary one, removed when Python ends.
+        in_memory: bytes kept in memory at most.
+
+    Raises:
+        DataError: naming file, line or column of what cannot be used.
+        ConfigError: for an unknown encoding.
+    """
+    if isinstance(source, datasets.Dataset):
+        return source
+    if isinstance(source, dict):
+        splits = ", ".join(map(repr, source))
+        raise DataError(f"the source holds several tables ({splits}): choose one, as in source[{next(iter(source))!r}]")
+    store = ArrowStore(folder=cache_dir, in_memory=in_memory)
+    if isinstance(source, pa.Table | pd.DataFrame):
+        store.write(_plain(source if isinstance(source, pa.Table) else _from_pandas(source), table_source_name(source)))
+        return store.finish()
+    if not isinstance(source, str | Path):
+        raise DataError(f"a table cannot be read from {type(source).__name__}: give a path, a DataFrame or a Dataset")
+    path = Path(source)
+    if not path.exists() and (hub := _hub_id(source)) is not None:
+        return _from_hub(hub["name"], hub["split"])
+    try:
+        for batch in _reader(path)(path, encoding, quoting):
+            store.write(batch)
+    except BaseException:
+        store.discard()
+        raise
+    return store.finish()
+
+
+def require_columns(table: datasets.Dataset, names: Sequence[str], *, source: str = "the table") -> None:
+    """Check that the columns are there.
+
+    Raises:
+        DataError: naming the first missing column, the columns there are, and the closest one.
+    """
+    for name in names:
+        if name not in table.column_names:
+            raise missing_column(table.column_names, name, source=source)
+
+
+def table_source_name(source: Source) -> str:
+    """Name a source in messages."""
+    return str(source) if isinstance(source, str | Path) else f"the {type(source).__name__}"
+
+
+_Reader: TypeAlias = Callable[[Path, "str | None", bool], Iterator[pa.Table]]
+
+
+def _reader(path: Path) -> _Reader:
+    """Choose by the ending, after checking that there is a file to read."""
+    ending = next(
+        (known for known in sorted(ENDINGS, key=len, reverse=True) if path.name.lower().endswith(known)), None
+    )
+    if not path.exists():
+        raise _no_file(path)
+    if path.is_dir():
+        raise DataError(f"{path} is a folder: name the file in it")
+    if ending is None:
+        raise DataError(f"{path}: unknown ending {path.suffix!r}: convert the file to one of {', '.join(ENDINGS)}")
+    if path.stat().st_size == 0:
+        raise DataError(f"{path}: the file is empty: give a file with rows")
+    if ending == ".parquet":
+        return _read_parquet
+    delimiter = next(
+        mark for text, mark in _TEXT_ENDINGS.items() if ending in {text + packed for packed in _COMPRESSED}
+    )
+    if delimiter is None:
+        return lambda path, encoding, _: json_batches(path, encoding=find_encoding(path, encoding=encoding))
+    return lambda path, encoding, quoting: csv_batches(
+        path, encoding=find_encoding(path, encoding=encoding), delimiter=delimiter, quoting=quoting
+    )
+
+
+def _read_parquet(path: Path, _encoding: str | None, _quoting: bool) -> Iterator[pa.Table]:
+    try:
+        with readable(path), pq.ParquetFile(path) as file:
+            schema = file.schema_arrow
+            if not file.metadata.num_rows:
+                raise DataError(f"{path}: the file has columns but no rows: give a file with rows")
+            checked_columns(schema.names, source=str(path))
+            for batch in file.iter_batches(batch_size=10_000):
+                yield _plain(pa.Table.from_batches([batch]), str(path))
+    except pa.ArrowException as error:
+        raise DataError(f"{path}: truncated, or not a Parquet file ({error}): write it again") from error
+
+
+def _plain(table: pa.Table, source: str) -> pa.Table:
+    """Return the table with types that a Dataset can hold: categories become their values, nothing becomes text."""
+    checked_columns(table.column_names, source=source)
+    columns = []
+    for column in table.columns:
+        kind = column.type
+        if pa.types.is_dictionary(kind):
+            column = column.cast(kind.value_type)
+        elif pa.types.is_null(kind):
+            column = column.cast(pa.string())
+        columns.append(column)
+    return pa.table(columns, names=table.column_names)
+
+
+def _from_pandas(frame: pd.DataFrame) -> pa.Table:
+    names = checked_columns([str(name) for name in frame.columns], source="the DataFrame")
+    columns = [as_array(frame.iloc[:, place], column=name) for place, name in enumerate(names)]
+    return pa.table(columns, names=names)
+
+
+def _no_file(path: Path) -> DataError:
+    if not path.parent.is_dir():
+        return DataError(f"{path}: there is no such file, nor a folder {path.parent}: check the path")
+    names = sorted(entry.name for entry in path.parent.iterdir())
+    close = difflib.get_close_matches(path.name, names, n=1)
+    hint = f"did you mean {str(path.parent / close[0])!r}?" if close else f"{path.parent} holds no similar name"
+    return DataError(f"{path}: there is no such file; {hint}")
+
+
+def _hub_id(source: str | Path) -> re.Match[str] | None:
+    """Recognise `owner/name`: not a known ending, and `owner` is not a folder here."""
+    match = _HUB_ID.fullmatch(source) if isinstance(source, str) else None
+    if match is None or source.__str__().lower().endswith(ENDINGS) or Path(str(source)).parent.is_dir():
+        return None
+    return match
+
+
+def _from_hub(name: str, split: str | None) -> datasets.Dataset:
+    try:
+        loaded = datasets.load_dataset(name, split=split)
+    except Exception as error:  # the hub's client raises errors of many libraries
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise DataError(
+            f"{name!r} is neither a file here nor a table that the hub gave ({reason}): check the path, the name and "
+            "the connection"
+        ) from error
+    if isinstance(loaded, datasets.Dataset):
+        return loaded
+    if isinstance(loaded, datasets.DatasetDict) and len(loaded) == 1:
+        return next(iter(loaded.values()))
+    splits = ", ".join(repr(f"{name}:{part}") for part in loaded)
+    raise DataError(f"{name!r} has several splits: name one of {splits}")

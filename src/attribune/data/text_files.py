@@ -1,0 +1,239 @@
+"""Text files as they come: compressed or not, in whatever encoding, with any line ends; and CSV and TSV in them."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import csv
+import gzip
+import io
+import logging
+import sys
+import warnings
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Literal, cast
+
+import pyarrow as pa
+
+from attribune.errors import AttribuneWarning, ConfigError, DataError
+
+__all__ = ["checked_columns", "csv_batches", "find_encoding", "open_text", "readable"]
+
+_log = logging.getLogger(__name__)
+_CHUNK = 2**20
+_BATCH = 10_000
+_NOT_CP1252 = b"\x81\x8d\x8f\x90\x9d"
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turn what goes wrong while a file is read into a DataError that names it."""
+    try:
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{path}: the compressed file is truncated or damaged ({error}): get it again") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror or error}): check the file and its rights") from error
+
+
+def open_text(path: Path, encoding: str) -> IO[str]:
+    """Open a text file, decompressed by its ending, with its line ends as they are."""
+    return io.TextIOWrapper(_open(path), encoding=encoding, newline="")
+
+
+def find_encoding(path: Path, *, encoding: str | None) -> str:
+    """Read the whole file once to find its encoding, or to check the one given; the file is never loaded whole.
+
+    A byte order mark decides; else UTF-8, else Windows-1252, where every byte fits. The last resort is Latin-1, with
+    a warning that counts the bytes which are not Windows-1252.
+
+    Raises:
+        DataError: for a file that is not in the given encoding, or contains a NUL character.
+        ConfigError: for an unknown encoding.
+    """
+    with readable(path):
+        if encoding is not None:
+            return _given(path, encoding)
+        with _open(path) as file:
+            start = file.read(4)
+        marked = next((name for mark, name in _MARKS if start.startswith(mark)), None)
+        if marked is not None:
+            return _checked(path, marked)
+        for candidate in ("utf-8", "cp1252"):
+            problem = _first_problem(path, candidate)
+            if problem is None:
+                _log.info("%s is read as %s", path, candidate)
+                return candidate
+        _first_problem(path, "latin-1")
+        warnings.warn(
+            f"{path} is neither UTF-8 nor Windows-1252 ({_count(path, _NOT_CP1252):,} bytes fit neither): it is read "
+            "as Latin-1, and some characters may be wrong; name the encoding with --encoding if you know it",
+            AttribuneWarning,
+            stacklevel=2,
+        )
+        return "latin-1"
+
+
+def csv_batches(path: Path, *, encoding: str, delimiter: str, quoting: bool = True) -> Iterator[pa.Table]:
+    """Read a CSV or TSV file, every column as text; quoted fields may hold delimiters and line ends.
+
+    Args:
+        path: the file.
+        encoding: as `find_encoding` returned it.
+        delimiter: between two fields.
+        quoting: whether a double quote at the start of a field opens a quoted one; False takes quotes as they are.
+
+    Raises:
+        DataError: naming file and line of a row with too few or too many fields, or an open quote; or for a file
+            without rows, or with unusable column names.
+    """
+    with readable(path), open_text(path, encoding) as file, _long_fields():
+        quotes: Literal[0, 3] = csv.QUOTE_MINIMAL if quoting else csv.QUOTE_NONE
+        reader = csv.reader(file, delimiter=delimiter, quoting=quotes, strict=True)
+        rows = _rows(reader, path, delimiter)
+        _, header = next(rows, (0, []))
+        if not header:
+            raise DataError(f"{path}: the file is empty: give a file with a header line and rows")
+        names = checked_columns([name.strip().lstrip("\ufeff") for name in header], source=str(path))
+        batch: list[list[str]] = []
+        number = 0
+        for number, (line, row) in enumerate(rows, start=1):
+            if len(row) != len(names):
+                raise _wrong_width(path, line, number, row, names, delimiter)
+            batch.append(row)
+            if len(batch) == _BATCH:
+                yield _table(names, batch)
+                batch = []
+        if not number:
+            raise DataError(f"{path}: the file has a header but no rows: give a file with rows")
+        if batch:
+            yield _table(names, batch)
+
+
+def checked_columns(names: list[str], *, source: str) -> list[str]:
+    """Return the column names; a DataError says which is empty or given twice."""
+    for place, name in enumerate(names, start=1):
+        if not name:
+            raise DataError(
+                f"{source}: column {place} of {len(names)} has no name: name it in the header "
+                "(a table written by pandas: to_csv(..., index=False))"
+            )
+        if names.index(name) != place - 1:
+            raise DataError(f"{source}: two columns are named {name!r}: give each its own name")
+    return names
+
+
+def _open(path: Path) -> IO[bytes]:
+    if path.suffix == ".gz":
+        return cast("IO[bytes]", gzip.open(path, "rb"))
+    if path.suffix == ".bz2":
+        return cast("IO[bytes]", bz2.open(path, "rb"))
+    return path.open("rb")
+
+
+def _given(path: Path, encoding: str) -> str:
+    try:
+        name = codecs.lookup(encoding).name
+    except LookupError as error:
+        raise ConfigError(f"unknown encoding {encoding!r}: try utf-8, cp1252, latin-1 or utf-16") from error
+    return _checked(path, "utf-8-sig" if name == "utf-8" else name)
+
+
+def _checked(path: Path, encoding: str) -> str:
+    problem = _first_problem(path, encoding)
+    if problem is not None:
+        raise DataError(
+            f"{path}, {problem}, so the file is not {encoding}: name the right encoding with --encoding, or leave it "
+            "out to have it found"
+        )
+    return encoding
+
+
+def _first_problem(path: Path, encoding: str) -> str | None:
+    """Say where the file is first not in this encoding; None when it is. A NUL is an error in every encoding."""
+    bytes_decoder = codecs.getincrementaldecoder(encoding)("strict")
+    decoder = io.IncrementalNewlineDecoder(bytes_decoder, translate=True)
+    read, lines = 0, 1
+    with _open(path) as file:
+        while True:
+            chunk = file.read(_CHUNK)
+            pending = len(bytes_decoder.getstate()[0])
+            try:
+                text = decoder.decode(chunk, final=not chunk)
+            except UnicodeError as error:
+                return _describe(error, read - pending, lines)
+            if "\0" in text:
+                line = lines + text[: text.index("\0")].count("\n")
+                raise DataError(
+                    f"{path}, line {line}: a NUL character, which no text holds: remove it, or name the encoding with "
+                    "--encoding if the file is UTF-16"
+                )
+            if not chunk:
+                return None
+            read += len(chunk)
+            lines += text.count("\n")
+
+
+def _describe(error: UnicodeError, offset: int, lines: int) -> str:
+    if not isinstance(error, UnicodeDecodeError):
+        return f"line {lines}: {error}"
+    before = error.object[: error.start].decode(error.encoding, "replace")
+    line = lines + before.count("\n") + before.replace("\r\n", "").count("\r")
+    shown = error.object[error.start : error.start + 1].hex()
+    return f"line {line}: byte {shown} at position {offset + error.start:,} cannot be decoded"
+
+
+def _count(path: Path, unwanted: bytes) -> int:
+    total = 0
+    with _open(path) as file:
+        while chunk := file.read(_CHUNK):
+            total += len(chunk) - len(chunk.translate(None, unwanted))
+    return total
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    before = csv.field_size_limit(sys.maxsize)  # the module's own limit of 128 KiB is below a long document
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def _rows(reader: csv._reader, path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:  # type: ignore[name-defined]
+    """Yield (first line, fields) of each row that is not blank."""
+    start = 1
+    try:
+        for row in reader:
+            if row:
+                yield start, row
+            start = reader.line_num + 1
+    except csv.Error as error:
+        reason = "a quote is opened and never closed" if "unexpected end" in str(error) else str(error)
+        raise DataError(
+            f"{path}, row starting in line {start}: {reason}: double the quotes inside a quoted field, or read the "
+            "file with quoting=False if its quotes are plain characters"
+        ) from error
+
+
+def _wrong_width(path: Path, line: int, number: int, row: list[str], names: list[str], delimiter: str) -> DataError:
+    start = delimiter.join(row)[:60]
+    return DataError(
+        f"{path}, line {line} (row {number}): {len(row)} fields, but the header has {len(names)}; the row starts with "
+        f"{start!r}: put fields that contain {delimiter!r} or a line end in double quotes"
+    )
+
+
+def _table(names: list[str], rows: list[list[str]]) -> pa.Table:
+    columns = zip(*rows, strict=True)
+    return pa.table([pa.array(column, type=pa.string()) for column in columns], names=names)

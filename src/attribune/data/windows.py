@@ -1,0 +1,249 @@
+"""Windows: how a text longer than the backbone takes is fitted.
+
+A window works on *content* ids, those of the text without special tokens, and puts the special tokens back.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+from attribune.errors import ConfigError
+
+__all__ = ["Head", "HeadTail", "SpecialTokens", "Window", "content_ids", "longest_input", "parse_window"]
+
+_PROBES = ("a", "1", ".", "the")
+_UNLIMITED = 10**6  # tokenizers without a limit state a huge number
+_TEXT = re.compile(r"head(?::(\d+))?|head\+tail(?::(\d+)\+(\d+)(:special)?)?")
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """What a tokenizer puts before and after a text, such as [CLS] and [SEP]; both empty for most decoders.
+
+    Attributes:
+        before: ids put first.
+        after: ids put last.
+        filler: id that stands for an empty text where there are no special tokens; None when the tokenizer has none.
+    """
+
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    filler: int | None = None
+
+    @classmethod
+    def of(cls, tokenizer: Any) -> SpecialTokens:
+        """Find them out by tokenizing a short text with and without them.
+
+        Raises:
+            ConfigError: when the tokenizer does not keep the text's ids together.
+        """
+        named = (tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
+        filler = next((token for token in named if token is not None), None)
+        for probe in _PROBES:
+            content = content_ids(tokenizer, [probe])[0]
+            whole = list(tokenizer(probe)["input_ids"])
+            for start in range(len(whole) - len(content) + 1) if content else ():
+                end = start + len(content)
+                if whole[start:end] == content:
+                    return cls(tuple(whole[:start]), tuple(whole[end:]), filler)
+        raise ConfigError(
+            f"{type(tokenizer).__name__} changes a text's ids when it adds special tokens, so no window can be cut: "
+            "use another tokenizer"
+        )
+
+    def __len__(self) -> int:
+        return len(self.before) + len(self.after)
+
+    def wrap(self, content: Sequence[int]) -> list[int]:
+        """Put the special tokens around content ids; an empty result becomes the filler.
+
+        Raises:
+            ConfigError: for an empty text when the tokenizer has neither special tokens nor a filler.
+        """
+        whole = [*self.before, *content, *self.after]
+        if whole:
+            return whole
+        if self.filler is None:
+            raise ConfigError(
+                "a text without tokens needs a token to stand for it, but the tokenizer has no bos, eos or pad token: "
+                "set tokenizer.eos_token"
+            )
+        return [self.filler]
+
+
+class Window(ABC):
+    """How a long text is fitted; a text that fits stays whole. `str(window)` is what `parse_window` reads."""
+
+    @abstractmethod
+    def length(self, special: SpecialTokens) -> int:
+        """Return the largest number of ids that comes out, special tokens included."""
+
+    @abstractmethod
+    def cut(self, content: list[int], special: SpecialTokens) -> list[int]:
+        """Return the kept part of content ids that are too many."""
+
+    def fit(self, content: list[int], special: SpecialTokens) -> list[int]:
+        """Turn content ids into the final ids, with special tokens.
+
+        Args:
+            content: ids of the text without special tokens.
+            special: what goes around them.
+        """
+        if len(content) + len(special) > self.length(special):
+            content = self.cut(content, special)
+        return special.wrap(content)
+
+    def check(self, special: SpecialTokens, *, limit: int | None) -> None:
+        """Refuse a window that the backbone cannot take, or in which no token of the text fits.
+
+        Args:
+            special: what goes around the text.
+            limit: ids that the backbone takes; None when it has no limit.
+
+        Raises:
+            ConfigError: with the figures.
+        """
+        if limit is not None and self.length(special) > limit:
+            raise ConfigError(
+                f"the window {str(self)!r} is {self.length(special)} tokens with special tokens, but the backbone "
+                f"takes {limit}: make it smaller"
+            )
+        self._check_room(special)
+
+    @abstractmethod
+    def _check_room(self, special: SpecialTokens) -> None: ...
+
+
+@dataclass(frozen=True)
+class Head(Window):
+    """Keep the beginning.
+
+    Args:
+        size: ids that come out at most, special tokens included (the tokenizer's `max_length`).
+
+    Raises:
+        ConfigError: for a size below 1.
+    """
+
+    size: int
+
+    def __post_init__(self) -> None:
+        _check_sizes(size=self.size)
+
+    def __str__(self) -> str:
+        return f"head:{self.size}"
+
+    def length(self, special: SpecialTokens) -> int:
+        """Return `size`."""
+        return self.size
+
+    def cut(self, content: list[int], special: SpecialTokens) -> list[int]:
+        """Return the first ids."""
+        return content[: self.size - len(special)]
+
+    def _check_room(self, special: SpecialTokens) -> None:
+        if self.size <= len(special):
+            raise ConfigError(
+                f"the window {str(self)!r} leaves no room beside {len(special)} special tokens: enlarge it"
+            )
+
+
+@dataclass(frozen=True)
+class HeadTail(Window):
+    """Keep the beginning and the end, side by side.
+
+    Args:
+        head: ids kept of the beginning.
+        tail: ids kept of the end.
+        count_special: whether the special tokens are among them. 250 + 250 without is 502 ids with [CLS] and [SEP];
+            128 + 384 with them is 512 ids, 510 of them of the text.
+
+    Raises:
+        ConfigError: for a size below 1.
+    """
+
+    head: int
+    tail: int
+    _: KW_ONLY
+    count_special: bool = False
+
+    def __post_init__(self) -> None:
+        _check_sizes(head=self.head, tail=self.tail)
+
+    def __str__(self) -> str:
+        return f"head+tail:{self.head}+{self.tail}" + (":special" if self.count_special else "")
+
+    def length(self, special: SpecialTokens) -> int:
+        """Return head and tail, and the special tokens where they are not counted in."""
+        return self.head + self.tail + (0 if self.count_special else len(special))
+
+    def cut(self, content: list[int], special: SpecialTokens) -> list[int]:
+        """Return the first and the last ids."""
+        head, tail = self._content_sizes(special)
+        return content[:head] + content[len(content) - tail :]
+
+    def _content_sizes(self, special: SpecialTokens) -> tuple[int, int]:
+        if not self.count_special:
+            return self.head, self.tail
+        return self.head - len(special.before), self.tail - len(special.after)
+
+    def _check_room(self, special: SpecialTokens) -> None:
+        if min(self._content_sizes(special)) < 1:
+            raise ConfigError(
+                f"the window {str(self)!r} leaves no room beside {len(special.before)} special tokens at the beginning "
+                f"and {len(special.after)} at the end: enlarge it"
+            )
+
+
+def parse_window(text: str, *, max_length: int) -> Window:
+    """Read a window: `head`, `head:256`, `head+tail`, `head+tail:250+250` or `head+tail:128+384:special`.
+
+    Args:
+        text: what `str(window)` writes, or the same without sizes.
+        max_length: ids with special tokens, for a window without sizes of its own.
+
+    Raises:
+        ConfigError: for any other text.
+    """
+    match = _TEXT.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None:
+        raise ConfigError(
+            f"unknown window {text!r}: write head, head:256, head+tail, head+tail:250+250, or "
+            "head+tail:128+384:special to count the special tokens in"
+        )
+    length, head, tail, special = match.groups()
+    if head is not None:
+        return HeadTail(int(head), int(tail), count_special=special is not None)
+    if match[0].startswith("head+tail"):
+        return HeadTail(max_length // 2, max_length - max_length // 2, count_special=True)
+    return Head(int(length or max_length))
+
+
+def content_ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
+    """Tokenize texts whole, without special tokens; quiet about their length, since a window follows."""
+    encoded = tokenizer(
+        texts,
+        add_special_tokens=False,
+        truncation=False,
+        padding=False,
+        return_attention_mask=False,
+        return_token_type_ids=False,
+        verbose=False,
+    )
+    return [list(ids) for ids in encoded["input_ids"]]
+
+
+def longest_input(tokenizer: Any) -> int | None:
+    """Return the number of ids that the tokenizer says its backbone takes; None when it says nothing."""
+    limit = tokenizer.model_max_length
+    return int(limit) if limit is not None and limit < _UNLIMITED else None
+
+
+def _check_sizes(**sizes: object) -> None:
+    for name, size in sizes.items():
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise ConfigError(f"window: {name}={size!r} must be a whole number of at least 1")

@@ -1,0 +1,102 @@
+"""Writing tables batch by batch: CSV, JSONL or Parquet by the file's ending; the file appears when it is whole."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from attribune.errors import ConfigError, DataError
+
+__all__ = ["ENDINGS", "TableWriter", "open_writer"]
+
+
+class TableWriter(Protocol):
+    """Takes a table batch by batch."""
+
+    def write(self, rows: pa.Table) -> None:
+        """Append rows; all batches have the same columns."""
+
+
+@contextmanager
+def open_writer(path: str | Path) -> Iterator[TableWriter]:
+    """Open a file for writing; it replaces an earlier one only when the block ends without an error.
+
+    Raises:
+        ConfigError: for an ending other than those in `ENDINGS`.
+        DataError: when the file cannot be written, with the system's reason.
+    """
+    path = Path(path)
+    if path.suffix.lower() not in ENDINGS:
+        raise ConfigError(f"{path}: the ending {path.suffix!r} is not one of {', '.join(ENDINGS)}")
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with ExitStack() as stack:
+            yield ENDINGS[path.suffix.lower()](draft, stack)
+        draft.replace(path)
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be written ({error.strerror or error}): choose a place that you may write to, with room"
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+class _Csv:
+    def __init__(self, path: Path, stack: ExitStack, *, delimiter: str = ",") -> None:
+        self._writer = csv.writer(stack.enter_context(path.open("w", encoding="utf-8", newline="")), delimiter=delimiter)
+        self._begun = False
+
+    def write(self, rows: pa.Table) -> None:
+        if not self._begun:
+            self._writer.writerow(rows.column_names)
+            self._begun = True
+        self._writer.writerows(zip(*(map(_cell, rows[name].to_pylist()) for name in rows.column_names), strict=True))
+
+
+class _Tsv(_Csv):
+    def __init__(self, path: Path, stack: ExitStack) -> None:
+        super().__init__(path, stack, delimiter="\t")
+
+
+class _JsonLines:
+    def __init__(self, path: Path, stack: ExitStack) -> None:
+        self._file = stack.enter_context(path.open("w", encoding="utf-8"))
+
+    def write(self, rows: pa.Table) -> None:
+        for row in rows.to_pylist():
+            self._file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+
+
+class _Parquet:
+    def __init__(self, path: Path, stack: ExitStack) -> None:
+        # Opened now, so that a folder without permission is found before anything is computed.
+        self._file = stack.enter_context(path.open("wb"))
+        self._stack = stack
+        self._writer: pq.ParquetWriter | None = None
+
+    def write(self, rows: pa.Table) -> None:
+        if self._writer is None:
+            self._writer = self._stack.enter_context(pq.ParquetWriter(self._file, rows.schema))
+        self._writer.write_table(rows.cast(self._writer.schema))
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else value
+
+
+ENDINGS: dict[str, Callable[[Path, ExitStack], TableWriter]] = {
+    ".csv": _Csv,
+    ".tsv": _Tsv,
+    ".jsonl": _JsonLines,
+    ".parquet": _Parquet,
+}

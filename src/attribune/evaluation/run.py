@@ -1,0 +1,131 @@
+"""Evaluation of a finished run: on a new table, and against another run on the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from attribune.data.tables import read_table, require_columns
+from attribune.data.encoding import join_text
+from attribune.errors import DataError, ModelFolderError
+from attribune.evaluation.bootstrap import Interval, paired
+from attribune.evaluation.results import intervals
+from attribune.json_file import read_json
+from attribune.tasks import Task, task_from_dict
+from attribune.training.folder import RunFolder, load_run
+
+__all__ = ["Evaluation", "compare_runs", "evaluate"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Figures of a run on a table.
+
+    Args:
+        rows: rows with a text and a label.
+        metrics: ``as given`` and, for models that read attributes, ``attributes hidden``, to metric, to interval.
+        notes: what was counted on the way.
+    """
+
+    rows: int
+    metrics: Mapping[str, Mapping[str, Interval]]
+    notes: list[str]
+
+
+def evaluate(run: str | Path, data: Any, *, backbone: str | None = None, encoding: str | None = None) -> Evaluation:
+    """Score a run on labelled rows, with its attributes and with all of them hidden.
+
+    Args:
+        run: folder of a finished run.
+        data: anything `read_table` takes.
+        backbone: where the backbone's weights are, if no longer where they were.
+        encoding: of the file.
+
+    Raises:
+        AttribuneError: naming file, row or column and the cure.
+    """
+    recipe, predictor = load_run(run, backbone=backbone)
+    table = read_table(data, encoding=encoding)
+    require_columns(table, [*predictor.columns, *recipe.data.label], source=str(data))
+    task = predictor.task
+    columns = [list(table[column]) for column in recipe.data.label]
+    labels, has_label = task.encode_labels(columns)
+    texts = join_text([table[column] for column in recipe.data.text], separator=recipe.data.text_separator)
+    kept = np.flatnonzero(has_label & np.array([bool(text) for text in texts], dtype=bool))
+    notes = []
+    if len(kept) < len(table):
+        notes.append(f"{len(table) - len(kept):,} of {len(table):,} rows have no text or no label and are left out")
+    if not len(kept):
+        raise DataError(f"{data}: no row has both a text and a label: check the columns")
+    if unseen := task.unseen_labels(columns):
+        notes.append(f"{sum(unseen.values()):,} rows have a label that no training row had; they count as wrong")
+    rows, labels = table.select(kept), labels[kept]
+    logits, report = predictor.logits(rows)
+    metrics = {"as given": intervals(task.metrics(logits, labels))}
+    if len(predictor.schema) and recipe.reads_attributes:
+        hidden, _ = predictor.logits(rows, hide_attributes=True)
+        metrics["attributes hidden"] = intervals(task.metrics(hidden, labels))
+    return Evaluation(rows=len(kept), metrics=metrics, notes=[*notes, *report.lines()])
+
+
+def compare_runs(first: str | Path, second: str | Path) -> list[dict[str, Any]]:
+    """Paired bootstrap of every metric of two runs on the rows that both scored.
+
+    Args:
+        first: folder of a finished run.
+        second: folder of a finished run with the same test rows.
+
+    Returns:
+        One record per metric: difference (first minus second), 95 % interval and two-sided p-value.
+
+    Raises:
+        DataError: when the runs have no part with the same rows and labels.
+    """
+    a, b = _read_scores(first), _read_scores(second)
+    for part in ("test", "validation"):
+        if part in a.parts and part in b.parts and _same_rows(a.parts[part], b.parts[part]):
+            break
+    else:
+        raise DataError(
+            f"{first} and {second} were not scored on the same rows: train both with the same data, split and seed, "
+            "or use `attribune train --compare`"
+        )
+    metrics_a = a.task.metrics(a.parts[part]["logits"], a.parts[part]["labels"])
+    metrics_b = b.task.metrics(b.parts[part]["logits"], b.parts[part]["labels"])
+    return [
+        {"a": str(first), "b": str(second), "part": part, "metric": name} | asdict(paired(metric, metrics_b[name]))
+        for name, metric in metrics_a.items()
+        if name in metrics_b
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Scores:
+    task: Task
+    parts: dict[str, dict[str, npt.NDArray[Any]]]
+
+
+def _read_scores(path: str | Path) -> _Scores:
+    folder = RunFolder(Path(path))
+    if not folder.is_finished:
+        raise ModelFolderError(f"{path} is not a finished run, it has no metrics.json: finish it with --resume")
+    task = task_from_dict(read_json(folder.metrics, what="results")["task"])
+    parts = {}
+    for part in ("validation", "test"):
+        if folder.logits(part).is_file():
+            try:
+                parts[part] = load_file(str(folder.logits(part)))
+            except (SafetensorError, OSError) as error:
+                raise ModelFolderError(f"{folder.logits(part)} is damaged ({error}): run the training again") from error
+    return _Scores(task=task, parts=parts)
+
+
+def _same_rows(a: dict[str, npt.NDArray[Any]], b: dict[str, npt.NDArray[Any]]) -> bool:
+    return np.array_equal(a["rows"], b["rows"]) and np.array_equal(a["labels"], b["labels"])

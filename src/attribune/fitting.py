@@ -1,0 +1,194 @@
+"""Vocabularies from training rows: counts collected batch by batch, then cut, ordered and numbered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from attribune.attributes import (
+    Categorical,
+    FittedAttribute,
+    Kind,
+    MultiLabel,
+    Numeric,
+    hashed_ids,
+    numbers_of,
+    read_cells,
+    salt_check,
+)
+from attribune.columns import canonical
+from attribune.errors import DataError
+
+__all__ = ["AttributeFit", "AttributeFitter", "bin_names", "quantile_edges"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributeFit:
+    """What fitting found in one attribute's training rows, and what it left out.
+
+    Attributes:
+        rows: training rows.
+        missing: rows without a value.
+        trimmed: cells that lost spaces around the value.
+        found: distinct values (`Numeric`: distinct numbers).
+        kept: values with an id of their own (`Numeric`: bins; `hash`: buckets in use).
+        rare: values seen fewer than `min_count` times, and so left out.
+        beyond_cap: values beyond `max_values`, and so left out.
+        left_out_cells: cells whose value was left out.
+    """
+
+    rows: int
+    missing: int
+    trimmed: int
+    found: int
+    kept: int
+    rare: int = 0
+    beyond_cap: int = 0
+    left_out_cells: int = 0
+
+
+class AttributeFitter:
+    """Collects one attribute's values over the batches of the training rows."""
+
+    def __init__(self, spec: Kind, *, missing: frozenset[str]) -> None:
+        self._spec = spec
+        self._missing = missing
+        self._rows = 0
+        self._empty = 0
+        self._trimmed = 0
+        self._widest = 1
+        self._values: Counter[str] = Counter()
+        self._numbers: Counter[float] = Counter()
+
+    def add(self, column: pa.Array, *, first_row: int) -> None:
+        """Count the values of one batch.
+
+        Raises:
+            DataError: naming the row of a value that does not fit the kind.
+        """
+        cells = read_cells(self._spec, column, missing=self._missing, first_row=first_row)
+        self._rows += cells.height
+        self._empty += cells.missing
+        self._trimmed += cells.trimmed
+        if not len(cells.codes):
+            return
+        self._widest = max(self._widest, int(np.bincount(cells.rows).max()))
+        times = np.bincount(cells.codes, minlength=len(cells.texts)).tolist()
+        if isinstance(self._spec, Numeric):
+            numbers = numbers_of(cells, column=self._spec.name, first_row=first_row).tolist()
+            for number, count in zip(numbers, times, strict=True):
+                self._numbers[number] += count
+        else:
+            self._values.update(dict(zip(cells.texts, times, strict=True)))
+
+    def finish(self, *, start: int) -> tuple[FittedAttribute, AttributeFit]:
+        """Number the values; `start` is the attribute's first slot.
+
+        Raises:
+            DataError: when no value is left.
+        """
+        if self._empty == self._rows:
+            raise DataError(
+                f"attribute {self._spec.name!r} has no value in any of the {self._rows} training rows: "
+                "leave it out, or check the column and the list of missing values"
+            )
+        if isinstance(self._spec, Numeric):
+            return self._binned(self._spec, start)
+        if self._spec.unseen == "hash":
+            return self._hashed(self._spec, start)
+        return self._listed(self._spec, start)
+
+    def _listed(self, spec: Categorical | MultiLabel, start: int) -> tuple[FittedAttribute, AttributeFit]:
+        frequent = [(value, times) for value, times in self._values.items() if times >= spec.min_count]
+        ordered = sorted(frequent, key=lambda pair: (-pair[1], pair[0]))[: spec.max_values]
+        if not ordered:
+            raise DataError(
+                f"attribute {spec.name!r}: none of its {len(self._values)} values is in {spec.min_count} training "
+                "rows: lower min_count"
+            )
+        left_out = self._values.total() - sum(times for _, times in ordered)
+        counts = [self._empty + left_out, *(times for _, times in ordered)]
+        fit = self._report(
+            found=len(self._values),
+            kept=len(ordered),
+            rare=len(self._values) - len(frequent),
+            beyond_cap=len(frequent) - len(ordered),
+            left_out_cells=left_out,
+        )
+        return self._fitted(spec, start, tuple(value for value, _ in ordered), counts), fit
+
+    def _hashed(self, spec: Categorical | MultiLabel, start: int) -> tuple[FittedAttribute, AttributeFit]:
+        ids = hashed_ids(spec, list(self._values), check=None)
+        counts = np.bincount(ids, weights=list(self._values.values()), minlength=spec.buckets + 1).astype(np.int64)
+        counts[0] = self._empty
+        fit = self._report(found=len(self._values), kept=int(np.count_nonzero(counts[1:])))
+        return self._fitted(spec, start, (), counts.tolist()), fit
+
+    def _binned(self, spec: Numeric, start: int) -> tuple[FittedAttribute, AttributeFit]:
+        numbers = np.array(sorted(self._numbers))
+        times = np.array([self._numbers[number] for number in numbers.tolist()])
+        edges = quantile_edges(numbers, times, bins=spec.bins)
+        bins = np.searchsorted(edges, numbers, side="right") + 1
+        counts = np.bincount(bins, weights=times, minlength=len(edges) + 2).astype(np.int64)
+        counts[0] = self._empty
+        fit = self._report(found=len(numbers), kept=len(edges) + 1)
+        return self._fitted(spec, start, bin_names(edges.tolist()), counts.tolist(), tuple(edges.tolist())), fit
+
+    def _fitted(
+        self, spec: Kind, start: int, values: tuple[str, ...], counts: list[int], edges: tuple[float, ...] = ()
+    ) -> FittedAttribute:
+        slots = min(self._widest, spec.max_per_row) if isinstance(spec, MultiLabel) else 1
+        check = None if isinstance(spec, Numeric) else salt_check(spec)
+        array = np.array(counts, dtype=np.int64)
+        return FittedAttribute(
+            spec=spec, start=start, slots=slots, values=values, counts=array, edges=edges, check=check
+        )
+
+    def _report(
+        self, *, found: int, kept: int, rare: int = 0, beyond_cap: int = 0, left_out_cells: int = 0
+    ) -> AttributeFit:
+        return AttributeFit(
+            rows=self._rows,
+            missing=self._empty,
+            trimmed=self._trimmed,
+            found=found,
+            kept=kept,
+            rare=rare,
+            beyond_cap=beyond_cap,
+            left_out_cells=left_out_cells,
+        )
+
+
+def quantile_edges(
+    numbers: npt.NDArray[np.float64], times: npt.NDArray[np.int64], *, bins: int
+) -> npt.NDArray[np.float64]:
+    """Choose the lower bounds of all bins but the first; each is a training number, so that no bin is empty.
+
+    Args:
+        numbers: (n,) distinct numbers, ascending.
+        times: (n,) how often each occurs.
+        bins: bins wanted.
+    """
+    below = np.cumsum(times)[:-1]  # rows below each possible edge, numbers[1:]
+    if not len(below):
+        return numbers[:0]
+    wanted = np.arange(1, bins) * times.sum() / bins
+    right = np.searchsorted(below, wanted).clip(max=len(below) - 1)
+    left = (right - 1).clip(min=0)
+    nearest = np.where(wanted - below[left] <= np.abs(below[right] - wanted), left, right)
+    chosen = np.unique(np.where(left == right, right, nearest))
+    return np.asarray(numbers[1:][chosen], dtype=np.float64)
+
+
+def bin_names(edges: list[float]) -> tuple[str, ...]:
+    """Write each bin as text, for reports."""
+    if not edges:
+        return ("any number",)
+    shown = [str(canonical(edge)) for edge in edges]
+    middle = [f"{low} to below {high}" for low, high in pairwise(shown)]
+    return (f"below {shown[0]}", *middle, f"{shown[-1]} and above")

@@ -1,0 +1,64 @@
+"""JSON files of a run or model folder: written whole or not at all, read with one clear error."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from attribune.errors import ModelFolderError
+
+__all__ = ["read_json", "replace_file", "write_json"]
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file so that an interruption leaves either the old or the new content, never a part.
+
+    Raises:
+        OSError: when it cannot be written; the earlier file is still whole.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        draft.write_bytes(content)
+        draft.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise
+
+
+def write_json(path: str | Path, data: Any, *, what: str, indent: int | None = None) -> None:
+    """Write a JSON file (UTF-8); an interrupted write leaves the earlier file.
+
+    Raises:
+        ModelFolderError: when the file cannot be written.
+    """
+    path = Path(path)
+    try:
+        replace_file(path, (json.dumps(data, ensure_ascii=False, allow_nan=False, indent=indent) + "\n").encode())
+    except OSError as error:
+        raise ModelFolderError(
+            f"{path}: the {what} cannot be written ({error.strerror or error}): make room, or choose a folder that you "
+            "may write to"
+        ) from error
+
+
+def read_json(path: str | Path, *, what: str) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        ModelFolderError: naming a file that is missing, unreadable, truncated or not JSON.
+    """
+    path = Path(path)
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ModelFolderError(f"{path}: the {what} file is missing: give the folder of a saved model") from error
+    except OSError as error:
+        raise ModelFolderError(f"{path}: the {what} cannot be read ({error.strerror or error})") from error
+    except (ValueError, RecursionError) as error:
+        raise ModelFolderError(
+            f"{path}: the {what} is truncated or not JSON ({error}): restore the file, or save the model again"
+        ) from error

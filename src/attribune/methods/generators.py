@@ -1,0 +1,130 @@
+"""The four ways in which an Injector generates a weight from a vector: with and without low rank and PHM."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from attribune import functional
+from attribune.errors import ConfigError
+
+if TYPE_CHECKING:
+    from attribune.methods.injector import Injector
+
+__all__ = ["Generator", "build_generator", "check_memory"]
+
+
+class Generator(nn.Module):
+    """Computes g: (U, Z) vectors and (B, U) membership → (B, H, A), summed over the values of each row."""
+
+    def forward(self, z: Tensor, membership: Tensor) -> Tensor:
+        """See the class."""
+        raise NotImplementedError(type(self).__name__)
+
+
+class _Phm(Generator):
+    """Low rank and PHM, the paper's own (eq. 6-9)."""
+
+    def __init__(self, config: Injector, *, hidden: int) -> None:
+        super().__init__()
+        O, A, Z = config.hypercomplex, config.bottleneck, config.vector_size
+        self.sigma = nn.Parameter(torch.randn(O, A, Z) * Z**-0.5)
+        self.s = nn.Parameter(torch.randn(O, hidden // O**2) * config.initial_weight * O**-0.5)
+        self.A_o = nn.Parameter(torch.randn(O, O, O))
+
+    def forward(self, z: Tensor, membership: Tensor) -> Tensor:
+        return functional.phm_weight(z, membership, self.sigma, self.s, self.A_o)
+
+
+class _LowRank(Generator):
+    """Low rank alone."""
+
+    def __init__(self, config: Injector, *, hidden: int) -> None:
+        super().__init__()
+        A, Z = config.bottleneck, config.vector_size
+        self.sigma = nn.Parameter(torch.randn(A, Z) * Z**-0.5)
+        self.s = nn.Parameter(torch.randn(hidden) * config.initial_weight)
+
+    def forward(self, z: Tensor, membership: Tensor) -> Tensor:
+        return functional.low_rank_weight(z, membership, self.sigma, self.s)
+
+
+class _PhmFull(Generator):
+    """PHM alone: S_o is a full map of z."""
+
+    def __init__(self, config: Injector, *, hidden: int) -> None:
+        super().__init__()
+        O, A, Z = config.hypercomplex, config.bottleneck, config.vector_size
+        scale = config.initial_weight * (O * Z) ** -0.5
+        self.sigma = nn.Parameter(torch.randn(O, A, hidden // O**2, Z) * scale)
+        self.A_o = nn.Parameter(torch.randn(O, O, O))
+
+    def forward(self, z: Tensor, membership: Tensor) -> Tensor:
+        return functional.phm_full_weight(z, membership, self.sigma, self.A_o)
+
+
+class _Full(Generator):
+    """Neither: one full linear map."""
+
+    def __init__(self, config: Injector, *, hidden: int) -> None:
+        super().__init__()
+        A, Z = config.bottleneck, config.vector_size
+        self.sigma = nn.Parameter(torch.randn(hidden, A, Z) * config.initial_weight * Z**-0.5)
+
+    def forward(self, z: Tensor, membership: Tensor) -> Tensor:
+        return functional.full_weight(z, membership, self.sigma)
+
+
+def build_generator(config: Injector, *, hidden: int) -> Generator:
+    """The generator that the two switches choose.
+
+    Raises:
+        ConfigError: when PHM is on and the hidden size is not divisible by O²; the message names the O that fit.
+    """
+    if config.phm:
+        _check_divisible(hidden, config.hypercomplex)
+        return (_Phm if config.low_rank else _PhmFull)(config, hidden=hidden)
+    return (_LowRank if config.low_rank else _Full)(config, hidden=hidden)
+
+
+def check_memory(config: Injector, *, hidden: int, copies: int) -> None:
+    """Refuse generators without low rank that the machine cannot train, before anything is allocated.
+
+    Args:
+        config: the settings.
+        hidden: H.
+        copies: sites times attributes.
+
+    Raises:
+        ConfigError: with the estimate: weight, gradient and the two moments of AdamW, 4 bytes each.
+    """
+    if config.low_rank or torch.get_default_device().type == "meta":
+        return
+    A, Z, O = config.bottleneck, config.vector_size, config.hypercomplex
+    each = A * hidden * Z // O if config.phm else A * hidden * Z
+    needed, there = 16 * each * copies, _largest_memory()
+    if needed > there:
+        raise ConfigError(
+            f"injector: without low_rank the generators need {needed / 2**30:.1f} GiB to train ({each:,} numbers for "
+            f"each of {copies} sites and attributes), and the machine has {there / 2**30:.1f} GiB: turn low_rank on, "
+            "or lower vector_size or bottleneck"
+        )
+
+
+def _check_divisible(hidden: int, O: int) -> None:
+    if hidden % O**2:
+        fitting = [o for o in range(1, int(hidden**0.5) + 1) if hidden % o**2 == 0]
+        raise ConfigError(
+            f"injector: hypercomplex is {O}, but the hidden size {hidden} is not divisible by {O}² = {O**2}: "
+            f"choose one of {', '.join(map(str, fitting))}"
+        )
+
+
+def _largest_memory() -> int:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if torch.cuda.is_available():
+        memory = max(memory, torch.cuda.get_device_properties(0).total_memory)
+    return memory

@@ -1,0 +1,154 @@
+"""``injector``: adapters whose down projections are generated from the attributes (Amplayo, Yoo and Lee 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from attribune import functional
+from attribune.condition import Condition, Slots, Values
+from attribune.errors import ConfigError
+from attribune.methods.adapter import AdapterSite
+from attribune.methods.base import (
+    Bottleneck,
+    Method,
+    MethodConfig,
+    check_between,
+    check_positive,
+)
+from attribune.methods.generators import Generator, build_generator, check_memory
+
+__all__ = ["AttributeAdapter", "Injector", "InjectorMethod"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Injector(MethodConfig):
+    """At both sites of every layer: a task adapter, then one attribute adapter per attribute, in schema order.
+
+    ``h_j = h_{j-1} + f(h_{j-1} W_{z_j} + b_{z_j}) W_up + b_up`` with ``b = sum_k G z_k + c`` and
+    ``W = sum_k g(z_k) + C`` (Injectors eq. 1-11). Every switch of the paper's table 3 is an option.
+
+    Args:
+        bottleneck: A.
+        hypercomplex: O; the hidden size must be divisible by its square. Read where `phm` is on.
+        vector_size: Z, the size of the attributes' vectors (the paper: the hidden size).
+        attribute_dropout: probability with which a (row, attribute) is hidden in training.
+        bias_injection: whether b depends on the attribute.
+        weight_injection: whether W depends on the attribute.
+        task_adapter: whether a plain adapter comes first.
+        aggregation: of several values of an attribute: ``post`` sums the generated biases and weights, ``pre`` the
+            vectors.
+        low_rank: whether the generated matrices come from outer products.
+        phm: whether they are sums of Kronecker products.
+        initial_scale: standard deviation of the initial C, W_down and W_up.
+        initial_weight: standard deviation of the initial generated weights.
+    """
+
+    name: ClassVar[str] = "injector"
+    uses_attributes: ClassVar[bool] = True
+
+    bottleneck: int = 64
+    hypercomplex: int = 4
+    vector_size: int = 64
+    attribute_dropout: float = 0.2
+    bias_injection: bool = True
+    weight_injection: bool = True
+    task_adapter: bool = True
+    aggregation: Literal["post", "pre"] = "post"
+    low_rank: bool = True
+    phm: bool = True
+    initial_scale: float = 0.01
+    initial_weight: float = 0.05
+
+    def __post_init__(self) -> None:
+        check_positive(
+            self.name,
+            bottleneck=self.bottleneck,
+            hypercomplex=self.hypercomplex,
+            vector_size=self.vector_size,
+            initial_scale=self.initial_scale,
+            initial_weight=self.initial_weight,
+        )
+        check_between(self.name, 0, 1, attribute_dropout=self.attribute_dropout)
+        if self.aggregation not in ("post", "pre"):
+            raise ConfigError(f"injector: aggregation is {self.aggregation!r}: choose 'post' or 'pre'")
+        if not (self.bias_injection or self.weight_injection):
+            raise ConfigError(
+                "injector: with neither bias_injection nor weight_injection no attribute is read; "
+                "turn one on, or use the method 'adapter'"
+            )
+
+    def build(self, *, hidden: int, sites: int, slots: Sequence[Slots]) -> Method:
+        """One site module per site and one table of vectors per attribute, shared by all sites."""
+        if not slots:
+            raise ConfigError("injector: the schema has no attribute; name at least one, or use the method 'adapter'")
+        if self.weight_injection:
+            check_memory(self, hidden=hidden, copies=sites * len(slots))
+        return InjectorMethod(self, hidden=hidden, sites=sites, slots=slots)
+
+
+class InjectorMethod(Method):
+    """The module of `Injector`.
+
+    Args:
+        config: the settings.
+        hidden: H.
+        sites: number of sites.
+        slots: the attributes, in schema order.
+    """
+
+    def __init__(self, config: Injector, *, hidden: int, sites: int, slots: Sequence[Slots]) -> None:
+        super().__init__(slots=slots, attribute_dropout=config.attribute_dropout)
+        for attribute in slots:
+            table = torch.randn(attribute.size, config.vector_size)
+            table[0] = 0
+            self.tables.append(nn.Parameter(table))
+        self.sites.extend(_InjectorSite(config, hidden=hidden, attributes=len(slots)) for _ in range(sites))
+
+
+class _InjectorSite(nn.Module):
+    """Task adapter and attribute adapters at one site."""
+
+    def __init__(self, config: Injector, *, hidden: int, attributes: int) -> None:
+        super().__init__()
+        self.task: AdapterSite | None = None
+        if config.task_adapter:
+            self.task = AdapterSite(hidden=hidden, bottleneck=config.bottleneck, scale=config.initial_scale)
+        self.attributes = nn.ModuleList(AttributeAdapter(config, hidden=hidden) for _ in range(attributes))
+
+    def forward(self, hidden: Tensor, condition: Condition) -> Tensor:
+        """(B, T, H) → (B, T, H)."""
+        if self.task is not None:
+            hidden = self.task(hidden)
+        for adapter, values in zip(self.attributes, condition.values, strict=True):
+            hidden = adapter(hidden, values)
+        return hidden
+
+
+class AttributeAdapter(Bottleneck):
+    """The adapter of one attribute at one site (Injectors eq. 2-5, 10-11).
+
+    ``W_down`` is the paper's C_weight, ``b_down`` its c_bias.
+    """
+
+    def __init__(self, config: Injector, *, hidden: int) -> None:
+        super().__init__(hidden=hidden, bottleneck=config.bottleneck, scale=config.initial_scale)
+        self.pre_aggregation = config.aggregation == "pre"
+        self.G: nn.Parameter | None = None
+        if config.bias_injection:
+            self.G = nn.Parameter(torch.randn(config.bottleneck, config.vector_size) * config.vector_size**-0.5)
+        self.g: Generator | None = build_generator(config, hidden=hidden) if config.weight_injection else None
+
+    def forward(self, hidden: Tensor, values: Values) -> Tensor:
+        """(B, T, H) → (B, T, H), each row by its own values."""
+        z, membership = values.vectors, values.membership
+        if self.pre_aggregation:
+            z = membership @ z
+            membership = torch.eye(z.shape[0], dtype=z.dtype, device=z.device)
+        b = self.b_down if self.G is None else functional.attribute_bias(z, membership, self.G, self.b_down)
+        W = self.W_down if self.g is None else functional.attribute_weight(self.g(z, membership), self.W_down)
+        return functional.attribute_adapter(hidden, W, b, self.W_up, self.b_up)

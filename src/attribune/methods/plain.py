@@ -1,0 +1,25 @@
+"""``none``: the backbone without a method, the measure of all the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from attribune.backbone import Tuning
+from attribune.condition import Slots
+from attribune.methods.base import Method, MethodConfig
+
+__all__ = ["Plain"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plain(MethodConfig):
+    """The plain backbone with its classifier; attributes are not read. Tuned in full unless told otherwise."""
+
+    name: ClassVar[str] = "none"
+    default_tuning: ClassVar[Tuning] = "full"
+
+    def build(self, *, hidden: int, sites: int, slots: Sequence[Slots]) -> Method:
+        """A method without sites."""
+        return Method()

@@ -1,0 +1,369 @@
+"""`AttributeModel`: a backbone, a method acting in it, and a head, behaving as any transformers model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Self, cast
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.modeling_outputs import SequenceClassifierOutput
+
+from attribune import functional, saving
+from attribune.backbone import Tuning, build_backbone, fingerprint, load_backbone, pooling_of, tune_backbone
+from attribune.condition import Condition, Slots, check_attribute_ids
+from attribune.errors import ConfigError, DataError, ModelFolderError
+from attribune.methods import Injector, MethodConfig, method_from_dict
+from attribune.placement import Pooling, find_sites, placement_for
+from attribune.schema import Schema
+from attribune.tasks import Task, task_from_dict
+
+__all__ = ["AttributeConfig", "AttributeModel", "Sizes"]
+
+_POOLINGS: dict[Pooling, Callable[[Tensor, Tensor], Tensor]] = {
+    "first": functional.first_token,
+    "mean": functional.mean_tokens,
+    "last": functional.last_token,
+}
+
+
+class AttributeConfig(PreTrainedConfig):
+    """Everything from which an `AttributeModel` is built again, but for its schema and its learned tensors.
+
+    Args:
+        text_config: the configuration of the backbone.
+        backbone: its hub name or folder.
+        revision: its branch, tag or commit on the hub.
+        backbone_fingerprint: the mark of its weights.
+        method: name and settings of the method.
+        task: kind and settings of the task.
+        tuning: what of the backbone learns.
+        pooling: ``first``, ``mean`` or ``last``.
+        dropout: on the pooled vector.
+        learned: names of the tensors that are stored.
+    """
+
+    model_type = "attribune"
+
+    text_config: Any = None
+    backbone: str | None = None
+    revision: str | None = None
+    backbone_fingerprint: str | None = None
+    method: dict[str, Any] | None = None
+    task: dict[str, Any] | None = None
+    tuning: str | None = None
+    pooling: str | None = None
+    dropout: float = 0.2
+    learned: list[str] | None = None
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        if isinstance(self.text_config, dict):
+            settings = dict(self.text_config)
+            self.text_config = AutoConfig.for_model(settings.pop("model_type"), **settings)
+        super().__post_init__(**kwargs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Numbers of parameters, and the bytes of those that are stored."""
+
+    total: int
+    trained: int
+    stored: int
+    stored_bytes: int
+
+
+class AttributeModel(PreTrainedModel):
+    """A pretrained backbone conditioned on the attributes of each text.
+
+    Make one with `build`, or with `from_pretrained` from a folder that `save_pretrained` wrote.
+
+    Args:
+        config: the configuration.
+        schema: the attributes.
+        backbone: the loaded backbone; without it one with random weights is built from ``config.text_config``.
+        tokenizer: saved beside the model when there is one.
+    """
+
+    config_class = AttributeConfig
+    main_input_name = "input_ids"
+    accepts_loss_kwargs = False
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_flex_attn = True
+    _no_split_modules: ClassVar[list[str]] = []
+
+    def __init__(
+        self,
+        config: AttributeConfig,
+        *,
+        schema: Schema,
+        backbone: PreTrainedModel | None = None,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+    ) -> None:
+        super().__init__(config)
+        self.schema = schema
+        self.tokenizer = tokenizer
+        self.task: Task = task_from_dict(config.task or {})
+        self.slots = schema_slots(schema)
+        self.backbone = build_backbone(config.text_config) if backbone is None else backbone
+        placement = placement_for(config.text_config.model_type)
+        sites = find_sites(self.backbone, placement)
+        hidden = config.text_config.hidden_size
+        self.method_config = method_from_dict(config.method or {})
+        self.method = self.method_config.build(hidden=hidden, sites=len(sites), slots=self.slots)
+        self.dropout = nn.Dropout(config.dropout)
+        self.head = nn.Linear(hidden, self.task.outputs)
+        self.method.install(self.backbone, sites)
+        tune_backbone(self.backbone, placement, cast(Tuning, config.tuning))
+        self.pool = _POOLINGS[cast(Pooling, config.pooling)]
+        # Everything is initialised where it is made: the redraw of post_init would undo the initial values.
+        for module in self.modules():
+            module._is_hf_initialized = True  # type: ignore[assignment]
+        self.post_init()
+        config.learned = self.learned_names()
+
+    @classmethod
+    def build(
+        cls,
+        backbone: str | PreTrainedModel,
+        schema: Schema,
+        *,
+        task: Task,
+        method: MethodConfig | None = None,
+        tuning: Tuning | None = None,
+        pooling: Pooling | None = None,
+        dropout: float = 0.2,
+        revision: str | None = None,
+        dtype: torch.dtype = torch.float32,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+    ) -> Self:
+        """Make an untrained model over pretrained weights.
+
+        Args:
+            backbone: a hub name, a folder, or a loaded backbone.
+            schema: the attributes, fitted on training rows.
+            task: what is predicted.
+            method: settings of the method; `Injector` unless given.
+            tuning: what of the backbone learns; the method's own default unless given.
+            pooling: the document vector; that for which the weights were trained unless given.
+            dropout: on the pooled vector before the head.
+            revision: branch, tag or commit of the backbone on the hub.
+            dtype: of the backbone's weights; method and head are always float32.
+            tokenizer: saved beside the model when given.
+
+        Raises:
+            ConfigError: for settings that do not fit each other or the backbone.
+        """
+        method = Injector() if method is None else method
+        if isinstance(backbone, str):
+            name, loaded = backbone, load_backbone(backbone, revision=revision, dtype=dtype)
+        else:
+            name, loaded = backbone.config._name_or_path, backbone
+        if not 0 <= dropout < 1:
+            raise ConfigError(f"dropout is {dropout}: it must be at least 0 and below 1")
+        if pooling is None:
+            placement = placement_for(loaded.config.model_type)
+            pooling = pooling_of(name, placement, revision=revision) if name else placement.pooling
+        if pooling not in _POOLINGS:
+            raise ConfigError(f"unknown pooling {pooling!r}: choose one of {', '.join(_POOLINGS)}")
+        config = AttributeConfig(
+            text_config=loaded.config,
+            backbone=name,
+            revision=revision,
+            backbone_fingerprint=fingerprint(loaded),
+            method=method.to_dict(),
+            task=task.to_dict(),
+            tuning=tuning or method.default_tuning,
+            pooling=pooling,
+            dropout=dropout,
+        )
+        return cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        attribute_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+    ) -> SequenceClassifierOutput:
+        """Logits, and the task's loss when there are labels.
+
+        Args:
+            input_ids: (B, T).
+            attention_mask: (B, T), 1 for real tokens; all real when left out.
+            attribute_ids: (B, slots), from ``schema.encode``; required by methods that use attributes.
+            labels: (B,) or (B, n), as the task encodes them.
+
+        Raises:
+            DataError: for attribute_ids that are missing, of the wrong shape or out of range.
+        """
+        if attention_mask is None:
+            attention_mask = torch.ones_like(input_ids)
+        condition = self._condition(attribute_ids, rows=input_ids.shape[0])
+        with self.method.holder.use(condition):
+            hidden = self.backbone(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        pooled = self.dropout(self.pool(hidden, attention_mask))
+        logits = self.head(pooled.to(self.head.weight.dtype)).float()
+        loss = None if labels is None else self.task.loss(logits, labels)
+        return SequenceClassifierOutput(loss=loss, logits=logits)
+
+    def _condition(self, attribute_ids: Tensor | None, *, rows: int) -> Condition:
+        if self.method_config.uses_attributes:
+            if attribute_ids is None:
+                raise DataError(
+                    f"method {self.method_config.name!r} needs attribute_ids: pass schema.encode(rows), or zeros of "
+                    f"shape {(rows, self.schema.slots)} for rows whose attributes are all missing"
+                )
+            check_attribute_ids(attribute_ids, self.slots, rows)
+        return self.method.condition(attribute_ids, rows)
+
+    def learned_names(self) -> list[str]:
+        """Names of the tensors that are stored: all that learned when the model was built, and all that learn now."""
+        before = set(self.config.learned or ())
+        return [name for name, p in self.named_parameters() if p.requires_grad or name in before]
+
+    def sizes(self) -> Sizes:
+        """Count the parameters."""
+        parameters = dict(self.named_parameters())
+        stored = [parameters[name] for name in self.learned_names()]
+        return Sizes(
+            total=sum(p.numel() for p in parameters.values()),
+            trained=sum(p.numel() for p in parameters.values() if p.requires_grad),
+            stored=sum(p.numel() for p in stored),
+            stored_bytes=sum(p.numel() * p.element_size() for p in stored),
+        )
+
+    def get_input_embeddings(self) -> nn.Module:
+        """The token embeddings of the backbone."""
+        return self.backbone.get_input_embeddings()
+
+    @property
+    def supports_gradient_checkpointing(self) -> bool:
+        """Whether the backbone's family can be checkpointed (ALBERT and MPNet cannot)."""
+        return bool(self.backbone.supports_gradient_checkpointing)
+
+    def _set_gradient_checkpointing(
+        self,
+        enable: bool = True,
+        gradient_checkpointing_func: Callable[..., Any] = checkpoint,
+        every_n_layers: int = 1,
+    ) -> None:
+        if enable:
+            if getattr(gradient_checkpointing_func, "keywords", {}).get("use_reentrant"):
+                raise ConfigError(
+                    "reentrant gradient checkpointing loses the attributes of the batch: pass "
+                    "{'use_reentrant': False}, which is the default"
+                )
+            gradient_checkpointing_func = partial(self._checkpoint, gradient_checkpointing_func)
+        super()._set_gradient_checkpointing(enable, gradient_checkpointing_func, every_n_layers)
+
+    def _checkpoint(self, function: Callable[..., Any], run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Checkpoint one layer so that its second run, in backward, sees the attributes of its first."""
+        kwargs.setdefault("use_reentrant", False)
+        if not torch.compiler.is_compiling():
+            kwargs["context_fn"] = partial(self._contexts, self.method.holder.current)
+        return function(run, *args, **kwargs)
+
+    def _contexts(self, condition: Condition) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+        return nullcontext(), self.method.holder.use(condition)
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Every module is initialised where it is made."""
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Load exactly the learned tensors, or exactly all.
+
+        Raises:
+            ModelFolderError: for any other set of names, or a tensor of another shape, naming them.
+        """
+        learned, given = set(self.learned_names()), set(state_dict)
+        if given not in (learned, set(self.state_dict())):
+            missing, foreign = sorted(learned - given), sorted(given - set(self.state_dict()))
+            raise ModelFolderError(
+                f"the tensors are not those of this model: {len(missing)} missing ({', '.join(missing[:3]) or 'none'}), "
+                f"{len(foreign)} unknown ({', '.join(foreign[:3]) or 'none'}): load a folder that this model's "
+                "save_pretrained wrote"
+            )
+        try:
+            super().load_state_dict(state_dict, strict=False, assign=assign)
+        except RuntimeError as error:
+            raise ModelFolderError(f"the tensors do not fit this model: {error}") from error
+        return nn.modules.module._IncompatibleKeys([], [])
+
+    def save_pretrained(  # type: ignore[override]
+        self,
+        save_directory: str | Path,
+        is_main_process: bool = True,
+        state_dict: Mapping[str, Tensor] | None = None,
+        push_to_hub: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        """Write the learned tensors, the configuration, the schema, the tokenizer and a model card.
+
+        Args:
+            save_directory: made when it is missing; files of an earlier save are replaced, each in one step.
+            is_main_process: of several processes only the main one writes.
+            state_dict: tensors to write instead of the model's own, as the stock Trainer passes them.
+            push_to_hub: upload the folder afterwards.
+            kwargs: of ``push_to_hub``.
+
+        Raises:
+            ModelFolderError: when the folder cannot be written.
+        """
+        if not is_main_process:
+            return
+        tensors = self.state_dict() if state_dict is None else state_dict
+        self.config.learned = self.learned_names()
+        self.config.architectures = [type(self).__name__]
+        saving.write_model(
+            Path(save_directory),
+            tensors={name: tensors[name] for name in self.config.learned},
+            config=self.config,
+            schema=self.schema,
+            tokenizer=self.tokenizer,
+            sizes=self.sizes(),
+        )
+        if push_to_hub:
+            self.push_to_hub(kwargs.pop("repo_id", Path(save_directory).name), **kwargs)
+
+    @classmethod
+    def from_pretrained(  # type: ignore[override]
+        cls,
+        pretrained_model_name_or_path: str | Path,
+        *,
+        backbone: str | None = None,
+        revision: str | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> Self:
+        """Load a model that `save_pretrained` wrote, ready for evaluation.
+
+        Args:
+            pretrained_model_name_or_path: a folder, or a name on the hub.
+            backbone: where the backbone's weights are, if no longer where they were.
+            revision: branch, tag or commit of the model on the hub.
+            dtype: of the backbone's weights.
+
+        Raises:
+            ModelFolderError: for a missing, truncated or foreign file, or another backbone than in training.
+            ConfigError: when the backbone cannot be loaded.
+        """
+        files = saving.find_model(pretrained_model_name_or_path, revision=revision)
+        config, tensors = saving.read_model(files, AttributeConfig)
+        loaded = saving.restore_backbone(config, tensors, files.folder, name=backbone, dtype=dtype)
+        model = cls(config, schema=Schema.load(files.schema), backbone=loaded)
+        model.load_state_dict(tensors)
+        model.tokenizer = saving.read_tokenizer(files.folder)
+        return model.eval()
+
+
+def schema_slots(schema: Schema) -> tuple[Slots, ...]:
+    """What the layers need to know of a schema: where each attribute stands and how many ids it has."""
+    return tuple(Slots(name=a.name, start=a.start, count=a.slots, size=a.size) for a in schema.attributes)

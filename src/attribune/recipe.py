@@ -1,0 +1,251 @@
+"""Recipes: everything that decides a training run, as data; read from YAML and from flags, saved with every run."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from attribune.attributes import KINDS, Kind
+from attribune.backbone import DEFAULT_BACKBONE, Tuning
+from attribune.data.windows import Window, parse_window
+from attribune.errors import ConfigError
+from attribune.methods import METHODS, MethodConfig, method_from_dict
+from attribune.placement import Pooling
+from attribune.schema import MISSING
+from attribune.tasks import TASKS
+
+__all__ = ["BASELINES", "BackboneRecipe", "DataRecipe", "Recipe", "SplitRecipe", "TrainingRecipe"]
+
+BASELINES = ("linear", "attributes-only")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SplitRecipe(_Part):
+    """How rows are shared out when no validation or test file is given.
+
+    ``by`` is ``random``, ``group`` (all rows with one value of `column` stay together) or ``time`` (the earliest rows
+    train, the latest test). Rows with the same text always stay in one part.
+    """
+
+    by: Literal["random", "group", "time"] = "random"
+    column: str | None = None
+    fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)
+    seed: int = 0
+
+
+class DataRecipe(_Part):
+    """Where the rows are and which columns are read."""
+
+    train: str
+    validation: str | None = None
+    test: str | None = None
+    text: tuple[str, ...] = Field(min_length=1)
+    label: tuple[str, ...] = Field(min_length=1)
+    attributes: tuple[dict[str, Any], ...] = ()
+    encoding: str | None = None
+    missing: tuple[str, ...] = MISSING
+    split: SplitRecipe = SplitRecipe()
+    window: str = "head"
+    max_length: int = Field(default=256, ge=4)
+    text_separator: str = "\n"
+
+    @field_validator("text", "label", mode="before")
+    @classmethod
+    def _one_is_enough(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("attributes")
+    @classmethod
+    def _known_kinds(cls, value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        kinds = tuple(_kind_from_dict(item) for item in value)
+        names = [kind.name for kind in kinds]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ConfigError(f"attribute {', '.join(twice)} is named twice: name every column once")
+        return tuple({"kind": kind.kind, **asdict(kind)} for kind in kinds)
+
+    @field_validator("window")
+    @classmethod
+    def _readable_window(cls, value: str) -> str:
+        parse_window(value, max_length=512)
+        return value
+
+    def kinds(self) -> tuple[Kind, ...]:
+        """The attributes, as the schema takes them."""
+        return tuple(_kind_from_dict(item) for item in self.attributes)
+
+    def fitted_window(self) -> Window:
+        """How long texts are fitted."""
+        return parse_window(self.window, max_length=self.max_length)
+
+
+class BackboneRecipe(_Part):
+    """The pretrained weights, and what of them learns. Empty fields take the method's or the family's default."""
+
+    name: str = DEFAULT_BACKBONE
+    revision: str | None = None
+    tuning: Tuning | None = None
+    pooling: Pooling | None = None
+    dropout: float = Field(default=0.2, ge=0, lt=1)
+
+
+class TrainingRecipe(_Part):
+    """Optimisation. AdamW with linear warm-up and decay, as the stock Trainer has it.
+
+    ``learning_rate`` left empty is 5e-5 where the whole backbone learns and 5e-4 elsewhere. ``evaluate_every`` is
+    ``epoch`` or a number of steps; the model is checked on the validation rows and a checkpoint written as often.
+    Training stops when `patience` checks in a row brought nothing better; the best model is kept. ``precision`` left
+    at ``auto`` is bf16 where the processor computes in it, and is written into the run's recipe as resolved.
+    """
+
+    epochs: float = Field(default=5, gt=0)
+    batch_size: int = Field(default=32, ge=1)
+    learning_rate: float | None = Field(default=None, gt=0)
+    warmup: float = Field(default=0.1, ge=0, lt=1)
+    weight_decay: float = Field(default=0.01, ge=0)
+    max_grad_norm: float = Field(default=1.0, ge=0)
+    gradient_accumulation: int = Field(default=1, ge=1)
+    gradient_checkpointing: bool = False
+    precision: Literal["auto", "float32", "bf16"] = "auto"
+    evaluate_every: Literal["epoch"] | int = "epoch"
+    patience: int = Field(default=3, ge=1)
+    seed: int = 0
+
+
+class Recipe(_Part):
+    """One training run.
+
+    Args:
+        data: rows and columns.
+        method: ``name`` and the method's options.
+        task: ``kind`` and the task's options.
+        backbone: pretrained weights and tuning.
+        training: optimisation.
+    """
+
+    data: DataRecipe
+    method: dict[str, Any] = Field(default_factory=lambda: {"name": "injector"})
+    task: dict[str, Any] = Field(default_factory=dict)
+    backbone: BackboneRecipe = BackboneRecipe()
+    training: TrainingRecipe = TrainingRecipe()
+
+    @field_validator("method")
+    @classmethod
+    def _known_method(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if value.get("name") in BASELINES:
+            return value
+        if value.get("name") not in METHODS:
+            known = ", ".join((*METHODS, *BASELINES))
+            raise ConfigError(f"unknown method {value.get('name')!r}: choose one of {known}")
+        return method_from_dict(value).to_dict()
+
+    @model_validator(mode="after")
+    def _fitting(self) -> Self:
+        kind = self.task.get("kind")
+        if kind is not None and kind not in TASKS:
+            raise ConfigError(f"unknown task {kind!r}: choose one of {', '.join(TASKS)}")
+        if len(self.data.label) > 1 and self.task_kind != "aspects":
+            raise ConfigError(f"task {kind!r} reads one label column, {len(self.data.label)} are named")
+        if self.needs_attributes and not self.data.attributes:
+            raise ConfigError(f"method {self.method['name']!r} needs attributes: name their columns with --attributes")
+        return self
+
+    @property
+    def task_kind(self) -> str:
+        """The task: as named, else ``aspects`` for several label columns and ``classification`` for one."""
+        return str(self.task.get("kind") or ("aspects" if len(self.data.label) > 1 else "classification"))
+
+    @property
+    def needs_attributes(self) -> bool:
+        """Whether the method reads attributes."""
+        name = self.method["name"]
+        return bool(name == "attributes-only" or (name in METHODS and METHODS[name].uses_attributes))
+
+    @property
+    def reads_attributes(self) -> bool:
+        """Whether the method's predictions depend on the attributes."""
+        return self.is_baseline or self.needs_attributes
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether the method is one of the cheap baselines, without a backbone."""
+        return self.method["name"] in BASELINES
+
+    def method_config(self) -> MethodConfig:
+        """The method's settings."""
+        return method_from_dict(self.method)
+
+    @property
+    def tuning(self) -> Tuning:
+        """What of the backbone learns."""
+        return self.backbone.tuning or self.method_config().default_tuning
+
+    @property
+    def learning_rate(self) -> float:
+        """The peak learning rate."""
+        if self.training.learning_rate is not None:
+            return self.training.learning_rate
+        return 5e-5 if self.tuning == "full" else 5e-4
+
+    @classmethod
+    def from_dict(cls, settings: dict[str, Any], *, source: str = "the recipe") -> Self:
+        """Check and read a tree of settings.
+
+        Raises:
+            ConfigError: with every error at once.
+        """
+        try:
+            return cls.model_validate(settings)
+        except ValidationError as error:
+            lines = [_describe(item) for item in error.errors()]
+            count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
+            raise ConfigError(f"{source} has {count}:\n" + "\n".join(f"  - {line}" for line in lines)) from None
+
+    @staticmethod
+    def read_yaml(path: str | Path) -> dict[str, Any]:
+        """The tree of settings in a YAML file, not yet checked, so that flags can be laid over it.
+
+        Raises:
+            ConfigError: for a missing file, or one that is not YAML.
+        """
+        try:
+            settings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise ConfigError(f"the recipe {path} cannot be read: {error}") from error
+        if not isinstance(settings, dict):
+            raise ConfigError(f"the recipe {path} is not a tree of settings: see the recipe.yaml of any run")
+        return settings
+
+    def to_yaml(self) -> str:
+        """The whole recipe, defaults included, as YAML."""
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def _kind_from_dict(settings: dict[str, Any]) -> Kind:
+    options = dict(settings)
+    kind = options.pop("kind", "categorical")
+    if kind not in KINDS:
+        raise ConfigError(f"unknown kind of attribute {kind!r}: choose one of {', '.join(KINDS)}")
+    try:
+        return KINDS[kind](**options)
+    except TypeError as error:
+        raise ConfigError(f"attribute {options.get('name')!r}: {error}") from None
+
+
+def _describe(item: Any) -> str:
+    place = ".".join(str(part) for part in item["loc"])
+    message = str(item["msg"]).removeprefix("Value error, ")
+    if item["type"] == "extra_forbidden":
+        message = "there is no such setting"
+    elif item["type"] == "missing":
+        message = "this setting is required"
+    elif not item["type"].startswith("value_error"):
+        message = f"{message}, it is {item['input']!r}"
+    return f"{place}: {message}" if place else message

@@ -1,0 +1,81 @@
+"""What is predicted: labels, loss, decoding and metrics of each task.
+
+A task is a small frozen record that is fitted on the labels of the training rows and saved beside the model. It owns
+everything that depends on what is predicted; the model only needs `outputs` (the width of its head) and `loss`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from attribune.errors import ConfigError
+from attribune.tasks.aspects import Aspects
+from attribune.tasks.base import Decoded, Task
+from attribune.tasks.classification import Classification
+from attribune.tasks.labels import UNSEEN
+from attribune.tasks.rating import Rating
+from attribune.tasks.regression import Regression
+
+__all__ = [
+    "TASKS",
+    "UNSEEN",
+    "Aspects",
+    "Classification",
+    "Decoded",
+    "Rating",
+    "Regression",
+    "Task",
+    "fit_task",
+    "task_from_dict",
+]
+
+TASKS: dict[str, type[Classification | Rating | Regression | Aspects]] = {
+    task.kind: task for task in (Classification, Rating, Regression, Aspects)
+}
+"""Every task by its kind."""
+
+
+def fit_task(kind: str, label_columns: Sequence[Sequence[Any]], **options: Any) -> Task:
+    """Fit the task `kind` on the labels of training rows; ConfigError for an unknown kind or option."""
+    fit = _task_class(kind).fit
+    _check_names(
+        kind,
+        options,
+        allowed=list(inspect.signature(fit).parameters)[1:],
+        needed=["names"] if kind == "aspects" else [],
+    )
+    return fit(label_columns, **options)
+
+
+def task_from_dict(data: Mapping[str, Any]) -> Task:
+    """Make a task from what its `to_dict` returned, also after a way through JSON; ConfigError for anything else."""
+    if not isinstance(data, Mapping) or "kind" not in data:
+        raise ConfigError(
+            f"a stored task is {data!r}: it must be a mapping with the key 'kind', one of {', '.join(TASKS)}"
+        )
+    values = {name: _frozen(value) for name, value in data.items() if name != "kind"}
+    task = _task_class(data["kind"])
+    stored = [field.name for field in fields(task)]
+    _check_names(data["kind"], values, allowed=stored, needed=stored)
+    return task(**values)
+
+
+def _task_class(kind: Any) -> type[Classification | Rating | Regression | Aspects]:
+    if not isinstance(kind, str) or kind not in TASKS:
+        raise ConfigError(f"there is no task {kind!r}: choose one of {', '.join(TASKS)}")
+    return TASKS[kind]
+
+
+def _check_names(kind: str, given: Mapping[str, Any], *, allowed: Sequence[str], needed: Sequence[str]) -> None:
+    unknown, absent = sorted(set(given) - set(allowed)), sorted(set(needed) - set(given))
+    if unknown:
+        raise ConfigError(f"the task {kind!r} has no option {', '.join(unknown)}: it has {', '.join(allowed)}")
+    if absent:
+        raise ConfigError(f"the task {kind!r} needs {', '.join(absent)}: give it")
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

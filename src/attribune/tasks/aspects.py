@@ -1,0 +1,169 @@
+"""Several aspects of a text at once, such as the taste and the aroma of a beer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+
+from attribune import metrics as metric
+from attribune.columns import MISSING
+from attribune.errors import ConfigError
+from attribune.metrics import Metric
+from attribune.tasks.base import Common, Decoded, checked_logits, cross_entropy, log_frequencies, softmax, unknown
+from attribune.tasks.labels import (
+    Array,
+    Column,
+    class_ids,
+    class_names,
+    label_texts,
+    missing_texts,
+    require_columns,
+    require_flag,
+    sorted_classes,
+)
+
+__all__ = ["Aspects"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aspects(Common):
+    """One class per row for each of several aspects; one head and one cross-entropy each, averaged.
+
+    Labels are class ids int64 (n, aspects). Logits hold the heads side by side, in the order of `names`. A row counts
+    as labelled if all its aspects are.
+
+    Args:
+        names: the aspects.
+        classes: class names that all aspects share, or one tuple of names per aspect (a mapping by aspect is accepted).
+        missing: texts that mean a missing label, unless they are named in `classes`.
+    """
+
+    kind: ClassVar[str] = "aspects"
+    main_metric: ClassVar[str] = "mean_accuracy"
+    names: tuple[str, ...]
+    classes: tuple[str, ...] | tuple[tuple[str, ...], ...] | Mapping[str, Sequence[str]]
+    missing: tuple[str, ...] = MISSING
+
+    def __post_init__(self) -> None:
+        """Bring the classes to one tuple per aspect and check them."""
+        object.__setattr__(self, "names", class_names(self.names, of="the list of aspects", least=1))
+        object.__setattr__(self, "classes", _classes_of(self.names, self.classes))
+        object.__setattr__(self, "missing", missing_texts(self.missing))
+
+    @classmethod
+    def fit(
+        cls,
+        label_columns: Sequence[Column],
+        *,
+        names: Sequence[str],
+        classes: Any = None,
+        shared: bool = False,
+        missing: Sequence[str] = MISSING,
+    ) -> Self:
+        """Take the classes of each aspect, or with `shared` of all together, from training rows unless given."""
+        require_flag(shared, name="shared")
+        names = class_names(names, of="the list of aspects", least=1)
+        if classes is None:
+            require_columns(label_columns, names, task=cls.kind)
+            texts = [label_texts(column, missing=missing) for column in label_columns]
+            if shared:
+                texts = [[text for column in texts for text in column]] * len(names)
+            classes = tuple(
+                sorted_classes(column, of=f"the aspect {name!r}") for name, column in zip(names, texts, strict=True)
+            )
+        return cls(names=names, classes=classes, missing=missing_texts(missing))
+
+    @property
+    def class_lists(self) -> tuple[tuple[str, ...], ...]:
+        """The class names of each aspect, in the order of `names`."""
+        return self.classes  # type: ignore[return-value]  # one tuple per aspect since __post_init__
+
+    @property
+    def _sizes(self) -> list[int]:
+        return [len(classes) for classes in self.class_lists]
+
+    @property
+    def outputs(self) -> int:
+        """Number of classes of all aspects together."""
+        return sum(self._sizes)
+
+    def _texts(self, columns: Sequence[Column], first_row: int) -> list[list[str | None]]:
+        require_columns(columns, self.names, task=self.kind)
+        return [
+            label_texts(column, missing=self.missing, known=known, first_row=first_row)
+            for column, known in zip(columns, self.class_lists, strict=True)
+        ]
+
+    def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
+        """Return class ids int64 (n, aspects) and the mask of rows with every aspect labelled."""
+        pairs = zip(self._texts(columns, first_row), self.class_lists, strict=True)
+        ids, keep = zip(*(class_ids(texts, classes) for texts, classes in pairs), strict=True)
+        return np.stack(ids, axis=1), np.logical_and.reduce(keep)
+
+    def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
+        """Count the labels that are not among the classes of their aspect, as `aspect: label`."""
+        found: Counter[str] = Counter()
+        for name, texts, classes in zip(self.names, self._texts(columns, 1), self.class_lists, strict=True):
+            found.update({f"{name}: {label}": count for label, count in unknown(texts, classes).items()})
+        return found
+
+    def loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Mean over aspects of the cross-entropy of each head; logits (B, outputs), labels (B, aspects)."""
+        heads = torch.split(logits, self._sizes, dim=1)
+        return torch.stack([cross_entropy(head, labels[:, i]) for i, head in enumerate(heads)]).mean()
+
+    def _heads(self, logits: Array) -> list[Array]:
+        return np.split(checked_logits(logits, self.outputs), np.cumsum(self._sizes)[:-1], axis=1)
+
+    def decode(self, logits: Array) -> Decoded:
+        """Return the most probable class of each aspect."""
+        heads = self._heads(logits)
+        chosen = {
+            f"prediction_{name}": [classes[i] for i in head.argmax(axis=1)]
+            for name, classes, head in zip(self.names, self.class_lists, heads, strict=True)
+        }
+        return Decoded(
+            predictions=dict(chosen),
+            probabilities=np.hstack([softmax(head) for head in heads]),
+            probability_columns=tuple(
+                f"probability_{name}_{label}"
+                for name, classes in zip(self.names, self.class_lists, strict=True)
+                for label in classes
+            ),
+        )
+
+    def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
+        """Accuracy averaged over aspects, and the accuracy of each."""
+        labels = np.asarray(labels)
+        predicted = np.stack([head.argmax(axis=1) for head in self._heads(logits)], axis=1)
+        found = [metric.mean_accuracy(labels, predicted)]
+        for i, name in enumerate(self.names):
+            found.append(metric.accuracy(labels[:, i], predicted[:, i], name=f"accuracy_{name}"))
+        return {one.name: one for one in found}
+
+    def _prior(self, train_labels: Array) -> Array:
+        return np.concatenate([log_frequencies(train_labels[:, i], size) for i, size in enumerate(self._sizes)])
+
+
+def _classes_of(names: Sequence[str], classes: Any) -> tuple[tuple[str, ...], ...]:
+    """Return one tuple of class names per aspect."""
+    if isinstance(classes, Mapping):
+        if set(classes) != set(names):
+            raise ConfigError(
+                f"classes are given for {sorted(classes)}, the aspects are {sorted(names)}: give the same"
+            )
+        lists = [classes[name] for name in names]
+    elif isinstance(classes, list | tuple) and classes and all(isinstance(part, list | tuple) for part in classes):
+        lists = list(classes)
+    else:
+        lists = [classes] * len(names)
+    if len(lists) != len(names):
+        raise ConfigError(
+            f"there are {len(lists)} lists of classes for {len(names)} aspects: give one list per aspect, or one"
+        )
+    return tuple(class_names(part, of=f"the aspect {name!r}") for name, part in zip(names, lists, strict=True))

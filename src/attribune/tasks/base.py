@@ -1,0 +1,157 @@
+"""What all tasks share: the interface, decoded predictions, and the loss and probabilities of class logits.
+
+Shapes: B rows of a batch, n rows of a data set, C classes. Class ids follow the order of a task's classes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from attribune.errors import DataError
+from attribune.metrics import Metric
+from attribune.tasks.labels import UNSEEN, Array, Column
+
+__all__ = ["Common", "Decoded", "Task", "checked_logits", "cross_entropy", "log_frequencies", "softmax", "unknown"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoded:
+    """Predictions of n rows.
+
+    Args:
+        predictions: column name (`prediction`, or `prediction_<aspect>`) to n values: text, numbers, or lists of text.
+        probabilities: (n, outputs), or None for a regression.
+        probability_columns: the name of each column of `probabilities`, such as `probability_fresh`.
+    """
+
+    predictions: dict[str, list[Any] | Array]
+    probabilities: Array | None
+    probability_columns: tuple[str, ...]
+
+    def columns(self) -> dict[str, list[Any] | Array]:
+        """Return predictions and probabilities by column name, ready to be added to a table."""
+        columns = dict(self.predictions)
+        if self.probabilities is not None:
+            columns.update({name: self.probabilities[:, i] for i, name in enumerate(self.probability_columns)})
+        return columns
+
+
+class Task(Protocol):
+    """What the model, the data encoding and the evaluation ask of a task."""
+
+    kind: ClassVar[str]
+
+    @property
+    def outputs(self) -> int:
+        """Size of the linear head."""
+
+    @property
+    def main_metric(self) -> str:
+        """Name of the metric that selects the best model."""
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether a higher main metric is better."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values from which `task_from_dict` makes an equal task."""
+
+    def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
+        """Return labels, and a mask (n,) that is False where the label is missing: such a row must be left out.
+
+        A label that no training row has becomes `UNSEEN` and stays. `first_row` is the number of the first row in the
+        whole table, for messages.
+        """
+
+    def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
+        """Count the labels that no training row has."""
+
+    def loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Return the float32 scalar loss of logits (B, outputs); zero when every label is to be ignored."""
+
+    def decode(self, logits: Array) -> Decoded:
+        """Turn logits (n, outputs) into predictions and probabilities."""
+
+    def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
+        """Return the metrics of logits (n, outputs) by name, the main one first."""
+
+    def majority(self, train_labels: Array, labels: Array) -> dict[str, Metric]:
+        """Return the metrics of always predicting what training labels are most often, or on average."""
+
+
+class Common:
+    """The parts that are the same for every task."""
+
+    kind: ClassVar[str]
+    higher_is_better: ClassVar[bool] = True
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values from which `task_from_dict` makes an equal task."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        return {"kind": self.kind} | {name: _plain(value) for name, value in values.items()}
+
+    def majority(self, train_labels: Array, labels: Array) -> dict[str, Metric]:
+        """Return the metrics of the logits that follow from the frequencies of the training labels alone."""
+        prior = self._prior(np.asarray(train_labels))
+        return self.metrics(np.broadcast_to(prior, (len(labels), len(prior))), labels)
+
+    def _prior(self, train_labels: Array) -> Array:
+        raise NotImplementedError
+
+    def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
+        """Return the metrics of logits (n, outputs) by name, the main one first."""
+        raise NotImplementedError
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def checked_logits(logits: Array, outputs: int) -> Array:
+    """Return finite logits (n, outputs) as float64; DataError for another shape, NaN or infinity."""
+    logits = np.asarray(logits, dtype=np.float64)
+    if logits.ndim != 2 or logits.shape[1] != outputs:
+        raise DataError(f"logits have shape {logits.shape}: this task needs (rows, {outputs})")
+    finite = np.isfinite(logits).all(axis=1)
+    if not finite.all():
+        raise DataError(
+            f"the model's output is not finite in {int((~finite).sum())} of {len(logits)} rows, first in row"
+            f" {int(finite.argmin())}: the training diverged; lower the learning rate or train in float32"
+        )
+    return logits
+
+
+def softmax(logits: Array) -> Array:
+    """Return probabilities (n, C) of logits (n, C)."""
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def cross_entropy(logits: torch.Tensor, labels: torch.Tensor, weights: tuple[float, ...] | None = None) -> torch.Tensor:
+    """Weighted mean over the rows whose label is not UNSEEN; without such rows zero, where torch's own mean is NaN."""
+    logits = logits.float()
+    scale = logits.new_ones(logits.shape[1]) if weights is None else logits.new_tensor(weights)
+    total = functional.cross_entropy(logits, labels, weight=scale, ignore_index=UNSEEN, reduction="sum")
+    weight = torch.where(labels == UNSEEN, 0.0, scale[labels.clamp(min=0)]).sum()
+    return total / weight.clamp(min=torch.finfo(torch.float32).tiny)
+
+
+def log_frequencies(ids: Array, classes: int) -> Array:
+    """Return the logarithm (C,) of the share of each class among known ids; -27.6 for a class without a row."""
+    seen = ids[ids >= 0]
+    if len(seen) == 0:
+        raise DataError("none of the training labels is known: fit the task on the labels of these training rows")
+    return np.asarray(np.log(np.maximum(np.bincount(seen, minlength=classes) / len(seen), 1e-12)))
+
+
+def unknown(texts: Sequence[str | None], classes: Sequence[str]) -> Counter[str]:
+    """Count the texts that are present and not among the classes."""
+    known = frozenset(classes)
+    return Counter(text for text in texts if text is not None and text not in known)

@@ -1,0 +1,237 @@
+"""Classes: one per row, or several."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from attribune import metrics as metric
+from attribune.columns import MISSING, canonical
+from attribune.errors import ConfigError, DataError
+from attribune.metrics import Metric
+from attribune.tasks.base import Common, Decoded, checked_logits, cross_entropy, log_frequencies, softmax, unknown
+from attribune.tasks.labels import (
+    Array,
+    Column,
+    class_ids,
+    class_names,
+    label_lists,
+    label_texts,
+    missing_texts,
+    require_columns,
+    require_flag,
+    sorted_classes,
+)
+
+__all__ = ["Classification"]
+
+
+def _checked_weights(weights: Any, *, classes: Sequence[str]) -> tuple[float, ...] | None:
+    if weights is None:
+        return None
+    if isinstance(weights, str):
+        raise ConfigError(
+            f'class_weights is {weights!r}: a task holds numbers; "balanced" is computed from training rows by'
+            ' Classification.fit(columns, class_weights="balanced")'
+        )
+    numbers = tuple(weights) if isinstance(weights, Sequence) else ()
+    if len(numbers) != len(classes) or not all(_is_positive(number) for number in numbers):
+        raise ConfigError(
+            f"class_weights is {weights!r}: give one positive number for each of the {len(classes)} classes,"
+            f" in this order: {', '.join(classes)}"
+        )
+    return tuple(float(number) for number in numbers)
+
+
+def _is_positive(number: Any) -> bool:
+    return isinstance(number, int | float) and math.isfinite(number) and number > 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classification(Common):
+    """One of C classes per row, or with `multi_label` any number of them.
+
+    Labels are class ids int64 (n,). Several labels per row: float32 (n, C + 1), 1 where the row has the class; the last
+    column is 1 where the row has a label that no training row has. (n, C) is accepted as well. An empty list is a row
+    without labels, an empty text a missing label.
+
+    Args:
+        classes: class names in the order of ids, or their number C, which means "0" to C - 1.
+        class_weights: C positive numbers; weighted cross-entropy, or the weight of positives for several labels.
+        multi_label: several labels per row: sigmoid and binary cross-entropy.
+        separator: what separates the labels of one cell; None: cells are lists.
+        positive: the class whose F1 is the main metric.
+        missing: texts that mean a missing label, unless they are named in `classes`.
+    """
+
+    kind: ClassVar[str] = "classification"
+    classes: int | tuple[str, ...]
+    class_weights: tuple[float, ...] | None = None
+    multi_label: bool = False
+    separator: str | None = None
+    positive: str | None = None
+    missing: tuple[str, ...] = MISSING
+
+    def __post_init__(self) -> None:
+        """Bring the fields to their stored form and check them."""
+        require_flag(self.multi_label, name="multi_label")
+        names = class_names(self.classes, of="the classification", least=1 if self.multi_label else 2)
+        object.__setattr__(self, "classes", names)
+        object.__setattr__(self, "class_weights", _checked_weights(self.class_weights, classes=names))
+        object.__setattr__(self, "missing", missing_texts(self.missing))
+        object.__setattr__(self, "positive", canonical(self.positive))
+        if self.positive is not None and (self.multi_label or self.positive not in names):
+            raise ConfigError(
+                f"positive is {self.positive!r}: name one of the classes ({', '.join(names)})"
+                " of a task with one label per row"
+            )
+        if self.separator is not None and (not self.multi_label or not self.separator):
+            raise ConfigError(f"separator is {self.separator!r}: give a non-empty text, together with multi_label=True")
+
+    @classmethod
+    def fit(
+        cls,
+        label_columns: Sequence[Column],
+        *,
+        classes: int | Sequence[str] | None = None,
+        class_weights: str | Sequence[float] | None = None,
+        multi_label: bool = False,
+        separator: str | None = None,
+        positive: str | None = None,
+        missing: Sequence[str] = MISSING,
+    ) -> Self:
+        """Take the classes from training rows (unless given), and compute weights for `class_weights="balanced"`."""
+        require_columns(label_columns, ["label"], task=cls.kind)
+        require_flag(multi_label, name="multi_label")
+        least = 1 if multi_label else 2
+        known = () if classes is None else class_names(classes, of="the classification", least=least)
+        if multi_label:
+            cells = label_lists(label_columns[0], missing=missing, separator=separator, known=known)
+            texts: list[str | None] = [label for cell in cells for label in cell or ()]
+        else:
+            texts = label_texts(label_columns[0], missing=missing, known=known)
+        names = known or sorted_classes(texts, of="the label column", least=least)
+        options: dict[str, Any] = {"multi_label": multi_label, "separator": separator, "positive": positive}
+        task = cls(classes=names, missing=missing_texts(missing), **options)
+        if class_weights == "balanced":
+            class_weights = task._balanced(*task.encode_labels(label_columns))
+        return cls(classes=names, missing=missing_texts(missing), class_weights=class_weights, **options)  # type: ignore[arg-type]
+
+    def _balanced(self, labels: Array, keep: Array) -> tuple[float, ...]:
+        """Return rows / (C · rows of the class), or negatives / positives for several labels per row."""
+        labels, count = labels[keep], self.outputs
+        positives = (
+            labels[:, :count].sum(axis=0, dtype=np.float64)
+            if self.multi_label
+            else np.bincount(labels[labels >= 0], minlength=count)
+        )
+        if not positives.all():
+            absent = self.class_names[int(positives.argmin())]
+            raise DataError(
+                f"no training row has the class {absent!r}: balanced class weights need rows of every class"
+            )
+        weights = np.maximum(len(labels) - positives, 1) if self.multi_label else positives.sum() / count
+        return tuple(float(weight) for weight in weights / positives)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Class names in the order of ids."""
+        return self.classes if isinstance(self.classes, tuple) else ()
+
+    @property
+    def outputs(self) -> int:
+        """Number of classes."""
+        return len(self.class_names)
+
+    @property
+    def main_metric(self) -> str:
+        """`accuracy`; `f1` with a positive class; `micro_f1` for several labels per row."""
+        if self.multi_label:
+            return "micro_f1"
+        return "accuracy" if self.positive is None else "f1"
+
+    def _texts(self, columns: Sequence[Column], first_row: int) -> list[str | None]:
+        require_columns(columns, ["label"], task=self.kind)
+        return label_texts(columns[0], missing=self.missing, known=self.class_names, first_row=first_row)
+
+    def _lists(self, columns: Sequence[Column], first_row: int) -> list[list[str] | None]:
+        require_columns(columns, ["label"], task=self.kind)
+        return label_lists(
+            columns[0], missing=self.missing, separator=self.separator, known=self.class_names, first_row=first_row
+        )
+
+    def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
+        """Return class ids int64 (n,), or float32 (n, C + 1) for several labels, and the mask of labelled rows."""
+        if not self.multi_label:
+            return class_ids(self._texts(columns, first_row), self.class_names)
+        cells = self._lists(columns, first_row)
+        index = {name: i for i, name in enumerate(self.class_names)}
+        labels = np.zeros((len(cells), self.outputs + 1), dtype=np.float32)
+        for row, cell in zip(labels, cells, strict=True):
+            row[[index.get(label, self.outputs) for label in cell or ()]] = 1
+        return labels, np.array([cell is not None for cell in cells], dtype=bool)
+
+    def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
+        """Count the labels that are not among the classes."""
+        if self.multi_label:
+            texts: list[str | None] = [label for cell in self._lists(columns, 1) for label in cell or ()]
+        else:
+            texts = self._texts(columns, 1)
+        return unknown(texts, self.class_names)
+
+    def loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Cross-entropy with class weights (weighted mean), or binary cross-entropy for several labels per row."""
+        if not self.multi_label:
+            return cross_entropy(logits, labels, self.class_weights)
+        logits = logits.float()
+        weight = None if self.class_weights is None else logits.new_tensor(self.class_weights)
+        target = labels[:, : self.outputs].float()
+        return functional.binary_cross_entropy_with_logits(logits, target, pos_weight=weight)
+
+    def decode(self, logits: Array) -> Decoded:
+        """Return the class of the highest logit, or every class with a probability above one half."""
+        logits = checked_logits(logits, self.outputs)
+        names = self.class_names
+        if self.multi_label:
+            predicted: list[Any] = [[names[i] for i in np.flatnonzero(row > 0)] for row in logits]
+            probabilities = np.exp(-np.logaddexp(0.0, -logits))
+        else:
+            predicted = [names[i] for i in logits.argmax(axis=1)]
+            probabilities = softmax(logits)
+        return Decoded(
+            predictions={"prediction": predicted},
+            probabilities=probabilities,
+            probability_columns=tuple(f"probability_{name}" for name in names),
+        )
+
+    def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
+        """Accuracy, macro-F1, F1 of the positive class; several labels: micro-F1, macro-F1, subset accuracy."""
+        logits = checked_logits(logits, self.outputs)
+        if self.multi_label:
+            return self._label_metrics(logits > 0, np.asarray(labels) > 0)
+        true, predicted = np.asarray(labels), logits.argmax(axis=1)
+        found = [metric.accuracy(true, predicted), metric.macro_f1(true, predicted, classes=self.outputs)]
+        if self.positive is not None:
+            found.insert(0, metric.f1(true, predicted, positive=self.class_names.index(self.positive)))
+        return {one.name: one for one in found}
+
+    def _label_metrics(self, predicted: Array, true: Array) -> dict[str, Metric]:
+        """Labels that no training row has are one more class that is never predicted."""
+        if true.shape[1] > self.outputs and not true[:, self.outputs].any():
+            true = true[:, : self.outputs]
+        predicted = np.pad(predicted, ((0, 0), (0, true.shape[1] - self.outputs)))
+        found = [metric.label_micro_f1, metric.label_macro_f1, metric.subset_accuracy]
+        return {one.name: one for one in (make(true, predicted) for make in found)}
+
+    def _prior(self, train_labels: Array) -> Array:
+        if not self.multi_label:
+            return log_frequencies(train_labels, self.outputs)
+        share = np.clip(train_labels[:, : self.outputs].mean(axis=0, dtype=np.float64), 1e-12, 1 - 1e-12)
+        return np.asarray(np.log(share) - np.log1p(-share))

@@ -1,0 +1,183 @@
+"""Label cells as tables have them: missing, text, numbers and lists, and the class ids they stand for."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from attribune.cells import list_cells
+from attribune.columns import as_array, canonical
+from attribune.errors import ConfigError, DataError
+
+__all__ = [
+    "UNSEEN",
+    "class_ids",
+    "class_names",
+    "label_lists",
+    "label_numbers",
+    "label_texts",
+    "missing_texts",
+    "number_of",
+    "require_columns",
+    "require_flag",
+    "sorted_classes",
+]
+
+UNSEEN = -100
+"""Class id of a label that no training row has: ignored by the loss, wrong in every metric."""
+
+Array = npt.NDArray[Any]
+Column = Sequence[Any]
+LISTS = (list, tuple, set, frozenset, np.ndarray)
+
+
+def require_columns(columns: Sequence[Column], names: Sequence[str], *, task: str) -> None:
+    """Check that there is one label column of the same length for each of `names`."""
+    if len(columns) != len(names):
+        raise ConfigError(
+            f"the task {task!r} takes {len(names)} label column(s) ({', '.join(names)}) and was given {len(columns)}:"
+            " name exactly these"
+        )
+    lengths = {len(column) for column in columns}
+    if len(lengths) > 1:
+        raise DataError(f"the label columns have different lengths ({sorted(lengths)}): give columns of the same rows")
+
+
+def label_texts(
+    column: Column, *, missing: Collection[str], known: Collection[str] = (), first_row: int = 1
+) -> list[str | None]:
+    """Return the text of each cell, None where it is missing; a text in `known` is never taken for missing.
+
+    DataError for a cell that holds a list; `first_row` is the number of the first row, for the message.
+    """
+    hidden = frozenset(missing) - frozenset(known)
+    seen: dict[tuple[type, Any], str | None] = {}
+    texts = []
+    for row, value in enumerate(column, start=first_row):
+        if isinstance(value, LISTS):
+            raise DataError(
+                f"the label of row {row} is the list {str(value)[:60]}:"
+                " use the classification task with multi_label=True"
+            )
+        # 1, 1.0 and True are one key for a dictionary, but not one text.
+        key = (type(value), value)
+        if key not in seen:
+            text = canonical(value)
+            seen[key] = None if text is None or text in hidden else text
+        texts.append(seen[key])
+    return texts
+
+
+def missing_texts(missing: Any) -> tuple[str, ...]:
+    """Return the texts that mean a missing label as a tuple; ConfigError for anything but a list of texts."""
+    if not isinstance(missing, list | tuple) or not all(isinstance(text, str) for text in missing):
+        raise ConfigError(f"missing is {missing!r}: give a list of texts, for example ['', 'NA']")
+    return tuple(missing)
+
+
+def require_flag(value: Any, *, name: str) -> None:
+    """Check that an option is True or False: the text "false" would count as true."""
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} is {value!r}: give true or false")
+
+
+def number_of(text: str) -> float | None:
+    """Return the finite number that a text is, or None."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def label_numbers(column: Column, *, missing: Collection[str], first_row: int = 1) -> Array:
+    """Return the cells as float64 (n,), NaN where missing; DataError for what is not a finite number."""
+    result = np.full(len(column), np.nan)
+    for i, value in enumerate(column):
+        text = canonical(value)
+        if text is None or text in missing:
+            continue
+        exact = isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
+        number = number_of(str(float(value))) if exact else number_of(text)
+        if number is None:
+            raise DataError(
+                f"the label of row {first_row + i} is {text!r}, which is not a finite number:"
+                " correct or empty the cell, or choose the classification task"
+            )
+        result[i] = number
+    return result
+
+
+def label_lists(
+    column: Column, *, missing: Collection[str], separator: str | None, known: Collection[str] = (), first_row: int = 1
+) -> list[list[str] | None]:
+    """Return the labels of each cell, None where the cell is missing; an empty list is a row without labels.
+
+    A cell is a list, text that is split at `separator`, or without it text that spells a list (`["a", "b"]`);
+    DataError for other text.
+    """
+    array = as_array(column, column="label", first_row=first_row)
+    values = array.to_pylist()
+    hidden = frozenset(missing) - frozenset(known)
+    texts = label_texts([None if isinstance(value, list) else value for value in values], missing=hidden)
+    for row, text in enumerate(texts, start=first_row):
+        if separator is None and text is not None and not text.startswith("["):
+            raise DataError(
+                f"the label of row {row} is {text!r}, not a list:"
+                " give the separator between labels, for example separator='|'"
+            )
+    cells = list_cells(array, separator=separator, missing=hidden, column="label", first_row=first_row)
+    result: list[list[str] | None] = [
+        [] if isinstance(value, list) or text is not None else None for value, text in zip(values, texts, strict=True)
+    ]
+    for row, code in zip(cells.rows, cells.codes, strict=True):
+        labels = result[row]
+        if labels is not None:
+            labels.append(cells.texts[code])
+    return result
+
+
+def class_names(classes: Any, *, of: str, least: int = 2) -> tuple[str, ...]:
+    """Return class names as text, from a list or their number; ConfigError for duplicates or fewer than `least`."""
+    if isinstance(classes, int) and not isinstance(classes, bool):
+        classes = range(classes)
+    if isinstance(classes, str) or not isinstance(classes, Sequence):
+        raise ConfigError(f"the classes of {of} are {classes!r}: give their number, or a list of their names")
+    names = tuple(canonical(value) or "" for value in classes)
+    if len(names) < least:
+        raise ConfigError(f"{of} has {len(names)} class(es) {list(names)}: at least {least} are needed")
+    if "" in names:
+        raise ConfigError(f"one of the classes of {of} is empty: {list(classes)!r}: give every class a name")
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
+    if repeated:
+        raise ConfigError(f"the classes of {of} name {repeated} more than once: give each class once")
+    return names
+
+
+def sorted_classes(texts: Iterable[str | None], *, of: str, least: int = 2) -> tuple[str, ...]:
+    """Return distinct labels, in numeric order if all are numbers, else by text; DataError if fewer than `least`."""
+    distinct = {text for text in texts if text is not None}
+    if not distinct:
+        raise DataError(f"{of} has no labelled training row: name the column that holds the labels")
+    if len(distinct) < least:
+        raise DataError(
+            f"every labelled training row of {of} has the same label {min(distinct)!r}:"
+            " nothing can be learned from one class; give rows of at least two"
+        )
+    values = {text: number_of(text) for text in distinct}
+    if any(value is None for value in values.values()):
+        return tuple(sorted(distinct))
+    return tuple(sorted(distinct, key=lambda text: (values[text], text)))
+
+
+def class_ids(texts: Sequence[str | None], classes: Sequence[str]) -> tuple[Array, Array]:
+    """Return class ids int64 (n,), UNSEEN where the text is no class, and a mask (n,), False where it is missing."""
+    index = {name: i for i, name in enumerate(classes)}
+    ids = np.array([UNSEEN if text is None else index.get(text, UNSEEN) for text in texts], dtype=np.int64)
+    return ids, np.array([text is not None for text in texts], dtype=bool)

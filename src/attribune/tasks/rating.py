@@ -1,0 +1,136 @@
+"""Ordered classes, such as stars."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+
+from attribune import metrics as metric
+from attribune.columns import MISSING, canonical
+from attribune.errors import ConfigError
+from attribune.metrics import Metric
+from attribune.tasks.base import Common, Decoded, checked_logits, cross_entropy, log_frequencies, softmax, unknown
+from attribune.tasks.labels import (
+    UNSEEN,
+    Array,
+    Column,
+    class_names,
+    label_numbers,
+    missing_texts,
+    number_of,
+    require_columns,
+    require_flag,
+    sorted_classes,
+)
+
+__all__ = ["Rating"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rating(Common):
+    """One of C numbers per row, learned by cross-entropy, with errors measured in the unit of the numbers.
+
+    Labels are class ids int64 (n,). Ratings are compared as numbers: 4, "4.0" and "4.00" are one class. The true number
+    of a rating that no training row has is not kept: RMSE and MAE count the distance from the prediction to the farther
+    end of the scale.
+
+    Args:
+        classes: the ratings; kept in numeric order.
+        expected: predict the mean of the ratings under their probabilities, not the most probable rating; accuracy is
+            always that of the most probable one.
+        missing: texts that mean a missing label.
+    """
+
+    kind: ClassVar[str] = "rating"
+    main_metric: ClassVar[str] = "accuracy"
+    classes: tuple[str, ...]
+    expected: bool = False
+    missing: tuple[str, ...] = MISSING
+
+    def __post_init__(self) -> None:
+        """Bring the classes to numeric order and check them."""
+        require_flag(self.expected, name="expected")
+        values = {name: number_of(name) for name in class_names(self.classes, of="the rating")}
+        wrong = [name for name, value in values.items() if value is None]
+        if wrong:
+            raise ConfigError(f"the ratings {wrong} are not numbers: give numbers, or choose the classification task")
+        if len(set(values.values())) < len(values):
+            raise ConfigError(f"some of the ratings {list(values)} are the same number: give each once")
+        object.__setattr__(self, "classes", sorted_classes(values, of="the rating"))
+        object.__setattr__(self, "missing", missing_texts(self.missing))
+
+    @classmethod
+    def fit(
+        cls,
+        label_columns: Sequence[Column],
+        *,
+        classes: Sequence[str] | None = None,
+        expected: bool = False,
+        missing: Sequence[str] = MISSING,
+    ) -> Self:
+        """Take the ratings from training rows, unless they are given; DataError for labels that are not numbers."""
+        if classes is None:
+            require_columns(label_columns, ["label"], task=cls.kind)
+            values = label_numbers(label_columns[0], missing=missing)
+            classes = sorted_classes(map(canonical, np.unique(values)), of="the label column")
+        return cls(classes=class_names(classes, of="the rating"), expected=expected, missing=missing_texts(missing))
+
+    @property
+    def outputs(self) -> int:
+        """Number of classes."""
+        return len(self.classes)
+
+    @property
+    def _values(self) -> Array:
+        return np.array([float(name) for name in self.classes])
+
+    def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
+        """Return class ids int64 (n,) and the mask of labelled rows; DataError for a label that is not a number."""
+        require_columns(columns, ["label"], task=self.kind)
+        numbers = label_numbers(columns[0], missing=self.missing, first_row=first_row)
+        places = np.clip(np.searchsorted(self._values, numbers), 0, self.outputs - 1)
+        return np.where(self._values[places] == numbers, places, UNSEEN), ~np.isnan(numbers)
+
+    def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
+        """Count the ratings that are not among the classes."""
+        require_columns(columns, ["label"], task=self.kind)
+        texts = [canonical(number) for number in label_numbers(columns[0], missing=self.missing)]
+        return unknown(texts, [str(canonical(value)) for value in self._values])
+
+    def loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Cross-entropy of logits (B, C)."""
+        return cross_entropy(logits, labels)
+
+    def decode(self, logits: Array) -> Decoded:
+        """Return the most probable rating as text, or the expected rating as a number."""
+        logits = checked_logits(logits, self.outputs)
+        likely: list[Any] = [self.classes[i] for i in logits.argmax(axis=1)]
+        return Decoded(
+            predictions={"prediction": self._numbers(logits) if self.expected else likely},
+            probabilities=softmax(logits),
+            probability_columns=tuple(f"probability_{name}" for name in self.classes),
+        )
+
+    def _numbers(self, logits: Array) -> Array:
+        return np.asarray(softmax(logits) @ self._values if self.expected else self._values[logits.argmax(axis=1)])
+
+    def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
+        """Accuracy, and RMSE and MAE of the predicted number."""
+        logits, labels = checked_logits(logits, self.outputs), np.asarray(labels)
+        predicted, values = self._numbers(logits), self._values
+        farthest = np.where(predicted - values[0] > values[-1] - predicted, values[0], values[-1])
+        true = np.where(labels == UNSEEN, farthest, values[labels.clip(min=0)])
+        found = [
+            metric.accuracy(labels, logits.argmax(axis=1)),
+            metric.rmse(true, predicted),
+            metric.mae(true, predicted),
+        ]
+        return {one.name: one for one in found}
+
+    def _prior(self, train_labels: Array) -> Array:
+        return log_frequencies(train_labels, self.outputs)

@@ -1,0 +1,104 @@
+"""A number per row."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+import torch
+
+from attribune import metrics as metric
+from attribune.columns import MISSING
+from attribune.errors import ConfigError, DataError
+from attribune.metrics import Metric
+from attribune.tasks.base import Common, Decoded, checked_logits
+from attribune.tasks.labels import Array, Column, label_numbers, missing_texts, require_columns
+
+__all__ = ["Regression"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regression(Common):
+    """A number per row, learned by the mean squared error of standardised targets.
+
+    Labels are standardised, float32 (n,): (value - mean) / std; a NaN label is ignored by the loss. Predictions, RMSE
+    and MAE are in the unit of the values.
+
+    Args:
+        mean: mean of the training values.
+        std: their standard deviation, above 0.
+        missing: texts that mean a missing label.
+    """
+
+    kind: ClassVar[str] = "regression"
+    main_metric: ClassVar[str] = "rmse"
+    higher_is_better: ClassVar[bool] = False
+    outputs: ClassVar[int] = 1
+    mean: float = 0.0
+    std: float = 1.0
+    missing: tuple[str, ...] = MISSING
+
+    def __post_init__(self) -> None:
+        """Check mean and standard deviation."""
+        numbers = (self.mean, self.std)
+        if not all(isinstance(one, int | float) and math.isfinite(one) for one in numbers) or self.std <= 0:
+            raise ConfigError(
+                f"mean {self.mean!r} and std {self.std!r} cannot standardise: give finite numbers, std above 0"
+            )
+        object.__setattr__(self, "missing", missing_texts(self.missing))
+
+    @classmethod
+    def fit(cls, label_columns: Sequence[Column], *, missing: Sequence[str] = MISSING) -> Self:
+        """Take mean and standard deviation from training rows; DataError for text and for a constant column."""
+        require_columns(label_columns, ["label"], task=cls.kind)
+        values = label_numbers(label_columns[0], missing=missing)
+        values = values[~np.isnan(values)]
+        if len(values) == 0:
+            raise DataError("the label column has no labelled training row: name the column that holds the labels")
+        if values.min() == values.max():
+            raise DataError(
+                f"every training label is {values[0]:g}: nothing can be learned; give rows of different values"
+            )
+        return cls(mean=float(values.mean()), std=float(values.std()), missing=missing_texts(missing))
+
+    def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
+        """Return standardised labels float32 (n,) and the mask of labelled rows; DataError for text."""
+        require_columns(columns, ["label"], task=self.kind)
+        values = label_numbers(columns[0], missing=self.missing, first_row=first_row)
+        return ((values - self.mean) / self.std).astype(np.float32), ~np.isnan(values)
+
+    def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
+        """Return an empty count: every number can be predicted."""
+        require_columns(columns, ["label"], task=self.kind)
+        return Counter()
+
+    def loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Mean squared error of logits (B, 1) and standardised labels (B,)."""
+        target = labels.float()
+        known = torch.isfinite(target)
+        error = torch.where(known, logits.float().squeeze(1) - torch.where(known, target, 0.0), 0.0)
+        return error.square().sum() / known.sum().clamp(min=1)
+
+    def _numbers(self, logits: Array) -> Array:
+        return np.asarray(checked_logits(logits, 1)[:, 0] * self.std + self.mean)
+
+    def decode(self, logits: Array) -> Decoded:
+        """Return the numbers in the unit of the values."""
+        return Decoded(predictions={"prediction": self._numbers(logits)}, probabilities=None, probability_columns=())
+
+    def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
+        """RMSE, MAE and R²."""
+        predicted, true = self._numbers(logits), np.asarray(labels, dtype=np.float64) * self.std + self.mean
+        if not np.isfinite(true).all():
+            raise DataError(
+                f"{int((~np.isfinite(true)).sum())} of {len(true)} labels are missing: leave these rows out"
+            )
+        found = [metric.rmse(true, predicted), metric.mae(true, predicted), metric.r2(true, predicted)]
+        return {one.name: one for one in found}
+
+    def _prior(self, train_labels: Array) -> Array:
+        return np.array([train_labels.mean(dtype=np.float64)])

@@ -1,0 +1,166 @@
+"""The folder of a run: what is in it, how it is begun, continued and read."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attribune.errors import ConfigError, ModelFolderError
+from attribune.json_file import read_json, replace_file, write_json
+from attribune.methods.linear import LinearModel
+from attribune.model import AttributeModel
+from attribune.prediction import Predictor
+from attribune.recipe import Recipe
+from attribune.schema import Schema
+
+__all__ = ["RunFolder", "load_run"]
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Paths inside a run folder.
+
+    ``recipe.yaml`` is written first and ``metrics.json`` last: a folder with the one and without the other is an
+    interrupted run.
+    """
+
+    path: Path
+
+    @property
+    def recipe(self) -> Path:
+        """The whole recipe, with what was left to defaults resolved."""
+        return self.path / "recipe.yaml"
+
+    @property
+    def model(self) -> Path:
+        """The model's folder."""
+        return self.path / "model"
+
+    @property
+    def outcome(self) -> Path:
+        """How the training went; written once the model is."""
+        return self.path / "training.json"
+
+    @property
+    def metrics(self) -> Path:
+        """All results."""
+        return self.path / "metrics.json"
+
+    @property
+    def log(self) -> Path:
+        """Losses and metrics during training, one JSON object per line."""
+        return self.path / "log.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        """What an interrupted training needs to go on; removed at the end."""
+        return self.path / "checkpoints"
+
+    def predictions(self, part: str) -> Path:
+        """Labels, predictions and probabilities of every row of a part."""
+        return self.path / f"{part}_predictions.parquet"
+
+    def logits(self, part: str) -> Path:
+        """Rows, labels and logits of a part, for comparisons."""
+        return self.path / f"{part}_logits.safetensors"
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run came to its end."""
+        return self.metrics.is_file()
+
+    def begin(self, recipe: Recipe, *, resume: bool) -> Recipe:
+        """Make the folder and write the recipe, or check that an interrupted run had the same one.
+
+        Returns:
+            The recipe of the run: that in the folder when it goes on.
+
+        Raises:
+            ConfigError: when the folder has a run already, or has another recipe, naming what differs.
+            ModelFolderError: when it cannot be written.
+        """
+        if self.recipe.is_file():
+            return self._continue(recipe, resume=resume)
+        if self.path.is_dir() and any(self.path.iterdir()):
+            raise ConfigError(f"{self.path} is not empty and holds no run: choose another output folder")
+        if self.path.exists() and not self.path.is_dir():
+            raise ConfigError(f"{self.path} is a file: choose another output folder")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            replace_file(self.recipe, recipe.to_yaml().encode())
+        except OSError as error:
+            raise ModelFolderError(
+                f"the output folder {self.path} cannot be written ({error.strerror or error}): choose a folder that "
+                "you may write to, on a disk with room"
+            ) from error
+        return recipe
+
+    def _continue(self, recipe: Recipe, *, resume: bool) -> Recipe:
+        if not resume:
+            state = "a finished run" if self.is_finished else "an interrupted run, which --resume continues"
+            raise ConfigError(f"{self.path} has {state}: choose another output folder, or remove this one first")
+        saved = Recipe.from_dict(Recipe.read_yaml(self.recipe), source=str(self.recipe))
+        different = [
+            f"{key}: {old!r} in the run, {new!r} now"
+            for key, old, new in _differences(saved.model_dump(), recipe.model_dump())
+        ]
+        if different:
+            raise ConfigError(
+                f"{self.path} was begun with other settings ({'; '.join(different[:5])}): give the same ones, or choose "
+                "another output folder"
+            )
+        return saved
+
+    def write_outcome(self, outcome: dict[str, Any]) -> None:
+        """Record that the model is whole."""
+        write_json(self.outcome, outcome, what="training record")
+
+
+def load_run(path: str | Path, *, backbone: str | None = None) -> tuple[Recipe, Predictor]:
+    """Load a finished run.
+
+    Args:
+        path: the run's folder.
+        backbone: where the backbone's weights are, if no longer where they were.
+
+    Raises:
+        ModelFolderError: for a folder that is no run, or whose model is missing or damaged.
+    """
+    folder = RunFolder(Path(path))
+    if not folder.recipe.is_file():
+        there = ", ".join(sorted(os.listdir(path))[:8]) if Path(path).is_dir() else "no such folder"
+        raise ModelFolderError(f"{path} is not the folder of a run, it has no recipe.yaml ({there or 'empty'})")
+    recipe = Recipe.from_dict(Recipe.read_yaml(folder.recipe), source=str(folder.recipe))
+    if not folder.outcome.is_file():
+        raise ModelFolderError(f"{path} is an interrupted run without a model: go on with `attribune train --resume`")
+    if recipe.is_baseline:
+        linear = LinearModel.load(folder.model)
+        return recipe, predictor_of(recipe, linear, Schema.load(folder.model / "schema.json"))
+    model = AttributeModel.from_pretrained(folder.model, backbone=backbone)
+    return recipe, predictor_of(recipe, model, model.schema)
+
+
+def predictor_of(recipe: Recipe, model: AttributeModel | LinearModel, schema: Schema) -> Predictor:
+    """The predictor of a model trained with a recipe."""
+    return Predictor(
+        model,
+        schema=schema,
+        task=model.task,
+        text=recipe.data.text,
+        separator=recipe.data.text_separator,
+        window=recipe.data.fitted_window(),
+        batch_size=recipe.training.batch_size * 2,
+        precision=recipe.training.precision,
+    )
+
+
+def _differences(old: Any, new: Any, prefix: str = "") -> list[tuple[str, Any, Any]]:
+    """Leaves in which two trees differ; a setting left to its default (None, auto) agrees with what it became."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        found = []
+        for key in sorted({*old, *new}):
+            found += _differences(old.get(key), new.get(key), f"{prefix}.{key}" if prefix else str(key))
+        return found
+    return [] if old == new or new in (None, "auto") else [(prefix, old, new)]

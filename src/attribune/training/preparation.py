@@ -1,0 +1,211 @@
+"""From the files that a recipe names to rows ready for training: splits, schema, task and encoded texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from datasets import Dataset
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from attribune.backbone import locate_backbone
+from attribune.columns import canonical
+from attribune.data.encoding import encode, join_text
+from attribune.data.splits import share_texts, split_table
+from attribune.data.tables import read_table, require_columns
+from attribune.errors import ConfigError, DataError
+from attribune.recipe import Recipe
+from attribune.schema import Schema
+from attribune.tasks import Task, fit_task
+
+__all__ = ["Part", "Prepared", "load_tokenizer", "prepare"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """The rows of training, validation or test.
+
+    Args:
+        table: the rows that have a text and a label, with all their columns.
+        rows: (n,), their numbers in the file they came from, the first row being 0.
+        labels: as the task encodes them.
+    """
+
+    table: Dataset
+    rows: npt.NDArray[np.int64]
+    labels: npt.NDArray[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """Everything a method needs for training, the same for every method that is compared.
+
+    Args:
+        parts: ``train``, ``validation`` and, unless there is none, ``test``.
+        schema: fitted on the training rows.
+        task: fitted on the training rows.
+        notes: what was counted on the way: rows dropped, values trimmed or unseen.
+    """
+
+    parts: dict[str, Part]
+    schema: Schema
+    task: Task
+    notes: list[str] = field(default_factory=list)
+
+
+def prepare(recipe: Recipe, tables: Mapping[str, Any] | None = None) -> Prepared:
+    """Read, split and encode.
+
+    Args:
+        recipe: what to read.
+        tables: instead of the recipe's files: ``train``, ``validation``, ``test`` as anything `read_table` takes.
+
+    Raises:
+        DataError: for tables that cannot be used, naming file, row or column and the cure.
+    """
+    notes: list[str] = []
+    usable = {
+        name: _usable_rows(recipe, source, name=name, notes=notes) for name, source in _sources(recipe, tables).items()
+    }
+    tables_, rows = _split(recipe, usable, notes)
+    schema = Schema.fit(tables_["train"], recipe.data.kinds(), missing=recipe.data.missing)
+    if schema.fit_report is not None:
+        notes.extend(schema.fit_report.lines())
+    options = {key: value for key, value in recipe.task.items() if key != "kind"}
+    if recipe.task_kind == "aspects":
+        options.setdefault("names", recipe.data.label)
+    task = fit_task(recipe.task_kind, _label_columns(tables_["train"], recipe), **options)
+    parts = {}
+    for name, table in tables_.items():
+        columns = _label_columns(table, recipe)
+        labels, _ = task.encode_labels(columns)
+        unseen = task.unseen_labels(columns)
+        if unseen:
+            listed = ", ".join(f"{value!r} ({count:,})" for value, count in unseen.most_common(5))
+            notes.append(
+                f"{name}: {sum(unseen.values()):,} rows have a label that no training row has: {listed}; no model can "
+                "predict it, and these rows count as wrong"
+            )
+        parts[name] = Part(table=table, rows=rows[name], labels=labels)
+    return Prepared(parts=parts, schema=schema, task=task, notes=notes)
+
+
+def encode_part(part: Part, prepared: Prepared, recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> Dataset:
+    """The rows of a part as the Trainer takes them."""
+    return encode(
+        part.table,
+        prepared.schema,
+        tokenizer,
+        text=recipe.data.text,
+        label=recipe.data.label,
+        task=prepared.task,
+        window=recipe.data.fitted_window(),
+        separator=recipe.data.text_separator,
+    )
+
+
+def load_tokenizer(recipe: Recipe) -> PreTrainedTokenizerBase:
+    """The backbone's tokenizer.
+
+    Raises:
+        ConfigError: when it cannot be loaded.
+    """
+    name = recipe.backbone.name
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            locate_backbone(name), revision=recipe.backbone.revision
+        )
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ConfigError(f"the tokenizer of {name!r} could not be loaded ({reason}): check the name") from error
+    return tokenizer
+
+
+def _sources(recipe: Recipe, tables: Mapping[str, Any] | None) -> dict[str, Any]:
+    named = tables or {part: getattr(recipe.data, part) for part in ("train", "validation", "test")}
+    return {part: source for part, source in named.items() if source is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Usable:
+    table: Dataset
+    rows: npt.NDArray[np.int64]
+
+
+def _usable_rows(recipe: Recipe, source: Any, *, name: str, notes: list[str]) -> _Usable:
+    """Read a table and leave out the rows without a text or a label, counting them."""
+    table = read_table(source, encoding=recipe.data.encoding)
+    shown = source if isinstance(source, str) else name
+    attributes = [kind.name for kind in recipe.data.kinds()]
+    require_columns(table, [*recipe.data.text, *recipe.data.label, *attributes], source=shown)
+    texts = join_text([table[column] for column in recipe.data.text], separator=recipe.data.text_separator)
+    has_text = np.fromiter((bool(text.strip()) for text in texts), dtype=bool, count=len(texts))
+    has_label = _has_label(table, recipe)
+    kept = np.flatnonzero(has_text & has_label)
+    notes.append(f"{name}: {len(table):,} rows read from {shown}")
+    if dropped := int((~has_text).sum()):
+        notes.append(f"{name}: {dropped:,} rows without a text left out")
+    if dropped := int((has_text & ~has_label).sum()):
+        notes.append(f"{name}: {dropped:,} rows without a label left out")
+    if not len(kept):
+        raise DataError(
+            f"{shown}: none of its {len(table):,} rows has both a text in {', '.join(recipe.data.text)} and a label in "
+            f"{', '.join(recipe.data.label)}: check the column names and the strings that mean missing"
+        )
+    return _Usable(table=table if len(kept) == len(table) else table.select(kept), rows=kept)
+
+
+def _has_label(table: Dataset, recipe: Recipe) -> npt.NDArray[np.bool_]:
+    """Where every label column has a value."""
+    missing = set(recipe.data.missing)
+    has = np.ones(len(table), dtype=bool)
+    for column in recipe.data.label:
+        values = table[column]
+        has &= np.fromiter(
+            (isinstance(value, list) or (canonical(value) or "") not in missing | {""} for value in values),
+            dtype=bool,
+            count=len(table),
+        )
+    return has
+
+
+def _label_columns(table: Dataset, recipe: Recipe) -> list[list[Any]]:
+    return [list(table[column]) for column in recipe.data.label]
+
+
+def _split(
+    recipe: Recipe, usable: dict[str, _Usable], notes: list[str]
+) -> tuple[dict[str, Dataset], dict[str, npt.NDArray[np.int64]]]:
+    """Keep given parts; cut what is not given from the training rows."""
+    train = usable["train"]
+    given = {name: part for name, part in usable.items() if name != "train"}
+    tables, rows = {name: part.table for name, part in given.items()}, {name: part.rows for name, part in given.items()}
+    if "validation" in given:
+        tables["train"], rows["train"] = train.table, train.rows
+        if "test" not in given:
+            notes.append("no test rows: a validation file was given without a test file, so only validation is scored")
+    else:
+        fractions = recipe.data.split.fractions
+        if "test" in given:
+            fractions = (1 - fractions[1], fractions[1], 0.0)
+        parts = split_table(
+            train.table,
+            text=recipe.data.text,
+            seed=recipe.data.split.seed,
+            fractions=fractions,
+            by=recipe.data.split.by,
+            column=recipe.data.split.column,
+        )
+        notes.extend(parts.report.lines())
+        for name, index in zip(("train", "validation", "test"), parts.rows, strict=True):
+            if len(index):
+                tables[name], rows[name] = train.table.select(index), train.rows[index]
+    for name in given:
+        shared = share_texts(tables["train"], tables[name], text=recipe.data.text)
+        if shared:
+            notes.append(f"{name}: {shared:,} of its texts are also among the training texts: its figures are too high")
+    order = [name for name in ("train", "validation", "test") if name in tables]
+    return {name: tables[name] for name in order}, {name: rows[name] for name in order}

@@ -1,0 +1,294 @@
+"""A whole run: data, training, baselines, comparisons, results; every step can be interrupted and goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+import transformers
+from safetensors.numpy import save_file
+
+from attribune.data.encoding import join_text
+from attribune.errors import ConfigError
+from attribune.evaluation.results import Scored, compare, results_of
+from attribune.json_file import read_json, write_json
+from attribune.methods.linear import LinearModel, choose_c
+from attribune.model import AttributeModel
+from attribune.prediction import Predictor
+from attribune.recipe import Recipe
+from attribune.schema import Schema
+from attribune.training.folder import RunFolder, predictor_of
+from attribune.training.preparation import Part, Prepared, encode_part, load_tokenizer, prepare
+from attribune.training.progress import Reporter
+from attribune.training.trainer import fit_model, resolve_precision
+
+__all__ = ["train"]
+
+Array = npt.NDArray[Any]
+_PACKAGES = ("attribune", "torch", "transformers", "datasets", "scikit-learn")
+
+
+def train(
+    recipe: Recipe,
+    output: str | Path,
+    *,
+    others: Sequence[str] = (),
+    resume: bool = False,
+    tables: Mapping[str, Any] | None = None,
+    reporter: Reporter | None = None,
+) -> dict[str, Any]:
+    """Train, evaluate and save; the same as ``attribune train``.
+
+    Args:
+        recipe: what to do.
+        output: folder of the run; see `RunFolder` for what it will hold.
+        others: methods to train with the same recipe, rows and budget, and to compare with.
+        resume: go on with an interrupted run in the folder.
+        tables: in place of the recipe's files, ``train``, ``validation`` and ``test`` as anything `read_table` takes.
+        reporter: is told what happens.
+
+    Returns:
+        What ``metrics.json`` holds.
+
+    Raises:
+        AttribuneError: with one message that names the thing, the value seen and the cure.
+    """
+    reporter = reporter or Reporter()
+    recipe = _resolved(recipe)
+    _check_others(recipe, others)
+    folder = RunFolder(Path(output))
+    recipe = folder.begin(recipe, resume=resume)
+    if folder.is_finished and resume:
+        reporter.note(f"{folder.path} is finished already; nothing to do")
+        return dict(read_json(folder.metrics, what="results"))
+    prepared = prepare(recipe, tables)
+    for note in prepared.notes:
+        reporter.note(note)
+    _check_same_rows(folder, prepared)
+    scored, record = _train_one(recipe, folder, prepared, reporter)
+    for name in others:
+        reporter.note(f"training {name} for comparison")
+        other_recipe = _with_method(recipe, name)
+        other_folder = RunFolder(folder.path / "compare" / name)
+        other_folder.begin(other_recipe, resume=True)
+        other, other_record = _train_one(other_recipe, other_folder, prepared, reporter)
+        _write_results(other_folder, other_recipe, prepared, other, other_record)
+        scored.append(other[0])
+    scored += _baselines(recipe, prepared, reporter, leave_out={recipe.method["name"], *others})
+    return _write_results(folder, recipe, prepared, scored, record)
+
+
+def _resolved(recipe: Recipe) -> Recipe:
+    precision = resolve_precision(recipe.training.precision)
+    training = recipe.training.model_copy(update={"precision": precision})
+    return recipe.model_copy(update={"training": training})
+
+
+def _with_method(recipe: Recipe, name: str) -> Recipe:
+    return Recipe.from_dict({**recipe.model_dump(), "method": {"name": name}}, source=f"the recipe with method {name}")
+
+
+def _check_others(recipe: Recipe, others: Sequence[str]) -> None:
+    """Refuse a wrong method before anything is trained."""
+    for name in others:
+        _with_method(recipe, name)
+        if name == recipe.method["name"]:
+            raise ConfigError(f"--compare {name}: this is the method that is trained anyway; name another one")
+    if len(set(others)) < len(others):
+        raise ConfigError(f"--compare {' '.join(others)}: name every method once")
+
+
+def _check_same_rows(folder: RunFolder, prepared: Prepared) -> None:
+    """Refuse to go on with other rows than those with which the run was begun."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, part in prepared.parts.items():
+        digest.update(name.encode() + part.rows.tobytes() + np.ascontiguousarray(part.labels).tobytes())
+    path = folder.path / "rows.json"
+    if not path.is_file():
+        write_json(path, {"digest": digest.hexdigest()}, what="mark of the rows")
+    elif read_json(path, what="mark of the rows").get("digest") != digest.hexdigest():
+        raise ConfigError(
+            f"the data are not those with which {folder.path} was begun (rows or labels differ): "
+            "restore the files, or choose another output folder"
+        )
+
+
+def _train_one(
+    recipe: Recipe, folder: RunFolder, prepared: Prepared, reporter: Reporter
+) -> tuple[list[Scored], dict[str, Any]]:
+    """Train one method, or load it where that is done, and score it with and without its attributes."""
+    predictor, record = _baseline_run(recipe, folder, prepared) if recipe.is_baseline else _neural_run(
+        recipe, folder, prepared, reporter
+    )
+    name = recipe.method["name"]
+    scored = [_score(name, predictor, prepared, folder=folder)]
+    if len(predictor.schema) and recipe.reads_attributes:
+        scored.append(_score(f"{name}, attributes hidden", predictor, prepared, hide_attributes=True))
+    return scored, record
+
+
+def _neural_run(
+    recipe: Recipe, folder: RunFolder, prepared: Prepared, reporter: Reporter
+) -> tuple[Predictor, dict[str, Any]]:
+    if folder.outcome.is_file():
+        model = AttributeModel.from_pretrained(folder.model)
+    else:
+        transformers.set_seed(recipe.training.seed)
+        tokenizer = load_tokenizer(recipe)
+        model = AttributeModel.build(
+            recipe.backbone.name,
+            prepared.schema,
+            task=prepared.task,
+            method=recipe.method_config(),
+            tuning=recipe.tuning,
+            pooling=recipe.backbone.pooling,
+            dropout=recipe.backbone.dropout,
+            revision=recipe.backbone.revision,
+            tokenizer=tokenizer,
+        )
+        outcome = fit_model(
+            model,
+            train=encode_part(prepared.parts["train"], prepared, recipe, tokenizer),
+            validation=encode_part(prepared.parts["validation"], prepared, recipe, tokenizer),
+            recipe=recipe,
+            checkpoints=folder.checkpoints,
+            log=folder.log,
+            reporter=reporter,
+            resume=True,
+        )
+        model.save_pretrained(folder.model)
+        folder.write_outcome(outcome.to_dict())
+    shutil.rmtree(folder.checkpoints, ignore_errors=True)
+    record = {**read_json(folder.outcome, what="training record"), "parameters": asdict(model.sizes())}
+    return predictor_of(recipe, model, model.schema), record
+
+
+def _baseline_run(recipe: Recipe, folder: RunFolder, prepared: Prepared) -> tuple[Predictor, dict[str, Any]]:
+    if folder.outcome.is_file():
+        linear = LinearModel.load(folder.model)
+    else:
+        started = time.perf_counter()
+        linear = _fit_linear(recipe, prepared, with_text=recipe.method["name"] == "linear")
+        linear.save(folder.model)
+        prepared.schema.save(folder.model / "schema.json")
+        folder.write_outcome({"C": linear.C, "seconds": time.perf_counter() - started})
+    size = int(linear.weight.size + linear.bias.size)
+    counted = {"total": size, "trained": size, "stored": size, "stored_bytes": 4 * size}
+    record = {**read_json(folder.outcome, what="training record"), "parameters": counted}
+    return predictor_of(recipe, linear, Schema.load(folder.model / "schema.json")), record
+
+
+def _fit_linear(recipe: Recipe, prepared: Prepared, *, with_text: bool) -> LinearModel:
+    """Fit a baseline, its regularisation chosen on the validation rows."""
+    texts, ids = {}, {}
+    for name in ("train", "validation"):
+        table = prepared.parts[name].table
+        joined = join_text([table[column] for column in recipe.data.text], separator=recipe.data.text_separator)
+        texts[name] = joined if with_text else None
+        ids[name] = prepared.schema.encode(table)[0] if len(prepared.schema) else np.zeros((len(table), 0), np.int64)
+    model, _ = choose_c(
+        texts["train"],
+        ids["train"],
+        schema=prepared.schema,
+        labels=prepared.parts["train"].labels,
+        task=prepared.task,
+        validation_texts=texts["validation"],
+        validation_ids=ids["validation"],
+        validation_labels=prepared.parts["validation"].labels,
+    )
+    return model
+
+
+def _score(
+    name: str,
+    predictor: Predictor,
+    prepared: Prepared,
+    *,
+    folder: RunFolder | None = None,
+    hide_attributes: bool = False,
+) -> Scored:
+    """Metrics on validation and test rows; with a folder, the predictions are written there."""
+    metrics = {}
+    for part_name, part in prepared.parts.items():
+        if part_name == "train":
+            continue
+        logits, _ = predictor.logits(part.table, hide_attributes=hide_attributes)
+        metrics[part_name] = prepared.task.metrics(logits, part.labels)
+        if folder is not None:
+            _write_predictions(folder, part_name, part, prepared, logits)
+    return Scored(name=name, metrics=metrics)
+
+
+def _write_predictions(folder: RunFolder, name: str, part: Part, prepared: Prepared, logits: Array) -> None:
+    """Rows, labels, predictions and probabilities for people, and the logits for later comparisons."""
+    decoded = prepared.task.decode(logits).columns()
+    decoded = {key: list(value) for key, value in decoded.items()}
+    table = pa.table({"row": part.rows, **decoded})
+    pq.write_table(table, folder.predictions(name))
+    save_file(
+        {"rows": part.rows, "labels": np.ascontiguousarray(part.labels), "logits": np.ascontiguousarray(logits)},
+        str(folder.logits(name)),
+    )
+
+
+@dataclass(frozen=True)
+class _Baseline:
+    method: str
+    with_text: bool
+
+
+def _baselines(recipe: Recipe, prepared: Prepared, reporter: Reporter, *, leave_out: set[str]) -> list[Scored]:
+    """The cheap baselines and the majority class."""
+    scored = []
+    for baseline in (_Baseline("linear", True), _Baseline("attributes-only", False)):
+        if baseline.method in leave_out or not (baseline.with_text or len(prepared.schema)):
+            continue
+        reporter.note(f"fitting the baseline {baseline.method}")
+        linear = _fit_linear(recipe, prepared, with_text=baseline.with_text)
+        scored.append(_score(baseline.method, predictor_of(recipe, linear, prepared.schema), prepared))
+    train_labels = prepared.parts["train"].labels
+    majority = {
+        name: prepared.task.majority(train_labels, part.labels)
+        for name, part in prepared.parts.items()
+        if name != "train"
+    }
+    return [*scored, Scored(name="majority", metrics=majority)]
+
+
+def _write_results(
+    folder: RunFolder, recipe: Recipe, prepared: Prepared, scored: Sequence[Scored], record: dict[str, Any]
+) -> dict[str, Any]:
+    """Write metrics.json, the sign of a finished run."""
+    decisive = "test" if "test" in prepared.parts else "validation"
+    results = {
+        "method": recipe.method["name"],
+        "task": prepared.task.to_dict(),
+        "main_metric": prepared.task.main_metric,
+        "rows": {name: len(part.rows) for name, part in prepared.parts.items()},
+        "results": results_of(scored),
+        "comparisons": compare(scored, prepared.task, part=decisive),
+        "training": record,
+        "notes": prepared.notes,
+        "environment": {
+            "versions": {name: metadata.version(name) for name in _PACKAGES},
+            "python": platform.python_version(),
+            "machine": platform.machine(),
+            "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+            "threads": torch.get_num_threads(),
+            "precision": recipe.training.precision,
+        },
+    }
+    write_json(folder.metrics, results, what="results", indent=1)
+    return results

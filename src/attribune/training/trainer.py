@@ -1,0 +1,283 @@
+"""From a prepared data set and a recipe to trained weights, with the stock Trainer; interrupted runs go on."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from datasets import Dataset
+from transformers import EvalPrediction, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from attribune.data.batching import LengthGroupedBatches
+from attribune.data.collator import Collator
+from attribune.errors import DataError
+from attribune.json_file import replace_file
+from attribune.model import AttributeModel
+from attribune.recipe import Recipe
+from attribune.training.progress import Reporter
+
+__all__ = ["Outcome", "fit_model", "resolve_precision"]
+
+_CHECKPOINT_FILES = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a training went.
+
+    Args:
+        steps: optimiser steps made.
+        epochs: passes over the training rows made.
+        best_step: the step whose model was kept.
+        best_value: its main metric on the validation rows.
+        seconds: time spent in training, interruptions and their repeated steps left out.
+        stopped_early: whether the patience ran out before the last epoch.
+    """
+
+    steps: int
+    epochs: float
+    best_step: int
+    best_value: float
+    seconds: float
+    stopped_early: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return asdict(self)
+
+
+def resolve_precision(precision: str) -> str:
+    """``auto`` as this machine understands it: bf16 where the processor computes in it, else float32."""
+    if precision != "auto":
+        return precision
+    if torch.cuda.is_available():
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
+    return "bf16" if torch.cpu._is_avx512_bf16_supported() else "float32"
+
+
+def fit_model(
+    model: AttributeModel,
+    *,
+    train: Dataset,
+    validation: Dataset,
+    recipe: Recipe,
+    checkpoints: Path,
+    log: Path,
+    reporter: Reporter,
+    resume: bool,
+) -> Outcome:
+    """Train until the last epoch or until patience runs out, and leave the best weights in the model.
+
+    Args:
+        model: with a tokenizer.
+        train: encoded rows with a column ``length``.
+        validation: encoded rows, on which the best model is chosen.
+        recipe: optimisation and task.
+        checkpoints: folder for what an interrupted run needs to go on.
+        log: file of the losses and metrics, one JSON object per line.
+        reporter: is told of every step.
+        resume: go on from the last whole checkpoint in the folder, if there is one.
+    """
+    assert model.tokenizer is not None
+    last = last_checkpoint(checkpoints) if resume else None
+    metric = f"eval_{model.task.main_metric}"
+    stop = _StopWhenStale(metric, higher_is_better=model.task.higher_is_better, patience=recipe.training.patience)
+    trainer = _Trainer(
+        model=model,
+        args=_arguments(model, recipe, checkpoints),
+        train_dataset=train,
+        eval_dataset=_sorted_by_length(validation),
+        data_collator=Collator(model.tokenizer, model.schema),
+        compute_metrics=_metrics_of(model),
+        callbacks=[stop, _Report(reporter, log)],
+    )
+    trainer.remove_callback(transformers.PrinterCallback)
+    trainer.remove_callback(transformers.trainer_callback.ProgressCallback)
+    before = _read_state(last) if last is not None else None
+    if before is not None and (stop.is_stale(before) or before.global_step >= before.max_steps):
+        trainer.state = before
+        trainer._load_best_model()
+    else:
+        _run(trainer, reporter, resume_from=last)
+    state = trainer.state
+    return Outcome(
+        steps=state.global_step,
+        epochs=float(state.epoch or 0),
+        best_step=int(state.best_global_step or state.global_step),
+        best_value=float(state.best_metric if state.best_metric is not None else math.nan),
+        seconds=_seconds(state),
+        stopped_early=state.global_step < state.max_steps,
+    )
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """The newest checkpoint that was written to its end; one that an interruption cut short does not count."""
+    found = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
+    return next((path for path in found if _is_whole(path)), None)
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    # trainer_state.json is written last, so what parses there vouches for the rest.
+    if not all((checkpoint / name).is_file() for name in _CHECKPOINT_FILES):
+        return False
+    return _read_state(checkpoint) is not None
+
+
+def _read_state(checkpoint: Path) -> TrainerState | None:
+    try:
+        return TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _run(trainer: _Trainer, reporter: Reporter, *, resume_from: Path | None) -> None:
+    with reporter.training():
+        trainer.train(resume_from_checkpoint=str(resume_from) if resume_from is not None else None)
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    if any(not math.isfinite(loss) for loss in losses):
+        raise DataError(
+            "the loss became infinite or not a number: lower --learning-rate, or use training.precision=float32"
+        )
+
+
+def _arguments(model: AttributeModel, recipe: Recipe, checkpoints: Path) -> TrainingArguments:
+    settings = recipe.training
+    by_epoch = settings.evaluate_every == "epoch"
+    every: dict[str, Any] = {} if by_epoch else {"eval_steps": settings.evaluate_every, "save_steps": settings.evaluate_every}
+    on_cpu = not torch.cuda.is_available()
+    return TrainingArguments(
+        output_dir=str(checkpoints),
+        num_train_epochs=settings.epochs,
+        per_device_train_batch_size=settings.batch_size,
+        per_device_eval_batch_size=settings.batch_size * 2,
+        gradient_accumulation_steps=settings.gradient_accumulation,
+        activation_checkpointing=settings.gradient_checkpointing,
+        learning_rate=recipe.learning_rate,
+        warmup_steps=settings.warmup,
+        lr_scheduler_type="linear",
+        weight_decay=settings.weight_decay,
+        max_grad_norm=settings.max_grad_norm,
+        bf16=settings.precision == "bf16",
+        eval_strategy="epoch" if by_epoch else "steps",
+        save_strategy="epoch" if by_epoch else "steps",
+        **every,
+        save_total_limit=1,
+        load_best_model_at_end=True,
+        metric_for_best_model=model.task.main_metric,
+        greater_is_better=model.task.higher_is_better,
+        logging_steps=10,
+        logging_nan_inf_filter=False,
+        label_names=["labels"],
+        seed=settings.seed,
+        data_seed=settings.seed,
+        use_cpu=on_cpu,
+        dataloader_pin_memory=not on_cpu,
+        disable_tqdm=True,
+        report_to="none",
+    )
+
+
+def _metrics_of(model: AttributeModel) -> Callable[[EvalPrediction], dict[str, float]]:
+    def compute(prediction: EvalPrediction) -> dict[str, float]:
+        logits = np.asarray(prediction.predictions)
+        labels = np.asarray(prediction.label_ids)
+        return {name: metric.value() for name, metric in model.task.metrics(logits, labels).items()}
+
+    return compute
+
+
+def _sorted_by_length(rows: Dataset) -> Dataset:
+    """Rows of like length together, so that evaluation pads little; metrics do not depend on the order."""
+    return rows.select(np.argsort(np.asarray(rows["length"]), kind="stable")[::-1])
+
+
+def _seconds(state: TrainerState) -> float:
+    return float(sum(entry["train_seconds"] for entry in state.log_history if "train_seconds" in entry))
+
+
+class _Trainer(transformers.Trainer):
+    """The stock Trainer with batches of texts of like length, the same ones in a resumed run."""
+
+    def __init__(self, *, train_dataset: Dataset, **options: Any) -> None:
+        # Read now: the Trainer takes the column away, since forward has no such argument.
+        self._lengths = np.asarray(train_dataset["length"])
+        super().__init__(train_dataset=train_dataset, **options)
+
+    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> torch.utils.data.Sampler[int]:
+        return LengthGroupedBatches(self._lengths, batch_size=self.args.train_batch_size, seed=self.args.seed)
+
+
+class _StopWhenStale(TrainerCallback):
+    """Early stopping that reads the history of the run, so that it needs no state of its own."""
+
+    def __init__(self, metric: str, *, higher_is_better: bool, patience: int) -> None:
+        self.metric, self.higher_is_better, self.patience = metric, higher_is_better, patience
+
+    def is_stale(self, state: TrainerState) -> bool:
+        """Whether the last `patience` checks brought nothing better than the best before them."""
+        values = [entry[self.metric] for entry in state.log_history if self.metric in entry]
+        if not self.higher_is_better:
+            values = [-value for value in values]
+        return bool(values) and len(values) - 1 - int(np.argmax(values)) >= self.patience
+
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Ask for the end when nothing gets better."""
+        if self.is_stale(state):
+            control.should_training_stop = True
+
+
+class _Report(TrainerCallback):
+    """Tells the reporter what happens, and keeps the log file and the time spent."""
+
+    def __init__(self, reporter: Reporter, log: Path) -> None:
+        self.reporter, self.log = reporter, log
+        self.since = time.perf_counter()
+
+    def on_epoch_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        """Set the order of the rows of this epoch, also in a resumed run, where the data loader was replaced."""
+        sampler = _sampler_of(kwargs["train_dataloader"])
+        if sampler is not None:
+            sampler.set_epoch(int(state.epoch or 0))
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Start the clock and the display."""
+        self.since = time.perf_counter()
+        self.reporter.started(done=state.global_step, total=state.max_steps)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Move the display on."""
+        loss = next((entry["loss"] for entry in reversed(state.log_history) if "loss" in entry), None)
+        self.reporter.step(done=state.global_step, loss=loss)
+
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, metrics: dict[str, float], **_: Any
+    ) -> None:
+        """Show the metrics, and add the time since the last check to the history, which checkpoints carry."""
+        now = time.perf_counter()
+        state.log_history.append({"step": state.global_step, "train_seconds": now - self.since})
+        self.since = now
+        values = {key.removeprefix("eval_"): value for key, value in metrics.items() if key.startswith("eval_")}
+        self.reporter.checked(epoch=float(state.epoch or 0), metrics=values)
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Write the log anew from the history, so that a resumed run repeats no line."""
+        replace_file(self.log, "".join(json.dumps(entry) + "\n" for entry in state.log_history).encode())
+
+
+def _sampler_of(loader: Any) -> LengthGroupedBatches | None:
+    """The sampler inside a data loader, however it was wrapped."""
+    batches = loader.batch_sampler
+    while batches is not None:
+        sampler = getattr(batches, "sampler", None)
+        if isinstance(sampler, LengthGroupedBatches):
+            return sampler
+        batches = getattr(batches, "batch_sampler", None)
+    return None

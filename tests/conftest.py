@@ -1,0 +1,27 @@
+"""What all tests share: tiny backbones of every family, and the same random numbers for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import families
+import pytest
+import torch
+from transformers import PreTrainedConfig, PreTrainedModel
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.manual_seed(17)
+
+
+@pytest.fixture
+def tiny_config() -> Callable[[str], PreTrainedConfig]:
+    """Factory: the configuration of a tiny backbone of a family."""
+    return families.tiny_config
+
+
+@pytest.fixture
+def tiny_backbone() -> Callable[..., PreTrainedModel]:
+    """Factory: a tiny backbone of a family with deterministic random weights."""
+    return families.tiny_backbone

@@ -1,0 +1,120 @@
+"""Label cells: what is missing, what is one value, and what is refused."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from attribune.columns import MISSING
+from attribune.errors import ConfigError, DataError
+from attribune.tasks import labels
+
+
+def test_texts_are_canonical_and_missing_ones_are_none():
+    column = [17, 17.0, "17 ", "17.0", None, math.nan, "", "NA", True, 1, 1.0, "007"]
+    expected = ["17", "17", "17", "17", None, None, None, None, "true", "1", "1", "007"]
+    assert labels.label_texts(column, missing=MISSING) == expected
+
+
+def test_a_known_class_is_not_missing():
+    assert labels.label_texts(["None", "NA"], missing=MISSING, known=["None"]) == ["None", None]
+
+
+def test_a_list_is_not_one_label():
+    with pytest.raises(DataError, match=r"row 8 is the list \['b'\].*multi_label=True"):
+        labels.label_texts(["a", ["b"]], missing=MISSING, first_row=7)
+
+
+def test_numbers_keep_their_precision():
+    column = [0.1, "0.25", 3, np.float32(0.5), None, "nan", np.int64(2**53)]
+    found = labels.label_numbers(column, missing=MISSING)
+    np.testing.assert_array_equal(found, [0.1, 0.25, 3, 0.5, np.nan, np.nan, 2.0**53])
+
+
+@pytest.mark.parametrize("value", ["five", "inf", math.inf, True, "1,5", "nan nan"])
+def test_what_is_no_number_is_named_with_its_row(value):
+    with pytest.raises(DataError, match=r"row 102 is .*not a finite number"):
+        labels.label_numbers([1, value], missing=MISSING, first_row=101)
+
+
+@pytest.mark.parametrize(
+    ("column", "separator", "expected"),
+    [
+        (["a|b", "b", " a | a ", None, "", "a||"], "|", [["a", "b"], ["b"], ["a"], None, None, ["a"]]),
+        ([["a", "b"], [], None, ["b"]], None, [["a", "b"], [], None, ["b"]]),
+        ([("a",), ("b", "a")], None, [["a"], ["b", "a"]]),
+        ([np.array([1, 2]), np.array([3])], None, [["1", "2"], ["3"]]),
+        (["['a', 'b']", '["b"]', "[]", ""], None, [["a", "b"], ["b"], [], None]),
+        ([None, None], "|", [None, None]),
+        ([], "|", []),
+    ],
+)
+def test_lists(column, separator, expected):
+    assert labels.label_lists(column, missing=MISSING, separator=separator) == expected
+
+
+def test_a_known_class_in_a_list_is_not_missing():
+    found = labels.label_lists(["None|NA", "None"], missing=MISSING, separator="|", known=["None"])
+    assert found == [["None"], ["None"]]
+
+
+def test_text_without_a_separator_is_refused():
+    with pytest.raises(DataError, match=r"row 5 is 'a\|b', not a list: give the separator"):
+        labels.label_lists([None, "a|b"], missing=MISSING, separator=None, first_row=4)
+
+
+def test_classes_are_sorted_by_number_or_by_text():
+    assert labels.sorted_classes(["10", "9", None, "9", "-1"], of="x") == ("-1", "9", "10")
+    assert labels.sorted_classes(["10", "9", "b"], of="x") == ("10", "9", "b")
+
+
+def test_one_class_and_no_class_are_refused():
+    with pytest.raises(DataError, match="same label 'a'"):
+        labels.sorted_classes(["a", None, "a"], of="the label column")
+    with pytest.raises(DataError, match="no labelled training row"):
+        labels.sorted_classes([None], of="the label column")
+
+
+def test_class_names():
+    assert labels.class_names(3, of="x") == ("0", "1", "2")
+    assert labels.class_names([1, 2.0, " b"], of="x") == ("1", "2", "b")
+
+
+@pytest.mark.parametrize(
+    ("classes", "message"),
+    [
+        (1, "has 1 class"),
+        (0, "has 0 class"),
+        (True, "are True"),
+        ("ab", "are 'ab'"),
+        (None, "are None"),
+        (["a", "a "], r"\['a'\] more than once"),
+        (["a", ""], "is empty"),
+    ],
+)
+def test_wrong_class_names(classes, message):
+    with pytest.raises(ConfigError, match=message):
+        labels.class_names(classes, of="x")
+
+
+def test_ids_and_mask():
+    ids, keep = labels.class_ids(["b", "x", None, "a"], ["a", "b"])
+    assert ids.tolist() == [1, -100, -100, 0]
+    assert keep.tolist() == [True, True, False, True]
+    assert (ids.dtype, keep.dtype) == (np.int64, np.bool_)
+
+
+def test_wrong_columns():
+    with pytest.raises(ConfigError, match=r"takes 1 label column\(s\) \(label\) and was given 2"):
+        labels.require_columns([[1], [2]], ["label"], task="rating")
+    with pytest.raises(DataError, match=r"\[1, 2\]"):
+        labels.require_columns([[1], [2, 3]], ["a", "b"], task="aspects")
+
+
+def test_missing_must_be_a_list_of_texts():
+    with pytest.raises(ConfigError, match="missing is 'NA'"):
+        labels.missing_texts("NA")
+    with pytest.raises(ConfigError, match="give a list of texts"):
+        labels.missing_texts([None])

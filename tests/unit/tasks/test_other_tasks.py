@@ -1,0 +1,291 @@
+"""Rating, regression, aspects, and the table of tasks."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from attribune.errors import ConfigError, DataError
+from attribune.tasks import TASKS, UNSEEN, Aspects, Classification, Rating, Regression, fit_task, task_from_dict
+
+STARS = [5, "1.0", "4.5", None, "4.50", 10]
+BEER = {"taste": ["3.5", "4", None, "4"], "aroma": ["1", "2", "3", "1"]}
+
+
+def test_ratings_are_compared_and_ordered_as_numbers():
+    task = Rating.fit([STARS])
+    assert task.classes == ("1", "4.5", "5", "10")
+    labels, keep = task.encode_labels([["10.00", "4.50", 7, "", 0, 99]])
+    assert labels.tolist() == [3, 1, UNSEEN, UNSEEN, UNSEEN, UNSEEN]
+    assert labels.dtype == np.int64
+    assert keep.tolist() == [True, True, True, False, True, True]
+    assert task.unseen_labels([["10.00", "4.50", 7, "7.0", "", 0.5]]) == {"7": 2, "0.5": 1}
+    assert Rating(classes=("10", "2")).classes == ("2", "10")
+
+
+def test_rating_metrics_by_hand():
+    task = Rating(classes=("1", "2", "5"))
+    found = task.metrics(np.eye(3)[[0, 1, 2, 2]], np.array([0, 2, 2, 0]))
+    assert list(found) == ["accuracy", "rmse", "mae"]
+    assert found["accuracy"].value() == 0.5
+    assert found["rmse"].value() == pytest.approx(np.sqrt((9 + 16) / 4))
+    assert found["mae"].value() == pytest.approx(7 / 4)
+
+
+def test_an_unseen_rating_is_as_far_away_as_the_scale_allows():
+    found = Rating(classes=("1", "2", "5")).metrics(np.eye(3)[[1, 2]], np.array([UNSEEN, UNSEEN]))
+    assert found["accuracy"].value() == 0
+    assert found["mae"].value() == pytest.approx((3 + 4) / 2)
+
+
+def test_expected_rating():
+    logits = np.log([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]])
+    likely, expected = Rating(classes=("1", "2", "5")), Rating(classes=("1", "2", "5"), expected=True)
+    assert likely.decode(logits).predictions == {"prediction": ["1", "5"]}
+    np.testing.assert_allclose(expected.decode(logits).predictions["prediction"], [2.25, 4.3])
+    np.testing.assert_allclose(expected.decode(logits).probabilities, np.exp(logits))
+    found = expected.metrics(logits, np.array([0, 2]))
+    assert found["accuracy"].value() == 1.0
+    assert found["mae"].value() == pytest.approx((1.25 + 0.7) / 2)
+
+
+def test_majority_of_ratings_is_the_mode_or_the_mean():
+    train, test = np.array([0, 0, 0, 2]), np.array([0])
+    assert Rating(classes=("1", "2", "5")).majority(train, test)["mae"].value() == 0.0
+    expected = Rating(classes=("1", "2", "5"), expected=True).majority(train, test)
+    assert expected["mae"].value() == pytest.approx(1.0)
+    assert expected["accuracy"].value() == 1.0
+
+
+def test_rating_loss_is_cross_entropy():
+    logits, labels = torch.randn(3, 3), torch.tensor([0, UNSEEN, 2])
+    torch.testing.assert_close(
+        Rating(classes=("1", "2", "5")).loss(logits, labels), torch.nn.functional.cross_entropy(logits, labels)
+    )
+
+
+def test_wrong_ratings():
+    with pytest.raises(DataError, match="row 2 is '5 stars'"):
+        Rating.fit([[5, "5 stars"]])
+    with pytest.raises(DataError, match="row 42 is '5 stars'"):
+        Rating(classes=("1", "5")).encode_labels([[1, "5 stars"]], first_row=41)
+    with pytest.raises(DataError, match="same label '5'"):
+        Rating.fit([[5, "5.0", None]])
+    with pytest.raises(DataError, match="no labelled training row"):
+        Rating.fit([[None]])
+    with pytest.raises(ConfigError, match=r"\['x'\] are not numbers"):
+        Rating(classes=("1", "x"))
+    with pytest.raises(ConfigError, match="the same number"):
+        Rating(classes=("4.5", "4.50"))
+
+
+def test_regression_standardises_by_training_rows():
+    task = Regression.fit([[10, "20", None, 30.0]])
+    assert task.mean == 20
+    assert task.std == pytest.approx(np.sqrt(200 / 3))
+    labels, keep = task.encode_labels([["20", "", 30]])
+    np.testing.assert_allclose(labels, [0, np.nan, 10 / task.std], rtol=1e-6)
+    assert labels.dtype == np.float32
+    assert keep.tolist() == [True, False, True]
+    assert task.unseen_labels([["7"]]) == {}
+
+
+def test_regression_predicts_and_measures_in_the_unit_of_the_values():
+    task = Regression(mean=100.0, std=10.0)
+    logits = np.array([[0.0], [1.0], [-1.0]], dtype=np.float32)
+    decoded = task.decode(logits)
+    np.testing.assert_allclose(decoded.predictions["prediction"], [100, 110, 90])
+    assert decoded.probabilities is None
+    assert list(decoded.columns()) == ["prediction"]
+    labels, _ = task.encode_labels([[100, 120, 93]])
+    found = task.metrics(logits, labels)
+    assert list(found) == ["rmse", "mae", "r2"]
+    assert found["rmse"].value() == pytest.approx(np.sqrt((100 + 9) / 3), rel=1e-6)
+    assert found["mae"].value() == pytest.approx(13 / 3, rel=1e-6)
+    assert (task.main_metric, task.higher_is_better, task.outputs) == ("rmse", False, 1)
+
+
+def test_regression_loss_ignores_what_is_missing():
+    logits = torch.tensor([[1.0], [5.0], [3.0]], requires_grad=True)
+    loss = Regression().loss(logits, torch.tensor([2.0, float("nan"), 0.0]))
+    loss.backward()
+    assert loss.item() == pytest.approx((1 + 9) / 2)
+    torch.testing.assert_close(logits.grad, torch.tensor([[-1.0], [0.0], [3.0]]))
+    empty = Regression().loss(logits, torch.full((3,), float("nan")))
+    assert empty.item() == 0.0
+    assert empty.requires_grad
+
+
+def test_majority_of_numbers_is_the_training_mean():
+    task = Regression.fit([[0, 10]])
+    train, _ = task.encode_labels([[0, 10]])
+    test, _ = task.encode_labels([[8, 2]])
+    found = task.majority(train, test)
+    assert found["mae"].value() == pytest.approx(3.0)
+    assert found["r2"].value() == pytest.approx(0.0, abs=1e-6)
+
+
+def test_wrong_numbers():
+    with pytest.raises(DataError, match="row 2 is 'many'"):
+        Regression.fit([[1, "many"]])
+    with pytest.raises(DataError, match="every training label is 3"):
+        Regression.fit([[3, "3.0"]])
+    with pytest.raises(DataError, match="no labelled training row"):
+        Regression.fit([[None]])
+    with pytest.raises(ConfigError, match="std 0"):
+        Regression(mean=0.0, std=0.0)
+    with pytest.raises(DataError, match="1 of 2 labels are missing"):
+        Regression().metrics(np.zeros((2, 1)), np.array([0.0, np.nan]))
+
+
+def beer(**options):
+    return Aspects.fit(list(BEER.values()), names=list(BEER), **options)
+
+
+def test_aspects_have_their_own_or_shared_classes():
+    assert beer().classes == (("3.5", "4"), ("1", "2", "3"))
+    assert beer().outputs == 5
+    assert beer(shared=True).classes == (("1", "2", "3", "3.5", "4"),) * 2
+    assert Aspects(names=("a", "b"), classes=("x", "y")).classes == (("x", "y"), ("x", "y"))
+    given = Aspects(names=("a", "b"), classes={"b": ("x", "y"), "a": ("p", "q", "r")})
+    assert given.classes == (("p", "q", "r"), ("x", "y"))
+    assert beer(classes=given.classes).classes == given.classes
+
+
+def test_aspect_labels():
+    labels, keep = beer().encode_labels([["4", "3.5", "9"], ["2", "", "1"]])
+    assert labels.tolist() == [[1, 1], [0, UNSEEN], [UNSEEN, 0]]
+    assert keep.tolist() == [True, False, True]
+    assert beer().unseen_labels([["4", "3.5", "9"], ["2", "", "1"]]) == {"taste: 9": 1}
+
+
+def test_aspect_loss_is_the_mean_over_heads():
+    logits, labels = torch.randn(4, 5), torch.tensor([[0, 2], [1, 0], [UNSEEN, 1], [0, 0]])
+    taste = torch.nn.functional.cross_entropy(logits[:, :2], labels[:, 0])
+    aroma = torch.nn.functional.cross_entropy(logits[:, 2:], labels[:, 1])
+    torch.testing.assert_close(beer().loss(logits, labels), (taste + aroma) / 2)
+    assert beer().loss(logits, torch.full((4, 2), UNSEEN)).item() == 0.0
+
+
+def test_aspect_predictions_and_metrics():
+    logits = np.array([[2.0, 0, 0, 0, 2], [0, 2, 2, 0, 0], [0, 2, 0, 2, 0]])
+    decoded = beer().decode(logits)
+    assert decoded.predictions == {"prediction_taste": ["3.5", "4", "4"], "prediction_aroma": ["3", "1", "2"]}
+    assert decoded.probability_columns == (
+        "probability_taste_3.5",
+        "probability_taste_4",
+        "probability_aroma_1",
+        "probability_aroma_2",
+        "probability_aroma_3",
+    )
+    np.testing.assert_allclose(decoded.probabilities[:, :2].sum(axis=1), 1)
+    np.testing.assert_allclose(decoded.probabilities[:, 2:].sum(axis=1), 1)
+    found = beer().metrics(logits, np.array([[0, 2], [1, 1], [UNSEEN, 0]]))
+    assert {name: one.value() for name, one in found.items()} == pytest.approx(
+        {"mean_accuracy": 0.5, "accuracy_taste": 2 / 3, "accuracy_aroma": 1 / 3}
+    )
+    assert beer().main_metric == "mean_accuracy"
+
+
+def test_majority_of_aspects():
+    train, keep = beer().encode_labels(list(BEER.values()))
+    found = beer().majority(train[keep], np.array([[1, 0], [0, 0]]))
+    assert found["accuracy_taste"].value() == 0.5
+    assert found["accuracy_aroma"].value() == 1.0
+
+
+def test_wrong_aspects():
+    with pytest.raises(DataError, match="aspect 'aroma' has the same label '1'"):
+        Aspects.fit([["1", "2"], ["1", "1"]], names=["taste", "aroma"])
+    with pytest.raises(ConfigError, match=r"takes 2 label column\(s\) \(taste, aroma\) and was given 1"):
+        beer().encode_labels([["4"]])
+    with pytest.raises(ConfigError, match="give the same"):
+        Aspects(names=("a", "b"), classes={"a": ("x", "y")})
+    with pytest.raises(ConfigError, match="3 lists of classes for 2 aspects"):
+        Aspects(names=("a", "b"), classes=(("x", "y"),) * 3)
+    with pytest.raises(ConfigError, match="more than once"):
+        Aspects(names=("a", "a"), classes=("x", "y"))
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        Rating(classes=("1", "2.5"), expected=True, missing=("", "-")),
+        Regression(mean=0.1, std=3.5),
+        Aspects(names=("a", "b"), classes={"a": ("x", "y"), "b": ("1", "2", "3")}),
+    ],
+)
+def test_way_through_json(task):
+    assert task_from_dict(json.loads(json.dumps(task.to_dict()))) == task
+
+
+def test_every_task_is_in_the_table():
+    assert {kind: task.__name__ for kind, task in TASKS.items()} == {
+        "classification": "Classification",
+        "rating": "Rating",
+        "regression": "Regression",
+        "aspects": "Aspects",
+    }
+
+
+def test_fit_by_kind():
+    assert fit_task("rating", [[1, 2]], expected=True) == Rating(classes=("1", "2"), expected=True)
+    assert fit_task("classification", [["a", "b"]]) == Classification(classes=("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("stars", {}, "no task 'stars': choose one of classification, rating, regression, aspects"),
+        ("rating", {"expcted": True}, "no option expcted: it has classes, expected, missing"),
+        ("rating", {"expected": "false"}, "expected is 'false': give true or false"),
+        ("classification", {"multi_label": 1}, "multi_label is 1"),
+        ("aspects", {"names": ["a"], "shared": "no"}, "shared is 'no'"),
+        ("aspects", {"names": "taste"}, "list of aspects are 'taste'"),
+        ("rating", {"classes": 3.5}, "are 3.5"),
+        ("classification", {"class_weights": 3.5}, "class_weights is 3.5"),
+        ("classification", {"class_weights": "balance"}, "class_weights is 'balance'"),
+        ("classification", {"missing": "NA"}, "missing is 'NA'"),
+        ("aspects", {}, "needs names"),
+    ],
+)
+def test_unknown_kinds_and_options(kind, options, message):
+    with pytest.raises(ConfigError, match=message):
+        fit_task(kind, [[1, 2]], **options)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({}, "must be a mapping with the key 'kind'"),
+        ([1], "must be a mapping"),
+        ({"kind": "spans"}, "no task 'spans'"),
+        ({"kind": ["rating"]}, "no task"),
+        ({"kind": "regression", "mean": 0.0}, "needs missing, std"),
+        ({"kind": "regression", "mean": 0.0, "std": 1.0, "missing": [], "max": 3}, "no option max"),
+        ({"kind": "regression", "mean": "a", "std": 1.0, "missing": []}, "mean"),
+        ({"kind": "rating", "classes": 3.5, "expected": False, "missing": []}, "3.5"),
+        ({"kind": "rating", "classes": ["1", "2"], "expected": False, "missing": None}, "missing is None"),
+    ],
+)
+def test_foreign_records_are_refused(data, message):
+    with pytest.raises(ConfigError, match=message):
+        task_from_dict(data)
+
+
+@pytest.mark.parametrize(
+    ("task", "labels"),
+    [
+        (Classification(classes=3, class_weights=(1, 2, 3)), torch.tensor([0, 2, UNSEEN])),
+        (Classification(classes=3, multi_label=True), torch.tensor([[1.0, 0, 1, 0]] * 3)),
+        (Regression(), torch.tensor([0.5, float("nan"), 1.0])),
+        (Aspects(names=("a",), classes=("x", "y", "z")), torch.tensor([[0], [2], [UNSEEN]])),
+    ],
+)
+def test_losses_can_be_captured_as_one_graph(task, labels):
+    logits = torch.randn(3, task.outputs)
+    captured = torch.compile(task.loss, backend="eager", fullgraph=True)
+    torch.testing.assert_close(captured(logits, labels), task.loss(logits, labels))
