@@ -38,9 +38,7 @@ _CHUNK = {"cpu": 1 << 20}
 _CHUNK_ELSEWHERE = 1 << 26
 
 
-def adapter(
-    h: Tensor, W_down: Tensor, b_down: Tensor, W_up: Tensor, b_up: Tensor, f: Activation = gelu
-) -> Tensor:
+def adapter(h: Tensor, W_down: Tensor, b_down: Tensor, W_up: Tensor, b_up: Tensor, f: Activation = gelu) -> Tensor:
     """Bottleneck with a residual: ``h + f(h W_down + b_down) W_up + b_up`` (Houlsby 2.1; Injectors eq. 1).
 
     Args:

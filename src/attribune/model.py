@@ -125,7 +125,7 @@ class AttributeModel(PreTrainedModel):
         self.pool = _POOLINGS[cast(Pooling, config.pooling)]
         # Everything is initialised where it is made: the redraw of post_init would undo the initial values.
         for module in self.modules():
-            module._is_hf_initialized = True  # type: ignore[assignment]
+            module._is_hf_initialized = True
         self.post_init()
         config.learned = self.learned_names()
 
@@ -242,7 +242,7 @@ class AttributeModel(PreTrainedModel):
 
     def get_input_embeddings(self) -> nn.Module:
         """The token embeddings of the backbone."""
-        return self.backbone.get_input_embeddings()
+        return cast(nn.Module, self.backbone.get_input_embeddings())
 
     @property
     def supports_gradient_checkpointing(self) -> bool:
@@ -288,9 +288,9 @@ class AttributeModel(PreTrainedModel):
         if given not in (learned, set(self.state_dict())):
             missing, foreign = sorted(learned - given), sorted(given - set(self.state_dict()))
             raise ModelFolderError(
-                f"the tensors are not those of this model: {len(missing)} missing ({', '.join(missing[:3]) or 'none'}), "
-                f"{len(foreign)} unknown ({', '.join(foreign[:3]) or 'none'}): load a folder that this model's "
-                "save_pretrained wrote"
+                f"the tensors are not those of this model: {len(missing)} missing ({', '.join(missing[:3]) or 'none'}),"
+                f" {len(foreign)} unknown ({', '.join(foreign[:3]) or 'none'}): load a folder that save_pretrained of "
+                "this model wrote"
             )
         try:
             super().load_state_dict(state_dict, strict=False, assign=assign)
@@ -298,7 +298,7 @@ class AttributeModel(PreTrainedModel):
             raise ModelFolderError(f"the tensors do not fit this model: {error}") from error
         return nn.modules.module._IncompatibleKeys([], [])
 
-    def save_pretrained(  # type: ignore[override]
+    def save_pretrained(
         self,
         save_directory: str | Path,
         is_main_process: bool = True,
@@ -335,7 +335,7 @@ class AttributeModel(PreTrainedModel):
             self.push_to_hub(kwargs.pop("repo_id", Path(save_directory).name), **kwargs)
 
     @classmethod
-    def from_pretrained(  # type: ignore[override]
+    def from_pretrained(
         cls,
         pretrained_model_name_or_path: str | Path,
         *,
@@ -361,7 +361,8 @@ class AttributeModel(PreTrainedModel):
         model = cls(config, schema=Schema.load(files.schema), backbone=loaded)
         model.load_state_dict(tensors)
         model.tokenizer = saving.read_tokenizer(files.folder)
-        return model.eval()
+        model.eval()
+        return model
 
 
 def schema_slots(schema: Schema) -> tuple[Slots, ...]:

@@ -103,9 +103,7 @@ def find_model(name: str | Path, *, revision: str | None = None) -> ModelFiles:
     return ModelFiles(folder=paths[CONFIG].parent, config=paths[CONFIG], schema=paths[SCHEMA], tensors=paths[TENSORS])
 
 
-def read_model(
-    files: ModelFiles, config_class: type[AttributeConfig]
-) -> tuple[AttributeConfig, dict[str, Tensor]]:
+def read_model(files: ModelFiles, config_class: type[AttributeConfig]) -> tuple[AttributeConfig, dict[str, Tensor]]:
     """Read configuration and tensors.
 
     Raises:

@@ -108,7 +108,9 @@ def test_float32_columns_read_as_they_were_written() -> None:
 def test_values_that_do_not_fit_name_column_and_row() -> None:
     with pytest.raises(DataError, match=r"column 'c', row 12: 'b' is not a list"):
         as_array([["a"], None, "b"], column="c", first_row=10)
-    with pytest.raises(DataError, match=r"column 'c', row 6: b'.xff' .*bytes .* are not UTF-8|column 'c', row 6: bytes"):
+    with pytest.raises(
+        DataError, match=r"column 'c', row 6: b'.xff' .*bytes .* are not UTF-8|column 'c', row 6: bytes"
+    ):
         distinct(pa.array([b"a", b"\xff"]), missing=frozenset(), column="c", rows=np.array([5, 6]))
     with pytest.raises(DataError, match=r"column 'c', row 5: .* is not one value"):
         distinct(pa.array([None, {"x": 1}]), missing=frozenset(), column="c", rows=np.array([4, 5]))
@@ -127,8 +129,8 @@ def test_every_kind_of_table_gives_the_same_batches(batch_size: int) -> None:
     for table in (columns, arrow, pd.DataFrame(columns), whole, whole.with_format("torch"), doubled):
         batches = list(column_batches(table, ["b", "a"], batch_size=batch_size))
         assert [start for start, _ in batches] == list(range(1, 5, batch_size))
-        assert sum((batch["a"].to_pylist() for _, batch in batches), []) == columns["a"]
-        assert sum((batch["b"].to_pylist() for _, batch in batches), []) == columns["b"]
+        assert [value for _, batch in batches for value in batch["a"].to_pylist()] == columns["a"]
+        assert [value for _, batch in batches for value in batch["b"].to_pylist()] == columns["b"]
 
 
 def test_a_missing_column_names_the_closest_one() -> None:

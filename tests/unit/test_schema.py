@@ -194,7 +194,7 @@ def test_two_values_in_one_bucket_take_one_slot() -> None:
 
 def test_a_salt_from_the_environment_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = Categorical("u", unseen="hash", salt="env:PEPPER")
-    with pytest.raises(ConfigError, match="environment variable 'PEPPER' .* is not set"):
+    with pytest.raises(ConfigError, match=r"environment variable 'PEPPER' .* is not set"):
         Schema.fit({"u": ["a"]}, [spec])
     monkeypatch.setenv("PEPPER", "secret" * 20)
     schema = Schema.fit({"u": ["a"]}, [spec])

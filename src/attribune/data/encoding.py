@@ -365,9 +365,9 @@ def _encode_labels(
             f"the label column {names[0]!r} holds {column.type}, such as {str(example)[:40]!r}: "
             "give the task that turns labels into numbers (task=), or a column of numbers"
         )
-    given = column.is_valid(nan_is_null=True) if pa.types.is_floating(column.type) else column.is_valid()
+    given = ~column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
     dtype = np.float32 if pa.types.is_floating(column.type) else np.int64
-    return _Labels(column.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype), given.to_numpy(False))
+    return _Labels(column.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype), given)
 
 
 def _names(given: str | Sequence[str]) -> tuple[str, ...]:

@@ -53,7 +53,9 @@ def open_writer(path: str | Path) -> Iterator[TableWriter]:
 
 class _Csv:
     def __init__(self, path: Path, stack: ExitStack, *, delimiter: str = ",") -> None:
-        self._writer = csv.writer(stack.enter_context(path.open("w", encoding="utf-8", newline="")), delimiter=delimiter)
+        self._writer = csv.writer(
+            stack.enter_context(path.open("w", encoding="utf-8", newline="")), delimiter=delimiter
+        )
         self._begun = False
 
     def write(self, rows: pa.Table) -> None:

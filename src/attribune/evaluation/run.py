@@ -12,8 +12,8 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from attribune.data.tables import read_table, require_columns
 from attribune.data.encoding import join_text
+from attribune.data.tables import read_table, require_columns
 from attribune.errors import DataError, ModelFolderError
 from attribune.evaluation.bootstrap import Interval, paired
 from attribune.evaluation.results import intervals

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attribune.errors import ConfigError, ModelFolderError
-from attribune.json_file import read_json, replace_file, write_json
+from attribune.json_file import replace_file, write_json
 from attribune.methods.linear import LinearModel
 from attribune.model import AttributeModel
 from attribune.prediction import Predictor
@@ -108,8 +108,8 @@ class RunFolder:
         ]
         if different:
             raise ConfigError(
-                f"{self.path} was begun with other settings ({'; '.join(different[:5])}): give the same ones, or choose "
-                "another output folder"
+                f"{self.path} was begun with other settings ({'; '.join(different[:5])}): give the same ones, or "
+                "choose another output folder"
             )
         return saved
 

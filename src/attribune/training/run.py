@@ -45,6 +45,7 @@ def train(
     output: str | Path,
     *,
     others: Sequence[str] = (),
+    baselines: bool = True,
     resume: bool = False,
     tables: Mapping[str, Any] | None = None,
     reporter: Reporter | None = None,
@@ -55,6 +56,7 @@ def train(
         recipe: what to do.
         output: folder of the run; see `RunFolder` for what it will hold.
         others: methods to train with the same recipe, rows and budget, and to compare with.
+        baselines: whether to fit the cheap baselines and the majority class beside the model.
         resume: go on with an interrupted run in the folder.
         tables: in place of the recipe's files, ``train``, ``validation`` and ``test`` as anything `read_table` takes.
         reporter: is told what happens.
@@ -86,7 +88,8 @@ def train(
         other, other_record = _train_one(other_recipe, other_folder, prepared, reporter)
         _write_results(other_folder, other_recipe, prepared, other, other_record)
         scored.append(other[0])
-    scored += _baselines(recipe, prepared, reporter, leave_out={recipe.method["name"], *others})
+    if baselines:
+        scored += _baselines(recipe, prepared, reporter, leave_out={recipe.method["name"], *others})
     return _write_results(folder, recipe, prepared, scored, record)
 
 
@@ -129,13 +132,15 @@ def _train_one(
     recipe: Recipe, folder: RunFolder, prepared: Prepared, reporter: Reporter
 ) -> tuple[list[Scored], dict[str, Any]]:
     """Train one method, or load it where that is done, and score it with and without its attributes."""
-    predictor, record = _baseline_run(recipe, folder, prepared) if recipe.is_baseline else _neural_run(
-        recipe, folder, prepared, reporter
+    predictor, record = (
+        _baseline_run(recipe, folder, prepared)
+        if recipe.is_baseline
+        else _neural_run(recipe, folder, prepared, reporter)
     )
     name = recipe.method["name"]
-    scored = [_score(name, predictor, prepared, folder=folder)]
+    scored = [_score(name, predictor, prepared, recipe, folder=folder)]
     if len(predictor.schema) and recipe.reads_attributes:
-        scored.append(_score(f"{name}, attributes hidden", predictor, prepared, hide_attributes=True))
+        scored.append(_score(f"{name}, attributes hidden", predictor, prepared, recipe, hide_attributes=True))
     return scored, record
 
 
@@ -215,6 +220,7 @@ def _score(
     name: str,
     predictor: Predictor,
     prepared: Prepared,
+    recipe: Recipe,
     *,
     folder: RunFolder | None = None,
     hide_attributes: bool = False,
@@ -227,15 +233,18 @@ def _score(
         logits, _ = predictor.logits(part.table, hide_attributes=hide_attributes)
         metrics[part_name] = prepared.task.metrics(logits, part.labels)
         if folder is not None:
-            _write_predictions(folder, part_name, part, prepared, logits)
+            _write_predictions(folder, part_name, part, prepared, logits, label_columns=recipe.data.label)
     return Scored(name=name, metrics=metrics)
 
 
-def _write_predictions(folder: RunFolder, name: str, part: Part, prepared: Prepared, logits: Array) -> None:
+def _write_predictions(
+    folder: RunFolder, name: str, part: Part, prepared: Prepared, logits: Array, *, label_columns: Sequence[str]
+) -> None:
     """Rows, labels, predictions and probabilities for people, and the logits for later comparisons."""
     decoded = prepared.task.decode(logits).columns()
     decoded = {key: list(value) for key, value in decoded.items()}
-    table = pa.table({"row": part.rows, **decoded})
+    true = {f"true_{name}": list(part.table[name]) for name in label_columns}
+    table = pa.table({"row": part.rows, **true, **decoded})
     pq.write_table(table, folder.predictions(name))
     save_file(
         {"rows": part.rows, "labels": np.ascontiguousarray(part.labels), "logits": np.ascontiguousarray(logits)},
@@ -257,7 +266,7 @@ def _baselines(recipe: Recipe, prepared: Prepared, reporter: Reporter, *, leave_
             continue
         reporter.note(f"fitting the baseline {baseline.method}")
         linear = _fit_linear(recipe, prepared, with_text=baseline.with_text)
-        scored.append(_score(baseline.method, predictor_of(recipe, linear, prepared.schema), prepared))
+        scored.append(_score(baseline.method, predictor_of(recipe, linear, prepared.schema), prepared, recipe))
     train_labels = prepared.parts["train"].labels
     majority = {
         name: prepared.task.majority(train_labels, part.labels)

@@ -151,7 +151,9 @@ def _run(trainer: _Trainer, reporter: Reporter, *, resume_from: Path | None) -> 
 def _arguments(model: AttributeModel, recipe: Recipe, checkpoints: Path) -> TrainingArguments:
     settings = recipe.training
     by_epoch = settings.evaluate_every == "epoch"
-    every: dict[str, Any] = {} if by_epoch else {"eval_steps": settings.evaluate_every, "save_steps": settings.evaluate_every}
+    every: dict[str, Any] = (
+        {} if by_epoch else {"eval_steps": settings.evaluate_every, "save_steps": settings.evaluate_every}
+    )
     on_cpu = not torch.cuda.is_available()
     return TrainingArguments(
         output_dir=str(checkpoints),
@@ -241,7 +243,9 @@ class _Report(TrainerCallback):
         self.reporter, self.log = reporter, log
         self.since = time.perf_counter()
 
-    def on_epoch_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
         """Set the order of the rows of this epoch, also in a resumed run, where the data loader was replaced."""
         sampler = _sampler_of(kwargs["train_dataloader"])
         if sampler is not None:

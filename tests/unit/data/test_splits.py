@@ -120,7 +120,9 @@ def test_the_earliest_train_and_the_latest_test(times: list[Any]) -> None:
 def test_one_point_in_time_stays_together_and_later_repeats_are_left_out() -> None:
     when = [1, 1, 1, 2, 2, 3, 3, 3]
     text = ["a", "b", "c", "d", "a", "e", "b", "d"]
-    splits = split_table(table(when=when, text=text), text=["text"], by="time", column="when", fractions=(0.4, 0.2, 0.4))
+    splits = split_table(
+        table(when=when, text=text), text=["text"], by="time", column="when", fractions=(0.4, 0.2, 0.4)
+    )
     assert [part.tolist() for part in splits.rows] == [[0, 1, 2], [3], [5]]
     assert splits.report.left_out == 3
     assert "rows left out, their text being in an earlier part: 3" in splits.report.lines()

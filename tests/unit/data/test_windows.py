@@ -49,6 +49,8 @@ def test_head_and_tail_keep_both_ends() -> None:
     counted = HeadTail(128, 384, count_special=True).fit(content, BERT)
     assert len(counted) == 512
     assert counted == ([101, *content, 102][:128]) + ([101, *content, 102][-384:])
+    start_only = SpecialTokens((1,), ())
+    assert HeadTail(3, 4, count_special=True).fit(content, start_only) == [1, 0, 1, 996, 997, 998, 999]
     assert HeadTail(2, 3).fit(content, NONE) == [0, 1, 997, 998, 999]
 
 

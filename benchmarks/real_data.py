@@ -1,0 +1,288 @@
+"""Every method on real data with real pretrained weights: the same splits and budget for all.
+
+    python benchmarks/real_data.py sweep     # settings compared on validation rows; test rows are never read
+    python benchmarks/real_data.py test      # the chosen settings on the test rows, all folds and seeds
+    python benchmarks/real_data.py table     # the tables of docs/results.md, from the JSON files
+
+Each cell (data set, method, fold) is written to benchmarks/results/ as soon as it is done, so that a run can be
+interrupted at any time and goes on. The data are looked for in the folder that ATTRIBUNE_DATA names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from safetensors.numpy import load_file
+
+from attribune.cli.console import ConsoleReporter, quiet_libraries
+from attribune.data.splits import split_table
+from attribune.data.tables import read_table
+from attribune.evaluation.bootstrap import interval, paired
+from attribune.evaluation.report import ResultRow, markdown_table
+from attribune.metrics import Metric, accuracy, macro_f1
+from attribune.recipe import Recipe
+from attribune.training.run import train
+
+ROOT = Path(__file__).parent
+RESULTS = ROOT / "results"
+DATA = Path(os.environ.get("ATTRIBUNE_DATA", ROOT.parent.parent / "shared" / "data"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """One data set: where it is, what is read of it, and how it is split."""
+
+    name: str
+    file: str
+    text: str
+    label: str
+    attributes: tuple[str, ...]
+    epochs: int
+    folds: int
+    cross_validation: bool
+    sweep_folds: tuple[int, ...]
+    drop_label: str | None = None
+
+    def table(self) -> Dataset:
+        table = read_table(DATA / self.file)
+        labels, texts = table[self.label], table[self.text]
+        kept = [
+            i for i in range(len(table)) if texts[i] and texts[i].strip() and labels[i] and labels[i] != self.drop_label
+        ]
+        return table.select(kept)
+
+    def parts(self, fold: int) -> dict[str, Dataset]:
+        """Training, validation and test rows of a fold (PolMed) or of a seed's random split (critics)."""
+        table = self.table()
+        if not self.cross_validation:
+            split = split_table(table, text=[self.text], seed=fold)
+            return {"train": split.train, "validation": split.validation, "test": split.test}
+        order = np.random.default_rng(0).permutation(len(table))
+        folds = np.array_split(order, self.folds)
+        rest = np.concatenate([part for number, part in enumerate(folds) if number != fold])
+        cut = len(folds[fold])
+        chosen = {"train": rest[cut:], "validation": rest[:cut], "test": folds[fold]}
+        return {name: table.select(np.sort(rows)) for name, rows in chosen.items()}
+
+
+CARDS = {
+    card.name: card
+    for card in (
+        Card(
+            name="critics",
+            file="rt_critics/critics.csv",
+            text="quote",
+            label="fresh",
+            attributes=("critic", "title", "publication"),
+            epochs=5,
+            folds=3,
+            cross_validation=False,
+            sweep_folds=(0,),
+            drop_label="none",
+        ),
+        Card(
+            name="polmed",
+            file="polmed/political_social_media.csv",
+            text="text",
+            label="message",
+            attributes=("label", "source", "audience", "bias"),
+            epochs=8,
+            folds=10,
+            cross_validation=True,
+            sweep_folds=(0, 1, 2),
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """A method with everything in which it may differ from the common recipe."""
+
+    name: str
+    method: str
+    options: dict[str, Any] = field(default_factory=dict)
+    tuning: str | None = None
+    learning_rate: float | None = None
+
+    def recipe(self, card: Card, fold: int) -> Recipe:
+        return Recipe.from_dict(
+            {
+                "data": {
+                    "train": card.file,
+                    "text": card.text,
+                    "label": card.label,
+                    "attributes": [{"name": name} for name in card.attributes],
+                    "max_length": 128,
+                },
+                "method": {"name": self.method, **self.options},
+                "backbone": {"tuning": self.tuning},
+                "training": {
+                    "epochs": card.epochs,
+                    "learning_rate": self.learning_rate,
+                    "patience": card.epochs,
+                    "seed": fold,
+                },
+            }
+        )
+
+
+SWEEP = (
+    Setting(name="none", method="none"),
+    Setting(name="none lr=1e-4", method="none", learning_rate=1e-4),
+    Setting(name="adapter", method="adapter"),
+    Setting(name="adapter lr=1e-3", method="adapter", learning_rate=1e-3),
+    Setting(name="injector", method="injector"),
+    Setting(name="injector lr=1e-3", method="injector", learning_rate=1e-3),
+    Setting(name="injector weight=0.01", method="injector", options={"initial_weight": 0.01}),
+    Setting(name="injector weight=0.2", method="injector", options={"initial_weight": 0.2}),
+    Setting(name="injector scale=0.03", method="injector", options={"initial_scale": 0.03}),
+    Setting(name="injector Z=16", method="injector", options={"vector_size": 16}),
+    Setting(name="injector Z=384", method="injector", options={"vector_size": 384}),
+    Setting(name="injector layernorm", method="injector", tuning="layernorm"),
+    Setting(name="injector full lr=5e-5", method="injector", tuning="full"),
+    Setting(name="injector full lr=2e-4", method="injector", tuning="full", learning_rate=2e-4),
+)
+CHOSEN = (
+    Setting(name="none", method="none"),
+    Setting(name="adapter", method="adapter"),
+    Setting(name="injector", method="injector"),
+    Setting(name="linear", method="linear"),
+    Setting(name="attributes-only", method="attributes-only"),
+)
+
+
+def run_cell(card: Card, setting: Setting, fold: int, *, with_test: bool, work: Path) -> dict[str, Any]:
+    """Train one cell in a scratch run folder, which a second call continues."""
+    parts = card.parts(fold)
+    if not with_test:
+        del parts["test"]
+    recipe = setting.recipe(card, fold)
+    started = time.perf_counter()
+    results = train(recipe, work, tables=parts, baselines=False, resume=True, reporter=ConsoleReporter())
+    cell: dict[str, Any] = {
+        "data": card.name,
+        "setting": setting.name,
+        "recipe": recipe.model_dump(mode="json", exclude={"data"}),
+        "learning_rate": None if recipe.is_baseline else recipe.learning_rate,
+        "fold": fold,
+        "seconds": round(time.perf_counter() - started, 1),
+        "classes": results["task"]["classes"],
+        "training": results["training"],
+        "environment": results["environment"],
+    }
+    for part in ("validation", "test"):
+        if part in parts:
+            scores = load_file(str(work / f"{part}_logits.safetensors"))
+            cell[part] = {
+                "true": scores["labels"].tolist(),
+                "predicted": scores["logits"].argmax(axis=1).tolist(),
+            }
+    return cell
+
+
+def cells(stage: str, only: list[str] | None) -> Iterator[tuple[Card, Setting, int, Path]]:
+    settings = SWEEP if stage == "sweep" else CHOSEN
+    for card in CARDS.values():
+        folds = card.sweep_folds if stage == "sweep" else range(card.folds)
+        for fold in folds:
+            for setting in settings:
+                if only and not any(word in f"{card.name} {setting.name}" for word in only):
+                    continue
+                name = setting.name.replace(" ", "_").replace("=", "-")
+                yield card, setting, fold, RESULTS / stage / card.name / f"{name}.{fold}.json"
+
+
+def run_stage(stage: str, only: list[str] | None) -> None:
+    scratch = Path(tempfile.gettempdir()) / "attribune-real-data" / stage
+    for card, setting, fold, path in cells(stage, only):
+        work = scratch / card.name / path.stem
+        lock = work.with_suffix(".lock")
+        if path.is_file():
+            continue
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.touch(exist_ok=False)  # another worker has this cell
+        except FileExistsError:
+            continue
+        try:
+            cell = run_cell(card, setting, fold, with_test=stage == "test", work=work)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(cell) + "\n")
+            shutil.rmtree(work)
+        finally:
+            lock.unlink()
+
+
+def pooled(stage: str, card: Card, name: str, part: str) -> tuple[dict[str, Metric], int, list[dict[str, Any]]]:
+    """Metrics over the rows of all folds that are done."""
+    found = [
+        json.loads(path.read_text())
+        for _, setting, _, path in cells(stage, [card.name])
+        if setting.name == name and path.is_file()
+    ]
+    if not found:
+        return {}, 0, []
+    true = np.concatenate([cell[part]["true"] for cell in found])
+    predicted = np.concatenate([cell[part]["predicted"] for cell in found])
+    metrics = {
+        "accuracy": accuracy(true, predicted),
+        "macro_f1": macro_f1(true, predicted, classes=len(found[0]["classes"])),
+    }
+    return metrics, len(found), found
+
+
+def print_tables() -> None:
+    for stage, part, settings in (("sweep", "validation", SWEEP), ("test", "test", CHOSEN)):
+        for card in CARDS.values():
+            rows, first = [], None
+            lines = []
+            for setting in settings:
+                metrics, folds, found = pooled(stage, card, setting.name, part)
+                if not metrics:
+                    continue
+                minutes = np.mean([cell["training"]["seconds"] for cell in found]) / 60
+                rows.append(
+                    ResultRow(
+                        name=f"{setting.name} ({folds} folds, {minutes:.1f} min)",
+                        metrics={name: interval(metric) for name, metric in metrics.items()},
+                    )
+                )
+                if first is None:
+                    first = metrics["accuracy"]
+                elif len(first) == len(metrics["accuracy"]):
+                    pair = paired(metrics["accuracy"], first)
+                    lines.append(
+                        f"- {setting.name} against {settings[0].name}: {100 * pair.difference:+.2f} points "
+                        f"[{100 * pair.low:+.2f}, {100 * pair.high:+.2f}], p = {pair.p_value:.4f}"
+                    )
+            if rows:
+                print(f"\n### {card.name}, {stage}, {part} rows\n\n{markdown_table(rows)}\n")
+                print("\n".join(lines))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("stage", choices=("sweep", "test", "table"))
+    parser.add_argument("--only", nargs="+", help="cells whose data set and setting contain one of these words")
+    options = parser.parse_args()
+    quiet_libraries()
+    if options.stage == "table":
+        print_tables()
+    else:
+        run_stage(options.stage, options.only)
+
+
+if __name__ == "__main__":
+    main()

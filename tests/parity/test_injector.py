@@ -1,0 +1,486 @@
+"""The Injector against loops written from Amplayo, Yoo and Lee 2022, equations 1 to 11, in float64.
+
+The loops run over rows, tokens, attributes, values, o and every index, on Python numbers. Two conventions that the
+paper leaves open: matrices act from the right, and reshape is row-major.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attribune import functional
+from attribune.condition import Slots, Values
+from attribune.methods import Injector
+
+TOLERANCE = 1e-10
+MISTAKE = 1e-3
+
+Matrix = list[list[float]]
+
+
+# The paper, slowly
+
+
+def gelu(x: float) -> float:
+    return 0.5 * x * (1 + math.erf(x / math.sqrt(2)))
+
+
+def zeros(rows: int, columns: int) -> Matrix:
+    return [[0.0] * columns for _ in range(rows)]
+
+
+def linear(matrix: Matrix, vector: Sequence[float]) -> list[float]:
+    return [sum(matrix[i][k] * vector[k] for k in range(len(vector))) for i in range(len(matrix))]
+
+
+def put(flat: dict[int, float], H: int, A: int) -> Matrix:
+    """Row-major reshape of H·A numbers, by their running index."""
+    assert len(flat) == H * A
+    return [[flat[h * A + a] for a in range(A)] for h in range(H)]
+
+
+def kronecker_tanh(S: Matrix, A_o: Matrix) -> dict[int, float]:
+    """tanh(S ⊗ A_o), each element under its running index in the product of shape (A·O, P·O)."""
+    O, P = len(A_o), len(S[0])
+    flat = {}
+    for a, p, i, j in itertools.product(range(len(S)), range(P), range(O), range(O)):
+        row, column = a * O + i, p * O + j
+        flat[row * (P * O) + column] = math.tanh(S[a][p] * A_o[i][j])
+    return flat
+
+
+def add(total: Matrix, term: Matrix) -> None:
+    for row, other in zip(total, term, strict=True):
+        for i, number in enumerate(other):
+            row[i] += number
+
+
+def slow_phm(z: list[float], sigma: Any, s: Any, A_o: Any) -> Matrix:
+    """Eq. 6-9: sum over o of reshape(tanh((sigma_o z) s_oᵀ ⊗ A_o), (H, A))."""
+    O, A = len(sigma), len(sigma[0])
+    H = len(s[0]) * O * O
+    total = zeros(H, A)
+    for o in range(O):
+        z_hat = linear(sigma[o], z)
+        S = [[z_hat[a] * s[o][p] for p in range(len(s[o]))] for a in range(A)]
+        add(total, put(kronecker_tanh(S, A_o[o]), H, A))
+    return total
+
+
+def slow_phm_full(z: list[float], sigma: Any, A_o: Any) -> Matrix:
+    """The same with S_o a full map of z."""
+    O, A = len(sigma), len(sigma[0])
+    H = len(sigma[0][0]) * O * O
+    total = zeros(H, A)
+    for o in range(O):
+        S = [linear(sigma[o][a], z) for a in range(A)]
+        add(total, put(kronecker_tanh(S, A_o[o]), H, A))
+    return total
+
+
+def slow_low_rank(z: list[float], sigma: Any, s: Any) -> Matrix:
+    """tanh((sigma z) sᵀ) of shape (A, H), transposed."""
+    z_hat = linear(sigma, z)
+    return [[math.tanh(z_hat[a] * s[h]) for a in range(len(z_hat))] for h in range(len(s))]
+
+
+def slow_full(z: list[float], sigma: Any) -> Matrix:
+    """One full linear map Z → H·A."""
+    return [linear(sigma[h], z) for h in range(len(sigma))]
+
+
+SLOW: dict[tuple[bool, bool], Callable[..., Matrix]] = {  # by (low_rank, phm)
+    (True, True): slow_phm,
+    (True, False): slow_low_rank,
+    (False, True): slow_phm_full,
+    (False, False): slow_full,
+}
+
+
+def bottleneck(h: list[float], W: Matrix, b: list[float], W_up: Matrix, b_up: list[float]) -> list[float]:
+    """Eq. 1 and 3 for one token: h + up(f(h W + b))."""
+    H, A = len(h), len(b)
+    inner = [gelu(b[a] + sum(h[i] * W[i][a] for i in range(H))) for a in range(A)]
+    return [h[i] + b_up[i] + sum(inner[a] * W_up[a][i] for a in range(A)) for i in range(H)]
+
+
+def numbers(module: nn.Module) -> dict[str, Any]:
+    return {name: parameter.tolist() for name, parameter in module.named_parameters()}
+
+
+def generated(config: Injector, p: dict[str, Any], vectors: list[list[float]]) -> tuple[Matrix, list[float]]:
+    """Eq. 4, 5, 10, 11: weight and bias of one row, from the vectors of its values."""
+    Z = config.vector_size
+    if config.aggregation == "pre":
+        vectors = [[sum(z[k] for z in vectors) for k in range(Z)]]
+    W, b = [list(row) for row in p["W_down"]], list(p["b_down"])
+    weights = [p[name] for name in ("g.sigma", "g.s", "g.A_o") if name in p]
+    for z in vectors:
+        if config.weight_injection:
+            add(W, SLOW[config.low_rank, config.phm](z, *weights))
+        if config.bias_injection:
+            b = [b[a] + number for a, number in enumerate(linear(p["G"], z))]
+    return W, b
+
+
+def slow_site(config: Injector, site: nn.Module, tables: list[Matrix], slots: list[Slots], ids: Tensor, h: Tensor):
+    """A whole site: the task adapter, then each attribute's in schema order, row by row and token by token."""
+    p = numbers(site)
+    result = torch.empty_like(h)
+    for row in range(h.shape[0]):
+        tokens = h[row].tolist()
+        if config.task_adapter:
+            task = {name: p[f"task.{name}"] for name in ("W_down", "b_down", "W_up", "b_up")}
+            tokens = [bottleneck(t, task["W_down"], task["b_down"], task["W_up"], task["b_up"]) for t in tokens]
+        for j, attribute in enumerate(slots):
+            mine = {n.removeprefix(f"attributes.{j}."): v for n, v in p.items() if n.startswith(f"attributes.{j}.")}
+            columns = range(attribute.start, attribute.start + attribute.count)
+            values = [int(ids[row, column]) for column in columns]
+            W, b = generated(config, mine, [tables[j][value] for value in values if value != 0])
+            tokens = [bottleneck(t, W, b, mine["W_up"], mine["b_up"]) for t in tokens]
+        result[row] = torch.tensor(tokens, dtype=h.dtype)
+    return result
+
+
+# Cases
+
+
+def user(start: int = 0) -> Slots:
+    return Slots(name="user", start=start, count=1, size=5)
+
+
+ONE = ([user()], [[1], [0], [4], [1]])
+TAGS = ([Slots(name="tags", start=0, count=3, size=7)], [[1, 2, 3], [0, 6, 0], [0, 0, 0], [2, 5, 0], [4, 4, 0]])
+SEVERAL = (
+    [user(), Slots(name="tags", start=1, count=3, size=7), Slots(name="film", start=4, count=1, size=3)],
+    [[1, 2, 3, 6, 2], [0, 0, 0, 0, 0], [3, 0, 5, 0, 0], [0, 6, 2, 0, 1]],
+)
+ROWS = {"one attribute": ONE, "several values": TAGS, "several attributes": SEVERAL}
+
+FORMS = [{"low_rank": low_rank, "phm": phm} for low_rank, phm in itertools.product((True, False), (True, False))]
+SWITCHES = [
+    {"bias_injection": bias, "weight_injection": weight, "task_adapter": task, "aggregation": aggregation, **form}
+    for bias, weight, task, aggregation in itertools.product(
+        (True, False), (True, False), (True, False), ("post", "pre")
+    )
+    for form in (FORMS if weight else FORMS[:1])
+    if bias or weight
+]
+
+
+def label(settings: Any) -> str | None:
+    if not isinstance(settings, dict):
+        return None
+    return "-".join(
+        value if isinstance(value, str) else f"{'' if value else 'no_'}{name}" for name, value in settings.items()
+    )
+
+
+def build(config: Injector, *, hidden: int, slots: list[Slots], sites: int = 1) -> nn.Module:
+    """The method in float64 with random numbers, none of them small, in every parameter, row 0 of the tables too."""
+    method = config.build(hidden=hidden, sites=sites, slots=slots).double().eval()
+    with torch.no_grad():
+        for name, parameter in method.named_parameters():
+            size = 0.4 if "W_up" in name else 1.0
+            sign = torch.randint_like(parameter, 2) * 2 - 1
+            parameter.copy_(size * sign * (0.1 + 0.8 * torch.rand_like(parameter)))
+    return method
+
+
+def worst(config: Injector, rows: tuple[list[Slots], list[list[int]]], *, hidden: int, sites: int = 1) -> float:
+    """Greatest difference between the module and the loops, over all sites."""
+    slots, ids = rows[0], torch.tensor(rows[1])
+    method = build(config, hidden=hidden, slots=slots, sites=sites)
+    tables = [table.tolist() for table in method.tables]
+    h = torch.randn(len(ids), 2, hidden, dtype=torch.float64)
+    condition = method.condition(ids, len(ids))
+    differences = []
+    for site in method.sites:
+        output, expected = site(h, condition), slow_site(config, site, tables, slots, ids, h)
+        assert output.shape == expected.shape
+        assert output.dtype == torch.float64
+        differences.append(float((output - expected).detach().abs().max()))
+    return max(differences)
+
+
+# The complete module
+
+
+@pytest.mark.parametrize("switches", SWITCHES, ids=label)
+def test_every_switch(switches: dict[str, Any]) -> None:
+    config = Injector(hypercomplex=4, bottleneck=8, vector_size=7, **switches)
+    assert worst(config, SEVERAL, hidden=48) < TOLERANCE
+
+
+@pytest.mark.parametrize("form", FORMS, ids=label)
+@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
+def test_rows(rows: tuple[list[Slots], list[list[int]]], form: dict[str, bool]) -> None:
+    for aggregation in ("post", "pre"):
+        config = Injector(hypercomplex=4, bottleneck=8, vector_size=5, aggregation=aggregation, **form)
+        assert worst(config, rows, hidden=48, sites=2) < TOLERANCE
+
+
+SIZES = [  # H, O, A, Z
+    (44, 2, 7, 11),
+    (63, 3, 5, 2),
+    (50, 5, 3, 7),
+    (13, 1, 5, 3),
+    (4, 2, 1, 1),
+    (7, 1, 7, 7),
+    (8, 2, 8, 8),
+]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=label)
+@pytest.mark.parametrize(("H", "O", "A", "Z"), SIZES)
+def test_sizes(H: int, O: int, A: int, Z: int, form: dict[str, bool]) -> None:
+    config = Injector(hypercomplex=O, bottleneck=A, vector_size=Z, **form)
+    assert worst(config, TAGS, hidden=H) < TOLERANCE
+
+
+def test_chunks_of_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    for elements in (1, 48 * 8, 2 * 48 * 8, 5 * 48 * 8):
+        monkeypatch.setattr(functional, "_CHUNK", {"cpu": elements})
+        config = Injector(hypercomplex=4, bottleneck=8, vector_size=5)
+        assert worst(config, SEVERAL, hidden=48) < TOLERANCE
+
+
+def test_under_compilation_every_slot_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    for form in FORMS:
+        config = Injector(hypercomplex=4, bottleneck=8, vector_size=5, **form)
+        assert worst(config, SEVERAL, hidden=48) < TOLERANCE
+
+
+def test_dropout_switched_off_in_training() -> None:
+    config = Injector(hypercomplex=4, bottleneck=8, vector_size=5, attribute_dropout=0.0)
+    slots, ids = SEVERAL[0], torch.tensor(SEVERAL[1])
+    method = build(config, hidden=48, slots=slots).train()
+    h = torch.randn(len(ids), 2, 48, dtype=torch.float64)
+    expected = slow_site(config, method.sites[0], [t.tolist() for t in method.tables], slots, ids, h)
+    output = method.sites[0](h, method.condition(ids, len(ids)))
+    assert float((output - expected).detach().abs().max()) < TOLERANCE
+
+
+def test_gradients_of_the_complete_module() -> None:
+    config = Injector(hypercomplex=2, bottleneck=3, vector_size=2)
+    method = build(config, hidden=8, slots=TAGS[0])
+    ids, h = torch.tensor(TAGS[1]), torch.randn(5, 2, 8, dtype=torch.float64, requires_grad=True)
+    names, weights = zip(*method.named_parameters(), strict=True)
+
+    def run(h: Tensor, *weights: Tensor) -> Tensor:
+        return torch.func.functional_call(
+            _Whole(method), {f"method.{n}": w for n, w in zip(names, weights, strict=True)}, (h, ids)
+        )
+
+    assert torch.autograd.gradcheck(run, (h, *weights))
+    run(h, *weights).sum().backward()
+    table = method.tables[0].grad
+    assert table is not None
+    assert not table[0].any(), "id 0 contributes nothing, so it learns nothing"
+    assert bool((table[1:] != 0).all())
+
+
+class _Whole(nn.Module):
+    def __init__(self, method: nn.Module) -> None:
+        super().__init__()
+        self.method = method
+
+    def forward(self, h: Tensor, ids: Tensor) -> Tensor:
+        return self.method.sites[0](h, self.method.condition(ids, len(ids)))
+
+
+# The pieces
+
+
+def values(U: int, Z: int, B: int) -> tuple[Tensor, Tensor]:
+    membership = torch.randint(0, 3, (B, U)).double()
+    membership[0] = 0
+    return torch.randn(U, Z, dtype=torch.float64), membership
+
+
+def weighted(membership: Tensor, matrices: list[Matrix]) -> Tensor:
+    rows = [
+        sum(m * torch.tensor(W, dtype=torch.float64) for m, W in zip(row, matrices, strict=True)) for row in membership
+    ]
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize(("H", "O", "A", "Z"), [(48, 4, 8, 7), *SIZES])
+def test_weight_functions(H: int, O: int, A: int, Z: int) -> None:
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(shape, dtype=torch.float64)
+
+    P = H // O**2
+    z, membership = values(U=5, Z=Z, B=3)
+    for fast, slow, weights in (
+        (functional.phm_weight, slow_phm, (draw(O, A, Z), draw(O, P), draw(O, O, O))),
+        (functional.low_rank_weight, slow_low_rank, (draw(A, Z), draw(H))),
+        (functional.phm_full_weight, slow_phm_full, (draw(O, A, P, Z), draw(O, O, O))),
+        (functional.full_weight, slow_full, (draw(H, A, Z),)),
+    ):
+        result = fast(z, membership, *weights)
+        assert result.shape == (3, H, A)
+        expected = weighted(membership, [slow(v, *(w.tolist() for w in weights)) for v in z.tolist()])
+        assert float((result - expected).abs().max()) < TOLERANCE
+        assert not result[0].any(), "a row without a value has the empty sum, exactly zero"
+
+
+def test_bias_and_weight_functions() -> None:
+    z, membership = values(U=5, Z=7, B=3)
+    G, c = torch.randn(11, 7, dtype=torch.float64), torch.randn(11, dtype=torch.float64)
+    b = functional.attribute_bias(z, membership, G, c)
+    for row, counts in enumerate(membership.tolist()):
+        expected = c.tolist()
+        for u, count in enumerate(counts):
+            expected = [e + count * g for e, g in zip(expected, linear(G.tolist(), z[u].tolist()), strict=True)]
+        assert float((b[row] - torch.tensor(expected, dtype=torch.float64)).abs().max()) < TOLERANCE
+    assert torch.equal(b[0], c)
+    g, C = torch.randn(3, 5, 11, dtype=torch.float64), torch.randn(5, 11, dtype=torch.float64)
+    W = functional.attribute_weight(g, C)
+    assert all(
+        float(W[r, i, a]) == float(g[r, i, a]) + float(C[i, a]) for r in range(3) for i in range(5) for a in range(11)
+    )
+
+
+@pytest.mark.parametrize("own_weight", [True, False])
+@pytest.mark.parametrize("own_bias", [True, False])
+def test_attribute_adapter_with_as_many_rows_as_tokens(own_weight: bool, own_bias: bool) -> None:
+    """B = T = A would let a wrong broadcast pass the check of shapes."""
+    B, H, A = 5, 7, 5
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(shape, dtype=torch.float64)
+
+    h, W_up, b_up = draw(B, B, H), draw(A, H), draw(H)
+    W, b = draw(B, H, A) if own_weight else draw(H, A), draw(B, A) if own_bias else draw(A)
+    result = functional.attribute_adapter(h, W, b, W_up, b_up)
+    for row in range(B):
+        own_W, own_b = (W[row] if own_weight else W).tolist(), (b[row] if own_bias else b).tolist()
+        for t in range(B):
+            expected = bottleneck(h[row, t].tolist(), own_W, own_b, W_up.tolist(), b_up.tolist())
+            assert float((result[row, t] - torch.tensor(expected, dtype=torch.float64)).abs().max()) < TOLERANCE
+
+
+def test_the_loops_agree_with_torch_kron() -> None:
+    """The reference is itself checked by another way of writing equation 9."""
+    O, A, Z, P = 4, 8, 7, 3
+    sigma, s = torch.randn(O, A, Z, dtype=torch.float64), torch.randn(O, P, dtype=torch.float64)
+    A_o, z = torch.randn(O, O, O, dtype=torch.float64), torch.randn(Z, dtype=torch.float64)
+    W = sum(torch.kron(torch.outer(sigma[o] @ z, s[o]), A_o[o]).tanh().reshape(P * O * O, A) for o in range(O))
+    slow = torch.tensor(slow_phm(z.tolist(), sigma.tolist(), s.tolist(), A_o.tolist()), dtype=torch.float64)
+    assert float((slow - W).abs().max()) < 1e-12
+
+
+# Planted mistakes
+
+
+def wrong(
+    *,
+    product: Callable[[Tensor, Tensor], Tensor] = lambda S, A_o: torch.kron(S, A_o).tanh(),
+    after_sum: Callable[[Tensor], Tensor] = lambda W: W,
+    reshape: Callable[[Tensor, int, int], Tensor] = lambda W, H, A: W.reshape(H, A),
+    factors: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]] = lambda sigma, s, A_o: (sigma, s, A_o),
+    sum_first: bool = False,
+) -> Callable[..., Tensor]:
+    """Equation 9 with one thing wrong, in place of `functional.phm_weight`; with nothing wrong unless told."""
+
+    def phm_weight(z: Tensor, membership: Tensor, sigma: Tensor, s: Tensor, A_o: Tensor) -> Tensor:
+        O, A, _ = sigma.shape
+        H = s.shape[1] * O * O
+        sigma, s, A_o = factors(sigma, s, A_o)
+        if sum_first:
+            z, membership = membership @ z, torch.eye(len(membership), dtype=z.dtype)
+        weights = []
+        for vector in z:
+            products = [product(torch.outer(sigma[o] @ vector, s[o]), A_o[o]) for o in range(O)]
+            weights.append(reshape(after_sum(torch.stack(products).sum(0)), H, A))
+        return torch.einsum("bu,uha->bha", membership, torch.stack(weights))
+
+    return phm_weight
+
+
+PLANTED: dict[str, Callable[..., Tensor]] = {
+    "tanh after the sum over o": wrong(product=torch.kron, after_sum=torch.tanh),
+    "tanh inside the Kronecker factor": wrong(product=lambda S, A_o: torch.kron(S.tanh(), A_o)),
+    "tanh of both factors": wrong(product=lambda S, A_o: torch.kron(S.tanh(), A_o.tanh())),
+    "no tanh": wrong(product=torch.kron),
+    "one s for all o": wrong(factors=lambda sigma, s, A_o: (sigma, s[:1].expand_as(s), A_o)),
+    "one sigma for all o": wrong(factors=lambda sigma, s, A_o: (sigma[:1].expand_as(sigma), s, A_o)),
+    "one A for all o": wrong(factors=lambda sigma, s, A_o: (sigma, s, A_o[:1].expand_as(A_o))),
+    "transposed A": wrong(factors=lambda sigma, s, A_o: (sigma, s, A_o.transpose(1, 2).contiguous())),
+    "sum over values before g": wrong(sum_first=True),
+    "reshape(A, H) transposed": wrong(reshape=lambda W, H, A: W.reshape(A, H).T),
+    "column-major reshape": wrong(reshape=lambda W, H, A: W.T.reshape(A, H).T),
+    "reshape of the transposed product": wrong(reshape=lambda W, H, A: W.T.reshape(H, A)),
+    "Kronecker factors swapped": wrong(product=lambda S, A_o: torch.kron(A_o, S).tanh()),
+}
+
+
+def test_the_frame_of_the_mistakes_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With nothing wrong it passes, so each failure below is due to the mistake alone."""
+    monkeypatch.setattr(functional, "phm_weight", wrong())
+    assert worst(Injector(hypercomplex=4, bottleneck=8, vector_size=5), TAGS, hidden=48) < TOLERANCE
+
+
+@pytest.mark.parametrize("mistake", PLANTED)
+def test_planted_mistakes_are_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Injector(hypercomplex=4, bottleneck=8, vector_size=5)
+    assert worst(config, TAGS, hidden=48) < TOLERANCE
+    monkeypatch.setattr(functional, "phm_weight", PLANTED[mistake])
+    assert worst(config, TAGS, hidden=48) > MISTAKE
+
+
+def _id_0_counts(ids: Tensor, table: Tensor) -> Values:
+    distinct, index = torch.unique(ids, return_inverse=True)
+    membership = torch.zeros(len(ids), len(distinct), dtype=table.dtype).scatter_add(
+        1, index, torch.ones_like(ids).to(table)
+    )
+    return Values(ids=distinct, membership=membership, vectors=table[distinct])
+
+
+def _twice_is_once(ids: Tensor, table: Tensor) -> Values:
+    counted = _right_collect(ids, table)
+    return Values(ids=counted.ids, membership=counted.membership.clamp(max=1), vectors=counted.vectors)
+
+
+def _mean_of_values(ids: Tensor, table: Tensor) -> Values:
+    counted = _right_collect(ids, table)
+    share = counted.membership / counted.membership.sum(dim=1, keepdim=True).clamp(min=1)
+    return Values(ids=counted.ids, membership=share, vectors=counted.vectors)
+
+
+_right_collect = Values.collect
+
+
+@pytest.mark.parametrize("collect", [_id_0_counts, _twice_is_once, _mean_of_values])
+def test_planted_mistakes_in_the_condition_are_seen(collect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Injector(hypercomplex=4, bottleneck=8, vector_size=5)
+    assert worst(config, TAGS, hidden=48) < TOLERANCE
+    monkeypatch.setattr(Values, "collect", collect)
+    assert worst(config, TAGS, hidden=48) > MISTAKE
+
+
+def test_the_order_of_attributes_matters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Adapters run in schema order, one after the other; run in parallel or backwards they give other numbers."""
+    config = Injector(hypercomplex=4, bottleneck=8, vector_size=5)
+    slots, ids = SEVERAL[0], torch.tensor(SEVERAL[1])
+    method = build(config, hidden=48, slots=slots)
+    h = torch.randn(len(ids), 2, 48, dtype=torch.float64)
+    site, condition = method.sites[0], method.condition(ids, len(ids))
+    expected = slow_site(config, site, [t.tolist() for t in method.tables], slots, ids, h)
+    after_task = site.task(h)
+    pairs = list(zip(site.attributes, condition.values, strict=True))
+    backwards = after_task
+    for adapter, values_ in reversed(pairs):
+        backwards = adapter(backwards, values_)
+    parallel = after_task + sum(adapter(after_task, values_) - after_task for adapter, values_ in pairs)
+    for mistake in (backwards, parallel):
+        assert float((mistake - expected).detach().abs().max()) > MISTAKE

@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from attribune.data.tables import ENDINGS, read_table, require_columns, table_source_name
+from attribune.errors import AttribuneWarning, ConfigError, DataError
+
+
+def write(folder: Path, name: str, content: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def read(folder: Path, name: str, content: str | bytes, **settings: Any) -> dict[str, list[Any]]:
+    return dict(read_table(write(folder, name, content), **settings).to_dict())
+
+
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        ("a,b\n1,2\n3,4\n", [("1", "2"), ("3", "4")]),
+        ("a,b\r1,2\r3,4", [("1", "2"), ("3", "4")]),
+        ("a,b\r1,2\n3,4\r\n\r\n5,6\r", [("1", "2"), ("3", "4"), ("5", "6")]),
+        ('a,b\n"x, y","line\none"\n"say ""hi""",\n', [("x, y", "line\none"), ('say "hi"', "")]),
+        ('a,b\r"one\r\ntwo",2\r', [("one\r\ntwo", "2")]),
+        ("\ufeffa , b\n 1,é\n", [(" 1", "é")]),
+        ('a,b\n"",007\n', [("", "007")]),
+    ],
+)
+def test_csv_is_read_as_text(tmp_path: Path, content: str, rows: list[tuple[str, str]]) -> None:
+    got = read(tmp_path, "t.csv", content)
+    assert list(got) == ["a", "b"]
+    assert list(zip(got["a"], got["b"], strict=True)) == rows
+
+
+CELL = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@given(rows=st.lists(st.tuples(CELL, CELL), min_size=1, max_size=6), ending=st.sampled_from(["\n", "\r", "\r\n"]))
+def test_every_text_survives_a_csv_file(tmp_path: Path, rows: list[tuple[str, str]], ending: str) -> None:
+    quoted = [",".join('"' + cell.replace('"', '""') + '"' for cell in row) for row in rows]
+    got = read(tmp_path, "t.csv", ending.join(["a,b", *quoted]))
+    assert list(zip(got["a"], got["b"], strict=True)) == rows
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16", "utf-32"])
+def test_encodings_are_found(tmp_path: Path, encoding: str) -> None:
+    content = "a,b\nnaïve “quotes”,€5\n".encode(encoding)
+    want = {"a": ["naïve “quotes”"], "b": ["€5"]}
+    assert read(tmp_path, "t.csv", content) == want
+    assert read(tmp_path, "t.csv", content, encoding=encoding) == want
+
+
+def test_latin_1_is_the_last_resort_and_says_so(tmp_path: Path) -> None:
+    with pytest.warns(AttribuneWarning, match=r"t\.csv is neither UTF-8 nor Windows-1252 \(3 bytes fit neither\)"):
+        got = read(tmp_path, "t.csv", b"a\n\xe9\x81\x8d\n\x9d\n")
+    assert got == {"a": ["é\x81\x8d", "\x9d"]}
+
+
+def test_an_encoding_found_late_in_a_large_file_is_right(tmp_path: Path) -> None:
+    lines = ["a,b"] + [f"text é {number},x" for number in range(100_000)]
+    content = "\n".join(lines).encode()
+    assert len(content) > 2**20  # more than one chunk, cut inside characters
+    assert read_table(write(tmp_path, "t.csv", content)).num_rows == 100_000
+    broken = content + b"\nlast \xe9,y"
+    assert read_table(write(tmp_path, "t.csv", broken))[100_000] == {"a": "last é", "b": "y"}
+    message = rf"line 100002: byte e9 at position {len(content) + 6:,} cannot be decoded, so the file is not utf-8"
+    with pytest.raises(DataError, match=message):
+        read_table(tmp_path / "t.csv", encoding="utf8")
+
+
+def test_a_bad_byte_is_placed_rightly_after_a_character_cut_by_a_chunk(tmp_path: Path) -> None:
+    start = b"a\n" + b"x" * (2**20 - 3) + "é\n".encode()
+    assert len(start) == 2**20 + 2
+    with pytest.raises(DataError, match=rf"line 3: byte e9 at position {len(start) + 1:,} cannot"):
+        read(tmp_path, "t.csv", start + b"y\xe9\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", r"t\.csv: the file is empty"),
+        ("\n\r\n", "the file is empty"),
+        ("a,b\n", "has a header but no rows"),
+        ("a,,b\n1,2,3\n", r"column 2 of 3 has no name: .*index=False"),
+        ("a,b,a\n1,2,3\n", "two columns are named 'a'"),
+        ("a,b\n1,2\n\n3\n", r"t\.csv, line 4 \(row 2\): 1 fields, but the header has 2; the row starts with '3'"),
+        ('a,b\n"1\n\n",2\n3,4,5\n', r"line 5 \(row 2\): 3 fields, but the header has 2; .* '3,4,5'"),
+        ('a,b\n1,2\n3,"4\n5,6\n', r"row starting in line 3: a quote is opened and never closed"),
+        ('a,b\n1,"2"x\n', r"row starting in line 2: ',' expected after '\"'"),
+        ("a,b\r1,2\r3,\0\r", r"t\.csv, line 3: a NUL character"),
+        ("a,b\n1,2\n".encode("utf-16-le"), r"line 1: a NUL character"),
+    ],
+)
+def test_broken_csv_names_file_line_and_cure(tmp_path: Path, content: str | bytes, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read(tmp_path, "t.csv", content)
+
+
+def test_a_wrong_or_unknown_encoding_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path, "t.csv", b"a,b\n1,2\n\xe9,3\n")
+    with pytest.raises(DataError, match="line 3: byte e9 at position 8 cannot be decoded, so the file is not utf-8"):
+        read_table(path, encoding="UTF-8")
+    with pytest.raises(ConfigError, match="unknown encoding 'utf-99'"):
+        read_table(path, encoding="utf-99")
+    assert read_table(path, encoding="cp1252")["a"] == ["1", "é"]
+
+
+def test_tabs_separate_and_quotes_can_be_plain(tmp_path: Path) -> None:
+    assert read(tmp_path, "t.tsv", 'a\tb\n1,5\t"x\ty"\n') == {"a": ["1,5"], "b": ["x\ty"]}
+    raw = 'a\tb\n"Hello" he said\tx\n'
+    with pytest.raises(DataError, match="quoting=False"):
+        read(tmp_path, "t.tsv", raw)
+    assert read(tmp_path, "t.tsv", raw, quoting=False) == {"a": ['"Hello" he said'], "b": ["x"]}
+
+
+def test_a_field_can_be_longer_than_the_csv_module_likes(tmp_path: Path) -> None:
+    long = "x" * 200_000
+    assert read(tmp_path, "t.csv", f"a,b\n{long},1\n") == {"a": [long], "b": ["1"]}
+
+
+def test_compressed_files_are_read_and_broken_ones_named(tmp_path: Path) -> None:
+    content = b"a,b\n" + b"\n".join(b"%d,%d" % (n, n * n) for n in range(5000))
+    want = read(tmp_path, "t.csv", content)
+    for name, packed in (("t.csv.gz", gzip.compress(content)), ("t.csv.bz2", bz2.compress(content))):
+        assert read(tmp_path, name, packed) == want
+        with pytest.raises(DataError, match=rf"{name}: the compressed file is truncated or damaged"):
+            read(tmp_path, name, packed[: len(packed) // 2])
+    with pytest.raises(DataError, match=r"t\.jsonl\.gz: the compressed file is truncated or damaged"):
+        read(tmp_path, "t.jsonl.gz", b'{"a": 1}')
+
+
+def test_json_lines_have_columns_and_types(tmp_path: Path) -> None:
+    rows = [
+        '{"user": 17, "tags": ["a", 1.0], "score": 1, "flag": true, "n": 3, "mixed": [1]}',
+        "",
+        '{"user": "17", "tags": null, "score": 2.5, "late": "x", "mixed": "plain"}',
+        '{"user": 17.0, "deep": {"k": [1, "é"]}, "big": 9007199254740993}',
+        '{"big": 0.5, "huge": 99999999999999999999}',
+    ]
+    got = read(tmp_path, "t.jsonl", "\n".join(rows))
+    assert got == {
+        "user": ["17", "17", "17", None],
+        "tags": [["a", "1"], None, None, None],
+        "score": [1.0, 2.5, None, None],
+        "flag": [True, None, None, None],
+        "n": [3, None, None, None],
+        "mixed": ["[1]", "plain", None, None],
+        "late": [None, "x", None, None],
+        "deep": [None, None, '{"k": [1, "é"]}', None],
+        "big": [None, None, "9007199254740993", "0.5"],
+        "huge": [None, None, None, "99999999999999999999"],
+    }
+    assert read(tmp_path, "t.ndjson", '{"a": null}\n{"a": null}') == {"a": [None, None]}
+
+
+def test_a_type_can_change_in_a_later_batch(tmp_path: Path) -> None:
+    rows = [json.dumps({"a": number}) for number in range(10_001)] + ['{"a": "x"}']
+    table = read_table(write(tmp_path, "t.jsonl", "\n".join(rows)))
+    assert table[0] == {"a": "0"}
+    assert table[10_001] == {"a": "x"}
+
+
+def test_a_json_file_may_hold_one_list(tmp_path: Path) -> None:
+    rows = [{"a": 1, "b": "x"}, {"a": 2, "b": None}]
+    assert read(tmp_path, "t.json", json.dumps(rows, indent=1)) == {"a": [1, 2], "b": ["x", None]}
+    assert read(tmp_path, "t.json", '{"a": 1}\n{"a": 2}') == {"a": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"a": 1}\n\n{"a": \n', r"t\.jsonl, line 3: not JSON"),
+        ('{"a": 1}\n7\n', r"line 2: '7' is not an object"),
+        ('[{"a": 1}, 7]', r"item 2: '7' is not an object"),
+        (" \n\n", "the file has no rows"),
+        ("{}\n{}", "rows are empty objects"),
+        ('{"": 1}', "has no name"),
+        ('{"a": 1}\n{"a": "\\ud800"}', r"line 2: column 'a' holds half of a character pair"),
+        ('{"a":' * 3000 + "1" + "}" * 3000, r"line 1: not JSON|cannot"),
+        ('{"a": "x\0"}', "a NUL character"),
+    ],
+)
+def test_broken_json_names_file_line_and_cure(tmp_path: Path, content: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read(tmp_path, "t.jsonl", content)
+
+
+def test_parquet_keeps_types_and_broken_files_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    frame = pd.DataFrame({"u": pd.Categorical(["x", "y", "x"]), "n": [1, 2, 3], "tags": [["a"], [], None]})
+    frame["none"] = None
+    frame.to_parquet(path)
+    assert read_table(path).to_dict() == {
+        "u": ["x", "y", "x"],
+        "n": [1, 2, 3],
+        "tags": [["a"], [], None],
+        "none": [None] * 3,
+    }
+    whole = path.read_bytes()
+    for content in (whole[:-10], whole[: len(whole) // 2], b"PAR1 not really PAR1", b"x"):
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=r"t\.parquet: "):
+            read_table(path)
+    pq.write_table(pa.table({"a": pa.array([], pa.string())}), path)
+    with pytest.raises(DataError, match="has columns but no rows"):
+        read_table(path)
+
+
+def test_data_frames_and_arrow_tables_are_taken_as_they_are() -> None:
+    frame = pd.DataFrame({"a": [1, "x", None], 2: pd.Categorical(["p", "q", "p"]), "t": [["a"], ["b", "c"], None]})
+    frame.index = [7, 8, 9]
+    want = {"a": ["1", "x", None], "2": ["p", "q", "p"], "t": [["a"], ["b", "c"], None]}
+    assert read_table(frame).to_dict() == want
+    assert read_table(pa.table({"a": [1, 2]})).to_dict() == {"a": [1, 2]}
+    dataset = datasets.Dataset(pa.table({"a": [1]}))
+    assert read_table(dataset) is dataset
+    with pytest.raises(DataError, match="two columns are named 'a'"):
+        read_table(pd.DataFrame(np.ones((1, 2)), columns=["a", "a"]))
+    with pytest.raises(
+        DataError, match=r"holds several tables \('train', 'test'\): choose one, as in source\['train'\]"
+    ):
+        read_table(datasets.DatasetDict({"train": dataset, "test": dataset}))  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="cannot be read from int"):
+        read_table(5)  # type: ignore[arg-type]
+
+
+def test_files_that_are_not_there_or_not_tables(tmp_path: Path) -> None:
+    write(tmp_path, "reviews.csv", "a\n1\n")
+    with pytest.raises(DataError, match=r"there is no such file; did you mean '.*reviews\.csv'"):
+        read_table(tmp_path / "review.csv")
+    with pytest.raises(DataError, match="holds no similar name"):
+        read_table(tmp_path / "zzz.csv")
+    with pytest.raises(DataError, match="nor a folder"):
+        read_table(tmp_path / "no" / "x.csv")
+    with pytest.raises(DataError, match="is a folder: name the file in it"):
+        read_table(tmp_path)
+    with pytest.raises(DataError, match=r"unknown ending '.xlsx': convert the file to one of \.csv"):
+        read_table(write(tmp_path, "t.xlsx", "x"))
+    with pytest.raises(DataError, match=r"empty\.parquet: the file is empty"):
+        read_table(write(tmp_path, "empty.parquet", ""))
+    assert {".csv", ".tsv.gz", ".jsonl", ".parquet"} <= set(ENDINGS)
+
+
+def test_a_name_that_is_no_file_is_asked_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    one = datasets.Dataset(pa.table({"a": [1]}))
+    asked: list[tuple[str, str | None]] = []
+
+    def load(name: str, split: str | None) -> Any:
+        asked.append((name, split))
+        if name == "me/broken":
+            raise ConnectionError("no route\nto host")
+        if split is not None:
+            return one
+        return datasets.DatasetDict({"train": one} if name == "me/one" else {"train": one, "test": one})
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    assert read_table("me/one").to_dict() == {"a": [1]}
+    assert read_table("me/two:train[:10%]").to_dict() == {"a": [1]}
+    with pytest.raises(DataError, match="has several splits: name one of 'me/two:train', 'me/two:test'"):
+        read_table("me/two")
+    with pytest.raises(DataError, match=r"'me/broken' is neither a file here nor .* \(no route\): check"):
+        read_table("me/broken")
+    assert asked == [("me/one", None), ("me/two", "train[:10%]"), ("me/two", None), ("me/broken", None)]
+    (tmp_path / "me").mkdir()
+    for name in ("me/one", "you/reviews.csv"):
+        with pytest.raises(DataError, match="no such file"):
+            read_table(name)
+
+
+def test_a_large_table_is_read_from_disk(tmp_path: Path) -> None:
+    path = write(tmp_path, "t.csv", "a,b\n" + "".join(f"{n},text {n}\n" for n in range(25_000)))
+    cache = tmp_path / "cache"
+    table = read_table(path, cache_dir=cache, in_memory=10_000)
+    assert len(list(cache.iterdir())) == 1
+    assert table.cache_files[0]["filename"].startswith(str(cache))
+    assert table.num_rows == 25_000
+    assert table[24_999] == {"a": "24999", "b": "text 24999"}
+    assert read_table(path, cache_dir=cache).to_dict() == table.to_dict()
+    assert len(list(cache.iterdir())) == 1
+    path.write_text(path.read_text() + "1,2,3\n")
+    with pytest.raises(DataError, match="line 25002"):
+        read_table(path, cache_dir=cache, in_memory=10_000)
+    assert len(list(cache.iterdir())) == 1
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path, "t.csv", "a,b\n1,2\n")
+    with pytest.raises(DataError, match=r"cannot be kept in .*t\.csv .*name another folder"):
+        read_table(path, cache_dir=path, in_memory=0)
+
+
+def test_the_temporary_folder_goes_with_the_process(tmp_path: Path) -> None:
+    path = write(tmp_path, "t.csv", "a,b\n1,2\n")
+    code = (
+        "import sys; from attribune.data.tables import read_table; "
+        "t = read_table(sys.argv[1], in_memory=0); sys.stdout.write(t.cache_files[0]['filename'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    assert "attribune-" in done.stdout
+    assert not Path(done.stdout).parent.exists()
+
+
+def test_columns_can_be_required() -> None:
+    table = datasets.Dataset(pa.table({"user": ["a"]}))
+    require_columns(table, ["user"])
+    with pytest.raises(DataError, match=r"^data\.csv has no column 'usr'; did you mean 'user'"):
+        require_columns(table, ["usr"], source=table_source_name(Path("data.csv")))
+    assert table_source_name(table) == "the Dataset"
