@@ -11,6 +11,7 @@ interrupted at any time and goes on. The data are looked for in the folder that 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import shutil
@@ -114,7 +115,7 @@ class Setting:
     method: str
     options: dict[str, Any] = field(default_factory=dict)
     tuning: str | None = None
-    learning_rate: float | None = None
+    training: dict[str, Any] = field(default_factory=dict)
 
     def recipe(self, card: Card, fold: int) -> Recipe:
         return Recipe.from_dict(
@@ -130,7 +131,7 @@ class Setting:
                 "backbone": {"tuning": self.tuning},
                 "training": {
                     "epochs": card.epochs,
-                    "learning_rate": self.learning_rate,
+                    **self.training,
                     "patience": card.epochs,
                     "seed": fold,
                 },
@@ -140,24 +141,24 @@ class Setting:
 
 SWEEP = (
     Setting(name="none", method="none"),
-    Setting(name="none lr=1e-4", method="none", learning_rate=1e-4),
     Setting(name="adapter", method="adapter"),
-    Setting(name="adapter lr=1e-3", method="adapter", learning_rate=1e-3),
     Setting(name="injector", method="injector"),
-    Setting(name="injector lr=1e-3", method="injector", learning_rate=1e-3),
-    Setting(name="injector weight=0.01", method="injector", options={"initial_weight": 0.01}),
+    Setting(name="injector full", method="injector", tuning="full"),
+    Setting(name="injector lr=1e-3", method="injector", training={"learning_rate": 1e-3}),
     Setting(name="injector weight=0.2", method="injector", options={"initial_weight": 0.2}),
+    Setting(name="injector weight=0.01", method="injector", options={"initial_weight": 0.01}),
+    Setting(name="injector layernorm", method="injector", tuning="layernorm"),
     Setting(name="injector scale=0.03", method="injector", options={"initial_scale": 0.03}),
     Setting(name="injector Z=16", method="injector", options={"vector_size": 16}),
     Setting(name="injector Z=384", method="injector", options={"vector_size": 384}),
-    Setting(name="injector layernorm", method="injector", tuning="layernorm"),
-    Setting(name="injector full lr=5e-5", method="injector", tuning="full"),
-    Setting(name="injector full lr=2e-4", method="injector", tuning="full", learning_rate=2e-4),
+    Setting(name="none lr=1e-4", method="none", training={"backbone_learning_rate": 1e-4}),
+    Setting(name="adapter lr=1e-3", method="adapter", training={"learning_rate": 1e-3}),
 )
 CHOSEN = (
     Setting(name="none", method="none"),
     Setting(name="adapter", method="adapter"),
     Setting(name="injector", method="injector"),
+    Setting(name="injector full", method="injector", tuning="full"),
     Setting(name="linear", method="linear"),
     Setting(name="attributes-only", method="attributes-only"),
 )
@@ -175,7 +176,7 @@ def run_cell(card: Card, setting: Setting, fold: int, *, with_test: bool, work: 
         "data": card.name,
         "setting": setting.name,
         "recipe": recipe.model_dump(mode="json", exclude={"data"}),
-        "learning_rate": None if recipe.is_baseline else recipe.learning_rate,
+        "backbone_learning_rate": None if recipe.is_baseline else recipe.backbone_learning_rate,
         "fold": fold,
         "seconds": round(time.perf_counter() - started, 1),
         "classes": results["task"]["classes"],
@@ -212,17 +213,15 @@ def run_stage(stage: str, only: list[str] | None) -> None:
         if path.is_file():
             continue
         lock.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            lock.touch(exist_ok=False)  # another worker has this cell
-        except FileExistsError:
-            continue
-        try:
+        with lock.open("w") as held:
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue  # another worker has this cell
             cell = run_cell(card, setting, fold, with_test=stage == "test", work=work)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(cell) + "\n")
             shutil.rmtree(work)
-        finally:
-            lock.unlink()
 
 
 def pooled(stage: str, card: Card, name: str, part: str) -> tuple[dict[str, Metric], int, list[dict[str, Any]]]:

@@ -97,17 +97,19 @@ class BackboneRecipe(_Part):
 
 
 class TrainingRecipe(_Part):
-    """Optimisation. AdamW with linear warm-up and decay, as the stock Trainer has it.
+    """Optimisation: AdamW with linear warm-up and decay.
 
-    ``learning_rate`` left empty is 5e-5 where the whole backbone learns and 5e-4 elsewhere. ``evaluate_every`` is
-    ``epoch`` or a number of steps; the model is checked on the validation rows and a checkpoint written as often.
-    Training stops when `patience` checks in a row brought nothing better; the best model is kept. ``precision`` left
-    at ``auto`` is bf16 where the processor computes in it, and is written into the run's recipe as resolved.
+    ``learning_rate`` is that of what is new, the method and the head; ``backbone_learning_rate`` left empty is 5e-5
+    where the whole backbone learns, and the same as the other elsewhere. ``evaluate_every`` is ``epoch`` or a number
+    of steps; the model is checked on the validation rows and a checkpoint written as often. Training stops when
+    `patience` checks in a row brought nothing better; the best model is kept. ``precision`` left at ``auto`` is bf16
+    where the processor computes in it, and is written into the run's recipe as resolved.
     """
 
     epochs: float = Field(default=5, gt=0)
     batch_size: int = Field(default=32, ge=1)
-    learning_rate: float | None = Field(default=None, gt=0)
+    learning_rate: float = Field(default=5e-4, gt=0)
+    backbone_learning_rate: float | None = Field(default=None, gt=0)
     warmup: float = Field(default=0.1, ge=0, lt=1)
     weight_decay: float = Field(default=0.01, ge=0)
     max_grad_norm: float = Field(default=1.0, ge=0)
@@ -188,11 +190,11 @@ class Recipe(_Part):
         return self.backbone.tuning or self.method_config().default_tuning
 
     @property
-    def learning_rate(self) -> float:
-        """The peak learning rate."""
-        if self.training.learning_rate is not None:
-            return self.training.learning_rate
-        return 5e-5 if self.tuning == "full" else 5e-4
+    def backbone_learning_rate(self) -> float:
+        """The peak learning rate of the backbone."""
+        if self.training.backbone_learning_rate is not None:
+            return self.training.backbone_learning_rate
+        return 5e-5 if self.tuning == "full" else self.training.learning_rate
 
     @classmethod
     def from_dict(cls, settings: dict[str, Any], *, source: str = "the recipe") -> Self:

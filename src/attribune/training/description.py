@@ -41,7 +41,8 @@ def describe_run(path: str | Path) -> dict[str, Any]:
         description |= {
             "backbone": recipe.backbone.name,
             "tuning": recipe.tuning,
-            "learning_rate": recipe.learning_rate,
+            "learning_rate": recipe.training.learning_rate,
+            "backbone_learning_rate": recipe.backbone_learning_rate,
         }
     schema_file = folder.model / "schema.json"
     schema = Schema.load(schema_file) if schema_file.is_file() else None

@@ -22,6 +22,7 @@ from attribune.errors import DataError
 from attribune.json_file import replace_file
 from attribune.model import AttributeModel
 from attribune.recipe import Recipe
+from attribune.training.optimizer import build_optimizer
 from attribune.training.progress import Reporter
 
 __all__ = ["Outcome", "fit_model", "resolve_precision"]
@@ -98,6 +99,7 @@ def fit_model(
         data_collator=Collator(model.tokenizer, model.schema),
         compute_metrics=_metrics_of(model),
         callbacks=[stop, _Report(reporter, log)],
+        optimizers=(_optimizer(model, recipe), None),
     )
     trainer.remove_callback(transformers.PrinterCallback)
     trainer.remove_callback(transformers.trainer_callback.ProgressCallback)
@@ -148,6 +150,16 @@ def _run(trainer: _Trainer, reporter: Reporter, *, resume_from: Path | None) -> 
         )
 
 
+def _optimizer(model: AttributeModel, recipe: Recipe) -> torch.optim.Optimizer:
+    model.to("cuda" if torch.cuda.is_available() else "cpu")
+    return build_optimizer(
+        model,
+        learning_rate=recipe.training.learning_rate,
+        backbone_learning_rate=recipe.backbone_learning_rate,
+        weight_decay=recipe.training.weight_decay,
+    )
+
+
 def _arguments(model: AttributeModel, recipe: Recipe, checkpoints: Path) -> TrainingArguments:
     settings = recipe.training
     by_epoch = settings.evaluate_every == "epoch"
@@ -162,10 +174,9 @@ def _arguments(model: AttributeModel, recipe: Recipe, checkpoints: Path) -> Trai
         per_device_eval_batch_size=settings.batch_size * 2,
         gradient_accumulation_steps=settings.gradient_accumulation,
         activation_checkpointing=settings.gradient_checkpointing,
-        learning_rate=recipe.learning_rate,
+        learning_rate=settings.learning_rate,
         warmup_steps=settings.warmup,
         lr_scheduler_type="linear",
-        weight_decay=settings.weight_decay,
         max_grad_norm=settings.max_grad_norm,
         bf16=settings.precision == "bf16",
         eval_strategy="epoch" if by_epoch else "steps",

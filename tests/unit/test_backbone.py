@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from families import FAMILIES
+from torch import nn
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from attribune import backbone as module
+from attribune.backbone import (
+    DEFAULT_BACKBONE,
+    TUNINGS,
+    build_backbone,
+    check_fingerprint,
+    fingerprint,
+    load_backbone,
+    locate_backbone,
+    pooling_of,
+    tune_backbone,
+)
+from attribune.errors import ConfigError, ModelFolderError
+from attribune.placement import placement_for
+
+Factory = Callable[..., PreTrainedModel]
+
+
+def learning(backbone: nn.Module) -> set[str]:
+    return {name for name, parameter in backbone.named_parameters() if parameter.requires_grad}
+
+
+# Building
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_no_pooler_and_no_head(model_type: str, tiny_config: Callable[[str], PreTrainedConfig]) -> None:
+    backbone = build_backbone(tiny_config(model_type))
+    assert backbone.config.model_type == model_type
+    assert not [name for name, _ in backbone.named_parameters() if "pooler" in name or "lm_head" in name]
+    if model_type == "t5":
+        assert not [name for name, _ in backbone.named_parameters() if name.startswith("decoder")]
+
+
+# Tuning
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_frozen_and_full(model_type: str, tiny_backbone: Factory) -> None:
+    backbone, placement = tiny_backbone(model_type), placement_for(model_type)
+    everything = {name for name, _ in backbone.named_parameters()}
+    tune_backbone(backbone, placement, "frozen")
+    assert learning(backbone) == set()
+    tune_backbone(backbone, placement, "full")
+    assert learning(backbone) == everything
+
+
+def of_layers(layers: int, *suffixes: str, prefix: str, after: tuple[str, ...] = ()) -> set[str]:
+    return {f"{prefix}{layer}.{suffix}" for layer in range(layers) for suffix in suffixes} | set(after)
+
+
+_BERT_NORMS = of_layers(
+    2,
+    "attention.output.LayerNorm.weight",
+    "attention.output.LayerNorm.bias",
+    "output.LayerNorm.weight",
+    "output.LayerNorm.bias",
+    prefix="encoder.layer.",
+)
+_LLAMA_NORMS = of_layers(
+    2, "input_layernorm.weight", "post_attention_layernorm.weight", prefix="layers.", after=("norm.weight",)
+)
+LAYERNORM = {
+    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "electra", "deberta-v2"), _BERT_NORMS),
+    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), _LLAMA_NORMS),
+    "mpnet": of_layers(
+        2,
+        "attention.LayerNorm.weight",
+        "attention.LayerNorm.bias",
+        "output.LayerNorm.weight",
+        "output.LayerNorm.bias",
+        prefix="encoder.layer.",
+    ),
+    "distilbert": of_layers(
+        2,
+        "sa_layer_norm.weight",
+        "sa_layer_norm.bias",
+        "output_layer_norm.weight",
+        "output_layer_norm.bias",
+        prefix="transformer.layer.",
+    ),
+    "albert": of_layers(
+        1,
+        "attention.LayerNorm.weight",
+        "attention.LayerNorm.bias",
+        "full_layer_layer_norm.weight",
+        "full_layer_layer_norm.bias",
+        prefix="encoder.albert_layer_groups.0.albert_layers.",
+    ),
+    "modernbert": {"layers.0.mlp_norm.weight", "layers.1.attn_norm.weight", "layers.1.mlp_norm.weight"}
+    | {"final_norm.weight"},
+    "gpt2": of_layers(
+        2, "ln_1.weight", "ln_1.bias", "ln_2.weight", "ln_2.bias", prefix="h.", after=("ln_f.weight", "ln_f.bias")
+    ),
+    "t5": of_layers(
+        2,
+        "layer.0.layer_norm.weight",
+        "layer.1.layer_norm.weight",
+        prefix="encoder.block.",
+        after=("encoder.final_layer_norm.weight",),
+    ),
+}
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_layernorm_tuning(model_type: str, tiny_backbone: Factory) -> None:
+    """Exactly the norms of the layers and after them: not those of the embeddings, of queries or of keys."""
+    backbone, placement = tiny_backbone(model_type), placement_for(model_type)
+    tune_backbone(backbone, placement, "layernorm")
+    assert learning(backbone) == LAYERNORM[model_type]
+
+
+def test_tuning_can_be_changed(tiny_backbone: Factory) -> None:
+    backbone, placement = tiny_backbone("bert"), placement_for("bert")
+    for tuning, expected in (("full", None), ("layernorm", _BERT_NORMS), ("frozen", set()), ("layernorm", _BERT_NORMS)):
+        tune_backbone(backbone, placement, tuning)
+        assert expected is None or learning(backbone) == expected
+
+
+def test_unknown_tuning(tiny_backbone: Factory) -> None:
+    backbone = tiny_backbone("bert")
+    with pytest.raises(ConfigError) as error:
+        tune_backbone(backbone, placement_for("bert"), "norms")
+    assert "unknown tuning 'norms'" in str(error.value)
+    assert all(tuning in str(error.value) for tuning in TUNINGS)
+
+
+# Fingerprint
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_fingerprint_recognises_the_same_weights(model_type: str, tiny_backbone: Factory) -> None:
+    one, two, other = tiny_backbone(model_type), tiny_backbone(model_type), tiny_backbone(model_type, seed=1)
+    assert fingerprint(one) == fingerprint(two) != fingerprint(other)
+    two.train()
+    two.requires_grad_(False)
+    assert fingerprint(one) == fingerprint(two), "only the weights count"
+
+
+def test_fingerprint_sees_one_changed_number_in_any_parameter(tiny_backbone: Factory) -> None:
+    backbone = tiny_backbone("bert")
+    seen = {fingerprint(backbone)}
+    with torch.no_grad():
+        for parameter in backbone.parameters():
+            parameter.view(-1)[0] += 1e-3
+            seen.add(fingerprint(backbone))
+    assert len(seen) == 1 + len(list(backbone.parameters()))
+
+
+def test_fingerprint_sees_shape_and_name() -> None:
+    def holding(name: str, weight: torch.Tensor) -> nn.Module:
+        holder = nn.Module()
+        holder.register_parameter(name, nn.Parameter(weight))
+        return holder
+
+    flat = torch.arange(200.0)
+    marks = {
+        fingerprint(holding("w", flat.view(10, 20))),
+        fingerprint(holding("w", flat.view(20, 10))),
+        fingerprint(holding("w", flat[:100].view(10, 10))),
+        fingerprint(holding("v", flat.view(10, 20))),
+    }
+    assert len(marks) == 4
+
+
+def test_other_weights_are_refused(tiny_backbone: Factory, tmp_path: Path) -> None:
+    backbone = tiny_backbone("bert")
+    check_fingerprint(backbone, fingerprint(backbone), name="some/name", folder=tmp_path)
+    with pytest.raises(ModelFolderError) as error:
+        check_fingerprint(tiny_backbone("bert", seed=1), fingerprint(backbone), name="some/name", folder=tmp_path)
+    assert str(tmp_path) in str(error.value)
+    assert "'some/name'" in str(error.value)
+    assert "backbone=FOLDER" in str(error.value)
+
+
+# Loading
+
+
+@pytest.mark.parametrize("model_type", ["bert", "gpt2", "t5"])
+def test_a_saved_backbone_comes_back(model_type: str, tiny_backbone: Factory, tmp_path: Path) -> None:
+    backbone = tiny_backbone(model_type)
+    backbone.save_pretrained(tmp_path)
+    loaded = load_backbone(str(tmp_path))
+    assert fingerprint(loaded) == fingerprint(backbone)
+    assert all(parameter.dtype == torch.float32 for parameter in loaded.parameters())
+    half = load_backbone(str(tmp_path), dtype=torch.bfloat16)
+    assert all(parameter.dtype == torch.bfloat16 for parameter in half.parameters())
+
+
+def test_an_empty_folder(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"the backbone .* could not be loaded .*Check the folder"):
+        load_backbone(str(tmp_path))
+
+
+def test_truncated_weights(tiny_backbone: Factory, tmp_path: Path) -> None:
+    tiny_backbone("bert").save_pretrained(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(ConfigError, match="could not be loaded"):
+        load_backbone(str(tmp_path))
+
+
+def test_a_saved_family_without_placement(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "xlnet"}))
+    with pytest.raises(ConfigError, match="no placement for backbones of type 'xlnet'"):
+        load_backbone(str(tmp_path))
+
+
+def test_a_folder_that_chunks_its_feed_forward(tiny_backbone: Factory, tmp_path: Path) -> None:
+    tiny_backbone("bert").save_pretrained(tmp_path)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**settings, "chunk_size_feed_forward": 2}))
+    with pytest.raises(ConfigError, match="chunk_size_feed_forward is 2"):
+        load_backbone(str(tmp_path))
+
+
+# Where it is, and its document vector
+
+
+def test_a_name_that_no_package_carries_is_left_as_it_is() -> None:
+    assert locate_backbone("someone/some-model") == "someone/some-model"
+
+
+def test_without_the_package_the_hub_name_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise module.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(module.metadata, "distribution", missing)
+    assert locate_backbone.__wrapped__(DEFAULT_BACKBONE) == DEFAULT_BACKBONE
+
+
+@pytest.mark.parametrize(
+    ("key", "pooling"),
+    [("pooling_mode_cls_token", "first"), ("pooling_mode_mean_tokens", "mean"), ("pooling_mode_lasttoken", "last")],
+)
+def test_pooling_of_sentence_transformers(key: str, pooling: str, tmp_path: Path) -> None:
+    (tmp_path / "1_Pooling").mkdir()
+    settings = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": False, "word_embedding_dimension": 48}
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({**settings, key: True}))
+    assert pooling_of(str(tmp_path), placement_for("bert")) == pooling
+
+
+@pytest.mark.parametrize(("model_type", "pooling"), [("bert", "first"), ("gpt2", "last"), ("t5", "mean")])
+def test_pooling_of_the_family(model_type: str, pooling: str, tmp_path: Path) -> None:
+    assert pooling_of(str(tmp_path), placement_for(model_type)) == pooling
