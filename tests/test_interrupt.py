@@ -23,13 +23,20 @@ from attribune.cli import main
 
 KILLS = int(os.environ.get("ATTRIBUNE_KILLS", "3"))
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "kill.json"
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the children: on busy cores, threads of so small a model only wait
 # A fork server has the imports done, so that a process is killed while it trains and not while it starts.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["attribune.cli.train", "attribune.cli"])
 
 SETTINGS = {
-    "steps": ["training.evaluate_every=5", "training.patience=9", "training.gradient_accumulation=2"],
-    "epoch": ["training.evaluate_every=epoch", "training.patience=2", "training.gradient_accumulation=3"],
+    "steps": [
+        *("--label", "look", "--task", "regression", "--tuning", "full", "--set"),
+        *("training.evaluate_every=5", "training.patience=3", "training.gradient_accumulation=2"),
+    ],
+    "epoch": [
+        *("--label", "stars", "--set"),
+        *("training.evaluate_every=epoch", "training.patience=99", "training.gradient_accumulation=3"),
+    ],
 }
 
 
@@ -40,10 +47,10 @@ class Folder:
         self.folder = folder
         data = small_runs.write_csv(folder / "train.csv", small_runs.reviews(300, seed=3))
         self.arguments = [
-            *("train", str(data), "--text", "text", "--label", "stars", "--attributes", "user", "--multi-label", "tags:;"),
-            *("--backbone", str(backbone), "--epochs", "4", "--batch-size", "8", "--learning-rate", "0.01"),
-            *("--set", "training.precision=float32", "method.attribute_dropout=0.3", "backbone.dropout=0.1"),
-            *("method.bottleneck=8", "method.vector_size=8", *SETTINGS[checks]),
+            *("train", str(data), "--text", "text", "--attributes", "user", "--multi-label", "tags:;"),
+            *("--backbone", str(backbone), "--epochs", "4", "--batch-size", "8", "--learning-rate", "0.003"),
+            *(*SETTINGS[checks], "training.precision=float32", "method.attribute_dropout=0.3", "backbone.dropout=0.1"),
+            *("method.bottleneck=8", "method.vector_size=8"),
         ]
 
     def start(self, run: Path) -> Any:

@@ -1,1 +1,115 @@
-"""Condition pretrained language models on the metadata of a text."""
+"""Attribune: pretrained language models that read the metadata of a text beside the text.
+
+schema = Schema.fit(table, [Categorical("user"), MultiLabel("tags", separator="|")])
+model = AttributeModel.build(backbone, schema, task=Classification(classes=5))
+"""
+
+from __future__ import annotations
+
+from importlib import import_module, metadata
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attribune.attributes import Categorical, MultiLabel, Numeric
+    from attribune.configuration import AttributeConfig
+    from attribune.data.collator import Collator
+    from attribune.data.encoding import encode, encode_with_report
+    from attribune.data.splits import split_table
+    from attribune.data.tables import read_table
+    from attribune.data.windows import Head, HeadTail
+    from attribune.errors import AttribuneError, AttribuneWarning, ConfigError, DataError, ModelFolderError
+    from attribune.evaluation.predict import predict
+    from attribune.evaluation.run import compare_runs, evaluate
+    from attribune.methods import Adapter, Injector, Plain
+    from attribune.model import AttributeModel
+    from attribune.prediction import Predictor
+    from attribune.recipe import Recipe
+    from attribune.schema import Schema
+    from attribune.tasks import Aspects, Classification, Rating, Regression
+    from attribune.training.folder import load_run
+    from attribune.training.run import train
+
+__all__ = [
+    "Adapter",
+    "Aspects",
+    "AttribuneError",
+    "AttribuneWarning",
+    "AttributeConfig",
+    "AttributeModel",
+    "Categorical",
+    "Classification",
+    "Collator",
+    "ConfigError",
+    "DataError",
+    "Head",
+    "HeadTail",
+    "Injector",
+    "ModelFolderError",
+    "MultiLabel",
+    "Numeric",
+    "Plain",
+    "Predictor",
+    "Rating",
+    "Recipe",
+    "Regression",
+    "Schema",
+    "compare_runs",
+    "encode",
+    "encode_with_report",
+    "evaluate",
+    "load_run",
+    "predict",
+    "read_table",
+    "split_table",
+    "train",
+]
+
+# Imported when first asked for: torch and transformers take seconds, which `attribune --help` need not wait for.
+_HOMES = {
+    "Adapter": "attribune.methods",
+    "Aspects": "attribune.tasks",
+    "AttribuneError": "attribune.errors",
+    "AttribuneWarning": "attribune.errors",
+    "AttributeConfig": "attribune.configuration",
+    "AttributeModel": "attribune.model",
+    "Categorical": "attribune.attributes",
+    "Classification": "attribune.tasks",
+    "Collator": "attribune.data.collator",
+    "ConfigError": "attribune.errors",
+    "DataError": "attribune.errors",
+    "Head": "attribune.data.windows",
+    "HeadTail": "attribune.data.windows",
+    "Injector": "attribune.methods",
+    "ModelFolderError": "attribune.errors",
+    "MultiLabel": "attribune.attributes",
+    "Numeric": "attribune.attributes",
+    "Plain": "attribune.methods",
+    "Predictor": "attribune.prediction",
+    "Rating": "attribune.tasks",
+    "Recipe": "attribune.recipe",
+    "Regression": "attribune.tasks",
+    "Schema": "attribune.schema",
+    "compare_runs": "attribune.evaluation.run",
+    "encode": "attribune.data.encoding",
+    "encode_with_report": "attribune.data.encoding",
+    "evaluate": "attribune.evaluation.run",
+    "load_run": "attribune.training.folder",
+    "predict": "attribune.evaluation.predict",
+    "read_table": "attribune.data.tables",
+    "split_table": "attribune.data.splits",
+    "train": "attribune.training.run",
+}
+
+__version__ = metadata.version("attribune")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'attribune' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from attribune.configuration import AttributeConfig, Sizes
 from attribune.schema import Schema
-
-if TYPE_CHECKING:
-    from attribune.model import AttributeConfig, Sizes
 
 __all__ = ["model_card"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
@@ -12,71 +11,26 @@ from typing import Any, ClassVar, Self, cast
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from attribune import functional, saving
 from attribune.backbone import Tuning, build_backbone, fingerprint, load_backbone, pooling_of, tune_backbone
 from attribune.condition import Condition, Slots, check_attribute_ids
+from attribune.configuration import AttributeConfig, Sizes
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.methods import Injector, MethodConfig, method_from_dict
 from attribune.placement import Pooling, find_sites, placement_for
 from attribune.schema import Schema
 from attribune.tasks import Task, task_from_dict
 
-__all__ = ["AttributeConfig", "AttributeModel", "Sizes"]
+__all__ = ["AttributeModel"]
 
 _POOLINGS: dict[Pooling, Callable[[Tensor, Tensor], Tensor]] = {
     "first": functional.first_token,
     "mean": functional.mean_tokens,
     "last": functional.last_token,
 }
-
-
-class AttributeConfig(PreTrainedConfig):
-    """Everything from which an `AttributeModel` is built again, but for its schema and its learned tensors.
-
-    Args:
-        text_config: the configuration of the backbone.
-        backbone: its hub name or folder.
-        revision: its branch, tag or commit on the hub.
-        backbone_fingerprint: the mark of its weights.
-        method: name and settings of the method.
-        task: kind and settings of the task.
-        tuning: what of the backbone learns.
-        pooling: ``first``, ``mean`` or ``last``.
-        dropout: on the pooled vector.
-        learned: names of the tensors that are stored.
-    """
-
-    model_type = "attribune"
-
-    text_config: Any = None
-    backbone: str | None = None
-    revision: str | None = None
-    backbone_fingerprint: str | None = None
-    method: dict[str, Any] | None = None
-    task: dict[str, Any] | None = None
-    tuning: str | None = None
-    pooling: str | None = None
-    dropout: float = 0.2
-    learned: list[str] | None = None
-
-    def __post_init__(self, **kwargs: Any) -> None:
-        if isinstance(self.text_config, dict):
-            settings = dict(self.text_config)
-            self.text_config = AutoConfig.for_model(settings.pop("model_type"), **settings)
-        super().__post_init__(**kwargs)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sizes:
-    """Numbers of parameters, and the bytes of those that are stored."""
-
-    total: int
-    trained: int
-    stored: int
-    stored_bytes: int
 
 
 class AttributeModel(PreTrainedModel):
@@ -356,7 +310,7 @@ class AttributeModel(PreTrainedModel):
             ConfigError: when the backbone cannot be loaded.
         """
         files = saving.find_model(pretrained_model_name_or_path, revision=revision)
-        config, tensors = saving.read_model(files, AttributeConfig)
+        config, tensors = saving.read_model(files)
         loaded = saving.restore_backbone(config, tensors, files.folder, name=backbone, dtype=dtype)
         model = cls(config, schema=Schema.load(files.schema), backbone=loaded)
         model.load_state_dict(tensors)

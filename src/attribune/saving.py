@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -18,12 +18,10 @@ from transformers.utils import cached_file
 
 from attribune.backbone import build_backbone, check_fingerprint, load_backbone
 from attribune.card import model_card
+from attribune.configuration import AttributeConfig, Sizes
 from attribune.errors import ModelFolderError
 from attribune.json_file import replace_file
 from attribune.schema import Schema
-
-if TYPE_CHECKING:
-    from attribune.model import AttributeConfig, Sizes
 
 __all__ = [
     "ModelFiles",
@@ -103,7 +101,7 @@ def find_model(name: str | Path, *, revision: str | None = None) -> ModelFiles:
     return ModelFiles(folder=paths[CONFIG].parent, config=paths[CONFIG], schema=paths[SCHEMA], tensors=paths[TENSORS])
 
 
-def read_model(files: ModelFiles, config_class: type[AttributeConfig]) -> tuple[AttributeConfig, dict[str, Tensor]]:
+def read_model(files: ModelFiles) -> tuple[AttributeConfig, dict[str, Tensor]]:
     """Read configuration and tensors.
 
     Raises:
@@ -113,14 +111,14 @@ def read_model(files: ModelFiles, config_class: type[AttributeConfig]) -> tuple[
         settings: Any = json.loads(files.config.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ModelFolderError(f"{files.config} is truncated or not JSON ({error}): copy the folder again") from error
-    if not isinstance(settings, dict) or settings.get("model_type") != config_class.model_type:
+    if not isinstance(settings, dict) or settings.get("model_type") != AttributeConfig.model_type:
         kind = settings.get("model_type") if isinstance(settings, dict) else type(settings).__name__
         raise ModelFolderError(
             f"{files.config} describes a model of type {kind!r}, not one of this library: give a folder that "
             "AttributeModel.save_pretrained wrote"
         )
     try:
-        config = config_class.from_dict(settings)
+        config = AttributeConfig.from_dict(settings)
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFolderError(f"{files.config} cannot be used ({error}): copy the folder again") from error
     try:

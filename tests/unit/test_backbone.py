@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from families import FAMILIES
+from safetensors.torch import save_file
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
@@ -210,6 +211,17 @@ def test_truncated_weights(tiny_backbone: Factory, tmp_path: Path) -> None:
     weights = tmp_path / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(ConfigError, match="could not be loaded"):
+        load_backbone(str(tmp_path))
+
+
+@pytest.mark.parametrize("kept", [0, 5])
+def test_incomplete_weights(kept: int, tiny_backbone: Factory, tmp_path: Path) -> None:
+    """Nothing stays random in silence."""
+    backbone = tiny_backbone("bert")
+    backbone.config.save_pretrained(tmp_path)
+    tensors = dict(list(backbone.state_dict().items())[:kept]) or {"foreign.weight": torch.ones(2)}
+    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ConfigError, match=r"lack 3[0-9] tensors of BertModel .* give complete weights"):
         load_backbone(str(tmp_path))
 
 

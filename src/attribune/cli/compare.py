@@ -6,9 +6,6 @@ import argparse
 import json
 from typing import Any
 
-from attribune.cli.console import comparison_lines, quiet_libraries, show
-from attribune.evaluation.run import compare_runs
-
 __all__ = ["add_parser"]
 
 _EXAMPLES = """examples:
@@ -33,6 +30,9 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
+    from attribune.cli.console import comparison_lines, quiet_libraries, show
+    from attribune.evaluation.run import compare_runs
+
     quiet_libraries()
     pairs = compare_runs(options.run_a, options.run_b)
     show(json.dumps(pairs, indent=1) if options.json else "\n".join(comparison_lines(pairs)))

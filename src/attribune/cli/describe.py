@@ -6,9 +6,6 @@ import argparse
 import json
 from typing import Any
 
-from attribune.cli.console import quiet_libraries, results_text, show
-from attribune.training.description import describe_run
-
 __all__ = ["add_parser"]
 
 _EXAMPLES = """examples:
@@ -31,6 +28,9 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
+    from attribune.cli.console import quiet_libraries, results_text, show
+    from attribune.training.description import describe_run
+
     quiet_libraries()
     description = describe_run(options.run_folder)
     if options.json:

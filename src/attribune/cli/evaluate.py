@@ -7,10 +7,6 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from attribune.cli.console import ConsoleReporter, quiet_libraries, show
-from attribune.evaluation.report import ResultRow, text_table
-from attribune.evaluation.run import evaluate
-
 __all__ = ["add_parser"]
 
 _EXAMPLES = """examples:
@@ -37,6 +33,10 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
+    from attribune.cli.console import ConsoleReporter, quiet_libraries, show
+    from attribune.evaluation.report import ResultRow, text_table
+    from attribune.evaluation.run import evaluate
+
     quiet_libraries()
     result = evaluate(options.run_folder, options.data, backbone=options.backbone, encoding=options.encoding)
     reporter = ConsoleReporter()

@@ -5,10 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from attribune.cli.console import ConsoleReporter, quiet_libraries
-from attribune.data.writing import ENDINGS
-from attribune.evaluation.predict import predict
-
 __all__ = ["add_parser"]
 
 _EXAMPLES = """examples:
@@ -28,13 +24,16 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument("run_folder", metavar="RUN", help="folder that `attribune train` wrote")
     parser.add_argument("data", metavar="DATA", help="CSV, TSV, JSONL or Parquet file, or a name on the hub")
-    parser.add_argument("--output", required=True, metavar="FILE", help=f"ends in {', '.join(ENDINGS)}")
+    parser.add_argument("--output", required=True, metavar="FILE", help="ends in .csv, .tsv, .jsonl or .parquet")
     parser.add_argument("--backbone", metavar="NAME_OR_DIR", help="where the backbone's weights are now")
     parser.add_argument("--encoding", help="of the file; found out unless given")
     parser.set_defaults(run=_run, after_interrupt=lambda _: "; no output file was written")
 
 
 def _run(options: argparse.Namespace) -> None:
+    from attribune.cli.console import ConsoleReporter, quiet_libraries
+    from attribune.evaluation.predict import predict
+
     quiet_libraries()
     reporter = ConsoleReporter()
     rows = predict(

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from attribune.cli.console import ConsoleReporter, quiet_libraries, results_text, show
 from attribune.errors import ConfigError
-from attribune.methods import METHODS
-from attribune.recipe import BASELINES, Recipe
-from attribune.tasks import TASKS
-from attribune.training.run import train
+
+if TYPE_CHECKING:
+    from attribune.recipe import Recipe
 
 __all__ = ["add_parser"]
 
@@ -37,7 +35,6 @@ def add_parser(verbs: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    known = ", ".join((*METHODS, *BASELINES))
     parser.add_argument("data", nargs="?", metavar="DATA", help="CSV, TSV, JSONL or Parquet file, or a name on the hub")
     parser.add_argument("--text", nargs="+", metavar="COL", help="text column, or several that are joined")
     parser.add_argument("--label", nargs="+", metavar="COL", help="label column; several with --task aspects")
@@ -47,8 +44,12 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--validation", metavar="FILE", help="validation rows; cut from DATA unless given")
     parser.add_argument("--test", metavar="FILE", help="test rows; cut from DATA unless given")
     parser.add_argument("--encoding", help="of the files; found out unless given")
-    parser.add_argument("--task", help=f"{', '.join(TASKS)}; classification for one label column, aspects for several")
-    parser.add_argument("--method", help=f"{known} (default: injector)")
+    parser.add_argument(
+        "--task",
+        help="classification, rating, regression or aspects (unless given: classification for one label column, "
+        "aspects for several)",
+    )
+    parser.add_argument("--method", help="injector (default), adapter, none, linear or attributes-only")
     parser.add_argument("--tuning", help="what of the backbone learns: frozen, full or layernorm")
     parser.add_argument("--backbone", metavar="NAME_OR_DIR", help="pretrained model (default: all-MiniLM-L6-v2)")
     parser.add_argument("--epochs", type=float, metavar="N")
@@ -70,6 +71,8 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
     Raises:
         ConfigError: with every error at once.
     """
+    from attribune.recipe import Recipe
+
     settings: dict[str, Any] = {} if options.config is None else Recipe.read_yaml(options.config)
     flags = {
         "data.train": options.data,
@@ -106,6 +109,9 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
 
 
 def _run(options: argparse.Namespace) -> None:
+    from attribune.cli.console import ConsoleReporter, quiet_libraries, results_text, show
+    from attribune.training.run import train
+
     quiet_libraries()
     recipe = recipe_of(options)
     reporter = ConsoleReporter()

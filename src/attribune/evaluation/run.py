@@ -12,7 +12,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from attribune.data.encoding import join_text
+from attribune.data.selection import rows_with_text
 from attribune.data.tables import read_table, require_columns
 from attribune.errors import DataError, ModelFolderError
 from attribune.evaluation.bootstrap import Interval, paired
@@ -57,8 +57,7 @@ def evaluate(run: str | Path, data: Any, *, backbone: str | None = None, encodin
     task = predictor.task
     columns = [list(table[column]) for column in recipe.data.label]
     labels, has_label = task.encode_labels(columns)
-    texts = join_text([table[column] for column in recipe.data.text], separator=recipe.data.text_separator)
-    kept = np.flatnonzero(has_label & np.array([bool(text) for text in texts], dtype=bool))
+    kept = np.flatnonzero(has_label & rows_with_text(table, recipe.data.text))
     notes = []
     if len(kept) < len(table):
         notes.append(f"{len(table) - len(kept):,} of {len(table):,} rows have no text or no label and are left out")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +11,19 @@ from torch import Tensor, nn
 from attribune import functional
 from attribune.errors import ConfigError
 
-if TYPE_CHECKING:
-    from attribune.methods.injector import Injector
+__all__ = ["Generator", "GeneratorSettings", "build_generator", "check_memory"]
 
-__all__ = ["Generator", "build_generator", "check_memory"]
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratorSettings:
+    """The Injector's settings that decide how a weight is generated; see there."""
+
+    bottleneck: int = 64
+    hypercomplex: int = 4
+    vector_size: int = 64
+    low_rank: bool = True
+    phm: bool = True
+    initial_weight: float = 0.05
 
 
 class Generator(nn.Module):
@@ -28,7 +37,7 @@ class Generator(nn.Module):
 class _Phm(Generator):
     """Low rank and PHM, the paper's own (eq. 6-9)."""
 
-    def __init__(self, config: Injector, *, hidden: int) -> None:
+    def __init__(self, config: GeneratorSettings, *, hidden: int) -> None:
         super().__init__()
         O, A, Z = config.hypercomplex, config.bottleneck, config.vector_size
         self.sigma = nn.Parameter(torch.randn(O, A, Z) * Z**-0.5)
@@ -42,7 +51,7 @@ class _Phm(Generator):
 class _LowRank(Generator):
     """Low rank alone."""
 
-    def __init__(self, config: Injector, *, hidden: int) -> None:
+    def __init__(self, config: GeneratorSettings, *, hidden: int) -> None:
         super().__init__()
         A, Z = config.bottleneck, config.vector_size
         self.sigma = nn.Parameter(torch.randn(A, Z) * Z**-0.5)
@@ -55,7 +64,7 @@ class _LowRank(Generator):
 class _PhmFull(Generator):
     """PHM alone: S_o is a full map of z."""
 
-    def __init__(self, config: Injector, *, hidden: int) -> None:
+    def __init__(self, config: GeneratorSettings, *, hidden: int) -> None:
         super().__init__()
         O, A, Z = config.hypercomplex, config.bottleneck, config.vector_size
         scale = config.initial_weight * (O * Z) ** -0.5
@@ -69,7 +78,7 @@ class _PhmFull(Generator):
 class _Full(Generator):
     """Neither: one full linear map."""
 
-    def __init__(self, config: Injector, *, hidden: int) -> None:
+    def __init__(self, config: GeneratorSettings, *, hidden: int) -> None:
         super().__init__()
         A, Z = config.bottleneck, config.vector_size
         self.sigma = nn.Parameter(torch.randn(hidden, A, Z) * config.initial_weight * Z**-0.5)
@@ -78,7 +87,7 @@ class _Full(Generator):
         return functional.full_weight(z, membership, self.sigma)
 
 
-def build_generator(config: Injector, *, hidden: int) -> Generator:
+def build_generator(config: GeneratorSettings, *, hidden: int) -> Generator:
     """The generator that the two switches choose.
 
     Raises:
@@ -90,7 +99,7 @@ def build_generator(config: Injector, *, hidden: int) -> Generator:
     return (_LowRank if config.low_rank else _Full)(config, hidden=hidden)
 
 
-def check_memory(config: Injector, *, hidden: int, copies: int) -> None:
+def check_memory(config: GeneratorSettings, *, hidden: int, copies: int) -> None:
     """Refuse generators without low rank that the machine cannot train, before anything is allocated.
 
     Args:

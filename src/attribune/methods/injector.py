@@ -20,13 +20,13 @@ from attribune.methods.base import (
     check_between,
     check_positive,
 )
-from attribune.methods.generators import Generator, build_generator, check_memory
+from attribune.methods.generators import Generator, GeneratorSettings, build_generator, check_memory
 
 __all__ = ["AttributeAdapter", "Injector", "InjectorMethod"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Injector(MethodConfig):
+class Injector(GeneratorSettings, MethodConfig):
     """At both sites of every layer: a task adapter, then one attribute adapter per attribute, in schema order.
 
     ``h_j = h_{j-1} + f(h_{j-1} W_{z_j} + b_{z_j}) W_up + b_up`` with ``b = sum_k G z_k + c`` and
@@ -51,18 +51,12 @@ class Injector(MethodConfig):
     name: ClassVar[str] = "injector"
     uses_attributes: ClassVar[bool] = True
 
-    bottleneck: int = 64
-    hypercomplex: int = 4
-    vector_size: int = 64
     attribute_dropout: float = 0.2
     bias_injection: bool = True
     weight_injection: bool = True
     task_adapter: bool = True
     aggregation: Literal["post", "pre"] = "post"
-    low_rank: bool = True
-    phm: bool = True
     initial_scale: float = 0.01
-    initial_weight: float = 0.05
 
     def __post_init__(self) -> None:
         check_positive(

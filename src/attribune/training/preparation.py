@@ -12,8 +12,8 @@ from datasets import Dataset
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from attribune.backbone import locate_backbone
-from attribune.columns import canonical
-from attribune.data.encoding import encode, join_text
+from attribune.data.encoding import encode
+from attribune.data.selection import rows_with_label, rows_with_text
 from attribune.data.splits import share_texts, split_table
 from attribune.data.tables import read_table, require_columns
 from attribune.errors import ConfigError, DataError
@@ -75,6 +75,7 @@ def prepare(recipe: Recipe, tables: Mapping[str, Any] | None = None) -> Prepared
     if schema.fit_report is not None:
         notes.extend(schema.fit_report.lines())
     options = {key: value for key, value in recipe.task.items() if key != "kind"}
+    options.setdefault("missing", recipe.data.missing)
     if recipe.task_kind == "aspects":
         options.setdefault("names", recipe.data.label)
     task = fit_task(recipe.task_kind, _label_columns(tables_["train"], recipe), **options)
@@ -141,9 +142,8 @@ def _usable_rows(recipe: Recipe, source: Any, *, name: str, notes: list[str]) ->
     shown = source if isinstance(source, str) else name
     attributes = [kind.name for kind in recipe.data.kinds()]
     require_columns(table, [*recipe.data.text, *recipe.data.label, *attributes], source=shown)
-    texts = join_text([table[column] for column in recipe.data.text], separator=recipe.data.text_separator)
-    has_text = np.fromiter((bool(text.strip()) for text in texts), dtype=bool, count=len(texts))
-    has_label = _has_label(table, recipe)
+    has_text = rows_with_text(table, recipe.data.text)
+    has_label = rows_with_label(table, recipe.data.label, missing=recipe.data.missing)
     kept = np.flatnonzero(has_text & has_label)
     notes.append(f"{name}: {len(table):,} rows read from {shown}")
     if dropped := int((~has_text).sum()):
@@ -156,20 +156,6 @@ def _usable_rows(recipe: Recipe, source: Any, *, name: str, notes: list[str]) ->
             f"{', '.join(recipe.data.label)}: check the column names and the strings that mean missing"
         )
     return _Usable(table=table if len(kept) == len(table) else table.select(kept), rows=kept)
-
-
-def _has_label(table: Dataset, recipe: Recipe) -> npt.NDArray[np.bool_]:
-    """Where every label column has a value."""
-    missing = set(recipe.data.missing)
-    has = np.ones(len(table), dtype=bool)
-    for column in recipe.data.label:
-        values = table[column]
-        has &= np.fromiter(
-            (isinstance(value, list) or (canonical(value) or "") not in missing | {""} for value in values),
-            dtype=bool,
-            count=len(table),
-        )
-    return has
 
 
 def _label_columns(table: Dataset, recipe: Recipe) -> list[list[Any]]:

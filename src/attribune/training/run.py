@@ -37,6 +37,7 @@ from attribune.training.trainer import fit_model, resolve_precision
 __all__ = ["train"]
 
 Array = npt.NDArray[Any]
+_BASELINE_ROWS = 200_000  # more would take longer than the model and teach a linear one little
 _PACKAGES = ("attribune", "torch", "transformers", "datasets", "scikit-learn")
 
 
@@ -196,10 +197,13 @@ def _baseline_run(recipe: Recipe, folder: RunFolder, prepared: Prepared) -> tupl
 
 
 def _fit_linear(recipe: Recipe, prepared: Prepared, *, with_text: bool) -> LinearModel:
-    """Fit a baseline, its regularisation chosen on the validation rows."""
-    texts, ids = {}, {}
+    """Fit a baseline on at most `_BASELINE_ROWS` training rows, its regularisation chosen on the validation rows."""
+    texts, ids, labels = {}, {}, {}
     for name in ("train", "validation"):
-        table = prepared.parts[name].table
+        table, labels[name] = prepared.parts[name].table, prepared.parts[name].labels
+        if len(table) > _BASELINE_ROWS:
+            chosen = np.sort(np.random.default_rng(0).permutation(len(table))[:_BASELINE_ROWS])
+            table, labels[name] = table.select(chosen), labels[name][chosen]
         joined = join_text([table[column] for column in recipe.data.text], separator=recipe.data.text_separator)
         texts[name] = joined if with_text else None
         ids[name] = prepared.schema.encode(table)[0] if len(prepared.schema) else np.zeros((len(table), 0), np.int64)
@@ -207,11 +211,11 @@ def _fit_linear(recipe: Recipe, prepared: Prepared, *, with_text: bool) -> Linea
         texts["train"],
         ids["train"],
         schema=prepared.schema,
-        labels=prepared.parts["train"].labels,
+        labels=labels["train"],
         task=prepared.task,
         validation_texts=texts["validation"],
         validation_ids=ids["validation"],
-        validation_labels=prepared.parts["validation"].labels,
+        validation_labels=labels["validation"],
     )
     return model
 
@@ -264,7 +268,9 @@ def _baselines(recipe: Recipe, prepared: Prepared, reporter: Reporter, *, leave_
     for baseline in (_Baseline("linear", True), _Baseline("attributes-only", False)):
         if baseline.method in leave_out or not (baseline.with_text or len(prepared.schema)):
             continue
-        reporter.note(f"fitting the baseline {baseline.method}")
+        rows = len(prepared.parts["train"].rows)
+        some = f" on {_BASELINE_ROWS:,} of {rows:,} rows" if rows > _BASELINE_ROWS else ""
+        reporter.note(f"fitting the baseline {baseline.method}{some}")
         linear = _fit_linear(recipe, prepared, with_text=baseline.with_text)
         scored.append(_score(baseline.method, predictor_of(recipe, linear, prepared.schema), prepared, recipe))
     train_labels = prepared.parts["train"].labels

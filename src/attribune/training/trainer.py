@@ -269,8 +269,18 @@ class _Report(TrainerCallback):
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Move the display on."""
+        self._log_before_saving(control)
         loss = next((entry["loss"] for entry in reversed(state.log_history) if "loss" in entry), None)
         self.reporter.step(done=state.global_step, loss=loss)
+
+    def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """See that no loss is pending when the checkpoint of the epoch is written."""
+        self._log_before_saving(control)
+
+    @staticmethod
+    def _log_before_saving(control: TrainerControl) -> None:
+        # Checkpoints do not hold the losses since the last line of the log: a resumed run would average over fewer.
+        control.should_log |= control.should_save
 
     def on_evaluate(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, metrics: dict[str, float], **_: Any

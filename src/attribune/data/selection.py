@@ -1,0 +1,37 @@
+"""Which rows of a table can be used: those with a text and a label; read batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from attribune.columns import Table, canonical, column_batches
+
+__all__ = ["rows_with_label", "rows_with_text"]
+
+Mask = npt.NDArray[np.bool_]
+
+
+def rows_with_text(table: Table, names: Sequence[str]) -> Mask:
+    """(n,), whether any of the text columns has more than blanks."""
+    found = [
+        np.any([[canonical(value) is not None for value in columns[name].to_pylist()] for name in names], axis=0)
+        for _, columns in column_batches(table, names)
+    ]
+    return np.concatenate(found) if found else np.zeros(0, dtype=bool)
+
+
+def rows_with_label(table: Table, names: Sequence[str], *, missing: Collection[str]) -> Mask:
+    """(n,), whether every label column has a value that is not one of the texts that mean missing."""
+
+    def has(value: object) -> bool:
+        return isinstance(value, list) or (canonical(value) or "") not in unusable
+
+    unusable = {*missing, ""}
+    found = [
+        np.all([[has(value) for value in columns[name].to_pylist()] for name in names], axis=0)
+        for _, columns in column_batches(table, names)
+    ]
+    return np.concatenate(found) if found else np.zeros(0, dtype=bool)
