@@ -28,7 +28,7 @@ ROWS, FILMS = 12_808, 508
 
 TRAIN = (
     *("train", str(TABLE), "--text", "text", "--label", "category", "--attributes", "movie_name"),
-    *("--method", "injector", "--compare", "adapter", "--epochs", "2", "--max-length", "64"),
+    *("--method", "injector", "--compare", "adapter", "--epochs", "1", "--max-length", "64"),
     *("--output", str(RUN), "--resume"),
 )
 

@@ -16,6 +16,7 @@ torch.set_num_threads(1)
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(17)
+    torch.set_num_threads(1)  # where cores are busy, several threads of so small a model wait for each other
 
 
 @pytest.fixture

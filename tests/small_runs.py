@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import csv
+import multiprocessing
+import os
 import random
+import resource
+import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +16,17 @@ import families
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-__all__ = ["COLUMNS", "reviews", "save_backbone", "write_csv"]
+from attribune.cli import main
+
+__all__ = ["COLUMNS", "Command", "reviews", "save_backbone", "train_command", "write_csv"]
 
 COLUMNS = ("text", "stars", "user", "tags", "price", "look", "taste")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the children: several threads of so small a model only wait
+# A fork server has the imports done, so that a process is stopped while it works and not while it starts.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(
+    ["attribune.cli.train", "attribune.training.run", "attribune.cli.console", "small_runs"]
+)
 _MOODS = {"good": ["great", "lovely", "fine"], "bad": ["awful", "poor", "dull"]}
 _FILLER = ["the", "film", "was", "a", "plot", "and", "cast", "very", "quite", "so"]
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -50,6 +63,39 @@ def write_csv(path: Path, rows: list[dict[str, Any]], *, delimiter: str = ",") -
         writer.writeheader()
         writer.writerows(rows)
     return path
+
+
+def train_command(data: Path | str, output: Path, *, backbone: Path | str, method: str = "injector") -> list[str]:
+    """The words of a short training; more can be added, those of ``--set`` first."""
+    words = ["train", str(data), "--text", "text", "--label", "stars", "--attributes", "user", "--output", str(output)]
+    words += ["--method", method, "--backbone", str(backbone), "--max-length", "32", "--epochs", "1"]
+    words += ["--batch-size", "16", "--set", "training.precision=float32"]
+    return [*words, "method.bottleneck=8", "method.vector_size=8"] if method == "injector" else words
+
+
+class Command:
+    """The command line in a process of its own, so that it can be killed, interrupted or denied room on the disk."""
+
+    def __init__(self, words: list[str], *, log: Path, file_limit: int | None = None) -> None:
+        self.log = log
+        self.process = PROCESSES.Process(target=_run, args=(words, str(log), file_limit))
+        self.process.start()
+
+    def wait(self) -> int | None:
+        """Wait for the end; returns the exit code, negative for a signal."""
+        self.process.join(300)
+        return self.process.exitcode
+
+
+def _run(words: list[str], log: str, file_limit: int | None) -> None:
+    """In the child: messages and results go to one file."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    if file_limit is not None:  # writing fails half-way in every larger file, as on a full disk
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
+    sys.exit(main(words))
 
 
 def save_backbone(folder: Path, *, model_type: str = "bert", seed: int = 0) -> Path:

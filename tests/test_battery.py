@@ -9,7 +9,7 @@ import pytest
 import torch
 from families import FAMILIES, VOCABULARY, tiny_backbone
 
-from attribune.errors import ConfigError
+from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.methods import METHODS, Adapter, Injector, MethodConfig, Plain
 from attribune.model import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Schema
@@ -212,6 +212,17 @@ def test_a_bf16_backbone_keeps_the_method_in_float32(build, batch, family: str) 
     assert torch.isfinite(loss)
 
 
+@pytest.mark.parametrize(("built", "loaded"), [("bfloat16", "float32"), ("float32", "bfloat16")])
+def test_the_backbone_is_recognised_in_any_precision(build, folders, tmp_path: Path, built: str, loaded: str) -> None:
+    build("injector", "bert", dtype=getattr(torch, built)).save_pretrained(tmp_path / "model")
+    dtype = getattr(torch, loaded)
+    model = AttributeModel.from_pretrained(tmp_path / "model", dtype=dtype)
+    assert model.backbone.dtype == dtype
+    tiny_backbone("bert", seed=1).save_pretrained(tmp_path / "other")
+    with pytest.raises(ModelFolderError, match="other weights"):
+        AttributeModel.from_pretrained(tmp_path / "model", dtype=dtype, backbone=str(tmp_path / "other"))
+
+
 @pytest.mark.parametrize(("method", "family"), COMBINATIONS)
 def test_runs_under_bf16_autocast(build, batch, method: str, family: str) -> None:
     model = scatter(still(build(method, family)))
@@ -243,3 +254,8 @@ def test_building_changes_no_weight_of_the_backbone(build, folders, family: str)
     original = dict(tiny_backbone(family).named_parameters())
     for name, parameter in build("injector", family).backbone.named_parameters():
         assert torch.equal(parameter, original[name]), name
+
+
+def test_ids_that_are_no_integers_are_refused(build, batch) -> None:
+    with pytest.raises(DataError, match=r"attribute_ids are torch\.float32"):
+        build("injector", "bert")(**{**batch, "attribute_ids": batch["attribute_ids"].float()})

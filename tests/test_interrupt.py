@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import random
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,14 +19,8 @@ import pytest
 import small_runs
 from safetensors.numpy import load_file
 
-from attribune.cli import main
-
 KILLS = int(os.environ.get("ATTRIBUNE_KILLS", "3"))
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "kill.json"
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the children: on busy cores, threads of so small a model only wait
-# A fork server has the imports done, so that a process is killed while it trains and not while it starts.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["attribune.cli.train", "attribune.cli"])
 
 SETTINGS = {
     "steps": [
@@ -40,32 +34,31 @@ SETTINGS = {
 }
 
 
-class Folder:
-    """Trainings of one recipe in child processes."""
+class Training:
+    """One recipe, trained as often as wanted in child processes."""
 
     def __init__(self, folder: Path, backbone: Path, checks: str) -> None:
-        self.folder = folder
+        self.log = folder / "messages.txt"
         data = small_runs.write_csv(folder / "train.csv", small_runs.reviews(300, seed=3))
-        self.arguments = [
+        self.words = [
             *("train", str(data), "--text", "text", "--attributes", "user", "--multi-label", "tags:;"),
             *("--backbone", str(backbone), "--epochs", "4", "--batch-size", "8", "--learning-rate", "0.003"),
-            *(*SETTINGS[checks], "training.precision=float32", "method.attribute_dropout=0.3", "backbone.dropout=0.1"),
-            *("method.bottleneck=8", "method.vector_size=8"),
+            *("--max-length", "32", "--resume", *SETTINGS[checks], "training.precision=float32"),
+            *("method.attribute_dropout=0.3", "backbone.dropout=0.1", "method.bottleneck=8", "method.vector_size=8"),
         ]
 
-    def start(self, run: Path) -> Any:
-        process = PROCESSES.Process(target=main, args=([*self.arguments, "--output", str(run), "--resume"],))
-        process.start()
-        while not (run / "recipe.yaml").is_file() and process.is_alive():
-            time.sleep(0.01)
-        return process
+    def start(self, run: Path, *, until: str = "recipe.yaml") -> small_runs.Command:
+        """Start, and come back when there is a certain file in the run's folder."""
+        command = small_runs.Command([*self.words, "--output", str(run)], log=self.log)
+        while not (run / until).exists() and command.process.is_alive():
+            time.sleep(0.005)
+        return command
 
     def finish(self, run: Path) -> float:
         """Train to the end; returns the seconds."""
-        process = self.start(run)
+        command = self.start(run)
         begun = time.monotonic()
-        process.join(300)
-        assert (run / "metrics.json").is_file()
+        assert command.wait() == 0, self.log.read_text()
         return time.monotonic() - begun
 
 
@@ -90,6 +83,13 @@ def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small_runs.save_backbone(tmp_path_factory.mktemp("backbone"))
 
 
+def assert_same(run: Path, undisturbed: Path) -> None:
+    assert weights(run) == weights(undisturbed)
+    assert figures(run) == figures(undisturbed)
+    assert log(run) == log(undisturbed)
+    assert sorted(os.listdir(run)) == sorted(os.listdir(undisturbed))
+
+
 def moments(seconds: float) -> Iterator[float]:
     chance = random.Random(11)
     while True:
@@ -98,36 +98,73 @@ def moments(seconds: float) -> Iterator[float]:
 
 @pytest.mark.parametrize("checks", SETTINGS)
 def test_a_killed_training_comes_to_the_same_weights(tmp_path: Path, backbone: Path, checks: str) -> None:
-    folder = Folder(tmp_path, backbone, checks)
+    training = Training(tmp_path, backbone, checks)
     undisturbed = tmp_path / "undisturbed"
-    moment = moments(folder.finish(undisturbed))
-    stopped_early = json.loads((undisturbed / "training.json").read_text())["stopped_early"]
+    moment = moments(training.finish(undisturbed))
+    outcome = json.loads((undisturbed / "training.json").read_text())
+    assert outcome["stopped_early"] == (checks == "steps")
+    assert outcome["best_step"] < outcome["steps"]
     kills: list[dict[str, Any]] = []
-    number = 0
-    while len(kills) < KILLS:
+    for number in range(100):
         run = tmp_path / f"killed-{number}"
-        number += 1
         while not (run / "metrics.json").is_file():
-            process = folder.start(run)
+            command = training.start(run)
             if len(kills) < KILLS:
-                process.join(next(moment))
-            if len(kills) < KILLS and process.is_alive():
-                process.kill()
-                reached = max((int(path.name.rpartition("-")[2]) for path in run.glob("checkpoints/*")), default=0)
-                kills.append({"run": number, "checkpoint": reached})
-                print(f"{checks}: kill {len(kills)} in run {number}, after checkpoint {reached}")  # noqa: T201
-            process.join(300)
-        assert weights(run) == weights(undisturbed)
-        assert figures(run) == figures(undisturbed)
-        assert log(run) == log(undisturbed)
-        assert not (run / "checkpoints").exists()
-        assert sorted(os.listdir(run)) == sorted(os.listdir(undisturbed))
+                command.process.join(next(moment))
+                if command.process.is_alive():
+                    command.process.kill()
+                    kills.append({"run": number, "checkpoint": _reached(run)})
+                    print(f"{checks}: kill {len(kills)}, {kills[-1]}")  # noqa: T201
+            command.wait()
+        assert_same(run, undisturbed)
+        if len(kills) >= KILLS:
+            break
     if "ATTRIBUNE_KILLS" in os.environ:
-        _record(checks, kills, stopped_early=stopped_early)
+        _record(checks, kills, outcome)
 
 
-def _record(checks: str, kills: list[dict[str, Any]], *, stopped_early: bool) -> None:
+def _reached(run: Path) -> int:
+    """The step of the newest checkpoint, or -1 when there is none any more, training being over."""
+    steps = [int(path.name.rpartition("-")[2]) for path in run.glob("checkpoints/checkpoint-*")]
+    return max(steps, default=-1 if (run / "training.json").is_file() else 0)
+
+
+def test_ctrl_c_says_how_to_go_on_and_loses_nothing(tmp_path: Path, backbone: Path) -> None:
+    training = Training(tmp_path, backbone, "steps")
+    training.finish(tmp_path / "undisturbed")
+    run = tmp_path / "stopped"
+    for until in ("rows.json", "checkpoints/checkpoint-5", "checkpoints/checkpoint-10/trainer_state.json"):
+        command = training.start(run, until=until)
+        os.kill(command.process.pid, signal.SIGINT)
+        assert command.wait() == 130, training.log.read_text()
+        messages = training.log.read_text()
+        assert messages.endswith(
+            f"attribune train: interrupted; nothing finished is lost: the same command with --resume goes on in {run}\n"
+        )
+        assert "Traceback" not in messages
+    moved = run.rename(tmp_path / "moved")
+    training.finish(moved)
+    assert "going on from step" in training.log.read_text()
+    assert_same(moved, tmp_path / "undisturbed")
+
+
+def test_a_moved_run_whose_training_was_over_finds_its_best_model(tmp_path: Path, backbone: Path) -> None:
+    training = Training(tmp_path, backbone, "steps")
+    undisturbed = tmp_path / "undisturbed"
+    training.finish(undisturbed)
+    command = training.start(tmp_path / "run", until="model")  # the folder of the model is made after the last step
+    command.process.kill()
+    command.wait()
+    (tmp_path / "run" / "training.json").unlink(missing_ok=True)
+    if not (tmp_path / "run" / "checkpoints").exists():
+        pytest.skip("the child was faster than this test")
+    moved = (tmp_path / "run").rename(tmp_path / "moved")
+    training.finish(moved)
+    assert_same(moved, undisturbed)
+
+
+def _record(checks: str, kills: list[dict[str, Any]], outcome: dict[str, Any]) -> None:
     record = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
-    record[checks] = {"kills": kills, "stopped_early": stopped_early, "weights_equal_bitwise": True}
+    record[checks] = {"kills": kills, "uninterrupted": outcome, "weights_equal_bitwise": True}
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_text(json.dumps(record, indent=1) + "\n")

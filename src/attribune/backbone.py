@@ -82,7 +82,7 @@ def load_backbone(name: str, *, revision: str | None = None, dtype: torch.dtype 
             model, report = _model_class(placement).from_pretrained(
                 source, revision=revision, dtype=dtype, output_loading_info=True, **options
             )
-        except (OSError, ValueError, KeyError, SafetensorError) as error:
+        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
             if isinstance(error, ConfigError):
                 raise
             raise ConfigError(_not_loaded(name, source, error)) from error
@@ -161,7 +161,8 @@ def fingerprint(backbone: nn.Module) -> str:
     """
     digest = hashlib.blake2b(digest_size=16)
     for name, parameter in backbone.named_parameters():
-        head = parameter.detach().flatten()[:64].to("cpu", torch.float32)
+        # Rounded, so that the same weights have the same mark in whatever precision they were loaded.
+        head = parameter.detach().flatten()[:64].to("cpu", torch.bfloat16).float()
         digest.update(f"{name}{tuple(parameter.shape)}".encode())
         digest.update(head.numpy().tobytes())
     return digest.hexdigest()

@@ -123,6 +123,8 @@ def check_attribute_ids(attribute_ids: Tensor, slots: Sequence[Slots], rows: int
             f"attribute_ids has shape {tuple(attribute_ids.shape)}, expected {(rows, width)}: one row per text and "
             f"one column per slot of the schema; encode the rows with the model's own schema"
         )
+    if attribute_ids.is_floating_point():
+        raise DataError(f"attribute_ids are {attribute_ids.dtype}: pass the integers that schema.encode gives")
     if torch.compiler.is_compiling() or attribute_ids.device.type != "cpu" or attribute_ids.numel() == 0:
         return
     for s in slots:

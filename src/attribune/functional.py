@@ -271,5 +271,7 @@ def last_token(hidden: Tensor, attention_mask: Tensor) -> Tensor:
 
 def mean_tokens(hidden: Tensor, attention_mask: Tensor) -> Tensor:
     """Mean over the real tokens. Shapes as in `first_token`; a row without a real token gives zeros."""
-    mask = attention_mask.unsqueeze(-1).to(hidden.dtype)
-    return (hidden * mask).sum(dim=1) / mask.sum(dim=1).clamp(min=1)
+    real = attention_mask.unsqueeze(-1).bool()
+    # float16 sums of a few hundred tokens overflow.
+    total = hidden.masked_fill(~real, 0).sum(dim=1, dtype=torch.promote_types(hidden.dtype, torch.float32))
+    return (total / real.sum(dim=1).clamp(min=1)).to(hidden.dtype)

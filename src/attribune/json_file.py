@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from attribune.errors import ModelFolderError
 
-__all__ = ["read_json", "replace_file", "write_json"]
+__all__ = ["draft_of", "read_json", "replace_file", "write_json"]
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -19,14 +18,19 @@ def replace_file(path: Path, content: bytes) -> None:
     Raises:
         OSError: when it cannot be written; the earlier file is still whole.
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    draft = draft_of(path)
     try:
         draft.write_bytes(content)
         draft.replace(path)
-    except OSError:
+    except BaseException:
         with contextlib.suppress(OSError):
             draft.unlink()
         raise
+
+
+def draft_of(path: Path) -> Path:
+    """Where a file is written before it takes its place: one name, so that the next write clears what a kill left."""
+    return path.with_name(f".{path.name}.tmp")
 
 
 def write_json(path: str | Path, data: Any, *, what: str, indent: int | None = None) -> None:
@@ -57,7 +61,9 @@ def read_json(path: str | Path, *, what: str) -> Any:
     except FileNotFoundError as error:
         raise ModelFolderError(f"{path}: the {what} file is missing: give the folder of a saved model") from error
     except OSError as error:
-        raise ModelFolderError(f"{path}: the {what} cannot be read ({error.strerror or error})") from error
+        raise ModelFolderError(
+            f"{path}: the {what} cannot be read ({error.strerror or error}): check the file and its rights"
+        ) from error
     except (ValueError, RecursionError) as error:
         raise ModelFolderError(
             f"{path}: the {what} is truncated or not JSON ({error}): restore the file, or save the model again"

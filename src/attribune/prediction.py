@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from attribune.columns import missing_column
 from attribune.data.collator import Collator
 from attribune.data.encoding import TextEncoder, encode_rows, join_text
 from attribune.data.windows import Window
-from attribune.errors import ConfigError
+from attribune.errors import ConfigError, DataError
 from attribune.methods.linear import LinearModel
 from attribune.model import AttributeModel
 from attribune.schema import EncodingReport, Schema
@@ -21,6 +22,7 @@ from attribune.tasks import Task
 
 __all__ = ["Predictor"]
 
+_NO_ATTRIBUTES = Schema([])
 _ROWS = 4096  # rows encoded and sorted by length at once
 
 
@@ -60,13 +62,30 @@ class Predictor:
             if model.tokenizer is None:
                 raise ConfigError("the model has no tokenizer: set model.tokenizer before scoring raw rows")
             self._texts = TextEncoder(model.tokenizer, window=window)
-            self._collator = Collator(model.tokenizer, schema)
+            self._collator = Collator(model.tokenizer, schema if self.reads_attributes else _NO_ATTRIBUTES)
             model.to(self.device).eval()
+
+    @property
+    def reads_attributes(self) -> bool:
+        """Whether the predictions depend on the attributes."""
+        return isinstance(self.model, LinearModel) or self.model.method_config.uses_attributes
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that rows must have."""
-        return (*self.text, *self.schema.names)
+        return (*self.text, *self.schema.names) if self.reads_attributes else self.text
+
+    def check_columns(self, names: Sequence[str], *, source: str) -> None:
+        """Check that a table has the columns.
+
+        Raises:
+            DataError: naming the missing column and the cure.
+        """
+        for name in self.columns:
+            if name not in names:
+                error = missing_column(names, name, source=source)
+                cure = "; where its values are not known, add it with empty cells" if name in self.schema.names else ""
+                raise DataError(f"{error}{cure}")
 
     def logits(
         self, table: Any, *, hide_attributes: bool = False, first_row: int = 1
@@ -101,9 +120,8 @@ class Predictor:
             texts = join_text([columns[name] for name in self.text], separator=self.separator)
             ids, report = self.schema.encode(columns, first_row=first_row)
             return self.model.logits(texts if self.model.uses_text else None, ids * (not hide)), report
-        rows = encode_rows(
-            columns, self.schema, self._texts, text=self.text, separator=self.separator, first_row=first_row
-        )
+        schema = self.schema if self.reads_attributes else _NO_ATTRIBUTES
+        rows = encode_rows(columns, schema, self._texts, text=self.text, separator=self.separator, first_row=first_row)
         ids = rows.attribute_ids * (not hide)
         return self._forward(self.model, rows.input_ids, ids), rows.schema_report
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -18,13 +18,18 @@ from attribune.placement import Pooling
 from attribune.schema import MISSING
 from attribune.tasks import TASKS
 
-__all__ = ["BASELINES", "BackboneRecipe", "DataRecipe", "Recipe", "SplitRecipe", "TrainingRecipe"]
+__all__ = ["BASELINES", "RECIPE_END", "BackboneRecipe", "DataRecipe", "Recipe", "SplitRecipe", "TrainingRecipe"]
 
+RECIPE_END = "...\n"
 BASELINES = ("linear", "attributes-only")
 
 
+Name = Annotated[str, Field(min_length=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]  # NumPy takes no other
+
+
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class SplitRecipe(_Part):
@@ -37,17 +42,17 @@ class SplitRecipe(_Part):
     by: Literal["random", "group", "time"] = "random"
     column: str | None = None
     fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)
-    seed: int = 0
+    seed: Seed = 0
 
 
 class DataRecipe(_Part):
     """Where the rows are and which columns are read."""
 
-    train: str
-    validation: str | None = None
-    test: str | None = None
-    text: tuple[str, ...] = Field(min_length=1)
-    label: tuple[str, ...] = Field(min_length=1)
+    train: Name
+    validation: Name | None = None
+    test: Name | None = None
+    text: tuple[Name, ...] = Field(min_length=1)
+    label: tuple[Name, ...] = Field(min_length=1)
     attributes: tuple[dict[str, Any], ...] = ()
     encoding: str | None = None
     missing: tuple[str, ...] = MISSING
@@ -118,7 +123,14 @@ class TrainingRecipe(_Part):
     precision: Literal["auto", "float32", "bf16"] = "auto"
     evaluate_every: Literal["epoch"] | int = "epoch"
     patience: int = Field(default=3, ge=1)
-    seed: int = 0
+    seed: Seed = 0
+
+    @field_validator("evaluate_every", mode="before")
+    @classmethod
+    def _epoch_or_steps(cls, value: Any) -> Any:
+        if value != "epoch" and not (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+            raise ConfigError(f"it is {value!r}: write epoch, or a number of steps of at least 1")
+        return value
 
 
 class Recipe(_Part):
@@ -141,20 +153,36 @@ class Recipe(_Part):
     @field_validator("method")
     @classmethod
     def _known_method(cls, value: dict[str, Any]) -> dict[str, Any]:
-        if value.get("name") in BASELINES:
-            return value
-        if value.get("name") not in METHODS:
-            known = ", ".join((*METHODS, *BASELINES))
-            raise ConfigError(f"unknown method {value.get('name')!r}: choose one of {known}")
-        return method_from_dict(value).to_dict()
+        known = (*METHODS, *BASELINES)
+        if value.get("name") not in known:
+            raise ConfigError(f"unknown method {value.get('name')!r}: choose one of {', '.join(known)}")
+        if value["name"] not in BASELINES:
+            return method_from_dict(value).to_dict()
+        if options := sorted(set(value) - {"name"}):
+            raise ConfigError(f"method {value['name']!r} has no option {', '.join(options)}: it has none")
+        return value
+
+    @field_validator("task")
+    @classmethod
+    def _known_task(cls, value: dict[str, Any]) -> dict[str, Any]:
+        kind = value.get("kind")
+        if kind is not None and kind not in tuple(TASKS):
+            raise ConfigError(f"unknown task {kind!r}: choose one of {', '.join(TASKS)}")
+        return value
 
     @model_validator(mode="after")
     def _fitting(self) -> Self:
-        kind = self.task.get("kind")
-        if kind is not None and kind not in TASKS:
-            raise ConfigError(f"unknown task {kind!r}: choose one of {', '.join(TASKS)}")
         if len(self.data.label) > 1 and self.task_kind != "aspects":
-            raise ConfigError(f"task {kind!r} reads one label column, {len(self.data.label)} are named")
+            raise ConfigError(
+                f"task {self.task_kind!r} reads one label column, {len(self.data.label)} are named: name one, or "
+                "choose the task aspects"
+            )
+        read = {*self.data.text, *(kind.name for kind in self.data.kinds())}
+        if both := sorted(read.intersection(self.data.label)):
+            raise ConfigError(
+                f"column {', '.join(both)} is the label and also a text or an attribute: the model would read "
+                "the answer; name it as the label only"
+            )
         if self.needs_attributes and not self.data.attributes:
             raise ConfigError(f"method {self.method['name']!r} needs attributes: name their columns with --attributes")
         return self
@@ -226,19 +254,27 @@ class Recipe(_Part):
         return settings
 
     def to_yaml(self) -> str:
-        """The whole recipe, defaults included, as YAML."""
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+        """The whole recipe, defaults included, as YAML; the end mark shows that nothing was cut off."""
+        tree = self.model_dump(mode="json")
+        return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, explicit_end=True)
 
 
 def _kind_from_dict(settings: dict[str, Any]) -> Kind:
     options = dict(settings)
     kind = options.pop("kind", "categorical")
-    if kind not in KINDS:
+    if kind not in tuple(KINDS):
         raise ConfigError(f"unknown kind of attribute {kind!r}: choose one of {', '.join(KINDS)}")
+    known = [field.name for field in fields(KINDS[kind])]
+    if unknown := sorted(set(options) - set(known)):
+        raise ConfigError(
+            f"attribute {options.get('name')!r} has no option {', '.join(unknown)}: as {kind} it has {', '.join(known)}"
+        )
+    if "name" not in options:
+        raise ConfigError(f"an attribute of kind {kind} has no name: give the name of its column")
     try:
         return KINDS[kind](**options)
     except TypeError as error:
-        raise ConfigError(f"attribute {options.get('name')!r}: {error}") from None
+        raise ConfigError(f"attribute {options['name']!r} has a setting of the wrong type ({error})") from None
 
 
 def _describe(item: Any) -> str:

@@ -166,7 +166,7 @@ def restore_backbone(
                 f"{folder} was trained on a backbone with {key} {getattr(ours, key, None)}, but {source!r} has "
                 f"{getattr(theirs, key, None)}: give the original weights with backbone=FOLDER"
             )
-    if config.backbone_fingerprint and dtype == torch.float32:
+    if config.backbone_fingerprint:
         check_fingerprint(backbone, config.backbone_fingerprint, name=source, folder=folder)
     return backbone
 
@@ -177,6 +177,7 @@ def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase | None:
         return None
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(folder))
-    except (OSError, ValueError, KeyError) as error:
-        raise ModelFolderError(f"the tokenizer in {folder} cannot be read ({error}): copy the folder again") from error
+    except Exception as error:  # the library below raises whatever a damaged file leads to, Exception itself among it
+        reason = " ".join(str(error).split())
+        raise ModelFolderError(f"the tokenizer in {folder} cannot be read ({reason}): copy the folder again") from error
     return tokenizer

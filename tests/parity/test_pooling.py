@@ -97,3 +97,10 @@ def test_gradients_reach_only_real_tokens() -> None:
         fast(hidden, mask).sum().backward()
         assert hidden.grad is not None
         assert hidden.grad.flatten().tolist() == expected
+
+
+def test_the_mean_of_float16_does_not_overflow_and_padding_may_hold_anything() -> None:
+    hidden = torch.full((1, 512, 1), 200.0, dtype=torch.float16)
+    hidden[0, 500:] = torch.nan
+    mask = (torch.arange(512) < 500).long().unsqueeze(0)
+    assert functional.mean_tokens(hidden, mask).item() == 200.0

@@ -268,3 +268,11 @@ def test_pooling_of_sentence_transformers(key: str, pooling: str, tmp_path: Path
 @pytest.mark.parametrize(("model_type", "pooling"), [("bert", "first"), ("gpt2", "last"), ("t5", "mean")])
 def test_pooling_of_the_family(model_type: str, pooling: str, tmp_path: Path) -> None:
     assert pooling_of(str(tmp_path), placement_for(model_type)) == pooling
+
+
+def test_weights_of_another_size(tiny_backbone: Factory, tmp_path: Path) -> None:
+    tiny_backbone("bert").save_pretrained(tmp_path)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**settings, "hidden_size": 96}))
+    with pytest.raises(ConfigError, match="could not be loaded"):
+        load_backbone(str(tmp_path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warnings.showwarning = _show_warning
     try:
         options.run(options)
+        sys.stdout.flush()
     except AttribuneError as error:
         sys.stderr.write(f"attribune {options.verb}: error: {error}\n")
         return 1
@@ -43,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"\nattribune {options.verb}: interrupted{options.after_interrupt(options)}\n")
         return _INTERRUPTED
     except BrokenPipeError:
-        sys.stderr.close()
+        # Whoever read the output has left; Python would complain once more when it closes what is unwritten.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
         sys.stderr.write(f"attribune {options.verb}: error: {_system_error(error)}\n")

@@ -24,6 +24,8 @@ _EXAMPLES = """examples:
 The run folder holds recipe.yaml, model/, metrics.json, the predictions of the validation and test rows, and log.jsonl.
 Every setting of the recipe can be given with --set, such as --set method.vector_size=128 data.split.by=time."""
 
+_SEVERAL: dict[str, Any] = {"nargs": "+", "action": "extend"}
+
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
@@ -36,11 +38,11 @@ def add_parser(verbs: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("data", nargs="?", metavar="DATA", help="CSV, TSV, JSONL or Parquet file, or a name on the hub")
-    parser.add_argument("--text", nargs="+", metavar="COL", help="text column, or several that are joined")
-    parser.add_argument("--label", nargs="+", metavar="COL", help="label column; several with --task aspects")
-    parser.add_argument("--attributes", nargs="+", metavar="COL", help="columns with one value per row")
-    parser.add_argument("--multi-label", nargs="+", metavar="COL[:SEP]", help="columns with several values per row")
-    parser.add_argument("--numeric", nargs="+", metavar="COL", help="columns with numbers, cut into quantile bins")
+    parser.add_argument("--text", **_SEVERAL, metavar="COL", help="text column, or several that are joined")
+    parser.add_argument("--label", **_SEVERAL, metavar="COL", help="label column; several with --task aspects")
+    parser.add_argument("--attributes", **_SEVERAL, metavar="COL", help="columns with one value per row")
+    parser.add_argument("--multi-label", **_SEVERAL, metavar="COL[:SEP]", help="columns with several values per row")
+    parser.add_argument("--numeric", **_SEVERAL, metavar="COL", help="columns with numbers, cut into quantile bins")
     parser.add_argument("--validation", metavar="FILE", help="validation rows; cut from DATA unless given")
     parser.add_argument("--test", metavar="FILE", help="test rows; cut from DATA unless given")
     parser.add_argument("--encoding", help="of the files; found out unless given")
@@ -58,10 +60,10 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--max-length", type=int, metavar="N", help="tokens of a text that are read")
     parser.add_argument("--seed", type=int, metavar="N", help="of initial values, batches and split")
     parser.add_argument("--config", metavar="FILE", help="recipe in YAML, over which the flags are laid")
-    parser.add_argument("--set", nargs="+", metavar="KEY=VALUE", default=[], help="any setting of the recipe")
+    parser.add_argument("--set", **_SEVERAL, metavar="KEY=VALUE", default=[], help="any setting of the recipe")
     parser.add_argument("--output", required=True, metavar="DIR", help="folder of the run")
     parser.add_argument("--resume", action="store_true", help="go on with an interrupted run")
-    parser.add_argument("--compare", nargs="+", metavar="METHOD", default=[], help="methods to train as well")
+    parser.add_argument("--compare", **_SEVERAL, metavar="METHOD", default=[], help="methods to train as well")
     parser.set_defaults(run=_run, after_interrupt=_after_interrupt)
 
 
@@ -93,7 +95,7 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
         "training.learning_rate": options.learning_rate,
         "training.seed": options.seed,
     }
-    if options.method is not None and settings.get("method", {}).get("name") != options.method:
+    if options.method is not None and _method_of(settings) != options.method:
         settings["method"] = {}  # the options of another method are not this one's
     for key, value in flags.items():
         if value is not None:
@@ -102,8 +104,8 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
         key, equals, value = item.partition("=")
         if not equals:
             raise ConfigError(f"--set {item}: write KEY=VALUE, such as training.weight_decay=0.1")
-        _put(settings, key, yaml.safe_load(value))
-    if settings.get("method") is not None:
+        _put(settings, key, _value(item, value))
+    if isinstance(settings.get("method"), dict):
         settings["method"].setdefault("name", "injector")
     return Recipe.from_dict(settings)
 
@@ -138,5 +140,20 @@ def _put(tree: dict[str, Any], key: str, value: Any) -> None:
     for step in path:
         tree = tree.setdefault(step, {})
         if not isinstance(tree, dict):
-            raise ConfigError(f"--set {key}: {step} is not a group of settings")
+            raise ConfigError(f"{key}: {step!r} is not a group of settings: give it as a tree, see any recipe.yaml")
     tree[last] = value
+
+
+def _value(item: str, text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(
+            f"--set {item}: the value is not YAML ({reason}): put text with special characters in quotes"
+        ) from error
+
+
+def _method_of(settings: dict[str, Any]) -> Any:
+    method = settings.get("method")
+    return method.get("name") if isinstance(method, dict) else None

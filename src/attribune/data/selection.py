@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+import datasets
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from attribune.columns import Table, canonical, column_batches
+from attribune.errors import DataError
 
 __all__ = ["rows_with_label", "rows_with_text"]
 
@@ -16,6 +19,9 @@ Mask = npt.NDArray[np.bool_]
 
 def rows_with_text(table: Table, names: Sequence[str]) -> Mask:
     """(n,), whether any of the text columns has more than blanks."""
+    for name in names:
+        if isinstance(table, datasets.Dataset) and pa.types.is_nested(table.data.schema.field(name).type):
+            raise DataError(f"the text column {name!r} holds lists, not text: join them first, or name another column")
     found = [
         np.any([[canonical(value) is not None for value in columns[name].to_pylist()] for name in names], axis=0)
         for _, columns in column_batches(table, names)

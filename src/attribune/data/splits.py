@@ -93,7 +93,7 @@ def split_table(
         table: the rows.
         text: names of the text columns.
         seed: of the shuffling.
-        fractions: shares of train, validation and test.
+        fractions: shares of train, validation and test; a share of 0 for test makes no test rows.
         by: `random`; `group`: all rows with one value of `column` in one part; `time`: earliest in train, latest in
             test.
         column: the group, or the time as a number or an ISO date.
@@ -111,13 +111,13 @@ def split_table(
         groups = texts
         if by == "group":
             groups, without_group = _groups(table, str(column))
-        part = _by_group(groups, fractions, seed, unit="texts" if by == "random" else f"values of {column!r}")
+        part = _by_group(groups, fractions, seed=seed, unit="texts" if by == "random" else f"values of {column!r}")
     first_part = np.full(int(texts.max(initial=-1)) + 1, _OUT)
     np.minimum.at(first_part, texts, part)
     part = np.where(part == first_part[texts], part, _OUT)
     rows = tuple(np.flatnonzero(part == number) for number in (_TRAIN, _VALIDATION, _TEST))
-    if not all(map(len, rows)):
-        raise DataError(f"all rows of {_empty_part(rows)} repeat a text of an earlier part: give the parts as files")
+    if empty := _empty_part(rows, fractions):
+        raise DataError(f"all rows of {empty} repeat a text of an earlier part: give the parts as files")
     report = SplitReport(
         train=len(rows[0]),
         validation=len(rows[1]),
@@ -137,8 +137,11 @@ def share_texts(train: datasets.Dataset, other: datasets.Dataset, *, text: Seque
 
 
 def _check_settings(fractions: Sequence[float], by: str, column: str | None) -> None:
-    if len(fractions) != 3 or min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-6:
-        raise ConfigError(f"fractions={tuple(fractions)} must be three positive numbers that add up to 1")
+    if len(fractions) != 3 or min(fractions[:2]) <= 0 or fractions[2] < 0 or abs(sum(fractions) - 1) > 1e-6:
+        raise ConfigError(
+            f"fractions={tuple(fractions)} must be three positive numbers that add up to 1; the last, of test rows, "
+            "may be 0"
+        )
     if by not in ("random", "group", "time"):
         raise ConfigError(f"by={by!r} must be 'random', 'group' or 'time'")
     if (by == "random") != (column is None):
@@ -146,15 +149,22 @@ def _check_settings(fractions: Sequence[float], by: str, column: str | None) -> 
         raise ConfigError(f"a split by {by!r} with column={column!r}: {cure}")
 
 
-def _by_group(groups: IntArray, fractions: Sequence[float], seed: int, *, unit: str) -> IntArray:
+def _too_few(rows: int, found: str, fractions: Sequence[float], cure: str) -> DataError:
+    parts = "three" if fractions[2] else "two"
+    return DataError(f"{rows} rows with {found} cannot make {parts} parts: {cure}, or give the parts as files")
+
+
+def _parts(fractions: Sequence[float]) -> int:
+    return 3 if fractions[2] else 2
+
+
+def _by_group(groups: IntArray, fractions: Sequence[float], *, seed: int, unit: str) -> IntArray:
     """Fill test, then validation, with groups in random order; what does not fit trains. Returns the part per row."""
     sizes = np.bincount(groups)
-    if len(sizes) < 3:
-        raise DataError(
-            f"{len(groups)} rows with {len(sizes)} different {unit} cannot make three parts: give more rows, or the "
-            "parts as files"
-        )
-    room = {_TEST: max(1, round(fractions[2] * len(groups))), _VALIDATION: max(1, round(fractions[1] * len(groups)))}
+    if len(sizes) < _parts(fractions):
+        raise _too_few(len(groups), f"{len(sizes)} different {unit}", fractions, "give more rows")
+    room = {_TEST: round(fractions[2] * len(groups)), _VALIDATION: round(fractions[1] * len(groups))}
+    room = {part: max(1, rows) for part, rows in room.items() if fractions[part]}
     part = np.full(len(sizes), _TRAIN)
     order = np.random.default_rng(seed).permutation(len(sizes))
     for group in order.tolist():
@@ -165,7 +175,7 @@ def _by_group(groups: IntArray, fractions: Sequence[float], seed: int, *, unit: 
                 break
         if not any(room.values()):
             break
-    for needed in (_TEST, _VALIDATION, _TRAIN):
+    for needed in (*room, _TRAIN):
         if not (part == needed).any():  # every group was too large for the room, or all fitted into it
             largest = np.argmax(np.bincount(part, minlength=3))
             candidates = order[part[order] == largest]
@@ -176,16 +186,16 @@ def _by_group(groups: IntArray, fractions: Sequence[float], seed: int, *, unit: 
 def _by_time(times: npt.NDArray[Any], fractions: Sequence[float]) -> IntArray:
     """Cut between points in time, as near to the fractions as they allow. Returns the part per row."""
     _, place, sizes = np.unique(times, return_inverse=True, return_counts=True)
-    if len(sizes) < 3:
-        raise DataError(
-            f"{len(times)} rows with {len(sizes)} different points in time cannot make three parts: split at random, "
-            "or give the parts as files"
-        )
+    if len(sizes) < _parts(fractions):
+        raise _too_few(len(times), f"{len(sizes)} different points in time", fractions, "split at random")
     before = np.concatenate([[0], np.cumsum(sizes)])
     wanted = np.array([fractions[0], fractions[0] + fractions[1]]) * len(times)
-    first = int(np.argmin(np.abs(before[1:-2] - wanted[0]))) + 1
+    first = int(np.argmin(np.abs(before[1 : len(sizes) + 2 - _parts(fractions)] - wanted[0]))) + 1
+    part = (place >= first).astype(np.int64)
+    if not fractions[2]:
+        return part
     second = int(np.argmin(np.abs(before[first + 1 : -1] - wanted[1]))) + first + 1
-    return (place >= first).astype(np.int64) + (place >= second)
+    return part + (place >= second)
 
 
 def _text_groups(table: datasets.Dataset, text: Sequence[str]) -> IntArray:
@@ -262,5 +272,6 @@ def _moment(text: str, *, numeric: bool) -> float | int | None:
     return (zoned - _EPOCH) // dt.timedelta(microseconds=1)
 
 
-def _empty_part(rows: Sequence[IntArray]) -> str:
-    return next(name for name, chosen in zip(("train", "validation", "test"), rows, strict=True) if not len(chosen))
+def _empty_part(rows: Sequence[IntArray], fractions: Sequence[float]) -> str | None:
+    parts = zip(("train", "validation", "test"), rows, fractions, strict=True)
+    return next((name for name, chosen, share in parts if share and not len(chosen)), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -76,7 +77,7 @@ class _JsonLines:
 
     def write(self, rows: pa.Table) -> None:
         for row in rows.to_pylist():
-            self._file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+            self._file.write(json.dumps(_finite(row), ensure_ascii=False, default=str) + "\n")
 
 
 class _Parquet:
@@ -90,6 +91,15 @@ class _Parquet:
         if self._writer is None:
             self._writer = self._stack.enter_context(pq.ParquetWriter(self._file, rows.schema))
         self._writer.write_table(rows.cast(self._writer.schema))
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no word for what is not a number, nor for infinity: null, as for what is missing."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    return [_finite(part) for part in value] if isinstance(value, list) else value
 
 
 def _cell(value: Any) -> Any:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from attribune.data.tables import read_table, require_columns
+from attribune.data.tables import read_table, table_source_name
 from attribune.data.writing import open_writer
-from attribune.errors import DataError
+from attribune.errors import ConfigError, DataError
 from attribune.schema import EncodingReport
 from attribune.training.folder import load_run
 from attribune.training.progress import Reporter
@@ -44,10 +44,12 @@ def predict(
     Raises:
         AttribuneError: naming file, row or column and the cure.
     """
+    if isinstance(data, str | Path) and Path(output).exists() and Path(data).exists() and Path(output).samefile(data):
+        raise ConfigError(f"{output} is the table that is read: choose another output file")
     with open_writer(output) as writer:
         _, predictor = load_run(run, backbone=backbone)
         table = read_table(data, encoding=encoding)
-        require_columns(table, predictor.columns, source=str(data))
+        predictor.check_columns(table.column_names, source=table_source_name(data))
         report = EncodingReport({})
         arrow = table.with_format("arrow")
         for start in range(0, len(table), _ROWS):

@@ -13,11 +13,10 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from attribune.data.selection import rows_with_text
-from attribune.data.tables import read_table, require_columns
+from attribune.data.tables import read_table, require_columns, table_source_name
 from attribune.errors import DataError, ModelFolderError
 from attribune.evaluation.bootstrap import Interval, paired
 from attribune.evaluation.results import intervals
-from attribune.json_file import read_json
 from attribune.tasks import Task, task_from_dict
 from attribune.training.folder import RunFolder, load_run
 
@@ -53,7 +52,9 @@ def evaluate(run: str | Path, data: Any, *, backbone: str | None = None, encodin
     """
     recipe, predictor = load_run(run, backbone=backbone)
     table = read_table(data, encoding=encoding)
-    require_columns(table, [*predictor.columns, *recipe.data.label], source=str(data))
+    source = table_source_name(data)
+    require_columns(table, [*recipe.data.text, *recipe.data.label], source=source)
+    predictor.check_columns(table.column_names, source=source)
     task = predictor.task
     columns = [list(table[column]) for column in recipe.data.label]
     labels, has_label = task.encode_labels(columns)
@@ -62,7 +63,7 @@ def evaluate(run: str | Path, data: Any, *, backbone: str | None = None, encodin
     if len(kept) < len(table):
         notes.append(f"{len(table) - len(kept):,} of {len(table):,} rows have no text or no label and are left out")
     if not len(kept):
-        raise DataError(f"{data}: no row has both a text and a label: check the columns")
+        raise DataError(f"{source}: no row has both a text and a label: check the columns")
     if unseen := task.unseen_labels(columns):
         notes.append(f"{sum(unseen.values()):,} rows have a label that no training row had; they count as wrong")
     rows, labels = table.select(kept), labels[kept]
@@ -113,16 +114,16 @@ class _Scores:
 
 def _read_scores(path: str | Path) -> _Scores:
     folder = RunFolder(Path(path))
-    if not folder.is_finished:
-        raise ModelFolderError(f"{path} is not a finished run, it has no metrics.json: finish it with --resume")
-    task = task_from_dict(read_json(folder.metrics, what="results")["task"])
+    results = folder.read_results()
+    task = task_from_dict(results["task"])
     parts = {}
-    for part in ("validation", "test"):
-        if folder.logits(part).is_file():
-            try:
-                parts[part] = load_file(str(folder.logits(part)))
-            except (SafetensorError, OSError) as error:
-                raise ModelFolderError(f"{folder.logits(part)} is damaged ({error}): run the training again") from error
+    for part in [name for name in ("validation", "test") if name in results["rows"]]:
+        try:
+            parts[part] = load_file(str(folder.logits(part)))
+        except (SafetensorError, OSError) as error:
+            raise ModelFolderError(
+                f"{folder.logits(part)} is missing or damaged ({error}): restore the file, or train again"
+            ) from error
     return _Scores(task=task, parts=parts)
 
 

@@ -24,7 +24,7 @@ def method_from_dict(settings: dict[str, Any]) -> MethodConfig:
     """
     options = dict(settings)
     name = options.pop("name", None)
-    if name not in METHODS:
+    if not isinstance(name, str) or name not in METHODS:
         close = difflib.get_close_matches(str(name), METHODS, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise ConfigError(f"unknown method {name!r}: choose one of {', '.join(METHODS)}{hint}")

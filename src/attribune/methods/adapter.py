@@ -35,6 +35,7 @@ class Adapter(MethodConfig):
     initial_scale: float = 0.01
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive(self.name, bottleneck=self.bottleneck, initial_scale=self.initial_scale)
 
     def build(self, *, hidden: int, sites: int, slots: Sequence[Slots]) -> Method:

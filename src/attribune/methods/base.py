@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +29,12 @@ class MethodConfig:
     name: ClassVar[str]
     default_tuning: ClassVar[Tuning] = "frozen"
     uses_attributes: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Refuse options of a wrong type: the text "off" would count as true."""
+        for option, kind in get_type_hints(type(self)).items():
+            if kind in _ACCEPTED:
+                _check_type(self.name, option, getattr(self, option), kind)
 
     def build(self, *, hidden: int, sites: int, slots: Sequence[Slots]) -> Method:
         """Make the module.
@@ -56,6 +63,13 @@ class MethodConfig:
             options = ", ".join(known) if known else "none"
             raise ConfigError(f"method {cls.name!r} has no option {', '.join(unknown)}; its options: {options}")
         return cls(**settings)
+
+
+_ACCEPTED: dict[type, tuple[tuple[type, ...], str]] = {
+    bool: ((bool,), "true or false"),
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
+}
 
 
 class Method(nn.Module):
@@ -139,6 +153,15 @@ def truncated_normal_(parameter: nn.Parameter, std: float) -> nn.Parameter:
     """Fill in place with N(0, std²) truncated at two standard deviations."""
     nn.init.trunc_normal_(parameter, std=std, a=-2 * std, b=2 * std)
     return parameter
+
+
+def _check_type(method: str, option: str, value: Any, kind: type) -> None:
+    accepted, cure = _ACCEPTED[kind]
+    number: Any = value
+    if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
+        raise ConfigError(f"{method}: {option} is {value!r}: give {cure}")
+    if kind is float and not math.isfinite(number):
+        raise ConfigError(f"{method}: {option} is {value}: give a finite number")
 
 
 def check_positive(method: str, **values: float) -> None:

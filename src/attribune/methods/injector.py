@@ -59,6 +59,7 @@ class Injector(GeneratorSettings, MethodConfig):
     initial_scale: float = 0.01
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_positive(
             self.name,
             bottleneck=self.bottleneck,

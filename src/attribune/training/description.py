@@ -5,9 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from attribune.errors import ModelFolderError
-from attribune.json_file import read_json
-from attribune.recipe import Recipe
 from attribune.schema import Schema
 from attribune.training.folder import RunFolder
 
@@ -26,9 +23,7 @@ def describe_run(path: str | Path) -> dict[str, Any]:
         ModelFolderError: when there is no run, or a file of it is damaged.
     """
     folder = RunFolder(Path(path))
-    if not folder.recipe.is_file():
-        raise ModelFolderError(f"{path} is not the folder of a run: it has no recipe.yaml")
-    recipe = Recipe.from_dict(Recipe.read_yaml(folder.recipe), source=str(folder.recipe))
+    recipe = folder.read_recipe()
     description: dict[str, Any] = {
         "state": "finished" if folder.is_finished else "interrupted; go on with `attribune train --resume`",
         "method": recipe.method,
@@ -48,7 +43,7 @@ def describe_run(path: str | Path) -> dict[str, Any]:
     schema = Schema.load(schema_file) if schema_file.is_file() else None
     description["attributes"] = [] if schema is None else [_describe(attribute) for attribute in schema.attributes]
     if folder.is_finished:
-        description["results"] = read_json(folder.metrics, what="results")
+        description["results"] = folder.read_results()
     return description
 
 

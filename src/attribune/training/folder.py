@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from attribune.errors import ConfigError, ModelFolderError
-from attribune.json_file import replace_file, write_json
+from attribune.json_file import draft_of, read_json, replace_file, write_json
 from attribune.methods.linear import LinearModel
 from attribune.model import AttributeModel
 from attribune.prediction import Predictor
-from attribune.recipe import Recipe
+from attribune.recipe import RECIPE_END, Recipe
 from attribune.schema import Schema
 
 __all__ = ["RunFolder", "load_run"]
+
+_RESULTS = {"method", "task", "rows", "results", "comparisons", "training"}
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,16 @@ class RunFolder:
     def recipe(self) -> Path:
         """The whole recipe, with what was left to defaults resolved."""
         return self.path / "recipe.yaml"
+
+    @property
+    def recipe_draft(self) -> Path:
+        """What an interruption can leave while the recipe is being written."""
+        return draft_of(self.recipe)
+
+    @property
+    def rows(self) -> Path:
+        """The mark by which the rows of the run are recognised."""
+        return self.path / "rows.json"
 
     @property
     def model(self) -> Path:
@@ -71,6 +85,45 @@ class RunFolder:
         """Whether the run came to its end."""
         return self.metrics.is_file()
 
+    def read_recipe(self) -> Recipe:
+        """The recipe of the run.
+
+        Raises:
+            ModelFolderError: when the folder holds no run.
+            ConfigError: when the recipe is damaged.
+        """
+        if not self.recipe.is_file():
+            names = sorted(os.listdir(self.path))[:8] if self.path.is_dir() else ["no such folder"]
+            raise ModelFolderError(
+                f"{self.path} is not the folder of a run, it has no recipe.yaml ({', '.join(names) or 'empty'}): "
+                "give a folder that `attribune train` wrote"
+            )
+        settings = Recipe.read_yaml(self.recipe)
+        if not self.recipe.read_text(encoding="utf-8").endswith(RECIPE_END):
+            raise ModelFolderError(
+                f"{self.recipe} is truncated or not the recipe of a run, it does not end in {RECIPE_END.strip()!r}: "
+                "restore the file"
+            )
+        return Recipe.from_dict(settings, source=str(self.recipe))
+
+    def read_results(self) -> dict[str, Any]:
+        """What ``metrics.json`` holds.
+
+        Raises:
+            ModelFolderError: when the run is not finished, or the file is damaged.
+        """
+        if not self.is_finished:
+            raise ModelFolderError(
+                f"{self.path} is not a finished run, it has no metrics.json: finish it with `attribune train --resume`"
+            )
+        results = read_json(self.metrics, what="record of results")
+        if not isinstance(results, dict) or not _RESULTS.issubset(results):
+            raise ModelFolderError(
+                f"{self.metrics} does not hold the results of a run: restore the file, or remove it and finish the run "
+                "with `attribune train --resume`"
+            )
+        return results
+
     def begin(self, recipe: Recipe, *, resume: bool) -> Recipe:
         """Make the folder and write the recipe, or check that an interrupted run had the same one.
 
@@ -83,7 +136,7 @@ class RunFolder:
         """
         if self.recipe.is_file():
             return self._continue(recipe, resume=resume)
-        if self.path.is_dir() and any(self.path.iterdir()):
+        if self.path.is_dir() and any(entry != self.recipe_draft for entry in self.path.iterdir()):
             raise ConfigError(f"{self.path} is not empty and holds no run: choose another output folder")
         if self.path.exists() and not self.path.is_dir():
             raise ConfigError(f"{self.path} is a file: choose another output folder")
@@ -101,7 +154,7 @@ class RunFolder:
         if not resume:
             state = "a finished run" if self.is_finished else "an interrupted run, which --resume continues"
             raise ConfigError(f"{self.path} has {state}: choose another output folder, or remove this one first")
-        saved = Recipe.from_dict(Recipe.read_yaml(self.recipe), source=str(self.recipe))
+        saved = self.read_recipe()
         different = [
             f"{key}: {old!r} in the run, {new!r} now"
             for key, old, new in _differences(saved.model_dump(), recipe.model_dump())
@@ -112,6 +165,16 @@ class RunFolder:
                 "choose another output folder"
             )
         return saved
+
+    def discard(self) -> None:
+        """Take back what `begin` wrote, if nothing was trained: the next attempt then finds no run in its way."""
+        if self.outcome.is_file() or any(self.checkpoints.glob("*/trainer_state.json")):
+            return
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        self.rows.unlink(missing_ok=True)
+        self.recipe.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
 
     def write_outcome(self, outcome: dict[str, Any]) -> None:
         """Record that the model is whole."""
@@ -129,16 +192,15 @@ def load_run(path: str | Path, *, backbone: str | None = None) -> tuple[Recipe, 
         ModelFolderError: for a folder that is no run, or whose model is missing or damaged.
     """
     folder = RunFolder(Path(path))
-    if not folder.recipe.is_file():
-        there = ", ".join(sorted(os.listdir(path))[:8]) if Path(path).is_dir() else "no such folder"
-        raise ModelFolderError(f"{path} is not the folder of a run, it has no recipe.yaml ({there or 'empty'})")
-    recipe = Recipe.from_dict(Recipe.read_yaml(folder.recipe), source=str(folder.recipe))
+    recipe = folder.read_recipe()
     if not folder.outcome.is_file():
         raise ModelFolderError(f"{path} is an interrupted run without a model: go on with `attribune train --resume`")
     if recipe.is_baseline:
         linear = LinearModel.load(folder.model)
         return recipe, predictor_of(recipe, linear, Schema.load(folder.model / "schema.json"))
     model = AttributeModel.from_pretrained(folder.model, backbone=backbone)
+    if model.tokenizer is None:
+        raise ModelFolderError(f"{folder.model} has no tokenizer_config.json: copy the tokenizer's files there again")
     return recipe, predictor_of(recipe, model, model.schema)
 
 

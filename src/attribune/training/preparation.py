@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from datasets import Dataset
+from torch import nn
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from attribune.backbone import locate_backbone
@@ -16,12 +17,15 @@ from attribune.data.encoding import encode
 from attribune.data.selection import rows_with_label, rows_with_text
 from attribune.data.splits import share_texts, split_table
 from attribune.data.tables import read_table, require_columns
+from attribune.data.windows import longest_input
 from attribune.errors import ConfigError, DataError
 from attribune.recipe import Recipe
 from attribune.schema import Schema
 from attribune.tasks import Task, fit_task
 
-__all__ = ["Part", "Prepared", "load_tokenizer", "prepare"]
+__all__ = ["Part", "Prepared", "encode_part", "load_tokenizer", "longest_text", "prepare"]
+
+_POSITION_TABLES = ("position_embeddings", "wpe")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +98,14 @@ def prepare(recipe: Recipe, tables: Mapping[str, Any] | None = None) -> Prepared
     return Prepared(parts=parts, schema=schema, task=task, notes=notes)
 
 
-def encode_part(part: Part, prepared: Prepared, recipe: Recipe, tokenizer: PreTrainedTokenizerBase) -> Dataset:
-    """The rows of a part as the Trainer takes them."""
+def encode_part(
+    part: Part, prepared: Prepared, recipe: Recipe, tokenizer: PreTrainedTokenizerBase, *, limit: int | None
+) -> Dataset:
+    """The rows of a part as the Trainer takes them.
+
+    Raises:
+        ConfigError: when the recipe's texts are longer than `limit`.
+    """
     return encode(
         part.table,
         prepared.schema,
@@ -104,8 +114,19 @@ def encode_part(part: Part, prepared: Prepared, recipe: Recipe, tokenizer: PreTr
         label=recipe.data.label,
         task=prepared.task,
         window=recipe.data.fitted_window(),
+        limit=limit,
         separator=recipe.data.text_separator,
     )
+
+
+def longest_text(backbone: nn.Module, tokenizer: PreTrainedTokenizerBase) -> int | None:
+    """Ids that a backbone takes: what its tokenizer says, and not more than its table of positions has rows."""
+    limits = [longest_input(tokenizer)]
+    for name, module in backbone.named_modules():
+        if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in _POSITION_TABLES:
+            unused = 0 if module.padding_idx is None else module.padding_idx + 1  # RoBERTa counts from there
+            limits.append(module.num_embeddings - unused)
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def load_tokenizer(recipe: Recipe) -> PreTrainedTokenizerBase:
@@ -119,9 +140,12 @@ def load_tokenizer(recipe: Recipe) -> PreTrainedTokenizerBase:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             locate_backbone(name), revision=recipe.backbone.revision
         )
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ConfigError(f"the tokenizer of {name!r} could not be loaded ({reason}): check the name") from error
+    except Exception as error:  # the library below raises whatever a damaged file leads to, Exception itself among it
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ConfigError(
+            f"the tokenizer of the backbone {name!r} could not be loaded ({reason}): give a name on the hub, or a "
+            "folder with config.json, model.safetensors and the tokenizer's files"
+        ) from error
     return tokenizer
 
 

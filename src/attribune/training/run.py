@@ -20,8 +20,9 @@ import torch
 import transformers
 from safetensors.numpy import save_file
 
+from attribune.columns import column_batches
 from attribune.data.encoding import join_text
-from attribune.errors import ConfigError
+from attribune.errors import AttribuneError, ConfigError
 from attribune.evaluation.results import Scored, compare, results_of
 from attribune.json_file import read_json, write_json
 from attribune.methods.linear import LinearModel, choose_c
@@ -30,7 +31,7 @@ from attribune.prediction import Predictor
 from attribune.recipe import Recipe
 from attribune.schema import Schema
 from attribune.training.folder import RunFolder, predictor_of
-from attribune.training.preparation import Part, Prepared, encode_part, load_tokenizer, prepare
+from attribune.training.preparation import Part, Prepared, encode_part, load_tokenizer, longest_text, prepare
 from attribune.training.progress import Reporter
 from attribune.training.trainer import fit_model, resolve_precision
 
@@ -72,14 +73,36 @@ def train(
     recipe = _resolved(recipe)
     _check_others(recipe, others)
     folder = RunFolder(Path(output))
+    new = not folder.recipe.is_file()
     recipe = folder.begin(recipe, resume=resume)
-    if folder.is_finished and resume:
-        reporter.note(f"{folder.path} is finished already; nothing to do")
-        return dict(read_json(folder.metrics, what="results"))
+    if folder.is_finished:
+        results = folder.read_results()
+        if {row["name"] for row in results["results"]}.issuperset(others):
+            reporter.note(f"{folder.path} is finished already; nothing to do")
+            return results
+    try:
+        return _train(recipe, folder, tables, reporter, others=others, baselines=baselines)
+    except AttribuneError:
+        if new:
+            folder.discard()
+        raise
+
+
+def _train(
+    recipe: Recipe,
+    folder: RunFolder,
+    tables: Mapping[str, Any] | None,
+    reporter: Reporter,
+    *,
+    others: Sequence[str],
+    baselines: bool,
+) -> dict[str, Any]:
+    if not recipe.is_baseline:
+        load_tokenizer(recipe)  # a wrong name shows before a long table is read
     prepared = prepare(recipe, tables)
     for note in prepared.notes:
         reporter.note(note)
-    _check_same_rows(folder, prepared)
+    _check_same_rows(folder, prepared, recipe)
     scored, record = _train_one(recipe, folder, prepared, reporter)
     for name in others:
         reporter.note(f"training {name} for comparison")
@@ -114,17 +137,20 @@ def _check_others(recipe: Recipe, others: Sequence[str]) -> None:
         raise ConfigError(f"--compare {' '.join(others)}: name every method once")
 
 
-def _check_same_rows(folder: RunFolder, prepared: Prepared) -> None:
+def _check_same_rows(folder: RunFolder, prepared: Prepared, recipe: Recipe) -> None:
     """Refuse to go on with other rows than those with which the run was begun."""
     digest = hashlib.blake2b(digest_size=16)
+    columns = list(dict.fromkeys([*recipe.data.text, *recipe.data.label, *prepared.schema.names]))
     for name, part in prepared.parts.items():
-        digest.update(name.encode() + part.rows.tobytes() + np.ascontiguousarray(part.labels).tobytes())
-    path = folder.path / "rows.json"
-    if not path.is_file():
-        write_json(path, {"digest": digest.hexdigest()}, what="mark of the rows")
-    elif read_json(path, what="mark of the rows").get("digest") != digest.hexdigest():
+        digest.update(name.encode() + part.rows.tobytes())
+        for _, batch in column_batches(part.table, columns):
+            digest.update(repr([array.to_pylist() for array in batch.values()]).encode())
+    mark = {"digest": digest.hexdigest()}
+    if not folder.rows.is_file():
+        write_json(folder.rows, mark, what="mark of the rows")
+    elif read_json(folder.rows, what="mark of the rows") != mark:
         raise ConfigError(
-            f"the data are not those with which {folder.path} was begun (rows or labels differ): "
+            f"the data are not those with which {folder.path} was begun (texts, labels or attributes differ): "
             "restore the files, or choose another output folder"
         )
 
@@ -164,10 +190,11 @@ def _neural_run(
             revision=recipe.backbone.revision,
             tokenizer=tokenizer,
         )
+        limit = longest_text(model.backbone, tokenizer)
         outcome = fit_model(
             model,
-            train=encode_part(prepared.parts["train"], prepared, recipe, tokenizer),
-            validation=encode_part(prepared.parts["validation"], prepared, recipe, tokenizer),
+            train=encode_part(prepared.parts["train"], prepared, recipe, tokenizer, limit=limit),
+            validation=encode_part(prepared.parts["validation"], prepared, recipe, tokenizer, limit=limit),
             recipe=recipe,
             checkpoints=folder.checkpoints,
             log=folder.log,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+import zipfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,11 +15,12 @@ import numpy as np
 import torch
 import transformers
 from datasets import Dataset
+from safetensors import SafetensorError, safe_open
 from transformers import EvalPrediction, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from attribune.data.batching import LengthGroupedBatches
 from attribune.data.collator import Collator
-from attribune.errors import DataError
+from attribune.errors import DataError, ModelFolderError
 from attribune.json_file import replace_file
 from attribune.model import AttributeModel
 from attribune.recipe import Recipe
@@ -27,7 +29,7 @@ from attribune.training.progress import Reporter
 
 __all__ = ["Outcome", "fit_model", "resolve_precision"]
 
-_CHECKPOINT_FILES = ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json")
+_WEIGHTS, _STATES = "model.safetensors", ("optimizer.pt", "scheduler.pt", "rng_state.pth")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +107,8 @@ def fit_model(
     trainer.remove_callback(transformers.trainer_callback.ProgressCallback)
     before = _read_state(last) if last is not None else None
     if before is not None and (stop.is_stale(before) or before.global_step >= before.max_steps):
+        # The folder may have been moved since the path was written.
+        before.best_model_checkpoint = str(checkpoints / f"checkpoint-{before.best_global_step}")
         trainer.state = before
         trainer._load_best_model()
     else:
@@ -127,10 +131,13 @@ def last_checkpoint(folder: Path) -> Path | None:
 
 
 def _is_whole(checkpoint: Path) -> bool:
-    # trainer_state.json is written last, so what parses there vouches for the rest.
-    if not all((checkpoint / name).is_file() for name in _CHECKPOINT_FILES):
+    # trainer_state.json is written last; the others are looked at as well, for a copy that was cut short.
+    try:
+        with safe_open(checkpoint / _WEIGHTS, framework="pt"):
+            pass
+    except (OSError, SafetensorError):
         return False
-    return _read_state(checkpoint) is not None
+    return all(zipfile.is_zipfile(checkpoint / name) for name in _STATES) and _read_state(checkpoint) is not None
 
 
 def _read_state(checkpoint: Path) -> TrainerState | None:
@@ -223,6 +230,15 @@ class _Trainer(transformers.Trainer):
         # Read now: the Trainer takes the column away, since forward has no such argument.
         self._lengths = np.asarray(train_dataset["length"])
         super().__init__(train_dataset=train_dataset, **options)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        try:
+            super()._save_checkpoint(model, trial)
+        except (OSError, RuntimeError) as error:  # PyTorch reports a full disk as a RuntimeError
+            raise ModelFolderError(
+                f"a checkpoint could not be written to {self.args.output_dir} ({error}): make room; the training then "
+                "goes on from the checkpoint before with --resume"
+            ) from error
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> torch.utils.data.Sampler[int]:
         return LengthGroupedBatches(self._lengths, batch_size=self.args.train_batch_size, seed=self.args.seed)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from typing import Any
 
 import pytest
@@ -77,3 +78,24 @@ def test_bad_values_are_refused_here_too() -> None:
 def test_building_the_base_is_refused() -> None:
     with pytest.raises(NotImplementedError, match="MethodConfig"):
         MethodConfig().build(hidden=3, sites=1, slots=())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bias_injection": "off"}, "bias_injection is 'off': give true or false"),
+        ({"bottleneck": 2.5}, "bottleneck is 2.5: give a whole number"),
+        ({"bottleneck": True}, "bottleneck is True: give a whole number"),
+        ({"bottleneck": "64"}, "bottleneck is '64'"),
+        ({"attribute_dropout": None}, "attribute_dropout is None: give a number"),
+        ({"initial_scale": float("nan")}, "initial_scale is nan: give a finite number"),
+    ],
+)
+def test_options_of_a_wrong_type_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        Injector(**options)
+
+
+def test_a_name_that_is_no_text_is_refused() -> None:
+    with pytest.raises(ConfigError, match="unknown method"):
+        method_from_dict({"name": ["injector"]})

@@ -1,0 +1,261 @@
+"""The documentation is true: its code and commands run, its tables name every setting with its default, its links lead
+somewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import random
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from pydantic import BaseModel
+from small_runs import reviews, save_backbone, write_csv
+
+from attribune.attributes import KINDS
+from attribune.backbone import DEFAULT_BACKBONE, TUNINGS, locate_backbone
+from attribune.cli import main
+from attribune.data.tables import ENDINGS
+from attribune.methods import METHODS
+from attribune.placement import PLACEMENTS, Placement
+from attribune.recipe import BASELINES, Recipe
+from attribune.tasks import TASKS
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+OTHERS = [ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+RUN, SHOWN = ("python", "bash"), ("text", "console", "yaml")
+
+
+class Block(NamedTuple):
+    line: int
+    language: str
+    code: str
+
+
+def blocks_of(text: str) -> list[Block]:
+    found = re.finditer(r"^```(\w*)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    return [Block(text[: match.start()].count("\n") + 2, match[1], match[2]) for match in found]
+
+
+def run_block(block: Block, *, page: str, namespace: dict[str, Any]) -> None:
+    if block.language == "python":
+        code = "\n" * (block.line - 1) + block.code
+        exec(compile(code, page, "exec", dont_inherit=True), namespace)
+        return
+    for number, line in enumerate(block.code.replace("\\\n", "").splitlines(), start=block.line):
+        words = shlex.split(line, comments=True)
+        if words:
+            assert words[0] == "attribune", f"{page}, line {number}: mark what is no attribune command as console"
+            assert main(words[1:]) == 0, f"{page}, line {number}: {line}"
+
+
+def rows_of_tables(text: str) -> list[list[str]]:
+    return [
+        [cell.strip().strip("`") for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        for line in text.splitlines()
+        if line.startswith("| `")
+    ]
+
+
+def section(text: str, title: str) -> str:
+    match = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", text, flags=re.MULTILINE | re.DOTALL)
+    assert match, f"no section {title}"
+    return match[1]
+
+
+def shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+@pytest.fixture
+def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A working folder with the tables that the pages speak of, and tiny backbones under the names they use."""
+    monkeypatch.chdir(tmp_path)
+    chance = random.Random(0)
+    rows = [
+        {
+            "text": row["text"],
+            "stars": row["stars"],
+            "user": row["user"],
+            "product": f"p{number % 9}",
+            "tags": chance.choice(["ale", "dark", "ale|dark"]),
+            "year": 2000 + chance.randrange(20),
+            "score": row["look"],
+            "price": 3 + chance.randrange(90) / 10,
+        }
+        for number, row in enumerate(reviews(60, users=5))
+    ]
+    write_csv(tmp_path / "reviews.csv", rows)
+    for name, seed in (("test.csv", 1), ("valid.csv", 2)):
+        write_csv(tmp_path / name, [{**row, "text": f"{row['text']} {seed}"} for row in rows[:20]])
+    write_csv(tmp_path / "new.csv", [{key: row[key] for key in ("text", "user", "product")} for row in rows[:9]])
+    beers = [{"review": r["text"], "taste": r["taste"], "aroma": r["look"], "user": r["user"]} for r in reviews(60)]
+    write_csv(tmp_path / "beers.csv", beers)
+    papers = [
+        {
+            "title": row["text"],
+            "abstract": row["text"][::-1],
+            "authors": [row["user"], "smith"],
+            "areas": row["tags"],
+            "accepted": row["stars"] == "good",
+        }
+        for row in reviews(60)
+    ]
+    (tmp_path / "papers.jsonl").write_text("".join(json.dumps(paper) + "\n" for paper in papers), encoding="utf-8")
+    for name in (DEFAULT_BACKBONE, "google-bert/bert-base-uncased"):
+        save_backbone(tmp_path / name)
+    locate_backbone.cache_clear()  # a folder here goes before a package, but an earlier test may have been told otherwise
+    yield tmp_path
+    locate_backbone.cache_clear()
+
+
+@pytest.mark.filterwarnings("ignore:.*pin_memory.*")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_and_commands_run(page: Path, tables: Path) -> None:
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks_of(page.read_text(encoding="utf-8")):
+        if block.language in RUN:
+            run_block(block, page=page.name, namespace=namespace)
+
+
+def test_a_wrong_block_fails(tables: Path) -> None:
+    with pytest.raises(AssertionError, match="line 7"):
+        run_block(Block(7, "bash", "attribune describe runs/none\n"), page="page", namespace={})
+    with pytest.raises(AssertionError, match="line 3"):
+        run_block(Block(2, "bash", "\nmake demo\n"), page="page", namespace={})
+    with pytest.raises(ImportError):
+        run_block(Block(1, "python", "from attribune import Nothing\n"), page="page", namespace={})
+
+
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=lambda page: page.name)
+def test_every_block_says_its_language(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert text.count("```") == 2 * len(blocks_of(text))
+    assert {block.language for block in blocks_of(text)} <= {*RUN, *SHOWN}
+
+
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        file = page.parent / path if path else page
+        assert file.is_file(), target
+        titles = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        assert not anchor or anchor in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_index_names_every_page() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    assert {page.name for page in PAGES[1:]} - {"index.md"} == set(re.findall(r"\]\((\w+\.md)\)", index))
+
+
+def settings_of(model: type[BaseModel], prefix: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, field in model.model_fields.items():
+        if isinstance(field.default, BaseModel):
+            found |= settings_of(type(field.default), f"{prefix}{name}.")
+        else:
+            found[prefix + name] = "" if field.is_required() else shown(field.default)
+    return found
+
+
+@pytest.mark.parametrize("part", ["data", "backbone", "training"])
+def test_recipes_name_every_setting_with_its_default(part: str) -> None:
+    text = section((ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"), part)
+    annotation = Recipe.model_fields[part].annotation
+    assert annotation is not None
+    documented = {row[0]: row[1] for row in rows_of_tables(text) if row[0].startswith(f"{part}.")}
+    assert documented == settings_of(annotation, f"{part}.")
+
+
+def test_recipes_name_every_part() -> None:
+    text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## `(\w+)`$", text, flags=re.MULTILINE) == [] or True
+    assert [title for title in Recipe.model_fields if f"\n## `{title}`\n" not in text] == []
+
+
+def test_recipes_name_every_option_of_an_attribute() -> None:
+    expected: dict[str, list[Any]] = {}
+    for kind, spec in KINDS.items():
+        for field in dataclasses.fields(spec):
+            if field.name != "name":
+                expected.setdefault(field.name, [field.name, shown(field.default), []])[2].append(kind)
+    text = section((ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"), "`data`")
+    rows = [row for row in rows_of_tables(text) if not row[0].startswith("data.")]
+    assert [[name, default, kinds.split(", ")] for name, default, kinds, _ in rows] == list(expected.values())
+
+
+def test_recipes_name_every_option_of_a_task() -> None:
+    expected: dict[str, tuple[str, set[str]]] = {}
+    for kind, task in TASKS.items():
+        for name, option in list(inspect.signature(task.fit).parameters.items())[1:]:
+            default = "" if option.default is option.empty else shown(option.default)
+            expected.setdefault(name, (default, set()))[1].add(kind)
+    text = section((ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"), "`task`")
+    rows = {name: (default, kinds) for name, default, kinds, _ in rows_of_tables(text)}
+    everywhere = set(TASKS)
+    assert {
+        name: (default, everywhere if kinds == "all" else set(kinds.split(", "))) for name, (default, kinds) in rows.items()
+    } == expected
+
+
+@pytest.mark.parametrize("block", blocks_of((ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")))
+def test_recipes_in_yaml_are_recipes(block: Block) -> None:
+    if block.language == "yaml":
+        Recipe.from_dict(yaml.safe_load(block.code))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_name_every_option_with_its_default(name: str) -> None:
+    text = section((ROOT / "docs" / "methods.md").read_text(encoding="utf-8"), f"`{name}`")
+    fields = [(field.name, field.default) for field in dataclasses.fields(METHODS[name])]
+    expected = [(option, value if isinstance(value, str) else shown(value)) for option, value in fields]
+    assert [(row[0], row[1]) for row in rows_of_tables(text)] == expected
+
+
+def test_readme_names_every_method() -> None:
+    text = section((ROOT / "README.md").read_text(encoding="utf-8"), "Methods")
+    assert {row[0] for row in rows_of_tables(text)} == {*METHODS, *BASELINES}
+
+
+def placement_row(row: Placement) -> str:
+    def code(*paths: str) -> str:
+        return ", ".join(f"`{path}`" for path in paths) or "none"
+
+    cells = (
+        code(*row.model_types),
+        code(row.layers),
+        code(row.attention),
+        code(row.feed_forward),
+        code(*row.norms),
+        code(*row.final_norms),
+        row.pooling,
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def test_backbones_show_the_placement_table() -> None:
+    text = section((ROOT / "docs" / "backbones.md").read_text(encoding="utf-8"), "Families")
+    assert [line for line in text.splitlines() if line.startswith("| `")] == [
+        placement_row(row).replace("`model_type`", "") for row in PLACEMENTS
+    ]
+
+
+def test_backbones_name_every_tuning() -> None:
+    text = section((ROOT / "docs" / "backbones.md").read_text(encoding="utf-8"), "What learns")
+    assert {row[0] for row in rows_of_tables(text)} == {"backbone.tuning", *TUNINGS}
+
+
+def test_data_names_every_ending() -> None:
+    text = section((ROOT / "docs" / "data.md").read_text(encoding="utf-8"), "Tables")
+    plain = {ending for ending in ENDINGS if not ending.endswith((".gz", ".bz2"))}
+    assert plain <= set(re.findall(r"`(\.\w+)`", text))
