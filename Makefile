@@ -12,7 +12,7 @@ help:
 	@echo "make test    install, and run the tests"
 	@echo "make lint    check style and types"
 	@echo "make format  write the code in the project's format"
-	@echo "make bench   train every method on real data (hours; goes on where it was interrupted)"
+	@echo "make bench   measure size and loading time, and every method on real data (hours; goes on where it stopped)"
 	@echo "make clean   remove the environment and the caches"
 
 demo: $(READY)
@@ -31,6 +31,7 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 bench: $(READY)
+	$(BIN)/python benchmarks/footprint.py
 	$(BIN)/python benchmarks/real_data.py sweep
 	$(BIN)/python benchmarks/real_data.py test
 	$(BIN)/python benchmarks/real_data.py table

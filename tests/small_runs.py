@@ -39,7 +39,7 @@ def reviews(rows: int, *, seed: int = 0, users: int = 7) -> list[dict[str, Any]]
     for number in range(rows):
         user = chance.randrange(users)
         mood = chance.choice(["good", "bad"])
-        words = chance.choices(_FILLER, k=chance.randint(2, 12)) + [chance.choice(_MOODS[mood]), f"n{number % 61}"]
+        words = [*chance.choices(_FILLER, k=chance.randint(2, 12)), chance.choice(_MOODS[mood]), f"n{number % 61}"]
         chance.shuffle(words)
         seen = mood if user % 3 else "bad"
         table.append(
@@ -76,9 +76,8 @@ def train_command(data: Path | str, output: Path, *, backbone: Path | str, metho
 class Command:
     """The command line in a process of its own, so that it can be killed, interrupted or denied room on the disk."""
 
-    def __init__(self, words: list[str], *, log: Path, file_limit: int | None = None) -> None:
-        self.log = log
-        self.process = PROCESSES.Process(target=_run, args=(words, str(log), file_limit))
+    def __init__(self, words: list[str], *, log: Path, out: Path | None = None, file_limit: int | None = None) -> None:
+        self.process = PROCESSES.Process(target=_run, args=(words, str(log), str(out or log), file_limit))
         self.process.start()
 
     def wait(self) -> int | None:
@@ -87,12 +86,12 @@ class Command:
         return self.process.exitcode
 
 
-def _run(words: list[str], log: str, file_limit: int | None) -> None:
-    """In the child: messages and results go to one file."""
+def _run(words: list[str], log: str, out: str, file_limit: int | None) -> None:
+    """In the child: messages and results go to files."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(file, 1)
-    os.dup2(file, 2)
+    for path, stream in ((out, 1), (log, 2)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
+    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     if file_limit is not None:  # writing fails half-way in every larger file, as on a full disk
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
     sys.exit(main(words))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import warnings
@@ -35,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         import_module(f"attribune.cli.{verb}").add_parser(verbs)
     options = parser.parse_args(arguments)
     warnings.showwarning = _show_warning
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a value that the terminal cannot show is no failure
     try:
         options.run(options)
         sys.stdout.flush()
