@@ -274,6 +274,7 @@ def test_data_names_every_ending() -> None:
 
 def test_results_show_the_measured_footprint() -> None:
     measured = json.loads((ROOT / "benchmarks" / "results" / "footprint.json").read_text(encoding="utf-8"))
-    text = " ".join(section((ROOT / "docs" / "results.md").read_text(encoding="utf-8"), "Size and loading time").split())
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    text = " ".join(section(page, "Size and loading time").split())
     assert f"takes {measured['stored_megabytes']:.1f} MB" in text
     assert f"loads in {measured['beyond_backbone_seconds']:.2f} s" in text

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attribune.attributes import Categorical, MultiLabel, Numeric
+    from attribune.backbone import load_tokenizer
     from attribune.configuration import AttributeConfig
     from attribune.data.collator import Collator
     from attribune.data.encoding import encode, encode_with_report
@@ -58,6 +59,7 @@ __all__ = [
     "encode_with_report",
     "evaluate",
     "load_run",
+    "load_tokenizer",
     "predict",
     "read_table",
     "split_table",
@@ -94,6 +96,7 @@ _HOMES = {
     "encode_with_report": "attribune.data.encoding",
     "evaluate": "attribune.evaluation.run",
     "load_run": "attribune.training.folder",
+    "load_tokenizer": "attribune.backbone",
     "predict": "attribune.evaluation.predict",
     "read_table": "attribune.data.tables",
     "split_table": "attribune.data.splits",

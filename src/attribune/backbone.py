@@ -15,7 +15,7 @@ import torch
 import transformers
 from safetensors import SafetensorError
 from torch import nn
-from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers import AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
@@ -30,6 +30,7 @@ __all__ = [
     "check_fingerprint",
     "fingerprint",
     "load_backbone",
+    "load_tokenizer",
     "locate_backbone",
     "pooling_of",
     "tune_backbone",
@@ -93,6 +94,27 @@ def load_backbone(name: str, *, revision: str | None = None, dtype: torch.dtype 
             "they would stay random; give complete weights of this architecture"
         )
     return cast(PreTrainedModel, model)
+
+
+def load_tokenizer(name: str, *, revision: str | None = None) -> PreTrainedTokenizerBase:
+    """The tokenizer of a backbone, found where `load_backbone` finds its weights.
+
+    Args:
+        name: a hub name or a folder.
+        revision: branch, tag or commit on the hub.
+
+    Raises:
+        ConfigError: when it cannot be loaded.
+    """
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(locate_backbone(name), revision=revision)
+    except Exception as error:  # the library below raises whatever a damaged file leads to, Exception itself among it
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise ConfigError(
+            f"the tokenizer of the backbone {name!r} could not be loaded ({reason}): give a name on the hub, or a "
+            "folder with config.json, model.safetensors and the tokenizer's files"
+        ) from error
+    return cast(PreTrainedTokenizerBase, tokenizer)
 
 
 def build_backbone(config: PreTrainedConfig) -> PreTrainedModel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ from attribune.backbone import build_backbone, check_fingerprint, load_backbone
 from attribune.card import model_card
 from attribune.configuration import AttributeConfig, Sizes
 from attribune.errors import ModelFolderError
-from attribune.json_file import replace_file
+from attribune.json_file import draft_of, replace_file
 from attribune.schema import Schema
 
 __all__ = [
@@ -54,11 +55,12 @@ def write_model(
     tokenizer: PreTrainedTokenizerBase | None,
     sizes: Sizes,
 ) -> None:
-    """Write the folder; each file replaces its predecessor in one step, the tensors last.
+    """Write the folder; each file but the tokenizer's replaces its predecessor in one step, the tensors last.
 
     Raises:
         ModelFolderError: when the folder cannot be written, with the system's reason.
     """
+    partial = draft_of(folder / TENSORS)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         replace_file(folder / CONFIG, config.to_json_string().encode())
@@ -66,7 +68,6 @@ def write_model(
         replace_file(folder / CARD, model_card(config, schema, sizes).encode())
         if tokenizer is not None:
             tokenizer.save_pretrained(str(folder))
-        partial = folder / f"{TENSORS}.partial"
         save_file({k: v.detach().contiguous() for k, v in tensors.items()}, str(partial), metadata={"format": "pt"})
         os.replace(partial, folder / TENSORS)
     except (OSError, SafetensorError) as error:
@@ -74,6 +75,9 @@ def write_model(
             f"the model could not be written to {folder}: {error}. Free space or choose a folder you may write to; "
             "what was saved there before is still whole"
         ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 def find_model(name: str | Path, *, revision: str | None = None) -> ModelFiles:

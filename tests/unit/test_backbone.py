@@ -156,7 +156,7 @@ def test_fingerprint_sees_one_changed_number_in_any_parameter(tiny_backbone: Fac
     seen = {fingerprint(backbone)}
     with torch.no_grad():
         for parameter in backbone.parameters():
-            parameter.view(-1)[0] += 1e-3
+            parameter.view(-1)[0] += 0.1
             seen.add(fingerprint(backbone))
     assert len(seen) == 1 + len(list(backbone.parameters()))
 

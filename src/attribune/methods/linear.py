@@ -25,7 +25,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from attribune.errors import AttribuneWarning, ConfigError, DataError, ModelFolderError
-from attribune.json_file import read_json, write_json
+from attribune.json_file import read_json, replace_file, write_json
 from attribune.tasks import Aspects, Classification, Rating, Regression, Task, task_from_dict
 
 if TYPE_CHECKING:
@@ -215,9 +215,7 @@ class LinearModel:
         path = Path(folder) / _TENSORS
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            draft = path.with_name(f".{path.name}.tmp")
-            draft.write_bytes(data)
-            draft.replace(path)
+            replace_file(path, data)
         except OSError as error:
             raise ModelFolderError(
                 f"{path}: cannot be written ({error.strerror or error}): make room, or choose another folder"

@@ -170,11 +170,27 @@ class RunFolder:
         """Take back what `begin` wrote, if nothing was trained: the next attempt then finds no run in its way."""
         if self.outcome.is_file() or any(self.checkpoints.glob("*/trainer_state.json")):
             return
-        shutil.rmtree(self.checkpoints, ignore_errors=True)
-        self.rows.unlink(missing_ok=True)
-        self.recipe.unlink(missing_ok=True)
+        for folder in (self.checkpoints, self.model):
+            shutil.rmtree(folder, ignore_errors=True)
+        for file in (self.log, self.rows, self.recipe):
+            file.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.path.rmdir()
+
+    def write_predictions(self, part: str, *, table: bytes, logits: bytes) -> None:
+        """Write both files of predictions of a part.
+
+        Raises:
+            ModelFolderError: when they cannot be written.
+        """
+        try:
+            replace_file(self.predictions(part), table)
+            replace_file(self.logits(part), logits)
+        except OSError as error:
+            raise ModelFolderError(
+                f"the predictions of the {part} rows cannot be written to {self.path} ({error.strerror or error}): "
+                "make room; the run then goes on with --resume"
+            ) from error
 
     def write_outcome(self, outcome: dict[str, Any]) -> None:
         """Record that the model is whole."""

@@ -10,20 +10,19 @@ import numpy as np
 import numpy.typing as npt
 from datasets import Dataset
 from torch import nn
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
-from attribune.backbone import locate_backbone
 from attribune.data.encoding import encode
 from attribune.data.selection import rows_with_label, rows_with_text
 from attribune.data.splits import share_texts, split_table
 from attribune.data.tables import read_table, require_columns
 from attribune.data.windows import longest_input
-from attribune.errors import ConfigError, DataError
+from attribune.errors import DataError
 from attribune.recipe import Recipe
 from attribune.schema import Schema
 from attribune.tasks import Task, fit_task
 
-__all__ = ["Part", "Prepared", "encode_part", "load_tokenizer", "longest_text", "prepare"]
+__all__ = ["Part", "Prepared", "encode_part", "longest_text", "prepare"]
 
 _POSITION_TABLES = ("position_embeddings", "wpe")
 
@@ -127,26 +126,6 @@ def longest_text(backbone: nn.Module, tokenizer: PreTrainedTokenizerBase) -> int
             unused = 0 if module.padding_idx is None else module.padding_idx + 1  # RoBERTa counts from there
             limits.append(module.num_embeddings - unused)
     return min((limit for limit in limits if limit is not None), default=None)
-
-
-def load_tokenizer(recipe: Recipe) -> PreTrainedTokenizerBase:
-    """The backbone's tokenizer.
-
-    Raises:
-        ConfigError: when it cannot be loaded.
-    """
-    name = recipe.backbone.name
-    try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            locate_backbone(name), revision=recipe.backbone.revision
-        )
-    except Exception as error:  # the library below raises whatever a damaged file leads to, Exception itself among it
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise ConfigError(
-            f"the tokenizer of the backbone {name!r} could not be loaded ({reason}): give a name on the hub, or a "
-            "folder with config.json, model.safetensors and the tokenizer's files"
-        ) from error
-    return tokenizer
 
 
 def _sources(recipe: Recipe, tables: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import platform
 import shutil
 import time
@@ -18,8 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 import transformers
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
+from attribune.backbone import load_tokenizer
 from attribune.columns import column_batches
 from attribune.data.encoding import join_text
 from attribune.errors import AttribuneError, ConfigError
@@ -31,7 +33,7 @@ from attribune.prediction import Predictor
 from attribune.recipe import Recipe
 from attribune.schema import Schema
 from attribune.training.folder import RunFolder, predictor_of
-from attribune.training.preparation import Part, Prepared, encode_part, load_tokenizer, longest_text, prepare
+from attribune.training.preparation import Part, Prepared, encode_part, longest_text, prepare
 from attribune.training.progress import Reporter
 from attribune.training.trainer import fit_model, resolve_precision
 
@@ -98,7 +100,9 @@ def _train(
     baselines: bool,
 ) -> dict[str, Any]:
     if not recipe.is_baseline:
-        load_tokenizer(recipe)  # a wrong name shows before a long table is read
+        load_tokenizer(
+            recipe.backbone.name, revision=recipe.backbone.revision
+        )  # a wrong name shows before a long table is read
     prepared = prepare(recipe, tables)
     for note in prepared.notes:
         reporter.note(note)
@@ -178,7 +182,7 @@ def _neural_run(
         model = AttributeModel.from_pretrained(folder.model)
     else:
         transformers.set_seed(recipe.training.seed)
-        tokenizer = load_tokenizer(recipe)
+        tokenizer = load_tokenizer(recipe.backbone.name, revision=recipe.backbone.revision)
         model = AttributeModel.build(
             recipe.backbone.name,
             prepared.schema,
@@ -276,10 +280,11 @@ def _write_predictions(
     decoded = {key: list(value) for key, value in decoded.items()}
     true = {f"true_{name}": list(part.table[name]) for name in label_columns}
     table = pa.table({"row": part.rows, **true, **decoded})
-    pq.write_table(table, folder.predictions(name))
-    save_file(
-        {"rows": part.rows, "labels": np.ascontiguousarray(part.labels), "logits": np.ascontiguousarray(logits)},
-        str(folder.logits(name)),
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    arrays = {"rows": part.rows, "labels": part.labels, "logits": logits}
+    folder.write_predictions(
+        name, table=sink.getvalue(), logits=save({key: np.ascontiguousarray(array) for key, array in arrays.items()})
     )
 
 

@@ -236,8 +236,8 @@ class _Trainer(transformers.Trainer):
             super()._save_checkpoint(model, trial)
         except (OSError, RuntimeError) as error:  # PyTorch reports a full disk as a RuntimeError
             raise ModelFolderError(
-                f"a checkpoint could not be written to {self.args.output_dir} ({error}): make room; the training then "
-                "goes on from the checkpoint before with --resume"
+                f"a checkpoint could not be written to {self.args.output_dir}, most likely for want of room ({error}): "
+                "make room; the training then goes on from the checkpoint before with --resume"
             ) from error
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> torch.utils.data.Sampler[int]:

@@ -174,3 +174,19 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], message: 
 def test_shared_texts_are_counted() -> None:
     train = table(text=["a", "b", ""])
     assert share_texts(train, table(text=[" a", "a", "c", "", None]), text=["text"]) == 2
+
+
+@pytest.mark.parametrize(
+    "by", [{}, {"by": "group", "column": "group"}, {"by": "time", "column": "time"}], ids=["random", "group", "time"]
+)
+def test_a_test_share_of_zero_makes_two_parts(by: dict[str, Any]) -> None:
+    columns = {"text": [f"t{n}" for n in range(20)], "group": [n // 2 for n in range(20)], "time": list(range(20))}
+    splits = split_table(table(**columns), text=["text"], fractions=(0.9, 0.1, 0.0), **by)
+    assert [len(rows) for rows in splits.rows] == [18, 2, 0]
+    assert sorted([*splits.rows[0], *splits.rows[1]]) == list(range(20))
+    if by.get("by") == "time":
+        assert splits.rows[1].tolist() == [18, 19]
+    pair = table(**{name: values[:3:2] for name, values in columns.items()})
+    assert [len(rows) for rows in split_table(pair, text=["text"], fractions=(0.5, 0.5, 0.0), **by).rows] == [1, 1, 0]
+    with pytest.raises(DataError, match=r"1 rows with 1 .* cannot make two parts"):
+        split_table(pair.select([0]), text=["text"], fractions=(0.5, 0.5, 0.0), **by)

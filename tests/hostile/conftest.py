@@ -1,0 +1,85 @@
+"""Commands that must fail with one clear message, and finished runs to damage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_runs
+import torch
+
+from attribune.cli import main
+
+Outcome = tuple[int, str, str]
+ROWS = small_runs.reviews(90, seed=3)
+
+
+@pytest.fixture(scope="session")
+def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_runs.save_backbone(tmp_path_factory.mktemp("backbone"))
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory, backbone: Path) -> Path:
+    """A folder with the table data.csv and finished runs on it: injector, none and linear."""
+    folder = tmp_path_factory.mktemp("runs")
+    data = small_runs.write_csv(folder / "data.csv", ROWS)
+    torch.set_num_threads(1)
+    for method in ("injector", "none", "linear"):
+        assert main(small_runs.train_command(data, folder / method, backbone=backbone, method=method)) == 0
+    return folder
+
+
+@pytest.fixture
+def attribune(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
+    def run(*words: object) -> Outcome:
+        capsys.readouterr()
+        try:
+            code = main([str(word) for word in words])
+        except SystemExit as end:
+            code = int(str(end.code))
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
+
+
+@pytest.fixture
+def fails(attribune: Callable[..., Outcome]) -> Callable[..., str]:
+    """Run a command that must fail with a message on stderr, nothing on stdout and no traceback; gives the message."""
+
+    def run(*words: object, code: int = 1) -> str:
+        found, out, err = attribune(*words)
+        assert (found, out) == (code, "")
+        assert "Traceback" not in err
+        message = err[err.index("error: ") :]
+        assert len(message) < 900
+        return message
+
+    return run
+
+
+@pytest.fixture
+def train(tmp_path: Path, backbone: Path) -> Callable[..., list[str]]:
+    """The words of a training on rows, or on a file with the given content."""
+
+    def words(table: Any = None, *more: object, name: str = "data.csv", method: str = "injector") -> list[str]:
+        path = tmp_path / name
+        if isinstance(table, str | bytes):
+            path.write_bytes(table if isinstance(table, bytes) else table.encode())
+        else:
+            small_runs.write_csv(path, ROWS if table is None else table)
+        given = small_runs.train_command(path, tmp_path / "run", backbone=backbone, method=method)
+        return _with(given, [str(word) for word in more])
+
+    return words
+
+
+def _with(given: list[str], more: list[str]) -> list[str]:
+    """Add words; a column flag among them takes the place of the same flag, to which it would add columns."""
+    for flag in {"--text", "--label", "--attributes"}.intersection(more):
+        place = given.index(flag)
+        del given[place : place + 2]
+    return [*given, *more]

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import datetime as dt
+import errno
+import json
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from attribune.data.tables import read_table
+from attribune.data.writing import ENDINGS, open_writer
+from attribune.errors import ConfigError, DataError
+
+TABLE = pa.table(
+    {
+        "text": ['plain, with "quotes"', "two\nlines", None],
+        "n": [1, None, 3],
+        "p": [0.25, float("nan"), float("inf")],
+        "tags": [["a", "ü"], [], None],
+        "day": [dt.date(2024, 1, 2)] * 3,
+    }
+)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_batches_come_out_in_order_and_the_file_appears_at_the_end(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"out{ending}"
+    with open_writer(path) as writer:
+        writer.write(TABLE)
+        assert not path.exists()
+        writer.write(TABLE.slice(0, 1))
+    assert os.listdir(tmp_path) == [path.name]
+    found = read_table(path)
+    assert found.column_names == TABLE.column_names
+    assert [text or None for text in found["text"]] == [*TABLE["text"].to_pylist(), 'plain, with "quotes"']
+
+
+def test_json_has_null_for_what_is_no_number_and_keeps_letters(tmp_path: Path) -> None:
+    with open_writer(tmp_path / "out.jsonl") as writer:
+        writer.write(TABLE)
+    lines = (tmp_path / "out.jsonl").read_text(encoding="utf-8").splitlines()
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{word} is not JSON")
+
+    rows = [json.loads(line, parse_constant=refuse) for line in lines]
+    assert [row["p"] for row in rows] == [0.25, None, None]
+    assert rows[0]["day"] == "2024-01-02"
+    assert '"ü"' in lines[0]
+
+
+def test_lists_in_csv_are_json(tmp_path: Path) -> None:
+    with open_writer(tmp_path / "out.csv") as writer:
+        writer.write(TABLE)
+    assert read_table(tmp_path / "out.csv")["tags"] == ['["a", "ü"]', "[]", ""]
+
+
+def test_parquet_keeps_types(tmp_path: Path) -> None:
+    with open_writer(tmp_path / "out.parquet") as writer:
+        writer.write(TABLE)
+    assert pq.read_schema(tmp_path / "out.parquet") == TABLE.schema
+
+
+def test_unknown_ending(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ConfigError, match=r"the ending '\.xls' is not one of \.csv, \.tsv"),
+        open_writer(tmp_path / "out.xls"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("x"), DataError("x")])
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_an_interruption_leaves_the_earlier_file(tmp_path: Path, ending: str, error: BaseException) -> None:
+    path = tmp_path / f"out{ending}"
+    path.write_text("dear")
+
+    def write() -> None:
+        with open_writer(path) as writer:
+            writer.write(TABLE)
+            raise error
+
+    with pytest.raises(type(error)):
+        write()
+    assert os.listdir(tmp_path) == [path.name]
+    assert path.read_text() == "dear"
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_folder_that_cannot_be_written_is_found_before_anything_is_computed(tmp_path: Path, ending: str) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(DataError, match=r"cannot be written \(Not a directory\)"),
+        open_writer(tmp_path / "file" / f"out{ending}"),
+    ):
+        pytest.fail("the block was entered")
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    with (
+        pytest.raises(DataError, match=r"out\.csv cannot be written \(No space left on device\)"),
+        open_writer(tmp_path / "out.csv"),
+    ):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import small_runs
+from transformers import AutoTokenizer, PreTrainedModel
+
+from attribune.data.windows import Head
+from attribune.errors import ConfigError, DataError
+from attribune.methods import Injector, MethodConfig, Plain
+from attribune.model import AttributeModel
+from attribune.prediction import Predictor
+from attribune.schema import Categorical, MultiLabel, Schema
+from attribune.tasks import Classification
+
+ROWS = small_runs.reviews(40)
+TABLE: dict[str, list[Any]] = {name: [row[name] for row in ROWS] for name in ("text", "user", "tags")}
+METHOD = Injector(bottleneck=8, vector_size=8, initial_weight=0.5, initial_scale=0.3)
+
+
+@pytest.fixture
+def predictor_of(
+    tiny_backbone: Callable[..., PreTrainedModel], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Predictor]:
+    tokenizer = AutoTokenizer.from_pretrained(small_runs.save_backbone(tmp_path_factory.mktemp("backbone")))
+    schema = Schema.fit(TABLE, [Categorical("user"), MultiLabel("tags", separator=";")])
+
+    def make(method: MethodConfig = METHOD, **options: Any) -> Predictor:
+        model = AttributeModel.build(
+            tiny_backbone("bert"), schema, task=Classification(classes=3), method=method, tokenizer=tokenizer
+        )
+        settings = {"text": ["text"], "window": Head(20), "batch_size": 7, "device": "cpu"} | options
+        return Predictor(model, schema=schema, task=model.task, **settings)
+
+    return make
+
+
+def test_the_batches_and_their_order_do_not_matter(predictor_of: Callable[..., Predictor]) -> None:
+    predictor = predictor_of()
+    logits, report = predictor.logits(TABLE)
+    assert logits.shape == (40, 3)
+    assert np.isfinite(logits).all()
+    assert report.attributes["user"].rows == 40
+    order = np.random.default_rng(0).permutation(40)
+    shuffled = {name: [values[row] for row in order] for name, values in TABLE.items()}
+    predictor.batch_size = 3
+    np.testing.assert_allclose(predictor.logits(shuffled)[0], logits[order], atol=1e-5)
+
+
+def test_hiding_the_attributes_is_leaving_them_empty(predictor_of: Callable[..., Predictor]) -> None:
+    predictor = predictor_of()
+    empty = {"text": TABLE["text"], "user": [None] * 40, "tags": [""] * 40}
+    hidden, _ = predictor.logits(TABLE, hide_attributes=True)
+    np.testing.assert_allclose(predictor.logits(empty)[0], hidden, atol=1e-6)
+    assert np.abs(hidden - predictor.logits(TABLE)[0]).max() > 1e-3
+
+
+def test_a_method_without_attributes_reads_the_text_alone(predictor_of: Callable[..., Predictor]) -> None:
+    predictor = predictor_of(Plain())
+    assert predictor.columns == ("text",)
+    logits, _ = predictor.logits({"text": TABLE["text"]})
+    np.testing.assert_array_equal(predictor.logits(TABLE)[0], logits)
+
+
+def test_missing_columns(predictor_of: Callable[..., Predictor]) -> None:
+    predictor = predictor_of()
+    predictor.check_columns(["tags", "user", "text", "more"], source="t.csv")
+    with pytest.raises(DataError, match=r"t\.csv has no column 'text'; did you mean 'texts'\? .*\)$"):
+        predictor.check_columns(["texts", "user", "tags"], source="t.csv")
+    with pytest.raises(
+        DataError, match=r"no column 'user' .*; where its values are not known, add it with empty cells"
+    ):
+        predictor.check_columns(["text", "tags"], source="t.csv")
+
+
+def test_messages_count_rows_from_the_one_given(predictor_of: Callable[..., Predictor]) -> None:
+    broken = {"text": ["a", "b"], "user": [None, ["u2"]], "tags": ["a", "b"]}
+    with pytest.raises(DataError, match="column 'user', row 102"):
+        predictor_of().logits(broken, first_row=101)
+
+
+def test_a_model_without_a_tokenizer_is_refused(predictor_of: Callable[..., Predictor]) -> None:
+    predictor = predictor_of()
+    assert isinstance(predictor.model, AttributeModel)
+    predictor.model.tokenizer = None
+    with pytest.raises(ConfigError, match="has no tokenizer"):
+        Predictor(predictor.model, schema=predictor.schema, task=predictor.task, text=["text"])
