@@ -24,6 +24,7 @@ class GeneratorSettings:
     low_rank: bool = True
     phm: bool = True
     initial_weight: float = 0.05
+    initial_projection: float = 0.125
 
 
 class Generator(nn.Module):
@@ -40,7 +41,7 @@ class _Phm(Generator):
     def __init__(self, config: GeneratorSettings, *, hidden: int) -> None:
         super().__init__()
         O, A, Z = config.hypercomplex, config.bottleneck, config.vector_size
-        self.sigma = nn.Parameter(torch.randn(O, A, Z) * Z**-0.5)
+        self.sigma = nn.Parameter(torch.randn(O, A, Z) * config.initial_projection)
         self.s = nn.Parameter(torch.randn(O, hidden // O**2) * config.initial_weight * O**-0.5)
         self.A_o = nn.Parameter(torch.randn(O, O, O))
 
@@ -54,7 +55,7 @@ class _LowRank(Generator):
     def __init__(self, config: GeneratorSettings, *, hidden: int) -> None:
         super().__init__()
         A, Z = config.bottleneck, config.vector_size
-        self.sigma = nn.Parameter(torch.randn(A, Z) * Z**-0.5)
+        self.sigma = nn.Parameter(torch.randn(A, Z) * config.initial_projection)
         self.s = nn.Parameter(torch.randn(hidden) * config.initial_weight)
 
     def forward(self, z: Tensor, membership: Tensor) -> Tensor:
@@ -67,7 +68,7 @@ class _PhmFull(Generator):
     def __init__(self, config: GeneratorSettings, *, hidden: int) -> None:
         super().__init__()
         O, A, Z = config.hypercomplex, config.bottleneck, config.vector_size
-        scale = config.initial_weight * (O * Z) ** -0.5
+        scale = config.initial_weight * config.initial_projection * O**-0.5
         self.sigma = nn.Parameter(torch.randn(O, A, hidden // O**2, Z) * scale)
         self.A_o = nn.Parameter(torch.randn(O, O, O))
 
@@ -81,7 +82,7 @@ class _Full(Generator):
     def __init__(self, config: GeneratorSettings, *, hidden: int) -> None:
         super().__init__()
         A, Z = config.bottleneck, config.vector_size
-        self.sigma = nn.Parameter(torch.randn(hidden, A, Z) * config.initial_weight * Z**-0.5)
+        self.sigma = nn.Parameter(torch.randn(hidden, A, Z) * config.initial_weight * config.initial_projection)
 
     def forward(self, z: Tensor, membership: Tensor) -> Tensor:
         return functional.full_weight(z, membership, self.sigma)

@@ -57,6 +57,7 @@ class Injector(GeneratorSettings, MethodConfig):
     task_adapter: bool = True
     aggregation: Literal["post", "pre"] = "post"
     initial_scale: float = 0.01
+    initial_vector: float = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -99,7 +100,7 @@ class InjectorMethod(Method):
     def __init__(self, config: Injector, *, hidden: int, sites: int, slots: Sequence[Slots]) -> None:
         super().__init__(slots=slots, attribute_dropout=config.attribute_dropout)
         for attribute in slots:
-            table = torch.randn(attribute.size, config.vector_size)
+            table = torch.randn(attribute.size, config.vector_size) * config.initial_vector
             table[0] = 0
             self.tables.append(nn.Parameter(table))
         self.sites.extend(_InjectorSite(config, hidden=hidden, attributes=len(slots)) for _ in range(sites))
@@ -135,7 +136,7 @@ class AttributeAdapter(Bottleneck):
         self.pre_aggregation = config.aggregation == "pre"
         self.G: nn.Parameter | None = None
         if config.bias_injection:
-            self.G = nn.Parameter(torch.randn(config.bottleneck, config.vector_size) * config.vector_size**-0.5)
+            self.G = nn.Parameter(torch.randn(config.bottleneck, config.vector_size) * config.initial_projection)
         self.g: Generator | None = build_generator(config, hidden=hidden) if config.weight_injection else None
 
     def forward(self, hidden: Tensor, values: Values) -> Tensor:
