@@ -20,13 +20,13 @@ from families import tiny_config
 from pydantic import BaseModel
 from small_runs import reviews, save_backbone, write_csv
 
-from attribune.attributes import KINDS
 from attribune.backbone import DEFAULT_BACKBONE, TUNINGS, build_backbone, locate_backbone
 from attribune.cli import main
 from attribune.data.tables import ENDINGS
 from attribune.methods import METHODS
 from attribune.placement import PLACEMENTS, Placement
 from attribune.recipe import BASELINES, Recipe
+from attribune.schema.attributes import KINDS
 from attribune.tasks import TASKS
 
 ROOT = Path(__file__).parents[1]

@@ -10,7 +10,6 @@ from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attribune.attributes import Categorical, MultiLabel, Numeric
     from attribune.backbone import load_tokenizer
     from attribune.configuration import AttributeConfig
     from attribune.data.collator import Collator
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from attribune.prediction import Predictor
     from attribune.recipe import Recipe
     from attribune.schema import Schema
+    from attribune.schema.attributes import Categorical, MultiLabel, Numeric
     from attribune.tasks import Aspects, Classification, Rating, Regression
     from attribune.training.folder import load_run
     from attribune.training.run import train
@@ -74,7 +74,7 @@ _HOMES = {
     "AttribuneWarning": "attribune.errors",
     "AttributeConfig": "attribune.configuration",
     "AttributeModel": "attribune.model",
-    "Categorical": "attribune.attributes",
+    "Categorical": "attribune.schema.attributes",
     "Classification": "attribune.tasks",
     "Collator": "attribune.data.collator",
     "ConfigError": "attribune.errors",
@@ -83,8 +83,8 @@ _HOMES = {
     "HeadTail": "attribune.data.windows",
     "Injector": "attribune.methods",
     "ModelFolderError": "attribune.errors",
-    "MultiLabel": "attribune.attributes",
-    "Numeric": "attribune.attributes",
+    "MultiLabel": "attribune.schema.attributes",
+    "Numeric": "attribune.schema.attributes",
     "Plain": "attribune.methods",
     "Predictor": "attribune.prediction",
     "Rating": "attribune.tasks",

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from attribune.columns import missing_column
 from attribune.data.collator import Collator
 from attribune.data.encoding import TextEncoder, encode_rows, join_text
 from attribune.data.windows import Window
@@ -18,6 +17,7 @@ from attribune.errors import ConfigError, DataError
 from attribune.methods.linear import LinearModel
 from attribune.model import AttributeModel
 from attribune.schema import EncodingReport, Schema
+from attribune.schema.columns import missing_column
 from attribune.tasks import Task
 
 __all__ = ["Predictor"]

@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from attribune.attributes import KINDS, Kind
 from attribune.backbone import DEFAULT_BACKBONE, Tuning
 from attribune.data.windows import Window, parse_window
 from attribune.errors import ConfigError
 from attribune.methods import METHODS, MethodConfig, method_from_dict
 from attribune.placement import Pooling
 from attribune.schema import MISSING
+from attribune.schema.attributes import KINDS, Kind
 from attribune.tasks import TASKS
 
 __all__ = ["BASELINES", "RECIPE_END", "BackboneRecipe", "DataRecipe", "Recipe", "SplitRecipe", "TrainingRecipe"]

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from attribune.attributes import Categorical, MultiLabel, Numeric
 from attribune.data.windows import HeadTail
 from attribune.errors import ConfigError
 from attribune.recipe import RECIPE_END, Recipe
+from attribune.schema.attributes import Categorical, MultiLabel, Numeric
 
 DATA: dict[str, Any] = {"train": "a.csv", "text": "t", "label": "y", "attributes": [{"name": "u"}]}
 

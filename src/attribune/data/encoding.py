@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from attribune.columns import Table, as_array, canonical, column_batches, missing_column
 from attribune.data.storage import ArrowStore
 from attribune.data.windows import Head, SpecialTokens, Window, content_ids, longest_input
 from attribune.errors import ConfigError, DataError
 from attribune.schema import EncodingReport, Schema
+from attribune.schema.columns import Table, as_array, canonical, column_batches, missing_column
 
 __all__ = [
     "EncodeReport",

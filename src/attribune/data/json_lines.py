@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from attribune.columns import canonical
 from attribune.data.text_files import checked_columns, open_text, readable
 from attribune.errors import DataError
+from attribune.schema.columns import canonical
 
 __all__ = ["json_batches"]
 

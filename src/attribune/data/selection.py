@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from attribune.columns import Table, canonical, column_batches
 from attribune.errors import DataError
+from attribune.schema.columns import Table, canonical, column_batches
 
 __all__ = ["rows_with_label", "rows_with_text"]
 

@@ -12,9 +12,9 @@ import datasets
 import numpy as np
 import numpy.typing as npt
 
-from attribune.columns import canonical, column_batches
 from attribune.data.encoding import join_text
 from attribune.errors import ConfigError, DataError
+from attribune.schema.columns import canonical, column_batches
 
 __all__ = ["SplitReport", "Splits", "share_texts", "split_table"]
 

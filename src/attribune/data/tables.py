@@ -13,11 +13,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from attribune.columns import as_array, missing_column
 from attribune.data.json_lines import json_batches
 from attribune.data.storage import IN_MEMORY, ArrowStore
 from attribune.data.text_files import checked_columns, csv_batches, find_encoding, readable
 from attribune.errors import DataError
+from attribune.schema.columns import as_array, missing_column
 
 __all__ = ["ENDINGS", "Source", "read_table", "require_columns", "table_source_name"]
 

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from attribune import metrics as metric
-from attribune.columns import MISSING
 from attribune.errors import ConfigError
 from attribune.metrics import Metric
+from attribune.schema.columns import MISSING
 from attribune.tasks.base import Common, Decoded, checked_logits, cross_entropy, log_frequencies, softmax, unknown
 from attribune.tasks.labels import (
     Array,

@@ -13,9 +13,9 @@ import torch
 from torch.nn import functional
 
 from attribune import metrics as metric
-from attribune.columns import MISSING, canonical
 from attribune.errors import ConfigError, DataError
 from attribune.metrics import Metric
+from attribune.schema.columns import MISSING, canonical
 from attribune.tasks.base import Common, Decoded, checked_logits, cross_entropy, log_frequencies, softmax, unknown
 from attribune.tasks.labels import (
     Array,

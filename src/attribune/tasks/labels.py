@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from attribune.cells import list_cells
-from attribune.columns import as_array, canonical
 from attribune.errors import ConfigError, DataError
+from attribune.schema.cells import list_cells
+from attribune.schema.columns import as_array, canonical
 
 __all__ = [
     "UNSEEN",

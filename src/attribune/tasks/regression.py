@@ -12,9 +12,9 @@ import numpy as np
 import torch
 
 from attribune import metrics as metric
-from attribune.columns import MISSING
 from attribune.errors import ConfigError, DataError
 from attribune.metrics import Metric
+from attribune.schema.columns import MISSING
 from attribune.tasks.base import Common, Decoded, checked_logits
 from attribune.tasks.labels import Array, Column, label_numbers, missing_texts, require_columns
 

@@ -22,7 +22,6 @@ import transformers
 from safetensors.numpy import save
 
 from attribune.backbone import load_tokenizer
-from attribune.columns import column_batches
 from attribune.data.encoding import join_text
 from attribune.errors import AttribuneError, ConfigError
 from attribune.evaluation.results import Scored, compare, results_of
@@ -32,6 +31,7 @@ from attribune.model import AttributeModel
 from attribune.prediction import Predictor
 from attribune.recipe import Recipe
 from attribune.schema import Schema
+from attribune.schema.columns import column_batches
 from attribune.training.folder import RunFolder, predictor_of
 from attribune.training.preparation import Part, Prepared, encode_part, longest_text, prepare
 from attribune.training.progress import Reporter

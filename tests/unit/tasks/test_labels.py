@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from attribune.columns import MISSING
 from attribune.errors import ConfigError, DataError
+from attribune.schema.columns import MISSING
 from attribune.tasks import labels
 
 

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from attribune.attributes import (
+from attribune.errors import DataError
+from attribune.schema.attributes import (
     Categorical,
     FittedAttribute,
     Kind,
@@ -21,8 +22,7 @@ from attribune.attributes import (
     read_cells,
     salt_check,
 )
-from attribune.columns import canonical
-from attribune.errors import DataError
+from attribune.schema.columns import canonical
 
 __all__ = ["AttributeFit", "AttributeFitter", "bin_names", "quantile_edges"]
 

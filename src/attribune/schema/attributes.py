@@ -1,6 +1,6 @@
 """Attribute kinds, and a fitted attribute: its vocabulary and the encoding of one column into ids.
 
-Values are compared as canonical text (`attribune.columns.canonical`). Id 0 means missing, unknown or dropped.
+Values are compared as canonical text (`attribune.schema.columns.canonical`). Id 0 means missing, unknown or dropped.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from attribune.cells import Cells, list_cells, single_cells
 from attribune.errors import ConfigError, DataError
+from attribune.schema.cells import Cells, list_cells, single_cells
 
 __all__ = [
     "KINDS",

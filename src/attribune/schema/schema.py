@@ -17,33 +17,20 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from attribune.attributes import (
+from attribune.errors import ConfigError, ModelFolderError
+from attribune.json_file import read_json, write_json
+from attribune.schema.attributes import (
     KINDS,
     AttributeCounts,
-    Categorical,
     FittedAttribute,
     Kind,
     MultiLabel,
     Numeric,
 )
-from attribune.columns import MISSING, Table, canonical, column_batches
-from attribune.errors import ConfigError, ModelFolderError
-from attribune.fitting import AttributeFit, AttributeFitter, bin_names
-from attribune.json_file import read_json, write_json
+from attribune.schema.columns import MISSING, Table, canonical, column_batches
+from attribune.schema.fitting import AttributeFit, AttributeFitter, bin_names
 
-__all__ = [
-    "MISSING",
-    "AttributeCounts",
-    "AttributeFit",
-    "Categorical",
-    "EncodingReport",
-    "FitReport",
-    "FittedAttribute",
-    "MultiLabel",
-    "Numeric",
-    "Schema",
-    "canonical",
-]
+__all__ = ["EncodingReport", "FitReport", "Schema"]
 
 _FORMAT = "attribune-schema"
 _VERSION = 1

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attribune.columns import canonical, distinct
 from attribune.errors import DataError
+from attribune.schema.columns import canonical, distinct
 
 __all__ = ["Cells", "list_cells", "single_cells"]
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attribune.columns import as_array, canonical, column_batches, distinct
 from attribune.errors import DataError
+from attribune.schema.columns import as_array, canonical, column_batches, distinct
 
 
 @pytest.mark.parametrize(
