@@ -76,6 +76,8 @@ class AttributeModel(PreTrainedModel):
         self.head = nn.Linear(hidden, self.task.outputs)
         self.method.install(self.backbone, sites)
         tune_backbone(self.backbone, placement, cast(Tuning, config.tuning))
+        if config.pooling not in _POOLINGS:
+            raise ConfigError(f"unknown pooling {config.pooling!r}: choose one of {', '.join(_POOLINGS)}")
         self.pool = _POOLINGS[cast(Pooling, config.pooling)]
         # Everything is initialised where it is made: the redraw of post_init would undo the initial values.
         for module in self.modules():
@@ -125,8 +127,6 @@ class AttributeModel(PreTrainedModel):
         if pooling is None:
             placement = placement_for(loaded.config.model_type)
             pooling = pooling_of(name, placement, revision=revision) if name else placement.pooling
-        if pooling not in _POOLINGS:
-            raise ConfigError(f"unknown pooling {pooling!r}: choose one of {', '.join(_POOLINGS)}")
         config = AttributeConfig(
             text_config=loaded.config,
             backbone=name,

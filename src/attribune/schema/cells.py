@@ -128,7 +128,8 @@ def _parsed(text: str, *, column: str, row: int) -> list[str | None]:
         separator = next((mark for mark in _SEPARATORS if mark in text), "|")
         raise DataError(
             f"column {column!r}, row {row} holds text such as {text[:60]!r}, not a list: "
-            f"give the separator, MultiLabel({column!r}, separator={separator!r})"
+            f"give the separator, --multi-label '{column}:{separator}' or "
+            f"MultiLabel({column!r}, separator={separator!r})"
         )
     try:
         return [canonical(part) for part in _literal(text)]

@@ -122,7 +122,7 @@ def distinct(array: pa.Array, *, missing: frozenset[str], column: str, rows: np.
             return Distinct(np.full(len(array), -1, dtype=np.int64), [], np.zeros(0, dtype=bool))
         raise DataError(
             f"column {column!r}, row {rows[at]}: {str(array[at].as_py())[:60]} is not one value: "
-            f"use MultiLabel({column!r}) for a column of lists"
+            f"use --multi-label {column} or MultiLabel({column!r}) for a column of lists"
         )
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)

@@ -126,7 +126,7 @@ def test_what_is_not_a_list_is_refused(column: Any, message: str) -> None:
 
 
 def test_a_list_is_no_single_value() -> None:
-    with pytest.raises(DataError, match=r"column 'u', row 2: .* use MultiLabel\('u'\)"):
+    with pytest.raises(DataError, match=r"column 'u', row 2: .* MultiLabel\('u'\)"):
         Schema.fit({"u": [None, ["a"]]}, [Categorical("u")])
 
 
