@@ -50,6 +50,7 @@ class Card:
     label: str
     attributes: tuple[str, ...]
     epochs: int
+    sweep_epochs: int
     folds: int
     cross_validation: bool
     sweep_folds: tuple[int, ...]
@@ -87,6 +88,7 @@ CARDS = {
             label="fresh",
             attributes=("critic", "title", "publication"),
             epochs=5,
+            sweep_epochs=2,
             folds=3,
             cross_validation=False,
             sweep_folds=(0,),
@@ -99,9 +101,10 @@ CARDS = {
             label="message",
             attributes=("label", "source", "audience", "bias"),
             epochs=8,
+            sweep_epochs=5,
             folds=10,
             cross_validation=True,
-            sweep_folds=(0, 1, 2),
+            sweep_folds=(0, 1),
         ),
     )
 }
@@ -117,7 +120,7 @@ class Setting:
     tuning: str | None = None
     training: dict[str, Any] = field(default_factory=dict)
 
-    def recipe(self, card: Card, fold: int) -> Recipe:
+    def recipe(self, card: Card, fold: int, *, epochs: int) -> Recipe:
         return Recipe.from_dict(
             {
                 "data": {
@@ -130,9 +133,9 @@ class Setting:
                 "method": {"name": self.method, **self.options},
                 "backbone": {"tuning": self.tuning},
                 "training": {
-                    "epochs": card.epochs,
+                    "epochs": epochs,
                     **self.training,
-                    "patience": card.epochs,
+                    "patience": epochs,
                     "seed": fold,
                 },
             }
@@ -141,16 +144,21 @@ class Setting:
 
 SWEEP = (
     Setting(name="none", method="none"),
-    Setting(name="adapter", method="adapter"),
     Setting(name="injector", method="injector"),
+    Setting(name="adapter", method="adapter"),
     Setting(name="injector full", method="injector", tuning="full"),
     Setting(name="injector lr=1e-3", method="injector", training={"learning_rate": 1e-3}),
+    Setting(name="injector layernorm", method="injector", tuning="layernorm"),
+    Setting(
+        name="injector large vectors",
+        method="injector",
+        options={"initial_vector": 1.0, "initial_projection": 0.125},
+    ),
     Setting(name="injector weight=0.2", method="injector", options={"initial_weight": 0.2}),
     Setting(name="injector weight=0.01", method="injector", options={"initial_weight": 0.01}),
-    Setting(name="injector layernorm", method="injector", tuning="layernorm"),
-    Setting(name="injector scale=0.03", method="injector", options={"initial_scale": 0.03}),
     Setting(name="injector Z=16", method="injector", options={"vector_size": 16}),
-    Setting(name="injector Z=384", method="injector", options={"vector_size": 384}),
+    Setting(name="injector Z=256", method="injector", options={"vector_size": 256}),
+    Setting(name="injector scale=0.03", method="injector", options={"initial_scale": 0.03}),
     Setting(name="none lr=1e-4", method="none", training={"backbone_learning_rate": 1e-4}),
     Setting(name="adapter lr=1e-3", method="adapter", training={"learning_rate": 1e-3}),
 )
@@ -169,7 +177,7 @@ def run_cell(card: Card, setting: Setting, fold: int, *, with_test: bool, work: 
     parts = card.parts(fold)
     if not with_test:
         del parts["test"]
-    recipe = setting.recipe(card, fold)
+    recipe = setting.recipe(card, fold, epochs=card.epochs if with_test else card.sweep_epochs)
     started = time.perf_counter()
     results = train(recipe, work, tables=parts, baselines=False, resume=True, reporter=ConsoleReporter())
     cell: dict[str, Any] = {

@@ -78,7 +78,7 @@ class AttributeModel(PreTrainedModel):
         tune_backbone(self.backbone, placement, cast(Tuning, config.tuning))
         if config.pooling not in _POOLINGS:
             raise ConfigError(f"unknown pooling {config.pooling!r}: choose one of {', '.join(_POOLINGS)}")
-        self.pool = _POOLINGS[cast(Pooling, config.pooling)]
+        self.pool = _POOLINGS[config.pooling]
         # Everything is initialised where it is made: the redraw of post_init would undo the initial values.
         for module in self.modules():
             module._is_hf_initialized = True

@@ -24,7 +24,7 @@ class GeneratorSettings:
     low_rank: bool = True
     phm: bool = True
     initial_weight: float = 0.05
-    initial_projection: float = 0.125
+    initial_projection: float = 1.0
 
 
 class Generator(nn.Module):

@@ -45,7 +45,11 @@ class Injector(GeneratorSettings, MethodConfig):
         low_rank: whether the generated matrices come from outer products.
         phm: whether they are sums of Kronecker products.
         initial_scale: standard deviation of the initial C, W_down and W_up.
-        initial_weight: standard deviation of the initial generated weights.
+        initial_vector: standard deviation of the initial vectors. Small, so that a value seen in a few rows stays
+            close to the unknown one until its rows say otherwise.
+        initial_projection: standard deviation of the initial G and sigma. Large, so that a small change of a vector
+            matters.
+        initial_weight: standard deviation of the generated weights when ``sigma z`` is of size one.
     """
 
     name: ClassVar[str] = "injector"
@@ -57,7 +61,7 @@ class Injector(GeneratorSettings, MethodConfig):
     task_adapter: bool = True
     aggregation: Literal["post", "pre"] = "post"
     initial_scale: float = 0.01
-    initial_vector: float = 1.0
+    initial_vector: float = 0.02
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -67,6 +71,8 @@ class Injector(GeneratorSettings, MethodConfig):
             hypercomplex=self.hypercomplex,
             vector_size=self.vector_size,
             initial_scale=self.initial_scale,
+            initial_vector=self.initial_vector,
+            initial_projection=self.initial_projection,
             initial_weight=self.initial_weight,
         )
         check_between(self.name, 0, 1, attribute_dropout=self.attribute_dropout)

@@ -27,7 +27,9 @@ def build(hidden: int = 48, sites: int = 1, slots: list[Slots] = SLOTS, **settin
 # Settings
 
 
-@pytest.mark.parametrize("option", ["bottleneck", "hypercomplex", "vector_size", "initial_scale", "initial_weight"])
+@pytest.mark.parametrize(
+    "option", ["bottleneck", "vector_size", "initial_scale", "initial_vector", "initial_projection", "initial_weight"]
+)
 @pytest.mark.parametrize("value", [0, -1])
 def test_settings_that_must_be_positive(option: str, value: int) -> None:
     with pytest.raises(ConfigError, match=f"injector: {option} is {value}, it must be above 0"):
@@ -162,7 +164,9 @@ def test_initial_values() -> None:
     method = build(hidden=160, bottleneck=61, vector_size=67, slots=[Slots(name="u", start=0, count=1, size=211)])
     table, adapter = method.tables[0].detach(), method.sites[0].attributes[0]
     assert not table[0].any(), "id 0 starts at zero"
-    assert float(table[1:].std()) == pytest.approx(1, rel=0.05)
+    assert float(table[1:].std()) == pytest.approx(0.02, rel=0.05)
+    for projection in (adapter.G, adapter.g.sigma):
+        assert float(projection.detach().std()) == pytest.approx(1, rel=0.05)
     for name in ("W_down", "W_up"):
         weight = getattr(adapter, name).detach()
         assert float(weight.abs().max()) <= 0.02
@@ -176,11 +180,19 @@ def test_initial_values() -> None:
 def test_initial_weight_is_the_standard_deviation_of_what_is_generated(
     initial_weight: float, low_rank: bool, phm: bool
 ) -> None:
-    config = Injector(bottleneck=11, vector_size=13, low_rank=low_rank, phm=phm, initial_weight=initial_weight)
+    config = Injector(
+        bottleneck=11,
+        vector_size=13,
+        low_rank=low_rank,
+        phm=phm,
+        initial_weight=initial_weight,
+        initial_projection=0.7,
+    )
     squares = []
     for _ in range(60):
         g = build_generator(config, hidden=48)
-        squares.append(g(torch.randn(7, 13), torch.eye(7)).detach().square().mean())
+        of_size_one = torch.randn(7, 13) * 13**-0.5 / config.initial_projection
+        squares.append(g(of_size_one, torch.eye(7)).detach().square().mean())
     assert float(torch.stack(squares).mean().sqrt()) == pytest.approx(initial_weight, rel=0.15)
 
 
