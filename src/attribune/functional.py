@@ -118,7 +118,8 @@ def phm_weight(z: Tensor, membership: Tensor, sigma: Tensor, s: Tensor, A_o: Ten
     """
     O, A, _ = sigma.shape
     H = s.shape[1] * O * O
-    z_hat = torch.einsum("oaz,uz->uoa", sigma, z)
+    with torch.autocast(z.device.type, enabled=False):
+        z_hat = torch.einsum("oaz,uz->uoa", sigma, z)
     # Row a of the product (A, O, P, O) is z_hat[a] times the same H numbers A_o[i, j] s[p].
     K = (A_o[:, :, None, :] * s[:, None, :, None]).reshape(O, H)
     return sum_of_tanh(z_hat, K, membership).reshape(-1, H, A)
@@ -137,7 +138,8 @@ def low_rank_weight(z: Tensor, membership: Tensor, sigma: Tensor, s: Tensor) -> 
         (B, H, A).
     """
     A, H = sigma.shape[0], s.shape[0]
-    z_hat = (z @ sigma.T).unsqueeze(1)
+    with torch.autocast(z.device.type, enabled=False):
+        z_hat = (z @ sigma.T).unsqueeze(1)
     return sum_of_tanh(z_hat, s.unsqueeze(0), membership).reshape(-1, A, H).transpose(1, 2)
 
 
@@ -185,7 +187,8 @@ def sum_of_tanh(z_hat: Tensor, K: Tensor, membership: Tensor) -> Tensor:
 
     Values are taken in chunks and the tangents are computed again in the backward pass, so that neither pass holds
     more than one chunk of them: 50 tags in each of 32 rows would otherwise be gigabytes. The tangent is evaluated as
-    ``2 sigmoid(2 x) - 1``, which is exact at 0, within 2.4e-7 of it in float32, and nine times faster on a CPU.
+    ``2 sigmoid(2 x) - 1``, which is exact at 0, within 2.4e-7 of it in float32, and nine times faster on a CPU. In a
+    half precision that difference would be most of a small weight, so the sum is taken in float32 at least.
 
     Args:
         z_hat: (U, O, A).
@@ -195,6 +198,7 @@ def sum_of_tanh(z_hat: Tensor, K: Tensor, membership: Tensor) -> Tensor:
     Returns:
         (B, A·H), row-major.
     """
+    z_hat = z_hat.to(torch.promote_types(z_hat.dtype, torch.float32))
     result: Tensor = _SumOfTanh.apply(z_hat, K, membership)  # type: ignore[no-untyped-call]
     return result
 
@@ -208,7 +212,7 @@ def _chunks(z_hat: Tensor, K: Tensor) -> Iterator[slice]:
 
 
 class _SumOfTanh(torch.autograd.Function):
-    """See `sum_of_tanh`. Runs in the precision of z_hat, never in that of autocast."""
+    """See `sum_of_tanh`. Runs in the precision of z_hat, whatever autocast says."""
 
     @staticmethod
     def forward(ctx: Any, z_hat: Tensor, K: Tensor, membership: Tensor) -> Tensor:

@@ -201,3 +201,25 @@ def test_under_autocast_gradients_are_finite_and_close() -> None:
         assert one.dtype == torch.float32
         assert float((one - other).norm() / other.norm()) < 0.05
     assert float((rough[0].float() - exact[0]).norm() / exact[0].norm()) < 0.05
+
+
+@pytest.mark.parametrize("form", ["phm", "low rank"])
+def test_small_generated_weights_survive_autocast(form: str) -> None:
+    """In bfloat16 the tangent of a small number would mostly be 0: its weights are relative to their own size."""
+    generator = torch.Generator().manual_seed(1)
+
+    def draw(*shape: int, scale: float = 1.0) -> torch.Tensor:
+        return scale * torch.randn(*shape, generator=generator)
+
+    z, membership = draw(7, 64, scale=0.02), torch.eye(7)
+    if form == "phm":
+        arguments = (draw(4, 8, 64), draw(4, 3, scale=0.025), draw(4, 4, 4))
+        compute = functional.phm_weight
+    else:
+        arguments = (draw(8, 64), draw(48, scale=0.05))
+        compute = functional.low_rank_weight
+    exact = compute(z.double(), membership.double(), *(a.double() for a in arguments)).float()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = compute(z, membership, *arguments)
+    assert found.dtype == torch.float32
+    assert (found - exact).norm() < 1e-3 * exact.norm()
