@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from families import FAMILIES, VOCABULARY, tiny_backbone
+from families import FAMILIES, VOCABULARY, tiny_backbone, tiny_config
+from transformers import AutoModel
 
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.methods import METHODS, Adapter, Injector, MethodConfig, Plain
@@ -212,7 +213,9 @@ def test_a_bf16_backbone_keeps_the_method_in_float32(build, batch, family: str) 
     assert torch.isfinite(loss)
 
 
-@pytest.mark.parametrize(("built", "loaded"), [("bfloat16", "float32"), ("float32", "bfloat16")])
+@pytest.mark.parametrize(
+    ("built", "loaded"), [("bfloat16", "float32"), ("float32", "bfloat16"), ("float32", "float16")]
+)
 def test_the_backbone_is_recognised_in_any_precision(build, folders, tmp_path: Path, built: str, loaded: str) -> None:
     build("injector", "bert", dtype=getattr(torch, built)).save_pretrained(tmp_path / "model")
     dtype = getattr(torch, loaded)
@@ -221,6 +224,18 @@ def test_the_backbone_is_recognised_in_any_precision(build, folders, tmp_path: P
     tiny_backbone("bert", seed=1).save_pretrained(tmp_path / "other")
     with pytest.raises(ModelFolderError, match="other weights"):
         AttributeModel.from_pretrained(tmp_path / "model", dtype=dtype, backbone=str(tmp_path / "other"))
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet", "albert"])
+def test_a_loaded_backbone_with_a_pooler_comes_back(folders, schema, batch, tmp_path: Path, family: str) -> None:
+    backbone = AutoModel.from_config(tiny_config(family), add_pooling_layer=True)
+    backbone.save_pretrained(tmp_path / "backbone")
+    loaded = AutoModel.from_pretrained(tmp_path / "backbone")
+    assert loaded.pooler is not None
+    model = AttributeModel.build(loaded, schema, task=Classification(classes=CLASSES), method=SETTINGS["injector"])
+    scatter(model).eval().save_pretrained(tmp_path / "model")
+    found = AttributeModel.from_pretrained(tmp_path / "model")
+    assert torch.equal(found(**batch).logits, model(**batch).logits)
 
 
 @pytest.mark.parametrize(("method", "family"), COMBINATIONS)

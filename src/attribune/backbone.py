@@ -62,13 +62,12 @@ def locate_backbone(name: str) -> str:
     return str(path) if (path / "config.json").is_file() else name
 
 
-def load_backbone(name: str, *, revision: str | None = None, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
-    """Load a pretrained backbone without its pooler or language-model head.
+def load_backbone(name: str, *, revision: str | None = None) -> PreTrainedModel:
+    """Load a pretrained backbone without its pooler or language-model head, in the precision of its file.
 
     Args:
         name: a hub name or a folder.
         revision: branch, tag or commit on the hub.
-        dtype: of the weights.
 
     Raises:
         ConfigError: when it cannot be found or read, or when its family is not in the placement table.
@@ -81,7 +80,7 @@ def load_backbone(name: str, *, revision: str | None = None, dtype: torch.dtype 
             _refuse_chunked_feed_forward(config)
             options: dict[str, Any] = {"add_pooling_layer": False} if placement.pooler else {}
             model, report = _model_class(placement).from_pretrained(
-                source, revision=revision, dtype=dtype, output_loading_info=True, **options
+                source, revision=revision, dtype="auto", output_loading_info=True, **options
             )
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
             if isinstance(error, ConfigError):

@@ -58,7 +58,7 @@ def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes) -> str:
         tuning=config.tuning,
         pooling=config.pooling,
         task=task.get("kind"),
-        outputs=len(task["classes"]) if isinstance(task.get("classes"), list) else 1,
+        outputs=sizes.outputs,
         total=sizes.total,
         trained=sizes.trained,
         stored=sizes.stored,

@@ -46,6 +46,9 @@ class AttributeConfig(PreTrainedConfig):
         super().__post_init__(**kwargs)
 
 
+AutoConfig.register(AttributeConfig.model_type, AttributeConfig, exist_ok=True)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
     """Numbers of parameters, and the bytes of those that are stored."""
@@ -54,3 +57,4 @@ class Sizes:
     trained: int
     stored: int
     stored_bytes: int
+    outputs: int

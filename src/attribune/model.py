@@ -103,7 +103,7 @@ class AttributeModel(PreTrainedModel):
         """Make an untrained model over pretrained weights.
 
         Args:
-            backbone: a hub name, a folder, or a loaded backbone.
+            backbone: a hub name, a folder, or a loaded backbone, whose pooler, not being used, is taken away.
             schema: the attributes, fitted on training rows.
             task: what is predicted.
             method: settings of the method; `Injector` unless given.
@@ -111,7 +111,7 @@ class AttributeModel(PreTrainedModel):
             pooling: the document vector; that for which the weights were trained unless given.
             dropout: on the pooled vector before the head.
             revision: branch, tag or commit of the backbone on the hub.
-            dtype: of the backbone's weights; method and head are always float32.
+            dtype: of a backbone that is loaded by name; method and head are always float32.
             tokenizer: saved beside the model when given.
 
         Raises:
@@ -119,9 +119,11 @@ class AttributeModel(PreTrainedModel):
         """
         method = Injector() if method is None else method
         if isinstance(backbone, str):
-            name, loaded = backbone, load_backbone(backbone, revision=revision, dtype=dtype)
+            name, loaded = backbone, load_backbone(backbone, revision=revision)
         else:
             name, loaded = backbone.config._name_or_path, backbone
+            if placement_for(loaded.config.model_type).pooler:
+                loaded.pooler = None
         if not 0 <= dropout < 1:
             raise ConfigError(f"dropout is {dropout}: it must be at least 0 and below 1")
         if pooling is None:
@@ -132,12 +134,15 @@ class AttributeModel(PreTrainedModel):
             backbone=name,
             revision=revision,
             backbone_fingerprint=fingerprint(loaded),
+            id2label=dict(enumerate(getattr(task, "class_names", ()))) or None,
             method=method.to_dict(),
             task=task.to_dict(),
             tuning=tuning or method.default_tuning,
             pooling=pooling,
             dropout=dropout,
         )
+        if isinstance(backbone, str):
+            loaded.to(dtype)
         return cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
 
     def forward(
@@ -146,6 +151,7 @@ class AttributeModel(PreTrainedModel):
         attention_mask: Tensor | None = None,
         attribute_ids: Tensor | None = None,
         labels: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
     ) -> SequenceClassifierOutput:
         """Logits, and the task's loss when there are labels.
 
@@ -154,6 +160,7 @@ class AttributeModel(PreTrainedModel):
             attention_mask: (B, T), 1 for real tokens; all real when left out.
             attribute_ids: (B, slots), from ``schema.encode``; required by methods that use attributes.
             labels: (B,) or (B, n), as the task encodes them.
+            token_type_ids: (B, T), for backbones that take them; those of a single text are all zero.
 
         Raises:
             DataError: for attribute_ids that are missing, of the wrong shape or out of range.
@@ -162,7 +169,8 @@ class AttributeModel(PreTrainedModel):
             attention_mask = torch.ones_like(input_ids)
         condition = self._condition(attribute_ids, rows=input_ids.shape[0])
         with self.method.holder.use(condition):
-            hidden = self.backbone(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+            inputs = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
+            hidden = self.backbone(input_ids=input_ids, attention_mask=attention_mask, **inputs).last_hidden_state
         pooled = self.dropout(self.pool(hidden, attention_mask))
         logits = self.head(pooled.to(self.head.weight.dtype)).float()
         loss = None if labels is None else self.task.loss(logits, labels)
@@ -178,6 +186,12 @@ class AttributeModel(PreTrainedModel):
             check_attribute_ids(attribute_ids, self.slots, rows)
         return self.method.condition(attribute_ids, rows)
 
+    def _replicate_for_data_parallel(self) -> Self:
+        raise ConfigError(
+            "torch.nn.DataParallel copies layers without the attributes of their batch: use one process per device "
+            "(torchrun or accelerate launch), or make one device visible"
+        )
+
     def learned_names(self) -> list[str]:
         """Names of the tensors that are stored: all that learned when the model was built, and all that learn now."""
         before = set(self.config.learned or ())
@@ -192,6 +206,7 @@ class AttributeModel(PreTrainedModel):
             trained=sum(p.numel() for p in parameters.values() if p.requires_grad),
             stored=sum(p.numel() for p in stored),
             stored_bytes=sum(p.numel() * p.element_size() for p in stored),
+            outputs=self.task.outputs,
         )
 
     def get_input_embeddings(self) -> nn.Module:
@@ -314,7 +329,7 @@ class AttributeModel(PreTrainedModel):
         loaded = saving.restore_backbone(config, tensors, files.folder, name=backbone, dtype=dtype)
         model = cls(config, schema=Schema.load(files.schema), backbone=loaded)
         model.load_state_dict(tensors)
-        model.tokenizer = saving.read_tokenizer(files.folder)
+        model.tokenizer = saving.read_tokenizer(files)
         model.eval()
         return model
 

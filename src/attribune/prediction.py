@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -11,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from attribune.data.collator import Collator
-from attribune.data.encoding import TextEncoder, encode_rows, join_text
+from attribune.data.encoding import TextEncoder, encode_rows, join_text, listed_text
 from attribune.data.windows import Window
 from attribune.errors import ConfigError, DataError
 from attribune.methods.linear import LinearModel
@@ -27,7 +28,7 @@ _ROWS = 4096  # rows encoded and sorted by length at once
 
 
 class Predictor:
-    """Scores raw rows with a trained model.
+    """Scores raw rows with a trained model; threads may share it, their passes follow one another.
 
     Args:
         model: a neural model, or a linear baseline.
@@ -57,6 +58,7 @@ class Predictor:
         self.model, self.schema, self.task = model, schema, task
         self.text, self.separator = tuple(text), separator
         self.batch_size, self.precision = batch_size, precision
+        self._lock = threading.Lock()
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         if isinstance(model, AttributeModel):
             if model.tokenizer is None:
@@ -117,7 +119,9 @@ class Predictor:
         self, columns: Mapping[str, Sequence[Any]], *, hide: bool, first_row: int
     ) -> tuple[npt.NDArray[Any], EncodingReport]:
         if isinstance(self.model, LinearModel):
-            texts = join_text([columns[name] for name in self.text], separator=self.separator)
+            texts = join_text(
+                [listed_text(columns[name], name, first_row) for name in self.text], separator=self.separator
+            )
             ids, report = self.schema.encode(columns, first_row=first_row)
             return self.model.logits(texts if self.model.uses_text else None, ids * (not hide)), report
         schema = self.schema if self.reads_attributes else _NO_ATTRIBUTES
@@ -125,7 +129,6 @@ class Predictor:
         ids = rows.attribute_ids * (not hide)
         return self._forward(self.model, rows.input_ids, ids), rows.schema_report
 
-    @torch.inference_mode()
     def _forward(
         self, model: AttributeModel, input_ids: list[list[int]], attribute_ids: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.float32]:
@@ -135,7 +138,8 @@ class Predictor:
             index = by_length[start : start + self.batch_size]
             rows = [{"input_ids": input_ids[i], "attribute_ids": attribute_ids[i]} for i in index]
             batch = {name: tensor.to(self.device) for name, tensor in self._collator(rows).items()}
-            with self._autocast():
+            # One pass at a time: the layers read the attributes of the pass under way.
+            with self._lock, torch.inference_mode(), self._autocast():
                 out[index] = model(**batch).logits.float().cpu().numpy()
         return out
 

@@ -44,6 +44,8 @@ class ModelFiles:
     config: Path
     schema: Path
     tensors: Path
+    hub_name: str | None = None
+    revision: str | None = None
 
 
 def write_model(
@@ -102,7 +104,14 @@ def find_model(name: str | Path, *, revision: str | None = None) -> ModelFiles:
     except OSError as error:
         reason = str(error).strip().splitlines()[0]
         raise ModelFolderError(f"{name} is neither a folder here nor a model that the hub gives ({reason})") from error
-    return ModelFiles(folder=paths[CONFIG].parent, config=paths[CONFIG], schema=paths[SCHEMA], tensors=paths[TENSORS])
+    return ModelFiles(
+        folder=paths[CONFIG].parent,
+        config=paths[CONFIG],
+        schema=paths[SCHEMA],
+        tensors=paths[TENSORS],
+        hub_name=str(name),
+        revision=revision,
+    )
 
 
 def read_model(files: ModelFiles) -> tuple[AttributeConfig, dict[str, Tensor]]:
@@ -162,7 +171,7 @@ def restore_backbone(
             f"{folder} does not say which backbone it was trained on, since that was built in memory: "
             "give its weights with backbone=FOLDER"
         )
-    backbone = load_backbone(source, revision=config.revision if name is None else None, dtype=dtype)
+    backbone = load_backbone(source, revision=config.revision if name is None else None)
     ours, theirs = config.text_config, backbone.config
     for key in ("model_type", "hidden_size", "num_hidden_layers", "vocab_size"):
         if getattr(ours, key, None) != getattr(theirs, key, None):
@@ -172,11 +181,17 @@ def restore_backbone(
             )
     if config.backbone_fingerprint:
         check_fingerprint(backbone, config.backbone_fingerprint, name=source, folder=folder)
-    return backbone
+    return backbone.to(dtype)
 
 
-def read_tokenizer(folder: Path) -> PreTrainedTokenizerBase | None:
+def read_tokenizer(files: ModelFiles) -> PreTrainedTokenizerBase | None:
     """The tokenizer saved beside a model, or None when there is none."""
+    if files.hub_name is not None:
+        try:
+            return AutoTokenizer.from_pretrained(files.hub_name, revision=files.revision)
+        except OSError:
+            return None
+    folder = files.folder
     if not (folder / "tokenizer_config.json").is_file():
         return None
     try:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -88,3 +89,14 @@ def test_a_model_without_a_tokenizer_is_refused(predictor_of: Callable[..., Pred
     predictor.model.tokenizer = None
     with pytest.raises(ConfigError, match="has no tokenizer"):
         Predictor(predictor.model, schema=predictor.schema, task=predictor.task, text=["text"])
+
+
+def test_threads_do_not_see_each_others_attributes(predictor_of: Callable[..., Predictor]) -> None:
+    predictor = predictor_of()
+    tables = [{"text": ["good"] * 5, "user": [f"user {i}"] * 5, "tags": [""] * 5} for i in range(6)]
+    expected = [predictor.logits(table)[0] for table in tables]
+    with ThreadPoolExecutor(6) as pool:
+        for found, wanted in zip(
+            pool.map(lambda i: predictor.logits(tables[i % 6])[0], range(60)), expected * 10, strict=True
+        ):
+            np.testing.assert_array_equal(found, wanted)

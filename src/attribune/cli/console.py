@@ -114,7 +114,8 @@ def comparison_lines(comparisons: Sequence[Mapping[str, Any]]) -> list[str]:
         scale, unit = (100, " points") if share else (1, "")
         figures = f"{scale * pair['difference']:+.2f}{unit}"
         ends = f"[{scale * pair['low']:+.2f}, {scale * pair['high']:+.2f}]"
-        open_question = "" if pair["p_value"] < 0.05 else ": no difference shown"
+        shown = pair["p_value"] < 0.05 and not pair["low"] <= 0 <= pair["high"]
+        open_question = "" if shown else ": no difference shown"
         lines.append(
             f"{pair['a']} against {pair['b']}, {pair['part']} {pair['metric']}: {figures} {ends}, "
             f"p = {pair['p_value']:.4f}{open_question}"

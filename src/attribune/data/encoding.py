@@ -28,6 +28,7 @@ __all__ = [
     "encode_rows",
     "encode_with_report",
     "join_text",
+    "listed_text",
 ]
 
 DEFAULT_LENGTH = 512
@@ -169,7 +170,7 @@ def encode_rows(
     for name in (*names, *schema.names):
         if name not in columns:
             raise missing_column(list(columns), name)
-    parts = [_listed(columns[name], name, first_row) for name in names]
+    parts = [listed_text(columns[name], name, first_row) for name in names]
     whole = join_text(parts, separator=separator)
     input_ids, shortened = texts(whole)
     attribute_ids, report = schema.encode(
@@ -377,7 +378,8 @@ def _names(given: str | Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def _listed(values: Any, name: str, first_row: int) -> list[Any]:
+def listed_text(values: Any, name: str, first_row: int) -> list[Any]:
+    """A text column, in whatever form a table gives it, as a list; DataError for a column of lists."""
     array = as_array(values, column=name, first_row=first_row)
     if pa.types.is_nested(array.type):
         raise DataError(f"the text column {name!r} holds {array.type}, not text: join it first, or name another column")

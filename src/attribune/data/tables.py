@@ -54,7 +54,7 @@ def read_table(
         ConfigError: for an unknown encoding.
     """
     if isinstance(source, datasets.Dataset):
-        return source
+        return _named_classes(source.with_format(None))
     if isinstance(source, dict):
         splits = ", ".join(map(repr, source))
         raise DataError(f"the source holds several tables ({splits}): choose one, as in source[{next(iter(source))!r}]")
@@ -66,7 +66,7 @@ def read_table(
         raise DataError(f"a table cannot be read from {type(source).__name__}: give a path, a DataFrame or a Dataset")
     path = Path(source)
     if not path.exists() and (hub := _hub_id(source)) is not None:
-        return _from_hub(hub["name"], hub["split"])
+        return _named_classes(_from_hub(hub["name"], hub["split"]))
     try:
         for batch in _reader(path)(path, encoding, quoting):
             store.write(batch)
@@ -74,6 +74,23 @@ def read_table(
         store.discard()
         raise
     return store.finish()
+
+
+def _named_classes(table: datasets.Dataset) -> datasets.Dataset:
+    """Columns of class numbers as the names of the classes, since labels and values are text here."""
+    classes = {name: kind for name, kind in table.features.items() if isinstance(kind, datasets.ClassLabel)}
+    if not classes:
+        return table
+
+    def named(batch: dict[str, list[int | None]]) -> dict[str, list[str | None]]:
+        return {
+            name: [None if number is None or number < 0 else kind.int2str(number) for number in batch[name]]
+            for name, kind in classes.items()
+        }
+
+    features = table.features.copy()
+    features.update({name: datasets.Value("string") for name in classes})
+    return table.map(named, batched=True, features=features, keep_in_memory=not table.cache_files)
 
 
 def require_columns(table: datasets.Dataset, names: Sequence[str], *, source: str = "the table") -> None:

@@ -7,7 +7,7 @@ import csv
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from attribune.errors import ConfigError, DataError
 
-__all__ = ["ENDINGS", "TableWriter", "open_writer"]
+__all__ = ["ENDINGS", "TableWriter", "open_writer", "prediction_array"]
 
 
 class TableWriter(Protocol):
@@ -100,6 +100,12 @@ def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _finite(part) for key, part in value.items()}
     return [_finite(part) for part in value] if isinstance(value, list) else value
+
+
+def prediction_array(values: Iterable[Any]) -> pa.Array:
+    """A column of predictions; one of lists has the same type whether or not a list holds anything."""
+    listed = list(values)
+    return pa.array(listed, type=pa.list_(pa.string()) if listed and isinstance(listed[0], list) else None)
 
 
 def _cell(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from attribune.data.tables import read_table, table_source_name
-from attribune.data.writing import open_writer
+from attribune.data.writing import open_writer, prediction_array
 from attribune.errors import ConfigError, DataError
 from attribune.schema import EncodingReport
 from attribune.training.folder import load_run
@@ -66,5 +66,5 @@ def _with_columns(rows: pa.Table, columns: dict[str, Any]) -> pa.Table:
     for name, values in columns.items():
         if name in rows.column_names:
             raise DataError(f"the input has a column {name!r} already, which the prediction would replace: rename it")
-        rows = rows.append_column(name, pa.array(list(values)))
+        rows = rows.append_column(name, prediction_array(values))
     return rows

@@ -308,13 +308,16 @@ def choose_c(
     features = _Features.fit(texts, schema, max_features=max_features)
     matrix = features.transform(texts, attribute_ids)
     sign = 1 if task.higher_is_better else -1
-    models, scores = {}, {}
+    best: LinearModel | None = None
+    scores: dict[float, float] = {}
     for C in sorted(set(grid)):
-        models[C] = LinearModel._from_matrix(features, matrix, labels=np.asarray(labels), task=task, C=C)
-        logits = models[C].logits(validation_texts, validation_ids)
+        model = LinearModel._from_matrix(features, matrix, labels=np.asarray(labels), task=task, C=C)
+        logits = model.logits(validation_texts, validation_ids)
         scores[C] = task.metrics(logits, validation_labels)[task.main_metric].value()
-    best = max(scores, key=lambda C: (sign * scores[C], -C))
-    return models[best], scores
+        if best is None or sign * scores[C] > sign * scores[best.C]:
+            best = model
+    assert best is not None
+    return best, scores
 
 
 def _fit_task(matrix: Any, labels: Array, task: Task, C: float) -> tuple[Array, Array]:

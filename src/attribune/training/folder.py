@@ -124,6 +124,10 @@ class RunFolder:
             )
         return results
 
+    def compared(self) -> list[str]:
+        """Methods whose comparison with this run is finished."""
+        return sorted(path.parent.name for path in self.path.glob("compare/*/metrics.json"))
+
     def begin(self, recipe: Recipe, *, resume: bool) -> Recipe:
         """Make the folder and write the recipe, or check that an interrupted run had the same one.
 

@@ -12,14 +12,14 @@ from datasets import Dataset
 from torch import nn
 from transformers import PreTrainedTokenizerBase
 
-from attribune.data.encoding import encode
+from attribune.data.encoding import encode_with_report
 from attribune.data.selection import rows_with_label, rows_with_text
 from attribune.data.splits import share_texts, split_table
 from attribune.data.tables import read_table, require_columns
 from attribune.data.windows import longest_input
 from attribune.errors import DataError
 from attribune.recipe import Recipe
-from attribune.schema import Schema
+from attribune.schema import Schema, canonical
 from attribune.tasks import Task, fit_task
 
 __all__ = ["Part", "Prepared", "encode_part", "longest_text", "prepare"]
@@ -78,7 +78,7 @@ def prepare(recipe: Recipe, tables: Mapping[str, Any] | None = None) -> Prepared
     if schema.fit_report is not None:
         notes.extend(schema.fit_report.lines())
     options = {key: value for key, value in recipe.task.items() if key != "kind"}
-    options.setdefault("missing", recipe.data.missing)
+    options["missing"] = _missing_labels(recipe)
     if recipe.task_kind == "aspects":
         options.setdefault("names", recipe.data.label)
     task = fit_task(recipe.task_kind, _label_columns(tables_["train"], recipe), **options)
@@ -94,18 +94,21 @@ def prepare(recipe: Recipe, tables: Mapping[str, Any] | None = None) -> Prepared
                 "predict it, and these rows count as wrong"
             )
         parts[name] = Part(table=table, rows=rows[name], labels=labels)
+        if name != "train" and len(schema):
+            notes.extend(f"{name}: {line}" for line in schema.encode(table)[1].lines())
     return Prepared(parts=parts, schema=schema, task=task, notes=notes)
 
 
 def encode_part(
-    part: Part, prepared: Prepared, recipe: Recipe, tokenizer: PreTrainedTokenizerBase, *, limit: int | None
+    name: str, prepared: Prepared, recipe: Recipe, tokenizer: PreTrainedTokenizerBase, *, limit: int | None
 ) -> Dataset:
-    """The rows of a part as the Trainer takes them.
+    """The rows of a part as the Trainer takes them; texts that were cut are noted.
 
     Raises:
         ConfigError: when the recipe's texts are longer than `limit`.
     """
-    return encode(
+    part = prepared.parts[name]
+    rows, report = encode_with_report(
         part.table,
         prepared.schema,
         tokenizer,
@@ -116,6 +119,10 @@ def encode_part(
         limit=limit,
         separator=recipe.data.text_separator,
     )
+    note = f"{name}: {report.shortened:,} of {report.rows:,} texts cut to the window {recipe.data.fitted_window()}"
+    if report.shortened and note not in prepared.notes:
+        prepared.notes.append(note)
+    return rows
 
 
 def longest_text(backbone: nn.Module, tokenizer: PreTrainedTokenizerBase) -> int | None:
@@ -146,7 +153,7 @@ def _usable_rows(recipe: Recipe, source: Any, *, name: str, notes: list[str]) ->
     attributes = [kind.name for kind in recipe.data.kinds()]
     require_columns(table, [*recipe.data.text, *recipe.data.label, *attributes], source=shown)
     has_text = rows_with_text(table, recipe.data.text)
-    has_label = rows_with_label(table, recipe.data.label, missing=recipe.data.missing)
+    has_label = rows_with_label(table, recipe.data.label, missing=_missing_labels(recipe))
     kept = np.flatnonzero(has_text & has_label)
     notes.append(f"{name}: {len(table):,} rows read from {shown}")
     if dropped := int((~has_text).sum()):
@@ -159,6 +166,13 @@ def _usable_rows(recipe: Recipe, source: Any, *, name: str, notes: list[str]) ->
             f"{', '.join(recipe.data.label)}: check the column names and the strings that mean missing"
         )
     return _Usable(table=table if len(kept) == len(table) else table.select(kept), rows=kept)
+
+
+def _missing_labels(recipe: Recipe) -> tuple[str, ...]:
+    """Texts that mean a missing label: those of the recipe, but for a class that the task names."""
+    classes = recipe.task.get("classes")
+    named = {canonical(name) for name in classes} if isinstance(classes, list | tuple) else set()
+    return tuple(text for text in recipe.task.get("missing", recipe.data.missing) if text not in named)
 
 
 def _label_columns(table: Dataset, recipe: Recipe) -> list[list[Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import platform
 import shutil
 import time
@@ -23,6 +24,7 @@ from safetensors.numpy import save
 
 from attribune.backbone import load_tokenizer
 from attribune.data.encoding import join_text
+from attribune.data.writing import prediction_array
 from attribune.errors import AttribuneError, ConfigError
 from attribune.evaluation.results import Scored, compare, results_of
 from attribune.json_file import read_json, write_json
@@ -72,11 +74,16 @@ def train(
         AttribuneError: with one message that names the thing, the value seen and the cure.
     """
     reporter = reporter or Reporter()
-    recipe = _resolved(recipe)
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ConfigError(
+            f"train was started in {os.environ['WORLD_SIZE']} processes, which would all write one run folder: start "
+            "one, or train the AttributeModel on several devices with the stock transformers.Trainer"
+        )
     _check_others(recipe, others)
     folder = RunFolder(Path(output))
     new = not folder.recipe.is_file()
-    recipe = folder.begin(recipe, resume=resume)
+    recipe = folder.begin(_resolved(recipe) if new else recipe, resume=resume)
+    others = list(dict.fromkeys([*others, *folder.compared()]))
     if folder.is_finished:
         results = folder.read_results()
         if {row["name"] for row in results["results"]}.issuperset(others):
@@ -100,9 +107,8 @@ def _train(
     baselines: bool,
 ) -> dict[str, Any]:
     if not recipe.is_baseline:
-        load_tokenizer(
-            recipe.backbone.name, revision=recipe.backbone.revision
-        )  # a wrong name shows before a long table is read
+        # A wrong name shows before a long table is read.
+        load_tokenizer(recipe.backbone.name, revision=recipe.backbone.revision)
     prepared = prepare(recipe, tables)
     for note in prepared.notes:
         reporter.note(note)
@@ -197,8 +203,8 @@ def _neural_run(
         limit = longest_text(model.backbone, tokenizer)
         outcome = fit_model(
             model,
-            train=encode_part(prepared.parts["train"], prepared, recipe, tokenizer, limit=limit),
-            validation=encode_part(prepared.parts["validation"], prepared, recipe, tokenizer, limit=limit),
+            train=encode_part("train", prepared, recipe, tokenizer, limit=limit),
+            validation=encode_part("validation", prepared, recipe, tokenizer, limit=limit),
             recipe=recipe,
             checkpoints=folder.checkpoints,
             log=folder.log,
@@ -222,7 +228,7 @@ def _baseline_run(recipe: Recipe, folder: RunFolder, prepared: Prepared) -> tupl
         prepared.schema.save(folder.model / "schema.json")
         folder.write_outcome({"C": linear.C, "seconds": time.perf_counter() - started})
     size = int(linear.weight.size + linear.bias.size)
-    counted = {"total": size, "trained": size, "stored": size, "stored_bytes": 4 * size}
+    counted = {"total": size, "trained": size, "stored": size, "stored_bytes": 4 * size, "outputs": linear.task.outputs}
     record = {**read_json(folder.outcome, what="training record"), "parameters": counted}
     return predictor_of(recipe, linear, Schema.load(folder.model / "schema.json")), record
 
@@ -277,7 +283,7 @@ def _write_predictions(
 ) -> None:
     """Rows, labels, predictions and probabilities for people, and the logits for later comparisons."""
     decoded = prepared.task.decode(logits).columns()
-    decoded = {key: list(value) for key, value in decoded.items()}
+    decoded = {key: prediction_array(value) for key, value in decoded.items()}
     true = {f"true_{name}": list(part.table[name]) for name in label_columns}
     table = pa.table({"row": part.rows, **true, **decoded})
     sink = io.BytesIO()

@@ -174,7 +174,7 @@ def _arguments(model: AttributeModel, recipe: Recipe, checkpoints: Path) -> Trai
         {} if by_epoch else {"eval_steps": settings.evaluate_every, "save_steps": settings.evaluate_every}
     )
     on_cpu = not torch.cuda.is_available()
-    return TrainingArguments(
+    arguments = TrainingArguments(
         output_dir=str(checkpoints),
         num_train_epochs=settings.epochs,
         per_device_train_batch_size=settings.batch_size,
@@ -203,6 +203,8 @@ def _arguments(model: AttributeModel, recipe: Recipe, checkpoints: Path) -> Trai
         disable_tqdm=True,
         report_to="none",
     )
+    arguments._n_gpu = min(arguments.n_gpu, 1)  # several devices need a process each
+    return arguments
 
 
 def _metrics_of(model: AttributeModel) -> Callable[[EvalPrediction], dict[str, float]]:

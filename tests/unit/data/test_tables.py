@@ -14,6 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -231,7 +232,12 @@ def test_data_frames_and_arrow_tables_are_taken_as_they_are() -> None:
     assert read_table(frame).to_dict() == want
     assert read_table(pa.table({"a": [1, 2]})).to_dict() == {"a": [1, 2]}
     dataset = datasets.Dataset(pa.table({"a": [1]}))
-    assert read_table(dataset) is dataset
+    assert read_table(dataset).to_dict() == {"a": [1]}
+    assert read_table(dataset.with_format("torch"))["a"][0] == 1
+    assert not isinstance(read_table(dataset.with_format("torch"))["a"][0], torch.Tensor)
+    names = datasets.Features({"y": datasets.ClassLabel(names=["neg", "pos"])})
+    numbered = datasets.Dataset.from_dict({"y": [1, 0, -1, None]}, features=names)
+    assert read_table(numbered).to_dict() == {"y": ["pos", "neg", None, None]}
     with pytest.raises(DataError, match="two columns are named 'a'"):
         read_table(pd.DataFrame(np.ones((1, 2)), columns=["a", "a"]))
     with pytest.raises(

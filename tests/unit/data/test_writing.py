@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from attribune.data.tables import read_table
-from attribune.data.writing import ENDINGS, open_writer
+from attribune.data.writing import ENDINGS, open_writer, prediction_array
 from attribune.errors import ConfigError, DataError
 
 TABLE = pa.table(
@@ -106,3 +106,8 @@ def test_a_full_disk_is_named(tmp_path: Path) -> None:
     ):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert os.listdir(tmp_path) == []
+
+
+def test_predictions_of_lists_have_one_type_whatever_they_hold() -> None:
+    assert prediction_array([[], []]).type == prediction_array([["a"], []]).type == pa.list_(pa.string())
+    assert prediction_array(["a", "b"]).type == pa.string()
