@@ -12,7 +12,7 @@ help:
 	@echo "make test    install, and run the tests"
 	@echo "make lint    check style and types"
 	@echo "make format  write the code in the project's format"
-	@echo "make bench   measure size and loading time, and every method on real data (hours; goes on where it stopped)"
+	@echo "make bench   measure size, loading and step time, and every method on real data (hours; goes on where it stopped)"
 	@echo "make clean   remove the environment and the caches"
 
 demo: $(READY)
@@ -32,6 +32,7 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/footprint.py
+	$(BIN)/python benchmarks/step_time.py
 	$(BIN)/python benchmarks/real_data.py sweep
 	$(BIN)/python benchmarks/real_data.py test
 	$(BIN)/python benchmarks/real_data.py table
