@@ -31,7 +31,7 @@ from attribune.data.splits import split_table
 from attribune.data.tables import read_table
 from attribune.evaluation.bootstrap import interval, paired
 from attribune.evaluation.report import ResultRow, markdown_table
-from attribune.metrics import Metric, accuracy, macro_f1
+from attribune.metrics import Metric, accuracy, log_loss, macro_f1
 from attribune.recipe import Recipe
 from attribune.training.run import train
 
@@ -155,10 +155,9 @@ SWEEP = (
         options={"initial_vector": 1.0, "initial_projection": 0.125},
     ),
     Setting(name="injector weight=0.2", method="injector", options={"initial_weight": 0.2}),
-    Setting(name="injector weight=0.01", method="injector", options={"initial_weight": 0.01}),
+    Setting(name="injector dropout=0.5", method="injector", options={"attribute_dropout": 0.5}),
     Setting(name="injector Z=16", method="injector", options={"vector_size": 16}),
     Setting(name="injector Z=256", method="injector", options={"vector_size": 256}),
-    Setting(name="injector scale=0.03", method="injector", options={"initial_scale": 0.03}),
     Setting(name="none lr=1e-4", method="none", training={"backbone_learning_rate": 1e-4}),
     Setting(name="adapter lr=1e-3", method="adapter", training={"learning_rate": 1e-3}),
 )
@@ -197,6 +196,7 @@ def run_cell(card: Card, setting: Setting, fold: int, *, with_test: bool, work: 
             cell[part] = {
                 "true": scores["labels"].tolist(),
                 "predicted": scores["logits"].argmax(axis=1).tolist(),
+                "logits": scores["logits"].astype(float).round(4).tolist(),
             }
     return cell
 
@@ -247,6 +247,8 @@ def pooled(stage: str, card: Card, name: str, part: str) -> tuple[dict[str, Metr
         "accuracy": accuracy(true, predicted),
         "macro_f1": macro_f1(true, predicted, classes=len(found[0]["classes"])),
     }
+    if all("logits" in cell[part] for cell in found):
+        metrics["log_loss"] = log_loss(true, np.concatenate([cell[part]["logits"] for cell in found]))
     return metrics, len(found), found
 
 

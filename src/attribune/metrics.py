@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+from scipy import sparse, special
 
 from attribune.errors import DataError
 
@@ -25,6 +25,7 @@ __all__ = [
     "f1",
     "label_macro_f1",
     "label_micro_f1",
+    "log_loss",
     "macro_f1",
     "mae",
     "mean_accuracy",
@@ -217,6 +218,21 @@ def mean_accuracy(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
     """Accuracy averaged over aspects, from class ids (n, aspects)."""
     first, second = _pair(true, predicted, axes=2)
     return _mean_of("mean_accuracy", (first == second).mean(axis=1))
+
+
+def log_loss(true: npt.ArrayLike, logits: npt.ArrayLike) -> Metric:
+    """Mean of -log p(true class) in nats, from class ids (n,) and unnormalised log-probabilities (n, C).
+
+    Unlike accuracy it sees a change of a probability that does not change the prediction, so that two models can be
+    told apart on fewer rows.
+    """
+    classes, scores = np.asarray(true), np.asarray(logits, dtype=np.float64)
+    if classes.ndim != 1 or scores.ndim != 2 or len(classes) != len(scores):
+        raise DataError(
+            f"true classes have shape {classes.shape} and logits {scores.shape}: give (n,) classes and (n, C) logits"
+        )
+    losses = special.logsumexp(scores, axis=1) - np.take_along_axis(scores, classes[:, None], axis=1)[:, 0]
+    return _mean_of("log_loss", losses, higher_is_better=False)
 
 
 def rmse(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:

@@ -95,6 +95,18 @@ def test_r2_of_constant_values_and_of_large_values_with_a_small_spread():
     assert metrics.r2(true + 1e9, predicted + 1e9).value() == pytest.approx(1 - 0.25 / 5)
 
 
+def test_log_loss():
+    rng = np.random.default_rng(3)
+    true, logits = rng.integers(0, 5, 200), 40 * rng.normal(size=(200, 5))
+    probabilities = np.exp(logits - logits.max(axis=1, keepdims=True))
+    expected = -np.log(probabilities[np.arange(200), true] / probabilities.sum(axis=1)).mean()
+    assert metrics.log_loss(true, logits).value() == pytest.approx(expected, rel=1e-12)
+    assert not metrics.log_loss(true, logits).higher_is_better
+    assert metrics.log_loss([0], [[-1000.0, 0.0]]).value() == 1000.0
+    with pytest.raises(DataError, match=r"\(3,\).*\(2, 4\)"):
+        metrics.log_loss([0, 1, 2], np.zeros((2, 4)))
+
+
 def test_mean_accuracy_over_aspects():
     true, predicted = [[0, 1], [2, 3]], [[0, 0], [2, 3]]
     assert metrics.mean_accuracy(true, predicted).value() == 0.75
