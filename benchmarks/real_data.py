@@ -2,7 +2,7 @@
 
     python benchmarks/real_data.py sweep     # settings compared on validation rows; test rows are never read
     python benchmarks/real_data.py test      # the chosen settings on the test rows, all folds and seeds
-    python benchmarks/real_data.py table     # the tables of docs/results.md, from the JSON files
+    python benchmarks/real_data.py table     # write the tables of docs/results.md from the JSON files
 
 Each cell (data set, method, fold) is written to benchmarks/results/ as soon as it is done, so that a run can be
 interrupted at any time and goes on. The data are looked for in the folder that ATTRIBUNE_DATA names.
@@ -17,7 +17,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from safetensors.numpy import load_file
 from attribune.cli.console import ConsoleReporter, quiet_libraries
 from attribune.data.splits import split_table
 from attribune.data.tables import read_table
-from attribune.evaluation.bootstrap import interval, paired
+from attribune.evaluation.bootstrap import PairedResult, interval, paired
 from attribune.evaluation.report import ResultRow, markdown_table
 from attribune.metrics import Metric, accuracy, log_loss, macro_f1
 from attribune.recipe import Recipe
@@ -37,6 +37,9 @@ from attribune.training.run import train
 
 ROOT = Path(__file__).parent
 RESULTS = ROOT / "results"
+PAGE = ROOT.parent / "docs" / "results.md"
+BEGIN, END = "<!-- tables of benchmarks/real_data.py: begin -->", "<!-- end -->"
+TITLES = {"critics": "Rotten Tomatoes critics", "polmed": "PolMed"}
 DATA = Path(os.environ.get("ATTRIBUNE_DATA", ROOT.parent.parent / "shared" / "data"))
 
 
@@ -104,7 +107,7 @@ CARDS = {
             sweep_epochs=5,
             folds=10,
             cross_validation=True,
-            sweep_folds=(0, 1),
+            sweep_folds=(0,),
         ),
     )
 }
@@ -232,15 +235,15 @@ def run_stage(stage: str, only: list[str] | None) -> None:
             shutil.rmtree(work)
 
 
-def pooled(stage: str, card: Card, name: str, part: str) -> tuple[dict[str, Metric], int, list[dict[str, Any]]]:
-    """Metrics over the rows of all folds that are done."""
+def pooled(stage: str, card: Card, name: str, part: str) -> tuple[dict[str, Metric], list[dict[str, Any]]]:
+    """Metrics over the rows of all folds that are done, and the cells."""
     found = [
         json.loads(path.read_text())
         for _, setting, _, path in cells(stage, [card.name])
         if setting.name == name and path.is_file()
     ]
     if not found:
-        return {}, 0, []
+        return {}, []
     true = np.concatenate([cell[part]["true"] for cell in found])
     predicted = np.concatenate([cell[part]["predicted"] for cell in found])
     metrics = {
@@ -249,36 +252,57 @@ def pooled(stage: str, card: Card, name: str, part: str) -> tuple[dict[str, Metr
     }
     if all("logits" in cell[part] for cell in found):
         metrics["log_loss"] = log_loss(true, np.concatenate([cell[part]["logits"] for cell in found]))
-    return metrics, len(found), found
+    return metrics, found
 
 
-def print_tables() -> None:
-    for stage, part, settings in (("sweep", "validation", SWEEP), ("test", "test", CHOSEN)):
+def section(stage: str, part: str, card: Card, settings: Sequence[Setting]) -> list[str]:
+    """The table of a data set and, against the first setting, the differences on the rows that both scored."""
+    scored = {setting.name: pooled(stage, card, setting.name, part) for setting in settings}
+    scored = {name: found for name, found in scored.items() if found[0]}
+    if not scored:
+        return []
+    rows = [
+        ResultRow(
+            name=f"{name} ({parts_text(card, len(found))})",
+            metrics={key: interval(metric) for key, metric in metrics.items()},
+        )
+        for name, (metrics, found) in scored.items()
+    ]
+    lines = [f"### {TITLES[card.name]}, {part} rows", "", markdown_table(rows), ""]
+    reference, *others = scored
+    for name in others:
+        pairs = []
+        for key, metric in scored[name][0].items():
+            first = scored[reference][0].get(key)
+            if first is not None and len(first) == len(metric):
+                pairs.append(difference_text(key, paired(metric, first)))
+        if pairs:
+            lines.append(f"- `{name}` against `{reference}`: {'; '.join(pairs)}.")
+    return [*lines, ""]
+
+
+def parts_text(card: Card, number: int) -> str:
+    word = "fold" if card.cross_validation else "seed"
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def difference_text(metric: str, pair: PairedResult) -> str:
+    scale, places = (1, 4) if metric == "log_loss" else (100, 2)
+    values = (f"{scale * value:+.{places}f}" for value in (pair.difference, pair.low, pair.high))
+    return "{} {} [{}, {}] (p = {:.4f})".format(metric, *values, pair.p_value)
+
+
+def write_tables() -> None:
+    """Print the tables, and put them between the marks of the page of results."""
+    lines = []
+    for stage, part, settings in (("test", "test", CHOSEN), ("sweep", "validation", SWEEP)):
         for card in CARDS.values():
-            rows, first = [], None
-            lines = []
-            for setting in settings:
-                metrics, folds, found = pooled(stage, card, setting.name, part)
-                if not metrics:
-                    continue
-                minutes = np.mean([cell["training"]["seconds"] for cell in found]) / 60
-                rows.append(
-                    ResultRow(
-                        name=f"{setting.name} ({folds} folds, {minutes:.1f} min)",
-                        metrics={name: interval(metric) for name, metric in metrics.items()},
-                    )
-                )
-                if first is None:
-                    first = metrics["accuracy"]
-                elif len(first) == len(metrics["accuracy"]):
-                    pair = paired(metrics["accuracy"], first)
-                    lines.append(
-                        f"- {setting.name} against {settings[0].name}: {100 * pair.difference:+.2f} points "
-                        f"[{100 * pair.low:+.2f}, {100 * pair.high:+.2f}], p = {pair.p_value:.4f}"
-                    )
-            if rows:
-                print(f"\n### {card.name}, {stage}, {part} rows\n\n{markdown_table(rows)}\n")
-                print("\n".join(lines))
+            lines += section(stage, part, card, settings)
+    text = "\n".join(lines)
+    print(text)
+    page = PAGE.read_text(encoding="utf-8")
+    before, rest = page.split(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n\n{text}{END}{rest.split(END)[1]}", encoding="utf-8")
 
 
 def main() -> None:
@@ -288,7 +312,7 @@ def main() -> None:
     options = parser.parse_args()
     quiet_libraries()
     if options.stage == "table":
-        print_tables()
+        write_tables()
     else:
         run_stage(options.stage, options.only)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from attribune.backbone import load_tokenizer
     from attribune.configuration import AttributeConfig
     from attribune.data.collator import Collator
-    from attribune.data.encoding import encode, encode_with_report
+    from attribune.data.encoding import TextInput, encode, encode_with_report
     from attribune.data.splits import split_table
     from attribune.data.tables import read_table
     from attribune.data.windows import Head, HeadTail
@@ -54,6 +54,7 @@ __all__ = [
     "Recipe",
     "Regression",
     "Schema",
+    "TextInput",
     "compare_runs",
     "encode",
     "encode_with_report",
@@ -91,6 +92,7 @@ _HOMES = {
     "Recipe": "attribune.recipe",
     "Regression": "attribune.tasks",
     "Schema": "attribune.schema",
+    "TextInput": "attribune.data.encoding",
     "compare_runs": "attribune.evaluation.run",
     "encode": "attribune.data.encoding",
     "encode_with_report": "attribune.data.encoding",

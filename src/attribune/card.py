@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from attribune.configuration import AttributeConfig, Sizes
 from attribune.schema import Schema
 
@@ -9,8 +12,7 @@ __all__ = ["model_card"]
 
 _CARD = """---
 library_name: attribune
-base_model: {base}
-tags:
+{base_model}tags:
 - attribune
 - {method}
 - text-classification
@@ -35,9 +37,7 @@ text beside the text.
 ## Use
 
 ```python
-from attribune import AttributeModel
-
-model = AttributeModel.from_pretrained("this/folder")
+{use}
 ```
 
 Only the tensors that learned are in this folder; the rest comes from the backbone above. The vocabularies of the
@@ -46,13 +46,28 @@ them before you publish the folder.
 """
 
 
+_RAW = """from attribune import Predictor
+
+predictor = Predictor.from_pretrained("{folder}")
+predictor.predict([{row}])"""
+
+_ENCODED = """from attribune import AttributeModel
+
+model = AttributeModel.from_pretrained("{folder}")"""
+
+
 def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes) -> str:
     """The card, in Markdown with the hub's header. It names attributes and counts their values, but lists none."""
     lines = ["| attribute | kind | ids | slots |", "|---|---|---|---|"]
     lines += [f"| {a.name} | {a.spec.kind} | {a.size:,} | {a.slots} |" for a in schema.attributes]
     task = config.task or {}
+    # A folder of this machine means nothing to a reader elsewhere, and its path may tell what should stay here.
+    is_local = not config.backbone or Path(config.backbone).exists()
+    base = Path(config.backbone).name if config.backbone else "a backbone built in memory"
     return _CARD.format(
-        base=config.backbone or "a backbone built in memory",
+        base=base if is_local else config.backbone,
+        base_model="" if is_local else f"base_model: {config.backbone}\n",
+        use=_use(config, schema),
         family=config.text_config.model_type,
         method=(config.method or {}).get("name"),
         tuning=config.tuning,
@@ -65,3 +80,11 @@ def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes) -> str:
         megabytes=sizes.stored_bytes / 1e6,
         attributes="\n".join(lines) if schema.attributes else "None.",
     )
+
+
+def _use(config: AttributeConfig, schema: Schema) -> str:
+    folder = "this/folder"
+    if config.text_input is None:
+        return _ENCODED.format(folder=folder)
+    cells = dict.fromkeys((*config.text_input["columns"], *schema.names), "...")
+    return _RAW.format(folder=folder, row=json.dumps(cells, ensure_ascii=False))

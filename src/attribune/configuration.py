@@ -23,6 +23,7 @@ class AttributeConfig(PreTrainedConfig):
         tuning: what of the backbone learns.
         pooling: ``first``, ``mean`` or ``last``.
         dropout: on the pooled vector.
+        text_input: columns, separator and window of the texts, where they are known.
         learned: names of the tensors that are stored.
     """
 
@@ -37,6 +38,7 @@ class AttributeConfig(PreTrainedConfig):
     tuning: str | None = None
     pooling: str | None = None
     dropout: float = 0.2
+    text_input: dict[str, Any] | None = None
     learned: list[str] | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Self, cast
 
 import torch
+from huggingface_hub import HfApi
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -18,6 +20,7 @@ from attribune import functional, saving
 from attribune.backbone import Tuning, build_backbone, fingerprint, load_backbone, pooling_of, tune_backbone
 from attribune.condition import Condition, Slots, check_attribute_ids
 from attribune.configuration import AttributeConfig, Sizes
+from attribune.data.encoding import TextInput
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.methods import Injector, MethodConfig, method_from_dict
 from attribune.placement import Pooling, find_sites, placement_for
@@ -65,6 +68,7 @@ class AttributeModel(PreTrainedModel):
         self.schema = schema
         self.tokenizer = tokenizer
         self.task: Task = task_from_dict(config.task or {})
+        self.text_input = None if config.text_input is None else TextInput.from_dict(config.text_input)
         self.slots = schema_slots(schema)
         self.backbone = build_backbone(config.text_config) if backbone is None else backbone
         placement = placement_for(config.text_config.model_type)
@@ -99,6 +103,7 @@ class AttributeModel(PreTrainedModel):
         revision: str | None = None,
         dtype: torch.dtype = torch.float32,
         tokenizer: PreTrainedTokenizerBase | None = None,
+        text_input: TextInput | None = None,
     ) -> Self:
         """Make an untrained model over pretrained weights.
 
@@ -113,6 +118,7 @@ class AttributeModel(PreTrainedModel):
             revision: branch, tag or commit of the backbone on the hub.
             dtype: of a backbone that is loaded by name; method and head are always float32.
             tokenizer: saved beside the model when given.
+            text_input: which columns are the text, saved with the model when given; `Predictor` then needs no more.
 
         Raises:
             ConfigError: for settings that do not fit each other or the backbone.
@@ -140,6 +146,7 @@ class AttributeModel(PreTrainedModel):
             tuning=tuning or method.default_tuning,
             pooling=pooling,
             dropout=dropout,
+            text_input=None if text_input is None else text_input.to_dict(),
         )
         if isinstance(backbone, str):
             loaded.to(dtype)
@@ -302,6 +309,44 @@ class AttributeModel(PreTrainedModel):
         )
         if push_to_hub:
             self.push_to_hub(kwargs.pop("repo_id", Path(save_directory).name), **kwargs)
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        commit_message: str | None = None,
+        commit_description: str | None = None,
+        private: bool | None = None,
+        token: bool | str | None = None,
+        revision: str | None = None,
+        create_pr: bool = False,
+    ) -> str:
+        """Upload the folder that `save_pretrained` writes, its model card included.
+
+        Args:
+            repo_id: name on the hub; the repository is made when it is missing.
+            commit_message: of the upload.
+            commit_description: of the upload.
+            private: whether a new repository is private.
+            token: of the hub; the one that is logged in unless given.
+            revision: branch.
+            create_pr: open a pull request instead of committing.
+
+        Returns:
+            The address of the commit.
+        """
+        api = HfApi(token=token)
+        name = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        with TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            return api.upload_folder(
+                repo_id=name,
+                folder_path=folder,
+                commit_message=commit_message or f"Upload {type(self).__name__}",
+                commit_description=commit_description,
+                revision=revision,
+                create_pr=create_pr,
+            )
 
     @classmethod
     def from_pretrained(

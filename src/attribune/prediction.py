@@ -5,21 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from attribune.data.collator import Collator
-from attribune.data.encoding import TextEncoder, encode_rows, join_text, listed_text
-from attribune.data.windows import Window
+from attribune.data.encoding import TextEncoder, TextInput, encode_rows
 from attribune.errors import ConfigError, DataError
 from attribune.methods.linear import LinearModel
 from attribune.model import AttributeModel
 from attribune.schema import EncodingReport, Schema
-from attribune.schema.columns import missing_column
-from attribune.tasks import Task
+from attribune.schema.columns import Table, column_batches, column_names, missing_column
 
 __all__ = ["Predictor"]
 
@@ -32,39 +31,38 @@ class Predictor:
 
     Args:
         model: a neural model, or a linear baseline.
-        schema: the attributes, as fitted in training.
-        task: what is predicted.
-        text: the text columns.
-        separator: stands between two joined text columns.
-        window: how long texts are fitted; not read by baselines.
+        text_input: which columns are the text, and how it is fitted; what the model was saved with unless given.
         batch_size: rows in one forward pass.
         precision: ``float32`` or ``bf16``.
         device: where a neural model runs; a GPU when there is one.
+
+    Raises:
+        ConfigError: for a model without a tokenizer, or of which nobody says what its text is.
     """
 
     def __init__(
         self,
         model: AttributeModel | LinearModel,
         *,
-        schema: Schema,
-        task: Task,
-        text: Sequence[str],
-        separator: str = "\n",
-        window: Window | None = None,
+        text_input: TextInput | None = None,
         batch_size: int = 64,
         precision: str = "float32",
         device: str | None = None,
     ) -> None:
-        self.model, self.schema, self.task = model, schema, task
-        self.text, self.separator = tuple(text), separator
+        text_input = text_input or model.text_input
+        if text_input is None:
+            raise ConfigError(
+                "the model does not say which columns are its text: give text_input=TextInput.of('column')"
+            )
+        self.model, self.schema, self.task, self.text_input = model, model.schema, model.task, text_input
         self.batch_size, self.precision = batch_size, precision
         self._lock = threading.Lock()
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         if isinstance(model, AttributeModel):
             if model.tokenizer is None:
                 raise ConfigError("the model has no tokenizer: set model.tokenizer before scoring raw rows")
-            self._texts = TextEncoder(model.tokenizer, window=window)
-            self._collator = Collator(model.tokenizer, schema if self.reads_attributes else _NO_ATTRIBUTES)
+            self._encoder = TextEncoder(model.tokenizer, window=text_input.window)
+            self._collator = Collator(model.tokenizer, self.schema if self.reads_attributes else _NO_ATTRIBUTES)
             model.to(self.device).eval()
 
     @property
@@ -75,7 +73,36 @@ class Predictor:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that rows must have."""
-        return (*self.text, *self.schema.names) if self.reads_attributes else self.text
+        text = self.text_input.columns
+        return (*text, *self.schema.names) if self.reads_attributes else text
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name: str | Path,
+        *,
+        backbone: str | None = None,
+        revision: str | None = None,
+        batch_size: int = 64,
+        precision: str = "float32",
+        device: str | None = None,
+    ) -> Self:
+        """Load a saved neural model, from a folder or the hub, with all it needs to score raw rows.
+
+        Args:
+            name: folder of a run or of its model, or a name on the hub.
+            backbone: where the backbone's weights are, if no longer where they were.
+            revision: branch, tag or commit of the model on the hub.
+            batch_size: rows in one forward pass.
+            precision: ``float32`` or ``bf16``.
+            device: where the model runs; a GPU when there is one.
+
+        Raises:
+            ModelFolderError: for a missing, truncated or foreign file, or another backbone than in training.
+            ConfigError: for a model saved without tokenizer or text columns.
+        """
+        model = AttributeModel.from_pretrained(name, backbone=backbone, revision=revision)
+        return cls(model, batch_size=batch_size, precision=precision, device=device)
 
     def check_columns(self, names: Sequence[str], *, source: str) -> None:
         """Check that a table has the columns.
@@ -89,13 +116,29 @@ class Predictor:
                 cure = "; where its values are not known, add it with empty cells" if name in self.schema.names else ""
                 raise DataError(f"{error}{cure}")
 
+    def predict(self, rows: Table | Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Predictions and probabilities by the column names that `attribune predict` writes.
+
+        Args:
+            rows: columns by name, a DataFrame or a datasets object; or a list of one mapping per row, in which an
+                attribute that is not known may be left out.
+
+        Raises:
+            DataError: naming the column that is missing, or column and row of a value that cannot be used.
+        """
+        if isinstance(rows, list | tuple):
+            names = [name for name in self.columns if name in self.schema.names or all(name in row for row in rows)]
+            rows = {name: [row.get(name) for row in rows] for name in names}
+        self.check_columns(column_names(rows), source="the input")
+        return self.task.decode(self.logits(rows)[0]).columns()
+
     def logits(
-        self, table: Any, *, hide_attributes: bool = False, first_row: int = 1
+        self, table: Table, *, hide_attributes: bool = False, first_row: int = 1
     ) -> tuple[npt.NDArray[np.float32], EncodingReport]:
         """Logits of every row, in the order of the rows.
 
         Args:
-            table: columns by name, or a datasets object.
+            table: columns by name, a DataFrame, an Arrow table, or a datasets object.
             hide_attributes: treat every attribute as missing.
             first_row: number of the first row, for messages.
 
@@ -105,27 +148,23 @@ class Predictor:
         Raises:
             DataError: naming column and row of a value that cannot be used.
         """
-        n = len(table[self.text[0]])
-        out = np.zeros((n, self.task.outputs), dtype=np.float32)
+        found = [np.zeros((0, self.task.outputs), dtype=np.float32)]
         report = EncodingReport({})
-        for start in range(0, n, _ROWS):
-            stop = min(n, start + _ROWS)
-            columns = {name: table[name][start:stop] for name in self.columns}
-            out[start:stop], counted = self._logits_of(columns, hide=hide_attributes, first_row=first_row + start)
+        for row, columns in column_batches(table, self.columns, batch_size=_ROWS, first_row=first_row):
+            logits, counted = self._logits_of(columns, hide=hide_attributes, first_row=row)
+            found.append(logits.astype(np.float32))
             report = report + counted
-        return out, report
+        return np.concatenate(found), report
 
     def _logits_of(
         self, columns: Mapping[str, Sequence[Any]], *, hide: bool, first_row: int
     ) -> tuple[npt.NDArray[Any], EncodingReport]:
         if isinstance(self.model, LinearModel):
-            texts = join_text(
-                [listed_text(columns[name], name, first_row) for name in self.text], separator=self.separator
-            )
+            texts = self.text_input.read(columns, first_row=first_row) if self.model.uses_text else None
             ids, report = self.schema.encode(columns, first_row=first_row)
-            return self.model.logits(texts if self.model.uses_text else None, ids * (not hide)), report
+            return self.model.logits(texts, ids * (not hide)), report
         schema = self.schema if self.reads_attributes else _NO_ATTRIBUTES
-        rows = encode_rows(columns, schema, self._texts, text=self.text, separator=self.separator, first_row=first_row)
+        rows = encode_rows(columns, schema, self._encoder, text=self.text_input, first_row=first_row)
         ids = rows.attribute_ids * (not hide)
         return self._forward(self.model, rows.input_ids, ids), rows.schema_report
 

@@ -10,7 +10,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from attribune.backbone import DEFAULT_BACKBONE, Tuning
-from attribune.data.windows import Window, parse_window
+from attribune.data.encoding import TextInput
+from attribune.data.windows import parse_window
 from attribune.errors import ConfigError
 from attribune.methods import METHODS, MethodConfig, method_from_dict
 from attribune.placement import Pooling
@@ -86,9 +87,10 @@ class DataRecipe(_Part):
         """The attributes, as the schema takes them."""
         return tuple(_kind_from_dict(item) for item in self.attributes)
 
-    def fitted_window(self) -> Window:
-        """How long texts are fitted."""
-        return parse_window(self.window, max_length=self.max_length)
+    def text_input(self) -> TextInput:
+        """The text columns, how they are joined and fitted."""
+        window = parse_window(self.window, max_length=self.max_length)
+        return TextInput(self.text, separator=self.text_separator, window=window)
 
 
 class BackboneRecipe(_Part):

@@ -2,13 +2,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import small_runs
+from datasets import Dataset
 from transformers import AutoTokenizer, PreTrainedModel
 
+from attribune.data.encoding import TextInput
 from attribune.data.windows import Head
 from attribune.errors import ConfigError, DataError
 from attribune.methods import Injector, MethodConfig, Plain
@@ -33,8 +38,8 @@ def predictor_of(
         model = AttributeModel.build(
             tiny_backbone("bert"), schema, task=Classification(classes=3), method=method, tokenizer=tokenizer
         )
-        settings = {"text": ["text"], "window": Head(20), "batch_size": 7, "device": "cpu"} | options
-        return Predictor(model, schema=schema, task=model.task, **settings)
+        settings = {"text_input": TextInput.of("text", window=Head(20)), "batch_size": 7, "device": "cpu"} | options
+        return Predictor(model, **settings)
 
     return make
 
@@ -88,7 +93,7 @@ def test_a_model_without_a_tokenizer_is_refused(predictor_of: Callable[..., Pred
     assert isinstance(predictor.model, AttributeModel)
     predictor.model.tokenizer = None
     with pytest.raises(ConfigError, match="has no tokenizer"):
-        Predictor(predictor.model, schema=predictor.schema, task=predictor.task, text=["text"])
+        Predictor(predictor.model, text_input=TextInput.of("text"))
 
 
 def test_threads_do_not_see_each_others_attributes(predictor_of: Callable[..., Predictor]) -> None:
@@ -100,3 +105,78 @@ def test_threads_do_not_see_each_others_attributes(predictor_of: Callable[..., P
             pool.map(lambda i: predictor.logits(tables[i % 6])[0], range(60)), expected * 10, strict=True
         ):
             np.testing.assert_array_equal(found, wanted)
+
+
+def test_rows_as_mappings_as_columns_and_as_a_frame(predictor_of: Callable[..., Predictor]) -> None:
+    predictor = predictor_of()
+    expected = predictor.task.decode(predictor.logits(TABLE)[0]).columns()
+    rows = [{name: values[i] for name, values in TABLE.items()} for i in range(40)]
+    for given in (TABLE, rows, pd.DataFrame(TABLE), Dataset.from_dict(TABLE)):
+        found = predictor.predict(given)
+        assert list(found) == ["prediction", *(f"probability_{i}" for i in range(3))]
+        for name, values in found.items():
+            np.testing.assert_array_equal(values, expected[name])
+    lacking = predictor.predict([{"text": "good"}, {"text": "good", "user": None, "tags": ""}])
+    assert lacking["probability_0"][0] == lacking["probability_0"][1]
+    assert len(predictor.predict([])["prediction"]) == 0
+    with pytest.raises(DataError, match="the input has no column 'text'"):
+        predictor.predict([{"text": "good"}, {"user": "u1"}])
+    with pytest.raises(DataError, match="different numbers of rows"):
+        predictor.predict({"text": ["a", "b"], "user": ["u"], "tags": ["", ""]})
+
+
+@pytest.fixture
+def whole_model(tmp_path: Path) -> AttributeModel:
+    backbone = small_runs.save_backbone(tmp_path / "backbone")
+    return AttributeModel.build(
+        str(backbone),
+        Schema.fit(TABLE, [Categorical("user"), MultiLabel("tags", separator=";")]),
+        task=Classification(classes=3),
+        method=METHOD,
+        tokenizer=AutoTokenizer.from_pretrained(backbone),
+        text_input=TextInput.of("text", window=Head(20)),
+    )
+
+
+def test_a_saved_model_is_all_that_a_predictor_needs(whole_model: AttributeModel, tmp_path: Path) -> None:
+    whole_model.save_pretrained(tmp_path / "model")
+    again = Predictor.from_pretrained(tmp_path / "model", device="cpu")
+    assert again.text_input == TextInput.of("text", window=Head(20))
+    np.testing.assert_array_equal(again.logits(TABLE)[0], Predictor(whole_model, device="cpu").logits(TABLE)[0])
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert 'predictor.predict([{"text": "...", "user": "...", "tags": "..."}])' in card
+    assert str(tmp_path) not in card
+
+
+def test_the_hub_gets_the_card_of_this_library(whole_model: AttributeModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: dict[str, Any] = {}
+
+    class Hub:
+        def __init__(self, token: str | None) -> None:
+            sent["token"] = token
+
+        def create_repo(self, name: str, *, private: bool | None, exist_ok: bool) -> SimpleNamespace:
+            return SimpleNamespace(repo_id=f"me/{name}")
+
+        def upload_folder(self, *, repo_id: str, folder_path: str, **_: Any) -> str:
+            sent["repo"], sent["card"] = repo_id, (Path(folder_path) / "README.md").read_text()
+            sent["files"] = {path.name for path in Path(folder_path).iterdir()}
+            return "address"
+
+    monkeypatch.setattr("attribune.model.HfApi", Hub)
+    assert whole_model.push_to_hub("stars", token="secret") == "address"
+    assert (sent["repo"], sent["token"]) == ("me/stars", "secret")
+    assert "library_name: attribune" in sent["card"]
+    assert {"config.json", "schema.json", "model.safetensors", "tokenizer.json"} <= sent["files"]
+
+
+def test_a_model_that_does_not_know_its_text_columns_asks_for_them(predictor_of: Callable[..., Predictor]) -> None:
+    model = predictor_of().model
+    with pytest.raises(ConfigError, match=r"which columns are its text: give text_input=TextInput\.of"):
+        Predictor(model)
+
+
+@pytest.mark.parametrize("damage", [{}, {"columns": []}, {"columns": [], "separator": "", "window": None}, [1]])
+def test_a_damaged_text_input_is_refused(damage: Any) -> None:
+    with pytest.raises(ConfigError, match="text"):
+        TextInput.from_dict(damage)

@@ -45,7 +45,7 @@ def test_a_recipe_survives_its_yaml(tmp_path: Path) -> None:
     assert Recipe.from_dict(Recipe.read_yaml(tmp_path / "r.yaml")) == made
     assert made.to_yaml().endswith(RECIPE_END)
     assert made.data.kinds() == (Categorical("u", min_count=2), MultiLabel("tags", separator="|"), Numeric("price"))
-    assert made.data.fitted_window() == HeadTail(20, 10)
+    assert made.data.text_input().window == HeadTail(20, 10)
 
 
 def test_several_label_columns_are_aspects() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import datasets
 import numpy as np
@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from attribune.data.storage import ArrowStore
-from attribune.data.windows import Head, SpecialTokens, Window, content_ids, longest_input
+from attribune.data.windows import Head, SpecialTokens, Window, content_ids, longest_input, parse_window
 from attribune.errors import ConfigError, DataError
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, as_array, canonical, column_batches, missing_column
@@ -23,6 +23,7 @@ __all__ = [
     "EncodedRows",
     "LabelEncoder",
     "TextEncoder",
+    "TextInput",
     "canonical_text",
     "encode",
     "encode_rows",
@@ -117,6 +118,61 @@ def canonical_text(value: Any) -> str:
     return value.strip() if isinstance(value, str) else canonical(value) or ""
 
 
+@dataclass(frozen=True)
+class TextInput:
+    """What a model reads of a row as its text; saved with the model, so that new rows are read as those of training.
+
+    Args:
+        columns: names of the text columns; several are joined.
+        separator: stands between two joined texts.
+        window: how long texts are fitted; None keeps the beginning, at most 512 ids.
+
+    Raises:
+        ConfigError: without a column.
+    """
+
+    columns: tuple[str, ...]
+    _: KW_ONLY
+    separator: str = "\n"
+    window: Window | None = None
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            raise ConfigError("no text column is named: name at least one column")
+
+    @classmethod
+    def of(cls, columns: str | Sequence[str], *, separator: str = "\n", window: Window | None = None) -> Self:
+        """Make one from the name of a column, or several names."""
+        names = (columns,) if isinstance(columns, str) else tuple(columns)
+        return cls(names, separator=separator, window=window)
+
+    def read(self, table: Any, *, first_row: int = 1) -> list[str]:
+        """The text of every row of a table; "" where there is none.
+
+        Raises:
+            DataError: for a missing column, or one that holds lists.
+        """
+        return join_text([listed_text(table[name], name, first_row) for name in self.columns], separator=self.separator)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        window = None if self.window is None else str(self.window)
+        return {"columns": list(self.columns), "separator": self.separator, "window": window}
+
+    @classmethod
+    def from_dict(cls, settings: Mapping[str, Any]) -> Self:
+        """Build what `to_dict` returned; ConfigError for anything else."""
+        try:
+            columns, separator, window = (settings[name] for name in ("columns", "separator", "window"))
+        except (KeyError, TypeError) as error:
+            raise ConfigError(f"text_input={settings!r} lacks {error}: save the model again") from error
+        return cls(
+            tuple(columns),
+            separator=separator,
+            window=None if window is None else parse_window(window, max_length=DEFAULT_LENGTH),
+        )
+
+
 class TextEncoder:
     """Tokenizes texts and fits them to the window, with what never changes found out once.
 
@@ -147,10 +203,9 @@ class TextEncoder:
 def encode_rows(
     columns: Mapping[str, Sequence[Any]],
     schema: Schema,
-    texts: TextEncoder,
+    encoder: TextEncoder,
     *,
-    text: str | Sequence[str],
-    separator: str = "\n",
+    text: TextInput,
     first_row: int = 1,
 ) -> EncodedRows:
     """Encode a batch of raw columns, every row of it; what prediction streams with.
@@ -158,23 +213,20 @@ def encode_rows(
     Args:
         columns: the text and attribute columns of the batch, by name.
         schema: fitted on the training rows.
-        texts: the tokenizer with its window.
-        text: name of the text column, or of several that are joined.
-        separator: stands between two joined texts.
+        encoder: the tokenizer with its window.
+        text: the text columns and how they are joined.
         first_row: number of the first row in the source, for messages.
 
     Raises:
         DataError: naming column and row of a value that cannot be used.
     """
-    names = _names(text)
-    for name in (*names, *schema.names):
+    for name in (*text.columns, *schema.names):
         if name not in columns:
             raise missing_column(list(columns), name)
-    parts = [listed_text(columns[name], name, first_row) for name in names]
-    whole = join_text(parts, separator=separator)
-    input_ids, shortened = texts(whole)
+    whole = text.read(columns, first_row=first_row)
+    input_ids, shortened = encoder(whole)
     attribute_ids, report = schema.encode(
-        {name: columns[name] for name in schema.names} or {names[0]: parts[0]}, first_row=first_row
+        {name: columns[name] for name in schema.names} or {"text": whole}, first_row=first_row
     )
     return EncodedRows(input_ids, attribute_ids, np.array([not part for part in whole], dtype=bool), shortened, report)
 
@@ -227,14 +279,15 @@ def encode_with_report(
         ConfigError: for a window that the backbone cannot take, or labels that need a task.
     """
     choices = _Choices(on_empty_text=on_empty_text, on_missing_label=on_missing_label)
-    texts = TextEncoder(tokenizer, window=window, limit=limit)
+    text_input = TextInput.of(text, separator=separator, window=window)
+    encoder = TextEncoder(tokenizer, window=window, limit=limit)
     labels = () if label is None else _names(label)
-    names = list(dict.fromkeys([*_names(text), *schema.names, *labels]))
+    names = list(dict.fromkeys([*text_input.columns, *schema.names, *labels]))
     store = ArrowStore(folder=cache_dir)
     tally = _Tally(schema=EncodingReport({}))
     try:
         for first_row, columns in column_batches(table, names, batch_size=_BATCH):
-            rows = encode_rows(columns, schema, texts, text=text, separator=separator, first_row=first_row)
+            rows = encode_rows(columns, schema, encoder, text=text_input, first_row=first_row)
             ids = _encode_labels([columns[name] for name in labels], labels, task, first_row)
             keep = choices.keep(rows.empty, ids, first_row)
             tally.add(rows, ids, keep, first_row, dropping=on_empty_text == "drop")
@@ -374,7 +427,7 @@ def _encode_labels(
 def _names(given: str | Sequence[str]) -> tuple[str, ...]:
     names = (given,) if isinstance(given, str) else tuple(given)
     if not names:
-        raise ConfigError("name at least one column of text, and of labels when there are any")
+        raise ConfigError("label=() names no column: name at least one, or leave label out")
     return names
 
 

@@ -46,6 +46,7 @@ def predict(
     """
     if isinstance(data, str | Path) and Path(output).exists() and Path(data).exists() and Path(output).samefile(data):
         raise ConfigError(f"{output} is the table that is read: choose another output file")
+    reporter = reporter or Reporter()
     with open_writer(output) as writer:
         _, predictor = load_run(run, backbone=backbone)
         table = read_table(data, encoding=encoding)
@@ -57,8 +58,8 @@ def predict(
             logits, counted = predictor.logits(rows, first_row=start + 1)
             report = report + counted
             writer.write(_with_columns(rows, predictor.task.decode(logits).columns()))
-    for line in report.lines() if reporter else ():
-        reporter.note(line)  # type: ignore[union-attr]
+    for line in report.lines():
+        reporter.note(line)
     return len(table)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,32 +26,20 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from attribune.errors import AttribuneWarning, ConfigError, DataError, ModelFolderError
 from attribune.json_file import read_json, replace_file, write_json
+from attribune.schema import Schema
 from attribune.tasks import Aspects, Classification, Rating, Regression, Task, task_from_dict
-
-if TYPE_CHECKING:
-    from attribune.schema import Schema
 
 __all__ = ["LinearModel", "choose_c"]
 
 Array = npt.NDArray[Any]
 
 _FORMAT, _VERSION = "attribune-linear", 1
-_SETTINGS, _TENSORS = "linear.json", "linear.safetensors"
+_SETTINGS, _TENSORS, _SCHEMA = "linear.json", "linear.safetensors", "schema.json"
 _GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
 _FEW_ROWS = 1_000
 _ITERATIONS = 1_000
 # Logit of a class that no training row has: its probability is 0, and the logit stays finite.
 _ABSENT = -1e4
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Block:
-    """Where one attribute stands in `attribute_ids`, and its number of ids, id 0 included."""
-
-    name: str
-    start: int
-    slots: int
-    size: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,16 +51,15 @@ class _Features:
 
     words: tuple[str, ...] | None
     idf: Array
-    blocks: tuple[_Block, ...]
+    schema: Schema
 
     @classmethod
     def fit(cls, texts: Sequence[str] | None, schema: Schema, *, max_features: int) -> Self:
         """Take words and frequencies from training texts: words in at least 2 texts, or all where rows are few."""
-        blocks = tuple(_Block(name=a.name, start=a.start, slots=a.slots, size=a.size) for a in schema.attributes)
         if texts is None:
-            if sum(block.size - 1 for block in blocks) == 0:
+            if sum(attribute.size - 1 for attribute in schema.attributes) == 0:
                 raise ConfigError("without text and without attribute values nothing can be learned: name an attribute")
-            return cls(words=None, idf=np.zeros(0), blocks=blocks)
+            return cls(words=None, idf=np.zeros(0), schema=schema)
         vectorizer = _vectorizer(max_features=max_features, min_df=1 if len(texts) < _FEW_ROWS else 2)
         try:
             vectorizer.fit(texts)
@@ -81,12 +68,12 @@ class _Features:
                 f"the {len(texts)} training texts give no words ({error}):"
                 " check the text column, or use attributes-only"
             ) from error
-        return cls(words=tuple(vectorizer.get_feature_names_out().tolist()), idf=vectorizer.idf_, blocks=blocks)
+        return cls(words=tuple(vectorizer.get_feature_names_out().tolist()), idf=vectorizer.idf_, schema=schema)
 
     @property
     def width(self) -> int:
         """Number of features F."""
-        return len(self.words or ()) + sum(block.size - 1 for block in self.blocks)
+        return len(self.words or ()) + sum(attribute.size - 1 for attribute in self.schema.attributes)
 
     @cached_property
     def _fitted(self) -> TfidfVectorizer:
@@ -99,7 +86,7 @@ class _Features:
         if (texts is None) != (self.words is None):
             have, cure = ("without", "texts=None") if self.words is None else ("with", "the texts")
             raise ConfigError(f"this linear model was trained {have} text: pass {cure}")
-        parts = [_one_hot(np.asarray(attribute_ids), self.blocks)]
+        parts = [_one_hot(np.asarray(attribute_ids), self.schema)]
         if texts is not None:
             if len(texts) != parts[0].shape[0]:
                 raise DataError(f"{len(texts)} texts for {parts[0].shape[0]} rows of attribute_ids: give the same rows")
@@ -112,24 +99,24 @@ def _vectorizer(**options: Any) -> TfidfVectorizer:
     return TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, **options)
 
 
-def _one_hot(ids: Array, blocks: Sequence[_Block]) -> Any:
+def _one_hot(ids: Array, schema: Schema) -> Any:
     """Return (n, sum of sizes without id 0); several slots of one attribute add up."""
-    slots = sum(block.slots for block in blocks)
-    if ids.ndim != 2 or ids.shape[1] != slots:
-        raise DataError(f"attribute_ids have shape {ids.shape}: the schema of this model needs (rows, {slots})")
+    if ids.ndim != 2 or ids.shape[1] != schema.slots:
+        raise DataError(f"attribute_ids have shape {ids.shape}: the schema of this model needs (rows, {schema.slots})")
     rows, columns, offset = [], [], 0
-    for block in blocks:
-        part = ids[:, block.start : block.start + block.slots]
-        if part.size and (part.min() < 0 or part.max() >= block.size):
+    for attribute in schema.attributes:
+        name, size = attribute.name, attribute.size
+        part = ids[:, attribute.start : attribute.start + attribute.slots]
+        if part.size and (part.min() < 0 or part.max() >= size):
             raise DataError(
-                f"attribute {block.name!r} has the id {part.max() if part.max() >= block.size else part.min()}, but ids"
-                f" from 0 to {block.size - 1}: encode the rows with the schema of this model"
+                f"attribute {name!r} has the id {part.max() if part.max() >= size else part.min()}, but ids"
+                f" from 0 to {size - 1}: encode the rows with the schema of this model"
             )
         row, slot = np.nonzero(part)
         rows.append(row)
         columns.append(offset + part[row, slot] - 1)
-        offset += block.size - 1
-    if not blocks:
+        offset += size - 1
+    if not rows:
         return sparse.csr_array((len(ids), 0))
     index = (np.concatenate(rows), np.concatenate(columns))
     return sparse.csr_array((np.ones(len(index[0])), index), shape=(len(ids), offset))
@@ -152,6 +139,7 @@ class LinearModel:
     weight: Array
     bias: Array
     C: float
+    text_input: ClassVar[None] = None
 
     @classmethod
     def fit(
@@ -197,6 +185,11 @@ class LinearModel:
         return cls(task=task, features=features, weight=weight.astype("f4"), bias=bias.astype("f4"), C=float(C))
 
     @property
+    def schema(self) -> Schema:
+        """The attributes."""
+        return self.features.schema
+
+    @property
     def uses_text(self) -> bool:
         """Whether the model reads texts."""
         return self.features.words is not None
@@ -209,7 +202,11 @@ class LinearModel:
         return np.asarray(self.features.transform(texts, attribute_ids) @ self.weight.astype("f8") + self.bias)
 
     def save(self, folder: str | Path) -> None:
-        """Write `linear.json` and `linear.safetensors`; ModelFolderError when the folder cannot be written."""
+        """Write `linear.json`, `linear.safetensors` and `schema.json`.
+
+        Raises:
+            ModelFolderError: when the folder cannot be written.
+        """
         tensors = {"weight": self.weight, "bias": self.bias, "idf": self.features.idf}
         data = safetensors.save({name: np.ascontiguousarray(array) for name, array in tensors.items()})
         path = Path(folder) / _TENSORS
@@ -220,13 +217,13 @@ class LinearModel:
             raise ModelFolderError(
                 f"{path}: cannot be written ({error.strerror or error}): make room, or choose another folder"
             ) from error
+        self.schema.save(path.with_name(_SCHEMA))
         words = self.features.words
         settings = {
             "format": _FORMAT,
             "version": _VERSION,
             "C": self.C,
             "task": self.task.to_dict(),
-            "attributes": [vars(block) for block in self.features.blocks],
             "words": None if words is None else list(words),
             "sha256": hashlib.sha256(data).hexdigest(),
         }
@@ -244,12 +241,13 @@ class LinearModel:
                 f"{path}: has version {settings.get('version')!r}, this release reads {_VERSION}: save the model again"
             )
         tensors = _read_tensors(path.with_name(_TENSORS), settings.get("sha256"))
+        schema = Schema.load(path.with_name(_SCHEMA))
         try:
             words = settings["words"]
             features = _Features(
                 words=None if words is None else tuple(words),
                 idf=tensors["idf"],
-                blocks=tuple(_Block(**block) for block in settings["attributes"]),
+                schema=schema,
             )
             task = task_from_dict(settings["task"])
             model = cls(

@@ -187,30 +187,41 @@ def _mixed(values: list[object], column: str, first_row: int) -> pa.Array:
         ) from error
 
 
+def column_names(table: Table) -> list[str]:
+    """The names of a table's columns."""
+    return list(table.column_names if isinstance(table, datasets.Dataset | pa.Table) else table.keys())
+
+
 def column_batches(
-    table: Table, names: Sequence[str], *, batch_size: int = 20_000
+    table: Table, names: Sequence[str], *, batch_size: int = 20_000, first_row: int = 1
 ) -> Iterator[tuple[int, dict[str, pa.Array]]]:
-    """Read the named columns batch by batch; yields (number of the batch's first row from 1, {name: Arrow array}).
+    """Read the named columns batch by batch; yields (number of the batch's first row, {name: Arrow array}).
+
+    Args:
+        table: columns of the same number of rows.
+        names: of the columns that are read.
+        batch_size: rows at once.
+        first_row: number of the table's first row, for messages.
 
     Raises:
         DataError: for a missing column, or columns of different lengths.
     """
+    _require(column_names(table), names)
     if isinstance(table, datasets.Dataset):
-        _require(table.column_names, names)
         if names and len(table):
             chosen = table.select_columns(list(names)).with_format("arrow")
             for number, batch in enumerate(chosen.iter(batch_size=batch_size)):
-                yield number * batch_size + 1, {name: as_array(batch.column(name), column=name) for name in names}
+                row = first_row + number * batch_size
+                yield row, {name: as_array(batch.column(name), column=name, first_row=row) for name in names}
         return
-    available = list(table.column_names if isinstance(table, pa.Table) else table.keys())
-    _require(available, names)
     columns = {name: table[name] for name in names}
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         raise DataError(f"the columns have different numbers of rows, {lengths}: give one value per row in each")
     for start in range(0, max(lengths.values(), default=0), batch_size):
         part = {name: column[start : start + batch_size] for name, column in columns.items()}
-        yield start + 1, {name: as_array(part[name], column=name, first_row=start + 1) for name in names}
+        row = first_row + start
+        yield row, {name: as_array(part[name], column=name, first_row=row) for name in names}
 
 
 def missing_column(available: Sequence[str], name: str, *, source: str = "the table") -> DataError:

@@ -15,7 +15,6 @@ from attribune.methods.linear import LinearModel
 from attribune.model import AttributeModel
 from attribune.prediction import Predictor
 from attribune.recipe import RECIPE_END, Recipe
-from attribune.schema import Schema
 
 __all__ = ["RunFolder", "load_run"]
 
@@ -216,23 +215,18 @@ def load_run(path: str | Path, *, backbone: str | None = None) -> tuple[Recipe, 
     if not folder.outcome.is_file():
         raise ModelFolderError(f"{path} is an interrupted run without a model: go on with `attribune train --resume`")
     if recipe.is_baseline:
-        linear = LinearModel.load(folder.model)
-        return recipe, predictor_of(recipe, linear, Schema.load(folder.model / "schema.json"))
+        return recipe, predictor_of(recipe, LinearModel.load(folder.model))
     model = AttributeModel.from_pretrained(folder.model, backbone=backbone)
     if model.tokenizer is None:
         raise ModelFolderError(f"{folder.model} has no tokenizer_config.json: copy the tokenizer's files there again")
-    return recipe, predictor_of(recipe, model, model.schema)
+    return recipe, predictor_of(recipe, model)
 
 
-def predictor_of(recipe: Recipe, model: AttributeModel | LinearModel, schema: Schema) -> Predictor:
+def predictor_of(recipe: Recipe, model: AttributeModel | LinearModel) -> Predictor:
     """The predictor of a model trained with a recipe."""
     return Predictor(
         model,
-        schema=schema,
-        task=model.task,
-        text=recipe.data.text,
-        separator=recipe.data.text_separator,
-        window=recipe.data.fitted_window(),
+        text_input=recipe.data.text_input(),
         batch_size=recipe.training.batch_size * 2,
         precision=recipe.training.precision,
     )

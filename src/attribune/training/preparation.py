@@ -107,19 +107,19 @@ def encode_part(
     Raises:
         ConfigError: when the recipe's texts are longer than `limit`.
     """
-    part = prepared.parts[name]
+    part, text = prepared.parts[name], recipe.data.text_input()
     rows, report = encode_with_report(
         part.table,
         prepared.schema,
         tokenizer,
-        text=recipe.data.text,
+        text=text.columns,
         label=recipe.data.label,
         task=prepared.task,
-        window=recipe.data.fitted_window(),
+        window=text.window,
         limit=limit,
-        separator=recipe.data.text_separator,
+        separator=text.separator,
     )
-    note = f"{name}: {report.shortened:,} of {report.rows:,} texts cut to the window {recipe.data.fitted_window()}"
+    note = f"{name}: {report.shortened:,} of {report.rows:,} texts cut to the window {text.window}"
     if report.shortened and note not in prepared.notes:
         prepared.notes.append(note)
     return rows

@@ -23,7 +23,6 @@ import transformers
 from safetensors.numpy import save
 
 from attribune.backbone import load_tokenizer
-from attribune.data.encoding import join_text
 from attribune.data.writing import prediction_array
 from attribune.errors import AttribuneError, ConfigError
 from attribune.evaluation.results import Scored, compare, results_of
@@ -32,7 +31,6 @@ from attribune.methods.linear import LinearModel, choose_c
 from attribune.model import AttributeModel
 from attribune.prediction import Predictor
 from attribune.recipe import Recipe
-from attribune.schema import Schema
 from attribune.schema.columns import column_batches
 from attribune.training.folder import RunFolder, predictor_of
 from attribune.training.preparation import Part, Prepared, encode_part, longest_text, prepare
@@ -199,6 +197,7 @@ def _neural_run(
             dropout=recipe.backbone.dropout,
             revision=recipe.backbone.revision,
             tokenizer=tokenizer,
+            text_input=recipe.data.text_input(),
         )
         limit = longest_text(model.backbone, tokenizer)
         outcome = fit_model(
@@ -215,7 +214,7 @@ def _neural_run(
         folder.write_outcome(outcome.to_dict())
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
     record = {**read_json(folder.outcome, what="training record"), "parameters": asdict(model.sizes())}
-    return predictor_of(recipe, model, model.schema), record
+    return predictor_of(recipe, model), record
 
 
 def _baseline_run(recipe: Recipe, folder: RunFolder, prepared: Prepared) -> tuple[Predictor, dict[str, Any]]:
@@ -225,12 +224,11 @@ def _baseline_run(recipe: Recipe, folder: RunFolder, prepared: Prepared) -> tupl
         started = time.perf_counter()
         linear = _fit_linear(recipe, prepared, with_text=recipe.method["name"] == "linear")
         linear.save(folder.model)
-        prepared.schema.save(folder.model / "schema.json")
         folder.write_outcome({"C": linear.C, "seconds": time.perf_counter() - started})
     size = int(linear.weight.size + linear.bias.size)
     counted = {"total": size, "trained": size, "stored": size, "stored_bytes": 4 * size, "outputs": linear.task.outputs}
     record = {**read_json(folder.outcome, what="training record"), "parameters": counted}
-    return predictor_of(recipe, linear, Schema.load(folder.model / "schema.json")), record
+    return predictor_of(recipe, linear), record
 
 
 def _fit_linear(recipe: Recipe, prepared: Prepared, *, with_text: bool) -> LinearModel:
@@ -241,8 +239,7 @@ def _fit_linear(recipe: Recipe, prepared: Prepared, *, with_text: bool) -> Linea
         if len(table) > _BASELINE_ROWS:
             chosen = np.sort(np.random.default_rng(0).permutation(len(table))[:_BASELINE_ROWS])
             table, labels[name] = table.select(chosen), labels[name][chosen]
-        joined = join_text([table[column] for column in recipe.data.text], separator=recipe.data.text_separator)
-        texts[name] = joined if with_text else None
+        texts[name] = recipe.data.text_input().read(table) if with_text else None
         ids[name] = prepared.schema.encode(table)[0] if len(prepared.schema) else np.zeros((len(table), 0), np.int64)
     model, _ = choose_c(
         texts["train"],
@@ -310,7 +307,7 @@ def _baselines(recipe: Recipe, prepared: Prepared, reporter: Reporter, *, leave_
         some = f" on {_BASELINE_ROWS:,} of {rows:,} rows" if rows > _BASELINE_ROWS else ""
         reporter.note(f"fitting the baseline {baseline.method}{some}")
         linear = _fit_linear(recipe, prepared, with_text=baseline.with_text)
-        scored.append(_score(baseline.method, predictor_of(recipe, linear, prepared.schema), prepared, recipe))
+        scored.append(_score(baseline.method, predictor_of(recipe, linear), prepared, recipe))
     train_labels = prepared.parts["train"].labels
     majority = {
         name: prepared.task.majority(train_labels, part.labels)

@@ -12,7 +12,7 @@ import pytest
 
 from attribune.data import encoding
 from attribune.data.collator import Collator
-from attribune.data.encoding import TextEncoder, encode, encode_rows, encode_with_report, join_text
+from attribune.data.encoding import TextEncoder, TextInput, encode, encode_rows, encode_with_report, join_text
 from attribune.data.storage import ArrowStore
 from attribune.data.windows import Head, HeadTail
 from attribune.errors import ConfigError, DataError
@@ -202,15 +202,15 @@ def test_joined_texts_pass_over_what_is_missing() -> None:
 
 def test_prediction_keeps_every_row_and_names_the_row(tokenizer: Any) -> None:
     texts = TextEncoder(tokenizer)
-    rows = encode_rows(ROWS, SCHEMA, texts, text=["title", "text"])
+    rows = encode_rows(ROWS, SCHEMA, texts, text=TextInput.of(["title", "text"]))
     assert len(rows.input_ids) == len(rows.attribute_ids) == 6
     assert rows.empty.tolist() == [False, False, True, False, False, False]
     strict = Schema.fit({"user": ["a"]}, [Categorical("user", unseen="error")])
     with pytest.raises(DataError, match="row 102: the value 'b'"):
-        encode_rows(ROWS, strict, texts, text="text", first_row=101)
+        encode_rows(ROWS, strict, texts, text=TextInput.of("text"), first_row=101)
     with pytest.raises(DataError, match="no column 'user'"):
-        encode_rows({"text": ["w1"]}, SCHEMA, texts, text="text")
-    bare = encode_rows(ROWS, Schema([]), texts, text="text")
+        encode_rows({"text": ["w1"]}, SCHEMA, texts, text=TextInput.of("text"))
+    bare = encode_rows(ROWS, Schema([]), texts, text=TextInput.of("text"))
     assert bare.attribute_ids.shape == (6, 0)
 
 

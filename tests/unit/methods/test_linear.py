@@ -142,6 +142,7 @@ def test_saves_and_loads_to_the_same_numbers(name, texts, tmp_path):
     assert sorted(path.name for path in (tmp_path / "new" / "folder").iterdir()) == [
         "linear.json",
         "linear.safetensors",
+        "schema.json",
     ]
 
 
@@ -277,7 +278,7 @@ def folder(tmp_path):
     return tmp_path / "model"
 
 
-@pytest.mark.parametrize("name", ["linear.json", "linear.safetensors"])
+@pytest.mark.parametrize("name", ["linear.json", "linear.safetensors", "schema.json"])
 def test_missing_and_truncated_files_are_refused(folder, name):
     whole = (folder / name).read_bytes()
     for size in (0, 1, len(whole) // 2, len(whole) - 2):
@@ -305,8 +306,6 @@ def test_tensors_of_another_model_are_refused(folder, tmp_path):
         ({"task": {"kind": "regression", "mean": 0, "std": 1, "missing": []}}, "arrays of shapes"),
         ({"words": ["a"]}, "arrays of shapes"),
         ({"words": 3}, "do not fit"),
-        ({"attributes": [{"name": "a"}]}, "do not fit"),
-        ({"attributes": []}, "arrays of shapes"),
         ({"C": None}, "do not fit"),
         ({"sha256": None}, "checksum"),
     ],
@@ -315,6 +314,12 @@ def test_changed_settings_are_refused(folder, change, message):
     path = folder / "linear.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(ModelFolderError, match=message):
+        LinearModel.load(folder)
+
+
+def test_the_schema_of_another_model_is_refused(folder):
+    Schema([]).save(folder / "schema.json")
+    with pytest.raises(ModelFolderError, match="arrays of shapes"):
         LinearModel.load(folder)
 
 
