@@ -231,6 +231,11 @@ def test_methods_are_compared_on_the_same_rows(
         assert same[figure] == pytest.approx(summary[figure])
 
 
+def test_baselines_can_be_left_out(train: Words, data: Path, tmp_path: Path) -> None:
+    assert main(train(data, "--no-baselines", method="adapter")) == 0
+    assert [result["name"] for result in results_of(tmp_path / "run")["results"]] == ["adapter"]
+
+
 def test_runs_on_other_rows_are_not_compared(
     train: Words, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,9 +21,10 @@ from attribune.backbone import Tuning, build_backbone, fingerprint, load_backbon
 from attribune.condition import Condition, Slots, check_attribute_ids
 from attribune.configuration import AttributeConfig, Sizes
 from attribune.data.encoding import TextInput
+from attribune.data.windows import longest_input
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.methods import Injector, MethodConfig, method_from_dict
-from attribune.placement import Pooling, find_sites, placement_for
+from attribune.placement import Pooling, find_sites, most_positions, placement_for
 from attribune.schema import Schema
 from attribune.tasks import Task, task_from_dict
 
@@ -215,6 +216,15 @@ class AttributeModel(PreTrainedModel):
             stored_bytes=sum(p.numel() * p.element_size() for p in stored),
             outputs=self.task.outputs,
         )
+
+    def longest_text(self) -> int | None:
+        """Ids, special tokens included, that the backbone takes; None without a limit.
+
+        It is what the tokenizer says, and not more than the backbone's table of positions has room for.
+        """
+        positions = most_positions(self.backbone, placement_for(self.config.text_config.model_type))
+        limits = [positions, None if self.tokenizer is None else longest_input(self.tokenizer)]
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def get_input_embeddings(self) -> nn.Module:
         """The token embeddings of the backbone."""

@@ -10,7 +10,7 @@ from torch import nn
 
 from attribune.errors import ConfigError
 
-__all__ = ["PLACEMENTS", "Placement", "Pooling", "Site", "find_norms", "find_sites", "placement_for"]
+__all__ = ["PLACEMENTS", "Placement", "Pooling", "Site", "find_norms", "find_sites", "most_positions", "placement_for"]
 
 Pooling = Literal["first", "mean", "last"]
 
@@ -26,6 +26,7 @@ class Placement:
             and before its residual addition.
         feed_forward: the same for the feed-forward sub-layer.
         norms: paths, inside a layer, of its LayerNorms or RMSNorms.
+        positions: path of the table of absolute positions, which limits the length of a text; None where there is none.
         final_norms: paths, inside the backbone, of norms after the last layer.
         pooling: which state stands for the document, unless the weights say otherwise.
         text_model: name of the transformers class, where ``AutoModel`` would give more than the encoder.
@@ -37,6 +38,7 @@ class Placement:
     attention: str
     feed_forward: str
     norms: tuple[str, ...]
+    positions: str | None = None
     final_norms: tuple[str, ...] = ()
     pooling: Pooling = "first"
     text_model: str | None = None
@@ -50,6 +52,7 @@ PLACEMENTS: tuple[Placement, ...] = (
         attention="attention.output.dropout",
         feed_forward="output.dropout",
         norms=("attention.output.LayerNorm", "output.LayerNorm"),
+        positions="embeddings.position_embeddings",
         pooler=True,
     ),
     Placement(
@@ -58,6 +61,7 @@ PLACEMENTS: tuple[Placement, ...] = (
         attention="attention.output.dropout",
         feed_forward="output.dropout",
         norms=("attention.output.LayerNorm", "output.LayerNorm"),
+        positions="embeddings.position_embeddings",
     ),
     Placement(
         model_types=("mpnet",),
@@ -65,6 +69,7 @@ PLACEMENTS: tuple[Placement, ...] = (
         attention="attention.dropout",
         feed_forward="output.dropout",
         norms=("attention.LayerNorm", "output.LayerNorm"),
+        positions="embeddings.position_embeddings",
         pooler=True,
     ),
     Placement(
@@ -73,6 +78,7 @@ PLACEMENTS: tuple[Placement, ...] = (
         attention="attention.out_lin",
         feed_forward="ffn.dropout",
         norms=("sa_layer_norm", "output_layer_norm"),
+        positions="embeddings.position_embeddings",
     ),
     Placement(
         model_types=("albert",),
@@ -80,6 +86,7 @@ PLACEMENTS: tuple[Placement, ...] = (
         attention="attention.output_dropout",
         feed_forward="ffn_output",
         norms=("attention.LayerNorm", "full_layer_layer_norm"),
+        positions="embeddings.position_embeddings",
         pooler=True,
     ),
     Placement(
@@ -96,6 +103,7 @@ PLACEMENTS: tuple[Placement, ...] = (
         attention="attn.resid_dropout",
         feed_forward="mlp.dropout",
         norms=("ln_1", "ln_2"),
+        positions="wpe",
         final_norms=("ln_f",),
         pooling="last",
     ),
@@ -176,6 +184,15 @@ def find_norms(backbone: nn.Module, placement: Placement) -> tuple[nn.Module, ..
     return tuple(backbone.get_submodule(_existing(backbone, path)) for path in [*paths, *placement.final_norms])
 
 
+def most_positions(backbone: nn.Module, placement: Placement) -> int | None:
+    """Number of ids that the table of absolute positions has room for; None without such a table."""
+    table = dict(backbone.named_modules()).get(placement.positions or "none")
+    if not isinstance(table, nn.Embedding):  # DeBERTa may be configured to know relative positions alone
+        return None
+    unused = 0 if table.padding_idx is None else table.padding_idx + 1  # RoBERTa counts from there
+    return table.num_embeddings - unused
+
+
 def _layers(backbone: nn.Module, placement: Placement) -> list[str]:
     pattern = re.compile(re.escape(placement.layers).replace(r"\*", r"\d+"))
     layers = [name for name, _ in backbone.named_modules() if pattern.fullmatch(name)]
@@ -192,7 +209,7 @@ def _existing(backbone: nn.Module, path: str) -> str:
         backbone.get_submodule(path)
     except AttributeError:
         raise ConfigError(
-            f"{type(backbone).__name__} has no module {path!r}, which the placement table names as a site: install a "
+            f"{type(backbone).__name__} has no module {path!r}, which the placement table names: install a "
             "version of transformers in the supported range"
         ) from None
     return path

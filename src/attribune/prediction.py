@@ -61,7 +61,7 @@ class Predictor:
         if isinstance(model, AttributeModel):
             if model.tokenizer is None:
                 raise ConfigError("the model has no tokenizer: set model.tokenizer before scoring raw rows")
-            self._encoder = TextEncoder(model.tokenizer, window=text_input.window)
+            self._encoder = TextEncoder(model.tokenizer, window=text_input.window, limit=model.longest_text())
             self._collator = Collator(model.tokenizer, self.schema if self.reads_attributes else _NO_ATTRIBUTES)
             model.to(self.device).eval()
 

@@ -25,7 +25,11 @@ from attribune.backbone import (
     tune_backbone,
 )
 from attribune.errors import ConfigError, ModelFolderError
+from attribune.methods import Plain
+from attribune.model import AttributeModel
 from attribune.placement import placement_for
+from attribune.schema import Schema
+from attribune.tasks import Classification
 
 Factory = Callable[..., PreTrainedModel]
 
@@ -277,3 +281,33 @@ def test_weights_of_another_size(tiny_backbone: Factory, tmp_path: Path) -> None
     (tmp_path / "config.json").write_text(json.dumps({**settings, "hidden_size": 96}))
     with pytest.raises(ConfigError, match="could not be loaded"):
         load_backbone(str(tmp_path))
+
+
+class _Limited:
+    def __init__(self, limit: int) -> None:
+        self.model_max_length = limit
+
+
+@pytest.mark.parametrize(
+    ("family", "positions"),
+    [
+        ("bert", 67),
+        ("roberta", 65),
+        ("mpnet", 65),
+        ("distilbert", 67),
+        ("albert", 67),
+        ("electra", 67),
+        ("deberta-v2", None),
+        ("gpt2", 67),
+        ("llama", None),
+        ("t5", None),
+    ],
+)
+def test_the_longest_text_is_that_of_tokenizer_and_positions(
+    tiny_backbone: Callable[..., PreTrainedModel], family: str, positions: int | None
+) -> None:
+    model = AttributeModel.build(tiny_backbone(family), Schema([]), task=Classification(classes=2), method=Plain())
+    assert model.longest_text() == positions
+    for limit, expected in ((10**30, positions), (31, 31), (512, positions or 512)):
+        model.tokenizer = _Limited(limit)  # type: ignore[assignment]
+        assert model.longest_text() == expected

@@ -64,6 +64,9 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--output", required=True, metavar="DIR", help="folder of the run")
     parser.add_argument("--resume", action="store_true", help="go on with an interrupted run")
     parser.add_argument("--compare", **_SEVERAL, metavar="METHOD", default=[], help="methods to train as well")
+    parser.add_argument(
+        "--no-baselines", dest="baselines", action="store_false", help="leave linear, attributes-only and majority out"
+    )
     parser.set_defaults(run=_run, after_interrupt=_after_interrupt)
 
 
@@ -117,7 +120,14 @@ def _run(options: argparse.Namespace) -> None:
     quiet_libraries()
     recipe = recipe_of(options)
     reporter = ConsoleReporter()
-    results = train(recipe, options.output, others=options.compare, resume=options.resume, reporter=reporter)
+    results = train(
+        recipe,
+        options.output,
+        others=options.compare,
+        baselines=options.baselines,
+        resume=options.resume,
+        reporter=reporter,
+    )
     show(results_text(results))
     reporter.note(f"the run is in {options.output}")
 

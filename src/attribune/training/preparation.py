@@ -9,22 +9,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from datasets import Dataset
-from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from attribune.data.encoding import encode_with_report
 from attribune.data.selection import rows_with_label, rows_with_text
 from attribune.data.splits import share_texts, split_table
 from attribune.data.tables import read_table, require_columns
-from attribune.data.windows import longest_input
 from attribune.errors import DataError
 from attribune.recipe import Recipe
 from attribune.schema import Schema, canonical
 from attribune.tasks import Task, fit_task
 
-__all__ = ["Part", "Prepared", "encode_part", "longest_text", "prepare"]
-
-_POSITION_TABLES = ("position_embeddings", "wpe")
+__all__ = ["Part", "Prepared", "encode_part", "prepare"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,16 +119,6 @@ def encode_part(
     if report.shortened and note not in prepared.notes:
         prepared.notes.append(note)
     return rows
-
-
-def longest_text(backbone: nn.Module, tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """Ids that a backbone takes: what its tokenizer says, and not more than its table of positions has rows."""
-    limits = [longest_input(tokenizer)]
-    for name, module in backbone.named_modules():
-        if isinstance(module, nn.Embedding) and name.rpartition(".")[2] in _POSITION_TABLES:
-            unused = 0 if module.padding_idx is None else module.padding_idx + 1  # RoBERTa counts from there
-            limits.append(module.num_embeddings - unused)
-    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _sources(recipe: Recipe, tables: Mapping[str, Any] | None) -> dict[str, Any]:

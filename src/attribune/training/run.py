@@ -33,7 +33,7 @@ from attribune.prediction import Predictor
 from attribune.recipe import Recipe
 from attribune.schema.columns import column_batches
 from attribune.training.folder import RunFolder, predictor_of
-from attribune.training.preparation import Part, Prepared, encode_part, longest_text, prepare
+from attribune.training.preparation import Part, Prepared, encode_part, prepare
 from attribune.training.progress import Reporter
 from attribune.training.trainer import fit_model, resolve_precision
 
@@ -199,7 +199,7 @@ def _neural_run(
             tokenizer=tokenizer,
             text_input=recipe.data.text_input(),
         )
-        limit = longest_text(model.backbone, tokenizer)
+        limit = model.longest_text()
         outcome = fit_model(
             model,
             train=encode_part("train", prepared, recipe, tokenizer, limit=limit),
