@@ -122,6 +122,7 @@ class Setting:
     options: dict[str, Any] = field(default_factory=dict)
     tuning: str | None = None
     training: dict[str, Any] = field(default_factory=dict)
+    attributes: bool = True
 
     def recipe(self, card: Card, fold: int, *, epochs: int) -> Recipe:
         return Recipe.from_dict(
@@ -130,13 +131,14 @@ class Setting:
                     "train": card.file,
                     "text": card.text,
                     "label": card.label,
-                    "attributes": [{"name": name} for name in card.attributes],
+                    "attributes": [{"name": name} for name in card.attributes if self.attributes],
                     "max_length": 128,
                 },
                 "method": {"name": self.method, **self.options},
                 "backbone": {"tuning": self.tuning},
                 "training": {
                     "epochs": epochs,
+                    "learning_rate": 5e-4,
                     **self.training,
                     "patience": epochs,
                     "seed": fold,
@@ -170,6 +172,7 @@ CHOSEN = (
     Setting(name="injector", method="injector"),
     Setting(name="injector full", method="injector", tuning="full"),
     Setting(name="linear", method="linear"),
+    Setting(name="linear, text alone", method="linear", attributes=False),
     Setting(name="attributes-only", method="attributes-only"),
 )
 
@@ -192,6 +195,7 @@ def run_cell(card: Card, setting: Setting, fold: int, *, with_test: bool, work: 
         "classes": results["task"]["classes"],
         "training": results["training"],
         "environment": results["environment"],
+        "hidden": [scored["parts"] for scored in results["results"] if scored["name"].endswith("attributes hidden")],
     }
     for part in ("validation", "test"):
         if part in parts:
@@ -212,7 +216,7 @@ def cells(stage: str, only: list[str] | None) -> Iterator[tuple[Card, Setting, i
             for setting in settings:
                 if only and not any(word in f"{card.name} {setting.name}" for word in only):
                     continue
-                name = setting.name.replace(" ", "_").replace("=", "-")
+                name = setting.name.replace(",", "").replace(" ", "_").replace("=", "-")
                 yield card, setting, fold, RESULTS / stage / card.name / f"{name}.{fold}.json"
 
 
