@@ -214,7 +214,7 @@ def cells(stage: str, only: list[str] | None) -> Iterator[tuple[Card, Setting, i
         folds = card.sweep_folds if stage == "sweep" else range(card.folds)
         for fold in folds:
             for setting in settings:
-                if only and not any(word in f"{card.name} {setting.name}" for word in only):
+                if only and not {card.name, f"{card.name} {setting.name}"} & set(only):
                     continue
                 name = setting.name.replace(",", "").replace(" ", "_").replace("=", "-")
                 yield card, setting, fold, RESULTS / stage / card.name / f"{name}.{fold}.json"
@@ -312,7 +312,7 @@ def write_tables() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stage", choices=("sweep", "test", "table"))
-    parser.add_argument("--only", nargs="+", help="cells whose data set and setting contain one of these words")
+    parser.add_argument("--only", nargs="+", help="data sets (critics) or their cells ('critics adapter')")
     options = parser.parse_args()
     quiet_libraries()
     if options.stage == "table":

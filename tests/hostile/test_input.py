@@ -224,3 +224,27 @@ def test_an_empty_path_is_not_the_current_folder(
     words[1] = ""
     assert "data.train" in fails(*words)
     assert "no recipe.yaml" in fails("evaluate", "", runs / "data.csv")
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "flags"),
+    [
+        ("stars", "four", ("--task", "regression")),
+        ("size", "big", ("--numeric", "size")),
+        ("tags", "[a, b", ("--multi-label", "tags")),
+        ("day", "yesterday", ("--set", "data.split.by=time", "data.split.column=day")),
+    ],
+)
+def test_a_bad_cell_is_named_by_its_row_in_the_file(
+    fails: Callable[..., str], train: Callable[..., list[str]], column: str, cell: str, flags: tuple[str, ...]
+) -> None:
+    rows = [
+        {**row, "stars": f"{number % 5}", "size": "3", "tags": '["a"]', "day": "2024-05-31"}
+        for number, row in enumerate(ROWS)
+    ]
+    rows[2]["text"] = ""  # is left out, which moves the rows behind it
+    rows[40][column] = cell
+    message = fails(*train(rows, *flags))
+    assert ".csv: " in message
+    assert "row 41" in message
+    assert cell in message

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.data.encoding import join_text
-from attribune.errors import ConfigError, DataError
+from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.columns import canonical, column_batches
 
 __all__ = ["SplitReport", "Splits", "share_texts", "split_table"]
@@ -241,9 +241,10 @@ def _times(table: datasets.Dataset, column: str) -> npt.NDArray[Any]:
         moment = None if text is None else _moment(text, numeric=numeric)
         if moment is None:
             kind = "a number, as the first row has" if numeric else "an ISO date such as 2024-05-31"
-            raise DataError(
-                f"column {column!r}, row {row}: the time {text!r} is not {kind}: correct or remove the row, or split "
-                "by group or at random"
+            raise RowError(
+                f"column {column!r}, ",
+                row,
+                f": the time {text!r} is not {kind}: correct or remove the row, or split by group or at random",
             )
         times.append(moment)
     return np.array(times, dtype=np.float64 if numeric else np.int64)
@@ -253,7 +254,7 @@ def _single(value: object, column: str, row: int) -> str | None:
     try:
         return canonical(value)
     except DataError as error:
-        raise DataError(f"column {column!r}, row {row}: {error}") from error
+        raise RowError(f"column {column!r}, ", row, f": {error}") from error
 
 
 def _is_number(text: str | None) -> bool:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from attribune.data.tables import read_table, table_source_name
 from attribune.data.writing import open_writer, prediction_array
-from attribune.errors import ConfigError, DataError
+from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.schema import EncodingReport
 from attribune.training.folder import load_run
 from attribune.training.progress import Reporter
@@ -50,12 +50,14 @@ def predict(
     with open_writer(output) as writer:
         _, predictor = load_run(run, backbone=backbone)
         table = read_table(data, encoding=encoding)
-        predictor.check_columns(table.column_names, source=table_source_name(data))
+        source = table_source_name(data)
+        predictor.check_columns(table.column_names, source=source)
         report = EncodingReport({})
         arrow = table.with_format("arrow")
         for start in range(0, len(table), _ROWS):
             rows = arrow[start : start + _ROWS]
-            logits, counted = predictor.logits(rows, first_row=start + 1)
+            with numbered_in_file(range(len(table)), source):
+                logits, counted = predictor.logits(rows, first_row=start + 1)
             report = report + counted
             writer.write(_with_columns(rows, predictor.task.decode(logits).columns()))
     for line in report.lines():

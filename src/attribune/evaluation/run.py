@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 
 from attribune.data.selection import rows_with_text
 from attribune.data.tables import read_table, require_columns, table_source_name
-from attribune.errors import DataError, ModelFolderError
+from attribune.errors import DataError, ModelFolderError, numbered_in_file
 from attribune.evaluation.bootstrap import Interval, paired
 from attribune.evaluation.results import intervals
 from attribune.tasks import Task, task_from_dict
@@ -57,7 +57,8 @@ def evaluate(run: str | Path, data: Any, *, backbone: str | None = None, encodin
     predictor.check_columns(table.column_names, source=source)
     task = predictor.task
     columns = [list(table[column]) for column in recipe.data.label]
-    labels, has_label = task.encode_labels(columns)
+    with numbered_in_file(range(len(table)), source):
+        labels, has_label = task.encode_labels(columns)
     kept = np.flatnonzero(has_label & rows_with_text(table, recipe.data.text))
     notes = []
     if len(kept) < len(table):
@@ -67,7 +68,8 @@ def evaluate(run: str | Path, data: Any, *, backbone: str | None = None, encodin
     if unseen := task.unseen_labels(columns):
         notes.append(f"{sum(unseen.values()):,} rows have a label that no training row had; they count as wrong")
     rows, labels = table.select(kept), labels[kept]
-    logits, report = predictor.logits(rows)
+    with numbered_in_file(kept, source):
+        logits, report = predictor.logits(rows)
     metrics = {"as given": intervals(task.metrics(logits, labels))}
     if len(predictor.schema) and recipe.reads_attributes:
         hidden, _ = predictor.logits(rows, hide_attributes=True)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from attribune.errors import ConfigError, DataError
+from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.cells import Cells, list_cells, single_cells
 
 __all__ = [
@@ -264,9 +264,11 @@ class FittedAttribute:
         value = cells.texts[cells.codes[cell]]
         close = difflib.get_close_matches(value, self.values, n=1) if len(self.values) <= _SEARCHABLE else []
         hint = f"; the closest known value is {close[0]!r}" if close else ""
-        return DataError(
-            f"attribute {self.name!r}, row {first_row + int(cells.rows[cell])}: the value {value!r} was not seen in "
-            f"training{hint}: correct the row, or fit the schema with unseen='unknown'"
+        return RowError(
+            f"attribute {self.name!r}, ",
+            first_row + int(cells.rows[cell]),
+            f": the value {value!r} was not seen in training{hint}: correct the row, or fit the schema with "
+            "unseen='unknown'",
         )
 
 
@@ -287,9 +289,11 @@ def numbers_of(cells: Cells, *, column: str, first_row: int) -> npt.NDArray[np.f
     bad = ~np.isfinite(numbers)
     if bad.any():
         cell = int(np.argmax(bad[cells.codes]))
-        raise DataError(
-            f"column {column!r}, row {first_row + int(cells.rows[cell])}: {cells.texts[cells.codes[cell]]!r} is not a "
-            "finite number: correct it, add it to the missing values, or use Categorical"
+        raise RowError(
+            f"column {column!r}, ",
+            first_row + int(cells.rows[cell]),
+            f": {cells.texts[cells.codes[cell]]!r} is not a finite number: correct it, add it to the missing values, "
+            "or use Categorical",
         )
     return numbers
 

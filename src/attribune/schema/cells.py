@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attribune.errors import DataError
+from attribune.errors import DataError, RowError
 from attribune.schema.columns import canonical, distinct
 
 __all__ = ["Cells", "list_cells", "single_cells"]
@@ -126,17 +126,20 @@ def _parsed(text: str, *, column: str, row: int) -> list[str | None]:
     """Read a list written as text, in JSON's or Python's way: `["a", "b"]` or `['a', 'b']`."""
     if not (text.startswith("[") and text.endswith("]")):
         separator = next((mark for mark in _SEPARATORS if mark in text), "|")
-        raise DataError(
-            f"column {column!r}, row {row} holds text such as {text[:60]!r}, not a list: "
+        raise RowError(
+            f"column {column!r}, ",
+            row,
+            f" holds text such as {text[:60]!r}, not a list: "
             f"give the separator, --multi-label '{column}:{separator}' or "
-            f"MultiLabel({column!r}, separator={separator!r})"
+            f"MultiLabel({column!r}, separator={separator!r})",
         )
     try:
         return [canonical(part) for part in _literal(text)]
     except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
-        raise DataError(
-            f"column {column!r}, row {row}: {text[:60]!r} looks like a list but cannot be read as one: "
-            "correct the row, or give a separator"
+        raise RowError(
+            f"column {column!r}, ",
+            row,
+            f": {text[:60]!r} looks like a list but cannot be read as one: correct the row, or give a separator",
         ) from error
 
 

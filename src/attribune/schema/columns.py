@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from attribune.errors import DataError
+from attribune.errors import DataError, RowError
 
 __all__ = ["MISSING", "Distinct", "Table", "as_array", "canonical", "column_batches", "distinct", "missing_column"]
 
@@ -120,9 +120,11 @@ def distinct(array: pa.Array, *, missing: frozenset[str], column: str, rows: np.
         at = next((i for i, cell in enumerate(array) if cell.is_valid), None)
         if at is None:
             return Distinct(np.full(len(array), -1, dtype=np.int64), [], np.zeros(0, dtype=bool))
-        raise DataError(
-            f"column {column!r}, row {rows[at]}: {str(array[at].as_py())[:60]} is not one value: "
-            f"use --multi-label {column} or MultiLabel({column!r}) for a column of lists"
+        raise RowError(
+            f"column {column!r}, ",
+            rows[at],
+            f": {str(array[at].as_py())[:60]} is not one value: "
+            f"use --multi-label {column} or MultiLabel({column!r}) for a column of lists",
         )
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -133,8 +135,7 @@ def distinct(array: pa.Array, *, missing: frozenset[str], column: str, rows: np.
         try:
             text = canonical(value)
         except DataError as error:
-            row = rows[np.argmax(codes == code)]
-            raise DataError(f"column {column!r}, row {row}: {error}") from error
+            raise RowError(f"column {column!r}, ", rows[np.argmax(codes == code)], f": {error}") from error
         texts.append(None if text is None or text in missing else text)
     padded = np.array([isinstance(value, str) and value != value.strip() for value in raw], dtype=bool)
     return Distinct(codes, texts, padded)
@@ -177,7 +178,7 @@ def _mixed(values: list[object], column: str, first_row: int) -> pa.Array:
             else:
                 raise DataError(f"{str(value)[:60]!r} is not a list, but other rows hold lists: make every row a list")
         except DataError as error:
-            raise DataError(f"column {column!r}, row {row}: {error}") from error
+            raise RowError(f"column {column!r}, ", row, f": {error}") from error
     try:
         return pa.array(cells, type=pa.list_(pa.string()) if lists else pa.string())
     except UnicodeEncodeError as error:

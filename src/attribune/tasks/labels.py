@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from attribune.errors import ConfigError, DataError
+from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.cells import list_cells
 from attribune.schema.columns import as_array, canonical
 
@@ -61,9 +61,10 @@ def label_texts(
     texts = []
     for row, value in enumerate(column, start=first_row):
         if isinstance(value, LISTS):
-            raise DataError(
-                f"the label of row {row} is the list {str(value)[:60]}:"
-                " use the classification task with multi_label=True"
+            raise RowError(
+                "the label of ",
+                row,
+                f" is the list {str(value)[:60]}: use the classification task with multi_label=True",
             )
         # 1, 1.0 and True are one key for a dictionary, but not one text.
         key = (type(value), value)
@@ -106,9 +107,11 @@ def label_numbers(column: Column, *, missing: Collection[str], first_row: int = 
         exact = isinstance(value, numbers.Real) and not isinstance(value, bool | np.bool_)
         number = number_of(str(float(value))) if exact else number_of(text)
         if number is None:
-            raise DataError(
-                f"the label of row {first_row + i} is {text!r}, which is not a finite number:"
-                " correct or empty the cell, or choose the classification task"
+            raise RowError(
+                "the label of ",
+                first_row + i,
+                f" is {text!r}, which is not a finite number: correct or empty the cell, or choose the classification "
+                "task",
             )
         result[i] = number
     return result
@@ -128,9 +131,10 @@ def label_lists(
     texts = label_texts([None if isinstance(value, list) else value for value in values], missing=hidden)
     for row, text in enumerate(texts, start=first_row):
         if separator is None and text is not None and not text.startswith("["):
-            raise DataError(
-                f"the label of row {row} is {text!r}, not a list:"
-                " give the separator between labels, for example separator='|'"
+            raise RowError(
+                "the label of ",
+                row,
+                f" is {text!r}, not a list: give the separator between labels, for example separator='|'",
             )
     cells = list_cells(array, separator=separator, missing=hidden, column="label", first_row=first_row)
     result: list[list[str] | None] = [

@@ -15,7 +15,7 @@ from attribune.data.encoding import encode_with_report
 from attribune.data.selection import rows_with_label, rows_with_text
 from attribune.data.splits import share_texts, split_table
 from attribune.data.tables import read_table, require_columns
-from attribune.errors import DataError
+from attribune.errors import DataError, numbered_in_file
 from attribune.recipe import Recipe
 from attribune.schema import Schema, canonical
 from attribune.tasks import Task, fit_task
@@ -69,19 +69,25 @@ def prepare(recipe: Recipe, tables: Mapping[str, Any] | None = None) -> Prepared
     usable = {
         name: _usable_rows(recipe, source, name=name, notes=notes) for name, source in _sources(recipe, tables).items()
     }
-    tables_, rows = _split(recipe, usable, notes)
-    schema = Schema.fit(tables_["train"], recipe.data.kinds(), missing=recipe.data.missing)
+    with numbered_in_file(usable["train"].rows, usable["train"].source):
+        tables_, rows = _split(recipe, usable, notes)
+    sources = {name: usable.get(name, usable["train"]).source for name in tables_}
+    with numbered_in_file(rows["train"], sources["train"]):
+        schema = Schema.fit(tables_["train"], recipe.data.kinds(), missing=recipe.data.missing)
     if schema.fit_report is not None:
         notes.extend(schema.fit_report.lines())
     options = {key: value for key, value in recipe.task.items() if key != "kind"}
     options["missing"] = _missing_labels(recipe)
     if recipe.task_kind == "aspects":
         options.setdefault("names", recipe.data.label)
-    task = fit_task(recipe.task_kind, _label_columns(tables_["train"], recipe), **options)
+    with numbered_in_file(rows["train"], sources["train"]):
+        task = fit_task(recipe.task_kind, _label_columns(tables_["train"], recipe), **options)
     parts = {}
     for name, table in tables_.items():
         columns = _label_columns(table, recipe)
-        labels, _ = task.encode_labels(columns)
+        with numbered_in_file(rows[name], sources[name]):
+            labels, _ = task.encode_labels(columns)
+            encoded = schema.encode(table)[1] if name != "train" and len(schema) else None
         unseen = task.unseen_labels(columns)
         if unseen:
             listed = ", ".join(f"{value!r} ({count:,})" for value, count in unseen.most_common(5))
@@ -90,8 +96,8 @@ def prepare(recipe: Recipe, tables: Mapping[str, Any] | None = None) -> Prepared
                 "predict it, and these rows count as wrong"
             )
         parts[name] = Part(table=table, rows=rows[name], labels=labels)
-        if name != "train" and len(schema):
-            notes.extend(f"{name}: {line}" for line in schema.encode(table)[1].lines())
+        if encoded is not None:
+            notes.extend(f"{name}: {line}" for line in encoded.lines())
     return Prepared(parts=parts, schema=schema, task=task, notes=notes)
 
 
@@ -130,6 +136,7 @@ def _sources(recipe: Recipe, tables: Mapping[str, Any] | None) -> dict[str, Any]
 class _Usable:
     table: Dataset
     rows: npt.NDArray[np.int64]
+    source: str
 
 
 def _usable_rows(recipe: Recipe, source: Any, *, name: str, notes: list[str]) -> _Usable:
@@ -151,7 +158,7 @@ def _usable_rows(recipe: Recipe, source: Any, *, name: str, notes: list[str]) ->
             f"{shown}: none of its {len(table):,} rows has both a text in {', '.join(recipe.data.text)} and a label in "
             f"{', '.join(recipe.data.label)}: check the column names and the strings that mean missing"
         )
-    return _Usable(table=table if len(kept) == len(table) else table.select(kept), rows=kept)
+    return _Usable(table=table if len(kept) == len(table) else table.select(kept), rows=kept, source=shown)
 
 
 def _missing_labels(recipe: Recipe) -> tuple[str, ...]:
