@@ -9,7 +9,7 @@ from transformers import BertConfig, BertModel
 
 from attribune.backbone import build_backbone, tune_backbone
 from attribune.condition import Slots
-from attribune.methods import Adapter, Injector, Plain
+from attribune.methods import Adapter, Host, Injector, Plain
 from attribune.methods.base import Method, MethodConfig
 from attribune.placement import find_sites, placement_for
 
@@ -30,7 +30,7 @@ def method_on(bert: nn.Module, config: MethodConfig, attributes: int = 0) -> Met
     slots = [Slots(name=f"a{j}", start=j, count=1, size=1_000 + j) for j in range(attributes)]
     sites = find_sites(bert, placement_for("bert"))
     with torch.device("meta"):
-        return config.build(hidden=768, sites=len(sites), slots=slots)
+        return config.build(Host(hidden=768, sites=len(sites), slots=slots, outputs=2))
 
 
 def count(module: nn.Module, *, without: str | None = None) -> int:

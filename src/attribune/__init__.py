@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from attribune.errors import AttribuneError, AttribuneWarning, ConfigError, DataError, ModelFolderError
     from attribune.evaluation.predict import predict
     from attribune.evaluation.run import compare_runs, evaluate
-    from attribune.methods import Adapter, Injector, Plain
+    from attribune.methods import Adapter, Chim, Injector, Plain, Upa
     from attribune.model import AttributeModel
     from attribune.prediction import Predictor
     from attribune.recipe import Recipe
@@ -38,6 +38,7 @@ __all__ = [
     "AttributeConfig",
     "AttributeModel",
     "Categorical",
+    "Chim",
     "Classification",
     "Collator",
     "ConfigError",
@@ -55,6 +56,7 @@ __all__ = [
     "Regression",
     "Schema",
     "TextInput",
+    "Upa",
     "compare_runs",
     "encode",
     "encode_with_report",
@@ -76,6 +78,7 @@ _HOMES = {
     "AttributeConfig": "attribune.configuration",
     "AttributeModel": "attribune.model",
     "Categorical": "attribune.schema.attributes",
+    "Chim": "attribune.methods",
     "Classification": "attribune.tasks",
     "Collator": "attribune.data.collator",
     "ConfigError": "attribune.errors",
@@ -93,6 +96,7 @@ _HOMES = {
     "Regression": "attribune.tasks",
     "Schema": "attribune.schema",
     "TextInput": "attribune.data.encoding",
+    "Upa": "attribune.methods",
     "compare_runs": "attribune.evaluation.run",
     "encode": "attribune.data.encoding",
     "encode_with_report": "attribune.data.encoding",

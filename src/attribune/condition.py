@@ -78,6 +78,10 @@ class Condition:
     rows: int
     values: tuple[Values, ...]
 
+    def vectors(self) -> Tensor:
+        """The rows' attribute vectors side by side, (B, M·Z); several values add up, a missing one is zero."""
+        return torch.cat([values.membership @ values.vectors for values in self.values], dim=1)
+
 
 class ConditionHolder:
     """Gives the sites the condition of the forward pass in which they run.

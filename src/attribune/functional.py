@@ -252,6 +252,58 @@ class _SumOfTanh(torch.autograd.Function):
         return grad_z, grad_K, None
 
 
+def attention_pool(
+    hidden: Tensor, attention_mask: Tensor, a: Tensor, W_h: Tensor, W: Tensor, b: Tensor, v: Tensor
+) -> Tensor:
+    """User and product attention (Chen et al. 2016, eq. 2-3): ``e_t = v^T tanh(W_h h_t + sum_j W_j a_j + b)``.
+
+    The weights are a softmax of e over the real tokens, and the document vector is their sum of the states.
+
+    Args:
+        hidden: (B, T, H).
+        attention_mask: (B, T), 1 for real tokens; a row without one gives zeros.
+        a: (B, M·Z), the rows' attribute vectors side by side, a missing one zero.
+        W_h: (A, H).
+        W: (A, M·Z), the W_j side by side.
+        b: (A,).
+        v: (A,).
+
+    Returns:
+        (B, H).
+    """
+    scores = torch.tanh(hidden @ W_h.T + (a @ W.T + b).unsqueeze(1)) @ v
+    scores = scores.float() if scores.dtype in (torch.bfloat16, torch.float16) else scores
+    real = attention_mask.bool()
+    # The smallest number and not minus infinity: a row without a real token must not become NaN.
+    alpha = scores.masked_fill(~real, torch.finfo(scores.dtype).min).softmax(dim=1) * real
+    return (alpha.to(hidden.dtype).unsqueeze(1) @ hidden).squeeze(1)
+
+
+def chunk_importance_logits(h: Tensor, c: Tensor, Q: Tensor, b_q: Tensor, W: Tensor, b: Tensor) -> Tensor:
+    """Chunk-wise importance matrix at the classifier (Amplayo 2019): ``logits = h (I ⊙ W) + b``.
+
+    ``q = reshape(Q c + b_q, (N, L))`` is one chunk, ``I[i, l] = sigmoid(q[i mod N, l])`` the chunk tiled over H.
+
+    Args:
+        h: (B, H).
+        c: (B, M·Z), the rows' attribute vectors side by side, a missing one zero.
+        Q: (N·L, M·Z), N a divisor of H.
+        b_q: (N·L,).
+        W: (H, L).
+        b: (L,).
+
+    Returns:
+        (B, L).
+    """
+    B, H = h.shape
+    L = b.shape[0]
+    N = Q.shape[0] // L
+    importance = torch.sigmoid(c @ Q.T + b_q).view(B, N, L)
+    # The same importance falls on every N-th feature, so those are added up first: the (B, H, L) of I is never made.
+    parts = torch.einsum("brn,rnl->bnl", h.view(B, H // N, N), W.view(H // N, N, L))
+    return (parts * importance).sum(dim=1) + b
+
+
 def first_token(hidden: Tensor, attention_mask: Tensor) -> Tensor:
     """State of the first real token, wherever padding stands.
 

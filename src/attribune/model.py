@@ -23,7 +23,7 @@ from attribune.configuration import AttributeConfig, Sizes
 from attribune.data.encoding import TextInput
 from attribune.data.windows import longest_input
 from attribune.errors import ConfigError, DataError, ModelFolderError
-from attribune.methods import Injector, MethodConfig, method_from_dict
+from attribune.methods import Host, Injector, MethodConfig, method_from_dict
 from attribune.placement import Pooling, find_sites, most_positions, placement_for
 from attribune.schema import Schema
 from attribune.tasks import Task, task_from_dict
@@ -76,7 +76,8 @@ class AttributeModel(PreTrainedModel):
         sites = find_sites(self.backbone, placement)
         hidden = config.text_config.hidden_size
         self.method_config = method_from_dict(config.method or {})
-        self.method = self.method_config.build(hidden=hidden, sites=len(sites), slots=self.slots)
+        host = Host(hidden=hidden, sites=len(sites), outputs=self.task.outputs, slots=self.slots)
+        self.method = self.method_config.build(host)
         self.dropout = nn.Dropout(config.dropout)
         self.head = nn.Linear(hidden, self.task.outputs)
         self.method.install(self.backbone, sites)
@@ -179,8 +180,8 @@ class AttributeModel(PreTrainedModel):
         with self.method.holder.use(condition):
             inputs = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
             hidden = self.backbone(input_ids=input_ids, attention_mask=attention_mask, **inputs).last_hidden_state
-        pooled = self.dropout(self.pool(hidden, attention_mask))
-        logits = self.head(pooled.to(self.head.weight.dtype)).float()
+        document = self.dropout(self.method.pool(hidden, attention_mask, condition, self.pool))
+        logits = self.method.classify(document.to(self.head.weight.dtype), condition, self.head).float()
         loss = None if labels is None else self.task.loss(logits, labels)
         return SequenceClassifierOutput(loss=loss, logits=logits)
 

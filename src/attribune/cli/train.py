@@ -51,7 +51,7 @@ def add_parser(verbs: Any) -> None:
         help="classification, rating, regression or aspects (unless given: classification for one label column, "
         "aspects for several)",
     )
-    parser.add_argument("--method", help="injector (default), adapter, none, linear or attributes-only")
+    parser.add_argument("--method", help="injector (default), upa, chim, adapter, none, linear or attributes-only")
     parser.add_argument("--tuning", help="what of the backbone learns: frozen, full or layernorm")
     parser.add_argument("--backbone", metavar="NAME_OR_DIR", help="pretrained model (default: all-MiniLM-L6-v2)")
     parser.add_argument("--epochs", type=float, metavar="N")

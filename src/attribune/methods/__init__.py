@@ -7,13 +7,26 @@ from typing import Any
 
 from attribune.errors import ConfigError
 from attribune.methods.adapter import Adapter
-from attribune.methods.base import Method, MethodConfig
+from attribune.methods.base import Host, Method, MethodConfig
+from attribune.methods.chim import Chim
 from attribune.methods.injector import Injector
 from attribune.methods.plain import Plain
+from attribune.methods.upa import Upa
 
-__all__ = ["METHODS", "Adapter", "Injector", "Method", "MethodConfig", "Plain", "method_from_dict"]
+__all__ = [
+    "METHODS",
+    "Adapter",
+    "Chim",
+    "Host",
+    "Injector",
+    "Method",
+    "MethodConfig",
+    "Plain",
+    "Upa",
+    "method_from_dict",
+]
 
-METHODS: dict[str, type[MethodConfig]] = {method.name: method for method in (Plain, Adapter, Injector)}
+METHODS: dict[str, type[MethodConfig]] = {method.name: method for method in (Plain, Adapter, Injector, Upa, Chim)}
 
 
 def method_from_dict(settings: dict[str, Any]) -> MethodConfig:

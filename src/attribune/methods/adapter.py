@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,8 +9,8 @@ from torch import Tensor
 
 from attribune import functional
 from attribune.backbone import Tuning
-from attribune.condition import Condition, Slots
-from attribune.methods.base import Bottleneck, Method, MethodConfig, check_positive
+from attribune.condition import Condition
+from attribune.methods.base import Bottleneck, Host, Method, MethodConfig, check_positive
 
 __all__ = ["Adapter", "AdapterSite"]
 
@@ -38,11 +37,12 @@ class Adapter(MethodConfig):
         super().__post_init__()
         check_positive(self.name, bottleneck=self.bottleneck, initial_scale=self.initial_scale)
 
-    def build(self, *, hidden: int, sites: int, slots: Sequence[Slots]) -> Method:
+    def build(self, host: Host) -> Method:
         """One adapter per site."""
         method = Method()
         method.sites.extend(
-            AdapterSite(hidden=hidden, bottleneck=self.bottleneck, scale=self.initial_scale) for _ in range(sites)
+            AdapterSite(hidden=host.hidden, bottleneck=self.bottleneck, scale=self.initial_scale)
+            for _ in range(host.sites)
         )
         return method
 

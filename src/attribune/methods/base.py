@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
-from typing import Any, ClassVar, Self, get_type_hints
+from types import NoneType
+from typing import Any, ClassVar, Self, cast, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +17,35 @@ from attribune.condition import Condition, ConditionHolder, Slots, Values, drop_
 from attribune.errors import ConfigError
 from attribune.placement import Site
 
-__all__ = ["Bottleneck", "Method", "MethodConfig", "check_between", "check_positive", "truncated_normal_"]
+__all__ = [
+    "Bottleneck",
+    "Host",
+    "Method",
+    "MethodConfig",
+    "check_between",
+    "check_positive",
+    "require_attributes",
+    "truncated_normal_",
+]
+
+Pool = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """What a method has to know of the model that it will act in.
+
+    Args:
+        hidden: H, the backbone's hidden size.
+        sites: number of sites.
+        outputs: L, the size of the head.
+        slots: the attributes, in schema order.
+    """
+
+    hidden: int
+    sites: int
+    outputs: int
+    slots: Sequence[Slots]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,14 +65,8 @@ class MethodConfig:
             if kind in _ACCEPTED:
                 _check_type(self.name, option, getattr(self, option), kind)
 
-    def build(self, *, hidden: int, sites: int, slots: Sequence[Slots]) -> Method:
-        """Make the module.
-
-        Args:
-            hidden: H, the backbone's hidden size.
-            sites: number of sites.
-            slots: the attributes, in schema order.
-        """
+    def build(self, host: Host) -> Method:
+        """Make the module."""
         raise NotImplementedError(type(self).__name__)
 
     def to_dict(self) -> dict[str, Any]:
@@ -65,30 +88,45 @@ class MethodConfig:
         return cls(**settings)
 
 
-_ACCEPTED: dict[type, tuple[tuple[type, ...], str]] = {
+_ACCEPTED: dict[Any, tuple[tuple[type, ...], str]] = {
     bool: ((bool,), "true or false"),
     int: ((int,), "a whole number"),
+    int | None: ((int, NoneType), "a whole number, or null for the default"),
     float: ((int, float), "a number"),
 }
 
 
 class Method(nn.Module):
-    """The module of a method, living beside the backbone and acting in it by forward hooks at its sites.
+    """The module of a method, living beside the backbone and acting at its points.
 
-    Subclasses fill ``sites`` with one module per site, called as ``site(hidden, condition)`` with hidden states of
-    shape (B, T, H), and, if they use attributes, ``tables`` with one parameter (size, Z) per attribute.
+    Inside the backbone it acts by forward hooks: subclasses fill ``sites`` with one module per site, called as
+    ``site(hidden, condition)`` with hidden states of shape (B, T, H). Behind it they override `pool` or `classify`.
+    Methods that read attributes have one table of vectors (size, Z) per attribute; the row of id 0 starts at zero.
 
     Args:
         slots: the attributes, in schema order.
         attribute_dropout: probability with which a (row, attribute) is hidden in training.
+        vector_size: Z.
+        initial_vector: standard deviation of the initial vectors.
     """
 
-    def __init__(self, *, slots: Sequence[Slots] = (), attribute_dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        *,
+        slots: Sequence[Slots] = (),
+        attribute_dropout: float = 0.0,
+        vector_size: int = 0,
+        initial_vector: float = 0.0,
+    ) -> None:
         super().__init__()
         self.slots = tuple(slots)
         self.attribute_dropout = attribute_dropout
         self.holder = ConditionHolder()
         self.tables = nn.ParameterList()
+        for attribute in self.slots:
+            table = torch.randn(attribute.size, vector_size) * initial_vector
+            table[0] = 0
+            self.tables.append(nn.Parameter(table))
         self.sites = nn.ModuleList()
 
     def condition(self, attribute_ids: Tensor | None, rows: int) -> Condition:
@@ -110,6 +148,14 @@ class Method(nn.Module):
             ),
         )
 
+    def pool(self, hidden: Tensor, attention_mask: Tensor, condition: Condition, default: Pool) -> Tensor:
+        """The document vector (B, H) of the last states (B, T, H); the model's own pooling unless overridden."""
+        return default(hidden, attention_mask)
+
+    def classify(self, document: Tensor, condition: Condition, head: nn.Linear) -> Tensor:
+        """The logits (B, L) of the document vectors (B, H); the plain head unless overridden."""
+        return cast(Tensor, head(document))
+
     def install(self, backbone: nn.Module, sites: Sequence[Site]) -> None:
         """Hook the site modules to the backbone. Must come before compilation, DDP and peft."""
         if not self.sites:
@@ -125,11 +171,14 @@ class Method(nn.Module):
                 f"site {index} saw a tensor of shape {tuple(output.shape)} in a batch of {condition.rows} rows: the "
                 "backbone splits or folds its batch, which methods with sites cannot follow"
             )
-        hidden = output
-        if not torch.is_autocast_enabled(output.device.type):
-            hidden = output.to(next(self.parameters()).dtype)
-        changed: Tensor = self.sites[index](hidden, condition)
+        changed: Tensor = self.sites[index](self.in_own_precision(output), condition)
         return changed.to(output.dtype)
+
+    def in_own_precision(self, states: Tensor) -> Tensor:
+        """States of the backbone in the precision of the method's parameters, which autocast takes care of itself."""
+        if torch.is_autocast_enabled(states.device.type):
+            return states
+        return states.to(next(self.parameters()).dtype)
 
 
 class Bottleneck(nn.Module):
@@ -149,13 +198,23 @@ class Bottleneck(nn.Module):
         self.b_up = nn.Parameter(torch.zeros(hidden))
 
 
+def require_attributes(method: str, slots: Sequence[Slots]) -> None:
+    """Refuse a schema without attributes.
+
+    Raises:
+        ConfigError: naming the method.
+    """
+    if not slots:
+        raise ConfigError(f"{method}: the schema has no attribute; name at least one, or use the method 'adapter'")
+
+
 def truncated_normal_(parameter: nn.Parameter, std: float) -> nn.Parameter:
     """Fill in place with N(0, std²) truncated at two standard deviations."""
     nn.init.trunc_normal_(parameter, std=std, a=-2 * std, b=2 * std)
     return parameter
 
 
-def _check_type(method: str, option: str, value: Any, kind: type) -> None:
+def _check_type(method: str, option: str, value: Any, kind: Any) -> None:
     accepted, cure = _ACCEPTED[kind]
     number: Any = value
     if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
@@ -164,14 +223,14 @@ def _check_type(method: str, option: str, value: Any, kind: type) -> None:
         raise ConfigError(f"{method}: {option} is {value}: give a finite number")
 
 
-def check_positive(method: str, **values: float) -> None:
-    """Refuse settings that must be above zero.
+def check_positive(method: str, **values: float | None) -> None:
+    """Refuse settings that must be above zero; None is a default that is found later.
 
     Raises:
         ConfigError: naming the first that is not.
     """
     for option, value in values.items():
-        if value <= 0:
+        if value is not None and value <= 0:
             raise ConfigError(f"{method}: {option} is {value}, it must be above 0")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -10,15 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from attribune import functional
-from attribune.condition import Condition, Slots, Values
+from attribune.condition import Condition, Values
 from attribune.errors import ConfigError
 from attribune.methods.adapter import AdapterSite
 from attribune.methods.base import (
     Bottleneck,
+    Host,
     Method,
     MethodConfig,
     check_between,
     check_positive,
+    require_attributes,
 )
 from attribune.methods.generators import Generator, GeneratorSettings, build_generator, check_memory
 
@@ -84,32 +85,27 @@ class Injector(GeneratorSettings, MethodConfig):
                 "turn one on, or use the method 'adapter'"
             )
 
-    def build(self, *, hidden: int, sites: int, slots: Sequence[Slots]) -> Method:
+    def build(self, host: Host) -> Method:
         """One site module per site and one table of vectors per attribute, shared by all sites."""
-        if not slots:
-            raise ConfigError("injector: the schema has no attribute; name at least one, or use the method 'adapter'")
+        require_attributes(self.name, host.slots)
         if self.weight_injection:
-            check_memory(self, hidden=hidden, copies=sites * len(slots))
-        return InjectorMethod(self, hidden=hidden, sites=sites, slots=slots)
+            check_memory(self, hidden=host.hidden, copies=host.sites * len(host.slots))
+        return InjectorMethod(self, host)
 
 
 class InjectorMethod(Method):
-    """The module of `Injector`.
+    """The module of `Injector`."""
 
-    Args:
-        config: the settings.
-        hidden: H.
-        sites: number of sites.
-        slots: the attributes, in schema order.
-    """
-
-    def __init__(self, config: Injector, *, hidden: int, sites: int, slots: Sequence[Slots]) -> None:
-        super().__init__(slots=slots, attribute_dropout=config.attribute_dropout)
-        for attribute in slots:
-            table = torch.randn(attribute.size, config.vector_size) * config.initial_vector
-            table[0] = 0
-            self.tables.append(nn.Parameter(table))
-        self.sites.extend(_InjectorSite(config, hidden=hidden, attributes=len(slots)) for _ in range(sites))
+    def __init__(self, config: Injector, host: Host) -> None:
+        super().__init__(
+            slots=host.slots,
+            attribute_dropout=config.attribute_dropout,
+            vector_size=config.vector_size,
+            initial_vector=config.initial_vector,
+        )
+        self.sites.extend(
+            _InjectorSite(config, hidden=host.hidden, attributes=len(host.slots)) for _ in range(host.sites)
+        )
 
 
 class _InjectorSite(nn.Module):

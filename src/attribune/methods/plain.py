@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from attribune.backbone import Tuning
-from attribune.condition import Slots
-from attribune.methods.base import Method, MethodConfig
+from attribune.methods.base import Host, Method, MethodConfig
 
 __all__ = ["Plain"]
 
@@ -20,6 +18,6 @@ class Plain(MethodConfig):
     name: ClassVar[str] = "none"
     default_tuning: ClassVar[Tuning] = "full"
 
-    def build(self, *, hidden: int, sites: int, slots: Sequence[Slots]) -> Method:
+    def build(self, host: Host) -> Method:
         """A method without sites."""
         return Method()

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 
 from attribune.condition import Condition, Slots
 from attribune.errors import ConfigError
-from attribune.methods import Adapter, Plain
+from attribune.methods import Adapter, Host, Plain
 from attribune.methods.base import Method, truncated_normal_
 from attribune.placement import Site, find_sites, placement_for
 
@@ -41,7 +41,7 @@ def test_norms_learn_unless_told_otherwise() -> None:
 
 def test_initial_values() -> None:
     """N(0, 0.01²) truncated at two standard deviations, biases zero (Houlsby et al. 2019, section 2.1 and 3.6)."""
-    method = Adapter(bottleneck=61, initial_scale=0.01).build(hidden=211, sites=2, slots=())
+    method = Adapter(bottleneck=61, initial_scale=0.01).build(Host(hidden=211, sites=2, slots=(), outputs=2))
     for name, parameter in method.named_parameters():
         if "b_" in name:
             assert not parameter.any()
@@ -58,7 +58,7 @@ def test_truncation_follows_the_scale() -> None:
 
 
 def test_starts_near_the_identity() -> None:
-    site = Adapter(bottleneck=61).build(hidden=211, sites=1, slots=()).sites[0]
+    site = Adapter(bottleneck=61).build(Host(hidden=211, sites=1, slots=(), outputs=2)).sites[0]
     h = torch.randn(2, 5, 211)
     assert 0 < float((site(h) - h).detach().norm() / h.norm()) < 0.01
 
@@ -75,7 +75,7 @@ def run(
 
 def installed(backbone: PreTrainedModel, scale: float = 0.3) -> Method:
     sites = find_sites(backbone, placement_for(backbone.config.model_type))
-    method = Adapter(bottleneck=7, initial_scale=scale).build(hidden=48, sites=len(sites), slots=())
+    method = Adapter(bottleneck=7, initial_scale=scale).build(Host(hidden=48, sites=len(sites), slots=(), outputs=2))
     method.install(backbone, sites)
     return method
 
@@ -108,7 +108,8 @@ def test_the_plain_method_leaves_the_backbone_alone(tiny_backbone: Factory) -> N
     ids, backbone = torch.randint(5, 101, (2, 7)), tiny_backbone("bert")
     plain = backbone(input_ids=ids).last_hidden_state
     sites = find_sites(backbone, placement_for("bert"))
-    method = Plain().build(hidden=48, sites=len(sites), slots=[Slots(name="u", start=0, count=1, size=3)])
+    slots = [Slots(name="u", start=0, count=1, size=3)]
+    method = Plain().build(Host(hidden=48, sites=len(sites), slots=slots, outputs=2))
     method.install(backbone, sites)
     assert list(method.parameters()) == []
     assert not [m for m in backbone.modules() if m._forward_hooks]
@@ -153,7 +154,7 @@ class _Echo(nn.Module):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_a_site_works_in_its_own_precision_and_answers_in_that_of_the_backbone(dtype: torch.dtype) -> None:
     backbone = nn.Sequential(_Echo())
-    method = Adapter(bottleneck=5, initial_scale=0.3).build(hidden=7, sites=1, slots=())
+    method = Adapter(bottleneck=5, initial_scale=0.3).build(Host(hidden=7, sites=1, slots=(), outputs=2))
     method.install(backbone, [Site(layer=0, kind="attention", path="0")])
     h = torch.randn(2, 3, 7).to(dtype)
     seen: list[torch.dtype] = []
@@ -168,7 +169,7 @@ def test_a_site_works_in_its_own_precision_and_answers_in_that_of_the_backbone(d
 @pytest.mark.parametrize("shape", [(2, 7), (2, 3, 4, 7)])
 def test_a_tensor_that_is_not_hidden_states_is_refused(shape: tuple[int, ...]) -> None:
     backbone: Any = nn.Sequential(_Echo())
-    method = Adapter(bottleneck=5).build(hidden=7, sites=1, slots=())
+    method = Adapter(bottleneck=5).build(Host(hidden=7, sites=1, slots=(), outputs=2))
     method.install(backbone, [Site(layer=0, kind="attention", path="0")])
     with method.holder.use(Condition(rows=2, values=())), pytest.raises(RuntimeError, match="site 0 saw a tensor"):
         backbone(torch.randn(shape))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attribune.condition import Slots
 from attribune.errors import ConfigError
-from attribune.methods import Injector, generators
+from attribune.methods import Host, Injector, generators
 from attribune.methods.base import Method
 from attribune.methods.generators import build_generator, check_memory
 
@@ -21,7 +21,9 @@ FORMS = [(low_rank, phm) for low_rank in (True, False) for phm in (True, False)]
 
 
 def build(hidden: int = 48, sites: int = 1, slots: list[Slots] = SLOTS, **settings: Any) -> Method:
-    return Injector(**{"bottleneck": 7, "vector_size": 5, **settings}).build(hidden=hidden, sites=sites, slots=slots)
+    return Injector(**{"bottleneck": 7, "vector_size": 5, **settings}).build(
+        Host(hidden=hidden, sites=sites, slots=slots, outputs=2)
+    )
 
 
 # Settings
@@ -58,7 +60,7 @@ def test_no_attributes() -> None:
     with pytest.raises(
         ConfigError, match="the schema has no attribute; name at least one, or use the method 'adapter'"
     ):
-        Injector().build(hidden=48, sites=1, slots=[])
+        Injector().build(Host(hidden=48, sites=1, slots=[], outputs=2))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from attribune.backbone import TUNINGS
 from attribune.errors import ConfigError
-from attribune.methods import METHODS, Adapter, Injector, MethodConfig, Plain, method_from_dict
+from attribune.methods import METHODS, Adapter, Host, Injector, MethodConfig, Plain, method_from_dict
 
 CHANGED: list[MethodConfig] = [
     Plain(),
@@ -19,7 +19,8 @@ CHANGED: list[MethodConfig] = [
 
 
 def test_the_table() -> None:
-    assert list(METHODS.items()) == [("none", Plain), ("adapter", Adapter), ("injector", Injector)]
+    assert list(METHODS) == ["none", "adapter", "injector", "upa", "chim"]
+    assert (METHODS["none"], METHODS["adapter"], METHODS["injector"]) == (Plain, Adapter, Injector)
     for name, method in METHODS.items():
         assert method.name == name
         assert method.default_tuning in TUNINGS
@@ -77,7 +78,7 @@ def test_bad_values_are_refused_here_too() -> None:
 
 def test_building_the_base_is_refused() -> None:
     with pytest.raises(NotImplementedError, match="MethodConfig"):
-        MethodConfig().build(hidden=3, sites=1, slots=())
+        MethodConfig().build(Host(hidden=3, sites=1, slots=(), outputs=2))
 
 
 @pytest.mark.parametrize(

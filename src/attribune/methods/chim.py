@@ -1,0 +1,92 @@
+"""``chim``: chunk-wise importance matrices at the classifier (Amplayo 2019)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from attribune import functional
+from attribune.backbone import Tuning
+from attribune.condition import Condition
+from attribune.errors import ConfigError
+from attribune.methods.base import Host, Method, MethodConfig, check_between, check_positive, require_attributes
+
+__all__ = ["Chim"]
+
+_PAPER = 15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chim(MethodConfig):
+    """``logits = h (I ⊙ W) + b``: how much each weight of the classifier counts depends on the attributes.
+
+    Amplayo 2019, *Rethinking Attribute Representation and Injection for Sentiment Classification*. The importance I is
+    a chunk of H / r rows, ``sigmoid(reshape(Q c + b_q))`` of the attributes' vectors c, repeated r times. The backbone
+    is tuned in full unless told otherwise.
+
+    Args:
+        repeats: r, a divisor of the hidden size; the divisor nearest to the paper's 15 unless given.
+        vector_size: Z, the size of the attributes' vectors.
+        attribute_dropout: probability with which a (row, attribute) is hidden in training.
+        initial_vector: standard deviation of the initial vectors.
+    """
+
+    name: ClassVar[str] = "chim"
+    default_tuning: ClassVar[Tuning] = "full"
+    uses_attributes: ClassVar[bool] = True
+
+    repeats: int | None = None
+    vector_size: int = 64
+    attribute_dropout: float = 0.2
+    initial_vector: float = 0.02
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(
+            self.name, repeats=self.repeats, vector_size=self.vector_size, initial_vector=self.initial_vector
+        )
+        check_between(self.name, 0, 1, attribute_dropout=self.attribute_dropout)
+
+    def build(self, host: Host) -> Method:
+        """One map from the attributes to the chunk."""
+        require_attributes(self.name, host.slots)
+        return _ChimMethod(self, host)
+
+
+class _ChimMethod(Method):
+    def __init__(self, config: Chim, host: Host) -> None:
+        super().__init__(
+            slots=host.slots,
+            attribute_dropout=config.attribute_dropout,
+            vector_size=config.vector_size,
+            initial_vector=config.initial_vector,
+        )
+        chunk = host.hidden // divisor(host.hidden, config.repeats)
+        self.Q = nn.Parameter(torch.randn(chunk * host.outputs, len(host.slots) * config.vector_size))
+        self.b_q = nn.Parameter(torch.zeros(chunk * host.outputs))
+
+    def classify(self, document: Tensor, condition: Condition, head: nn.Linear) -> Tensor:
+        """The logits (B, L)."""
+        return functional.chunk_importance_logits(
+            document, condition.vectors(), self.Q, self.b_q, head.weight.T, head.bias
+        )
+
+
+def divisor(hidden: int, repeats: int | None) -> int:
+    """The number of repeats: that asked for, or for None the divisor of the hidden size nearest to the paper's 15.
+
+    Raises:
+        ConfigError: when the hidden size is not divisible by what was asked; the message names what fits.
+    """
+    fitting = [r for r in range(1, hidden + 1) if hidden % r == 0]
+    if repeats is None:
+        return min(fitting, key=lambda r: (abs(r - _PAPER), r))
+    if repeats not in fitting:
+        raise ConfigError(
+            f"chim: repeats is {repeats}, but the hidden size {hidden} is not divisible by it: choose one of "
+            f"{', '.join(map(str, fitting))}"
+        )
+    return repeats

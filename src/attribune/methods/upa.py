@@ -1,0 +1,75 @@
+"""``upa``: attention pooling that the attributes steer (Chen et al. 2016)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from attribune import functional
+from attribune.backbone import Tuning
+from attribune.condition import Condition
+from attribune.methods.base import Host, Method, MethodConfig, Pool, check_between, check_positive, require_attributes
+
+__all__ = ["Upa"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upa(MethodConfig):
+    """The document vector is ``sum_t alpha_t h_t``, alpha the softmax of ``v^T tanh(W_h h_t + sum_j W_j a_j + b)``.
+
+    Chen et al. 2016, *Neural Sentiment Classification with User and Product Attention*, equations 2 and 3, on the last
+    states of the backbone, which is tuned in full unless told otherwise.
+
+    Args:
+        attention_size: A, the inner size; the hidden size unless given.
+        vector_size: Z, the size of the attributes' vectors.
+        attribute_dropout: probability with which a (row, attribute) is hidden in training.
+        initial_vector: standard deviation of the initial vectors.
+    """
+
+    name: ClassVar[str] = "upa"
+    default_tuning: ClassVar[Tuning] = "full"
+    uses_attributes: ClassVar[bool] = True
+
+    attention_size: int | None = None
+    vector_size: int = 64
+    attribute_dropout: float = 0.2
+    initial_vector: float = 0.02
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(
+            self.name,
+            attention_size=self.attention_size,
+            vector_size=self.vector_size,
+            initial_vector=self.initial_vector,
+        )
+        check_between(self.name, 0, 1, attribute_dropout=self.attribute_dropout)
+
+    def build(self, host: Host) -> Method:
+        """One attention over the tokens."""
+        require_attributes(self.name, host.slots)
+        return _UpaMethod(self, host)
+
+
+class _UpaMethod(Method):
+    def __init__(self, config: Upa, host: Host) -> None:
+        super().__init__(
+            slots=host.slots,
+            attribute_dropout=config.attribute_dropout,
+            vector_size=config.vector_size,
+            initial_vector=config.initial_vector,
+        )
+        A, H, width = config.attention_size or host.hidden, host.hidden, len(host.slots) * config.vector_size
+        self.W_h = nn.Parameter(torch.randn(A, H) * H**-0.5)
+        self.W = nn.Parameter(torch.randn(A, width))
+        self.b = nn.Parameter(torch.zeros(A))
+        self.v = nn.Parameter(torch.randn(A) * A**-0.5)
+
+    def pool(self, hidden: Tensor, attention_mask: Tensor, condition: Condition, default: Pool) -> Tensor:
+        """The document vectors (B, H)."""
+        states = self.in_own_precision(hidden)
+        return functional.attention_pool(states, attention_mask, condition.vectors(), self.W_h, self.W, self.b, self.v)
