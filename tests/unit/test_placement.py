@@ -16,7 +16,7 @@ from transformers import AutoConfig, BertConfig, PreTrainedModel, ViTConfig
 
 from attribune.backbone import build_backbone
 from attribune.errors import ConfigError
-from attribune.methods import Adapter
+from attribune.methods import Adapter, Host
 from attribune.placement import PLACEMENTS, Placement, Site, find_norms, find_sites, placement_for
 
 POST_NORM = ("bert", "roberta", "xlm-roberta", "distilbert", "electra", "mpnet", "albert", "deberta-v2")
@@ -83,7 +83,7 @@ def test_sites_are_two_per_layer_and_fire_in_order(
 def with_adapters(backbone: PreTrainedModel, placement: Placement) -> None:
     """Sites that change what passes, so that a site whose output is not used is seen."""
     sites = find_sites(backbone, placement)
-    method = Adapter(bottleneck=5, initial_scale=0.5).build(hidden=48, sites=len(sites), slots=())
+    method = Adapter(bottleneck=5, initial_scale=0.5).build(Host(hidden=48, sites=len(sites), slots=(), outputs=2))
     method.install(backbone, sites)
     method.holder._current = method.condition(None, 3)
 
