@@ -239,15 +239,17 @@ def run_stage(stage: str, only: list[str] | None) -> None:
             shutil.rmtree(work)
 
 
-def pooled(stage: str, card: Card, name: str, part: str) -> tuple[dict[str, Metric], list[dict[str, Any]]]:
-    """Metrics over the rows of all folds that are done, and the cells."""
-    found = [
-        json.loads(path.read_text())
-        for _, setting, _, path in cells(stage, [card.name])
+def finished(stage: str, card: Card, name: str) -> dict[int, dict[str, Any]]:
+    """The cells of a setting that are done, by fold."""
+    return {
+        fold: json.loads(path.read_text())
+        for _, setting, fold, path in cells(stage, [card.name])
         if setting.name == name and path.is_file()
-    ]
-    if not found:
-        return {}, []
+    }
+
+
+def pooled(found: Sequence[dict[str, Any]], part: str) -> dict[str, Metric]:
+    """Metrics over the rows of all these cells."""
     true = np.concatenate([cell[part]["true"] for cell in found])
     predicted = np.concatenate([cell[part]["predicted"] for cell in found])
     metrics = {
@@ -256,32 +258,30 @@ def pooled(stage: str, card: Card, name: str, part: str) -> tuple[dict[str, Metr
     }
     if all("logits" in cell[part] for cell in found):
         metrics["log_loss"] = log_loss(true, np.concatenate([cell[part]["logits"] for cell in found]))
-    return metrics, found
+    return metrics
 
 
 def section(stage: str, part: str, card: Card, settings: Sequence[Setting]) -> list[str]:
-    """The table of a data set and, against the first setting, the differences on the rows that both scored."""
-    scored = {setting.name: pooled(stage, card, setting.name, part) for setting in settings}
-    scored = {name: found for name, found in scored.items() if found[0]}
-    if not scored:
+    """The table of a data set and, against the first setting, the differences on the folds that both have."""
+    done = {setting.name: finished(stage, card, setting.name) for setting in settings}
+    done = {name: found for name, found in done.items() if found}
+    if not done:
         return []
     rows = [
         ResultRow(
             name=f"{name} ({parts_text(card, len(found))})",
-            metrics={key: interval(metric) for key, metric in metrics.items()},
+            metrics={key: interval(metric) for key, metric in pooled(list(found.values()), part).items()},
         )
-        for name, (metrics, found) in scored.items()
+        for name, found in done.items()
     ]
     lines = [f"### {TITLES[card.name]}, {part} rows", "", markdown_table(rows), ""]
-    reference, *others = scored
+    reference, *others = done
     for name in others:
-        pairs = []
-        for key, metric in scored[name][0].items():
-            first = scored[reference][0].get(key)
-            if first is not None and len(first) == len(metric):
-                pairs.append(difference_text(key, paired(metric, first)))
-        if pairs:
-            lines.append(f"- `{name}` against `{reference}`: {'; '.join(pairs)}.")
+        common = sorted(done[name].keys() & done[reference].keys())
+        if common:
+            ours, theirs = (pooled([done[one][fold] for fold in common], part) for one in (name, reference))
+            pairs = [difference_text(key, paired(ours[key], theirs[key])) for key in ours if key in theirs]
+            lines.append(f"- `{name}` against `{reference}`, {parts_text(card, len(common))}: {'; '.join(pairs)}.")
     return [*lines, ""]
 
 
