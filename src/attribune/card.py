@@ -62,7 +62,7 @@ def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes) -> str:
     lines += [f"| {a.name} | {a.spec.kind} | {a.size:,} | {a.slots} |" for a in schema.attributes]
     task = config.task or {}
     # A folder of this machine means nothing to a reader elsewhere, and its path may tell what should stay here.
-    is_local = not config.backbone or Path(config.backbone).exists()
+    is_local = not config.backbone or Path(config.backbone).is_absolute() or Path(config.backbone).exists()
     base = Path(config.backbone).name if config.backbone else "a backbone built in memory"
     return _CARD.format(
         base=base if is_local else config.backbone,

@@ -18,13 +18,14 @@ from attribune.errors import ConfigError
 from attribune.placement import Site
 
 __all__ = [
+    "AttributeMethod",
+    "AttributeMethodConfig",
     "Bottleneck",
     "Host",
     "Method",
     "MethodConfig",
     "check_between",
     "check_positive",
-    "require_attributes",
     "truncated_normal_",
 ]
 
@@ -88,6 +89,28 @@ class MethodConfig:
         return cls(**settings)
 
 
+@dataclass(frozen=True, kw_only=True)
+class AttributeMethodConfig(MethodConfig):
+    """Settings that all methods have that read attributes.
+
+    Args:
+        vector_size: Z, the size of the attributes' vectors.
+        attribute_dropout: probability with which a (row, attribute) is hidden in training.
+        initial_vector: standard deviation of the initial vectors.
+    """
+
+    uses_attributes: ClassVar[bool] = True
+
+    vector_size: int = 64
+    attribute_dropout: float = 0.2
+    initial_vector: float = 0.02
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self.name, vector_size=self.vector_size, initial_vector=self.initial_vector)
+        check_between(self.name, 0, 1, attribute_dropout=self.attribute_dropout)
+
+
 _ACCEPTED: dict[Any, tuple[tuple[type, ...], str]] = {
     bool: ((bool,), "true or false"),
     int: ((int,), "a whole number"),
@@ -101,32 +124,15 @@ class Method(nn.Module):
 
     Inside the backbone it acts by forward hooks: subclasses fill ``sites`` with one module per site, called as
     ``site(hidden, condition)`` with hidden states of shape (B, T, H). Behind it they override `pool` or `classify`.
-    Methods that read attributes have one table of vectors (size, Z) per attribute; the row of id 0 starts at zero.
-
-    Args:
-        slots: the attributes, in schema order.
-        attribute_dropout: probability with which a (row, attribute) is hidden in training.
-        vector_size: Z.
-        initial_vector: standard deviation of the initial vectors.
     """
 
-    def __init__(
-        self,
-        *,
-        slots: Sequence[Slots] = (),
-        attribute_dropout: float = 0.0,
-        vector_size: int = 0,
-        initial_vector: float = 0.0,
-    ) -> None:
+    slots: tuple[Slots, ...] = ()
+    attribute_dropout: float = 0.0
+
+    def __init__(self) -> None:
         super().__init__()
-        self.slots = tuple(slots)
-        self.attribute_dropout = attribute_dropout
         self.holder = ConditionHolder()
         self.tables = nn.ParameterList()
-        for attribute in self.slots:
-            table = torch.randn(attribute.size, vector_size) * initial_vector
-            table[0] = 0
-            self.tables.append(nn.Parameter(table))
         self.sites = nn.ModuleList()
 
     def condition(self, attribute_ids: Tensor | None, rows: int) -> Condition:
@@ -181,6 +187,27 @@ class Method(nn.Module):
         return states.to(next(self.parameters()).dtype)
 
 
+class AttributeMethod(Method):
+    """A method that reads attributes: one table of vectors (size, Z) for each, in which id 0 starts at zero.
+
+    Raises:
+        ConfigError: for a schema without attributes.
+    """
+
+    def __init__(self, config: AttributeMethodConfig, host: Host) -> None:
+        super().__init__()
+        if not host.slots:
+            raise ConfigError(
+                f"{config.name}: the schema has no attribute; name at least one, or use the method 'adapter'"
+            )
+        self.slots = tuple(host.slots)
+        self.attribute_dropout = config.attribute_dropout
+        for attribute in self.slots:
+            table = torch.randn(attribute.size, config.vector_size) * config.initial_vector
+            table[0] = 0
+            self.tables.append(nn.Parameter(table))
+
+
 class Bottleneck(nn.Module):
     """The parameters of one adapter: down (H, A), up (A, H), both with bias.
 
@@ -196,16 +223,6 @@ class Bottleneck(nn.Module):
         self.b_down = nn.Parameter(torch.zeros(bottleneck))
         self.W_up = truncated_normal_(nn.Parameter(torch.empty(bottleneck, hidden)), scale)
         self.b_up = nn.Parameter(torch.zeros(hidden))
-
-
-def require_attributes(method: str, slots: Sequence[Slots]) -> None:
-    """Refuse a schema without attributes.
-
-    Raises:
-        ConfigError: naming the method.
-    """
-    if not slots:
-        raise ConfigError(f"{method}: the schema has no attribute; name at least one, or use the method 'adapter'")
 
 
 def truncated_normal_(parameter: nn.Parameter, std: float) -> nn.Parameter:

@@ -12,7 +12,7 @@ from attribune import functional
 from attribune.backbone import Tuning
 from attribune.condition import Condition
 from attribune.errors import ConfigError
-from attribune.methods.base import Host, Method, MethodConfig, check_between, check_positive, require_attributes
+from attribune.methods.base import AttributeMethod, AttributeMethodConfig, Host, Method, check_positive
 
 __all__ = ["Chim"]
 
@@ -20,7 +20,7 @@ _PAPER = 15
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chim(MethodConfig):
+class Chim(AttributeMethodConfig):
     """``logits = h (I ⊙ W) + b``: how much each weight of the classifier counts depends on the attributes.
 
     Amplayo 2019, *Rethinking Attribute Representation and Injection for Sentiment Classification*. The importance I is
@@ -36,34 +36,21 @@ class Chim(MethodConfig):
 
     name: ClassVar[str] = "chim"
     default_tuning: ClassVar[Tuning] = "full"
-    uses_attributes: ClassVar[bool] = True
 
     repeats: int | None = None
-    vector_size: int = 64
-    attribute_dropout: float = 0.2
-    initial_vector: float = 0.02
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(
-            self.name, repeats=self.repeats, vector_size=self.vector_size, initial_vector=self.initial_vector
-        )
-        check_between(self.name, 0, 1, attribute_dropout=self.attribute_dropout)
+        check_positive(self.name, repeats=self.repeats)
 
     def build(self, host: Host) -> Method:
         """One map from the attributes to the chunk."""
-        require_attributes(self.name, host.slots)
         return _ChimMethod(self, host)
 
 
-class _ChimMethod(Method):
+class _ChimMethod(AttributeMethod):
     def __init__(self, config: Chim, host: Host) -> None:
-        super().__init__(
-            slots=host.slots,
-            attribute_dropout=config.attribute_dropout,
-            vector_size=config.vector_size,
-            initial_vector=config.initial_vector,
-        )
+        super().__init__(config, host)
         chunk = host.hidden // divisor(host.hidden, config.repeats)
         self.Q = nn.Parameter(torch.randn(chunk * host.outputs, len(host.slots) * config.vector_size))
         self.b_q = nn.Parameter(torch.zeros(chunk * host.outputs))

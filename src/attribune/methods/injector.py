@@ -13,13 +13,12 @@ from attribune.condition import Condition, Values
 from attribune.errors import ConfigError
 from attribune.methods.adapter import AdapterSite
 from attribune.methods.base import (
+    AttributeMethod,
+    AttributeMethodConfig,
     Bottleneck,
     Host,
     Method,
-    MethodConfig,
-    check_between,
     check_positive,
-    require_attributes,
 )
 from attribune.methods.generators import Generator, GeneratorSettings, build_generator, check_memory
 
@@ -27,7 +26,7 @@ __all__ = ["AttributeAdapter", "Injector", "InjectorMethod"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Injector(GeneratorSettings, MethodConfig):
+class Injector(GeneratorSettings, AttributeMethodConfig):
     """At both sites of every layer: a task adapter, then one attribute adapter per attribute, in schema order.
 
     ``h_j = h_{j-1} + f(h_{j-1} W_{z_j} + b_{z_j}) W_up + b_up`` with ``b = sum_k G z_k + c`` and
@@ -54,15 +53,12 @@ class Injector(GeneratorSettings, MethodConfig):
     """
 
     name: ClassVar[str] = "injector"
-    uses_attributes: ClassVar[bool] = True
 
-    attribute_dropout: float = 0.2
     bias_injection: bool = True
     weight_injection: bool = True
     task_adapter: bool = True
     aggregation: Literal["post", "pre"] = "post"
     initial_scale: float = 0.01
-    initial_vector: float = 0.02
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,13 +66,10 @@ class Injector(GeneratorSettings, MethodConfig):
             self.name,
             bottleneck=self.bottleneck,
             hypercomplex=self.hypercomplex,
-            vector_size=self.vector_size,
             initial_scale=self.initial_scale,
-            initial_vector=self.initial_vector,
             initial_projection=self.initial_projection,
             initial_weight=self.initial_weight,
         )
-        check_between(self.name, 0, 1, attribute_dropout=self.attribute_dropout)
         if self.aggregation not in ("post", "pre"):
             raise ConfigError(f"injector: aggregation is {self.aggregation!r}: choose 'post' or 'pre'")
         if not (self.bias_injection or self.weight_injection):
@@ -87,22 +80,16 @@ class Injector(GeneratorSettings, MethodConfig):
 
     def build(self, host: Host) -> Method:
         """One site module per site and one table of vectors per attribute, shared by all sites."""
-        require_attributes(self.name, host.slots)
         if self.weight_injection:
             check_memory(self, hidden=host.hidden, copies=host.sites * len(host.slots))
         return InjectorMethod(self, host)
 
 
-class InjectorMethod(Method):
+class InjectorMethod(AttributeMethod):
     """The module of `Injector`."""
 
     def __init__(self, config: Injector, host: Host) -> None:
-        super().__init__(
-            slots=host.slots,
-            attribute_dropout=config.attribute_dropout,
-            vector_size=config.vector_size,
-            initial_vector=config.initial_vector,
-        )
+        super().__init__(config, host)
         self.sites.extend(
             _InjectorSite(config, hidden=host.hidden, attributes=len(host.slots)) for _ in range(host.sites)
         )

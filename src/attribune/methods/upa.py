@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from attribune import functional
 from attribune.backbone import Tuning
 from attribune.condition import Condition
-from attribune.methods.base import Host, Method, MethodConfig, Pool, check_between, check_positive, require_attributes
+from attribune.methods.base import AttributeMethod, AttributeMethodConfig, Host, Method, Pool, check_positive
 
 __all__ = ["Upa"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Upa(MethodConfig):
+class Upa(AttributeMethodConfig):
     """The document vector is ``sum_t alpha_t h_t``, alpha the softmax of ``v^T tanh(W_h h_t + sum_j W_j a_j + b)``.
 
     Chen et al. 2016, *Neural Sentiment Classification with User and Product Attention*, equations 2 and 3, on the last
@@ -32,37 +32,21 @@ class Upa(MethodConfig):
 
     name: ClassVar[str] = "upa"
     default_tuning: ClassVar[Tuning] = "full"
-    uses_attributes: ClassVar[bool] = True
 
     attention_size: int | None = None
-    vector_size: int = 64
-    attribute_dropout: float = 0.2
-    initial_vector: float = 0.02
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(
-            self.name,
-            attention_size=self.attention_size,
-            vector_size=self.vector_size,
-            initial_vector=self.initial_vector,
-        )
-        check_between(self.name, 0, 1, attribute_dropout=self.attribute_dropout)
+        check_positive(self.name, attention_size=self.attention_size)
 
     def build(self, host: Host) -> Method:
         """One attention over the tokens."""
-        require_attributes(self.name, host.slots)
         return _UpaMethod(self, host)
 
 
-class _UpaMethod(Method):
+class _UpaMethod(AttributeMethod):
     def __init__(self, config: Upa, host: Host) -> None:
-        super().__init__(
-            slots=host.slots,
-            attribute_dropout=config.attribute_dropout,
-            vector_size=config.vector_size,
-            initial_vector=config.initial_vector,
-        )
+        super().__init__(config, host)
         A, H, width = config.attention_size or host.hidden, host.hidden, len(host.slots) * config.vector_size
         self.W_h = nn.Parameter(torch.randn(A, H) * H**-0.5)
         self.W = nn.Parameter(torch.randn(A, width))
