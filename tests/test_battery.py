@@ -12,6 +12,7 @@ from transformers import AutoModel
 
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.methods import METHODS, Adapter, Chim, Injector, MethodConfig, Plain, Upa
+from attribune.methods.base import AttributeMethod
 from attribune.model import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.tasks import Classification
@@ -80,7 +81,9 @@ def still(model: AttributeModel) -> AttributeModel:
         for name in ("dropout", "dropout_prob", "attention_dropout"):
             if isinstance(getattr(module, name, None), float):
                 setattr(module, name, 0.0)
-    model.method.attribute_dropout = 0.0
+    for module in model.modules():
+        if isinstance(module, AttributeMethod):
+            module.attribute_dropout = 0.0
     return model
 
 
@@ -90,8 +93,10 @@ def scatter(model: AttributeModel) -> AttributeModel:
         generator = torch.Generator().manual_seed(5)
         for parameter in model.method.parameters():
             parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
-        for table in model.method.tables:
-            table[0] = 0
+        for module in model.modules():
+            if isinstance(module, AttributeMethod) and not module.learns_unknown:
+                for table in module.tables:
+                    table[0] = 0
     return model
 
 

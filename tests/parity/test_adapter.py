@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from hosts import make_host
 from torch import Tensor
 from torch.nn.functional import relu
 
 from attribune import functional
 from attribune.condition import Condition
-from attribune.methods import Adapter, Host
+from attribune.methods import Adapter
 
 TOLERANCE = 1e-10
 
@@ -63,7 +64,7 @@ def test_another_activation() -> None:
 
 @pytest.mark.parametrize(("H", "A"), [(48, 8), (13, 5)])
 def test_module(H: int, A: int) -> None:
-    method = Adapter(bottleneck=A).build(Host(hidden=H, sites=3, slots=(), outputs=2)).double().eval()
+    method = Adapter(bottleneck=A).build(make_host(hidden=H, sites=3, slots=(), outputs=2)).double().eval()
     for parameter in method.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
     h = torch.randn(2, 5, H, dtype=torch.float64)
@@ -76,7 +77,7 @@ def test_module(H: int, A: int) -> None:
 
 
 def test_the_condition_is_not_read() -> None:
-    site = Adapter(bottleneck=5).build(Host(hidden=7, sites=1, slots=(), outputs=2)).double().sites[0]
+    site = Adapter(bottleneck=5).build(make_host(hidden=7, sites=1, slots=(), outputs=2)).double().sites[0]
     h = torch.randn(2, 3, 7, dtype=torch.float64)
     assert torch.equal(site(h), site(h, Condition(rows=2, values=())))
 
@@ -98,7 +99,7 @@ PLANTED: dict[str, Callable[..., Tensor]] = {
 @pytest.mark.parametrize("mistake", PLANTED)
 def test_planted_mistakes_are_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A = H, so that a transposed weight passes every check of shapes."""
-    site = Adapter(bottleneck=11).build(Host(hidden=11, sites=1, slots=(), outputs=2)).double().sites[0]
+    site = Adapter(bottleneck=11).build(make_host(hidden=11, sites=1, slots=(), outputs=2)).double().sites[0]
     for parameter in site.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
     h = torch.randn(3, 5, 11, dtype=torch.float64)

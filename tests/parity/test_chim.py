@@ -6,12 +6,13 @@ import math
 
 import pytest
 import torch
+from hosts import make_host
 from torch import Tensor, nn
 
 from attribune import functional
 from attribune.condition import Slots
 from attribune.errors import ConfigError
-from attribune.methods import Chim, Host
+from attribune.methods import Chim
 from attribune.methods.chim import divisor
 
 TOLERANCE = 1e-10
@@ -58,7 +59,7 @@ def test_a_chunk_whose_rows_are_repeated_one_by_one_is_another_method() -> None:
 
 def test_module_with_several_and_missing_values() -> None:
     slots = [Slots(name="user", start=0, count=1, size=4), Slots(name="tags", start=1, count=3, size=6)]
-    host = Host(hidden=12, sites=2, outputs=3, slots=slots)
+    host = make_host(hidden=12, sites=2, outputs=3, slots=slots)
     method = Chim(repeats=3, vector_size=5, initial_vector=1.0).build(host).double().eval()
     head = nn.Linear(12, 3).double()
     ids = torch.tensor([[3, 2, 5, 0], [0, 0, 0, 0], [1, 4, 4, 1]])

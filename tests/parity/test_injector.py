@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 import torch
+from hosts import make_host
 from torch import Tensor, nn
 
 from attribune import functional
 from attribune.condition import Slots, Values
-from attribune.methods import Host, Injector
+from attribune.methods import Injector
 
 TOLERANCE = 1e-10
 MISTAKE = 1e-3
@@ -185,7 +186,7 @@ def label(settings: Any) -> str | None:
 
 def build(config: Injector, *, hidden: int, slots: list[Slots], sites: int = 1) -> nn.Module:
     """The method in float64 with random numbers, none of them small, in every parameter, row 0 of the tables too."""
-    method = config.build(Host(hidden=hidden, sites=sites, slots=slots, outputs=2)).double().eval()
+    method = config.build(make_host(hidden=hidden, sites=sites, slots=slots, outputs=2)).double().eval()
     with torch.no_grad():
         for name, parameter in method.named_parameters():
             size = 0.4 if "W_up" in name else 1.0

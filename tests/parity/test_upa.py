@@ -6,11 +6,12 @@ import math
 
 import pytest
 import torch
+from hosts import make_host
 from torch import Tensor
 
 from attribune import functional
 from attribune.condition import Slots
-from attribune.methods import Host, Upa
+from attribune.methods import Upa
 
 TOLERANCE = 1e-10
 
@@ -70,7 +71,7 @@ def test_a_row_without_a_real_token_gives_zeros_and_finite_gradients() -> None:
 
 def test_module_with_several_and_missing_values() -> None:
     slots = [Slots(name="user", start=0, count=1, size=4), Slots(name="tags", start=1, count=3, size=6)]
-    host = Host(hidden=11, sites=2, outputs=3, slots=slots)
+    host = make_host(hidden=11, sites=2, outputs=3, slots=slots)
     method = Upa(attention_size=7, vector_size=5, initial_vector=1.0).build(host).double().eval()
     with torch.no_grad():
         method.get_parameter("b").normal_()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -80,11 +81,10 @@ def test_sites_are_two_per_layer_and_fire_in_order(
         assert all(output.shape == (3, 11, 48) for output in watch.outputs[site.path])
 
 
-def with_adapters(backbone: PreTrainedModel, placement: Placement) -> None:
+def with_adapters(backbone: PreTrainedModel) -> None:
     """Sites that change what passes, so that a site whose output is not used is seen."""
-    sites = find_sites(backbone, placement)
-    method = Adapter(bottleneck=5, initial_scale=0.5).build(Host(hidden=48, sites=len(sites), slots=(), outputs=2))
-    method.install(backbone, sites)
+    method = Adapter(bottleneck=5, initial_scale=0.5).build(Host.of(backbone, slots=(), outputs=2))
+    method.install(backbone)
     method.holder._current = method.condition(None, 3)
 
 
@@ -97,7 +97,7 @@ def test_residual_addition_follows_the_site(
     backbone, placement = tiny_backbone(model_type), placement_for(model_type)
     sites, watch = find_sites(backbone, placement), Watch()
     if adapters:
-        with_adapters(backbone, placement)
+        with_adapters(backbone)
     layers = [layer_of(site, placement) for site in sites[::2]]
     for path in [*layers, *(site.path for site in sites)]:
         watch.on(backbone, path)
@@ -187,16 +187,13 @@ def test_an_unknown_family_cannot_be_built() -> None:
 def test_a_backbone_laid_out_otherwise_is_named(
     change: dict[str, str], message: str, tiny_backbone: Callable[..., PreTrainedModel]
 ) -> None:
-    row = {name: getattr(placement_for("bert"), name) for name in ("layers", "attention", "feed_forward", "norms")}
-    placement = Placement(model_types=("bert",), **{**row, **change})
+    placement = replace(placement_for("bert"), **change)
     with pytest.raises(ConfigError, match=message + ".*install"):
         find_sites(tiny_backbone("bert"), placement)
 
 
 def test_a_missing_norm_is_named(tiny_backbone: Callable[..., PreTrainedModel]) -> None:
-    placement = Placement(
-        model_types=("bert",), layers="encoder.layer.*", attention="x", feed_forward="x", norms=("output.norm",)
-    )
+    placement = replace(placement_for("bert"), norms=("output.norm", "output.LayerNorm"))
     with pytest.raises(ConfigError, match=r"BertModel has no module 'encoder\.layer\.0\.output\.norm'"):
         find_norms(tiny_backbone("bert"), placement)
 

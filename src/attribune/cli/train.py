@@ -51,8 +51,12 @@ def add_parser(verbs: Any) -> None:
         help="classification, rating, regression or aspects (unless given: classification for one label column, "
         "aspects for several)",
     )
-    parser.add_argument("--method", help="injector (default), upa, chim, adapter, none, linear or attributes-only")
-    parser.add_argument("--tuning", help="what of the backbone learns: frozen, full or layernorm")
+    parser.add_argument("--method", help="by name, or a sum such as a+b; `attribune methods` lists them")
+    parser.add_argument(
+        "--tuning",
+        help="what of the backbone learns: frozen, full, layernorm, bias, attention, feed_forward, top_N, "
+        "lora[:q,v[:RANK]], or a sum of these",
+    )
     parser.add_argument("--backbone", metavar="NAME_OR_DIR", help="pretrained model (default: all-MiniLM-L6-v2)")
     parser.add_argument("--epochs", type=float, metavar="N")
     parser.add_argument("--batch-size", type=int, metavar="N")
@@ -108,8 +112,6 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
         if not equals:
             raise ConfigError(f"--set {item}: write KEY=VALUE, such as training.weight_decay=0.1")
         _put(settings, key, _value(item, value))
-    if isinstance(settings.get("method"), dict):
-        settings["method"].setdefault("name", "injector")
     return Recipe.from_dict(settings)
 
 

@@ -9,14 +9,17 @@ from attribune.errors import ConfigError
 from attribune.methods.adapter import Adapter
 from attribune.methods.base import Host, Method, MethodConfig
 from attribune.methods.chim import Chim
+from attribune.methods.combined import Combined
 from attribune.methods.injector import Injector
 from attribune.methods.plain import Plain
 from attribune.methods.upa import Upa
 
 __all__ = [
+    "DEFAULT_METHOD",
     "METHODS",
     "Adapter",
     "Chim",
+    "Combined",
     "Host",
     "Injector",
     "Method",
@@ -27,18 +30,39 @@ __all__ = [
 ]
 
 METHODS: dict[str, type[MethodConfig]] = {method.name: method for method in (Plain, Adapter, Injector, Upa, Chim)}
+DEFAULT_METHOD = Injector.name
 
 
 def method_from_dict(settings: dict[str, Any]) -> MethodConfig:
     """Settings of a method from ``{"name": ..., option: value}``.
+
+    A combination is named by a sum and holds the options of each method under its name:
+    ``{"name": "first+second", "first": {option: value}}``.
 
     Raises:
         ConfigError: for an unknown method or option; the message lists those there are.
     """
     options = dict(settings)
     name = options.pop("name", None)
+    if isinstance(name, str) and "+" in name:
+        return _combination(name, options)
     if not isinstance(name, str) or name not in METHODS:
         close = difflib.get_close_matches(str(name), METHODS, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ConfigError(f"unknown method {name!r}: choose one of {', '.join(METHODS)}{hint}")
+        raise ConfigError(f"unknown method {name!r}: choose one of {', '.join(METHODS)}, or a sum of them{hint}")
     return METHODS[name].from_dict(options)
+
+
+def _combination(name: str, options: dict[str, Any]) -> MethodConfig:
+    parts = []
+    for part in (word.strip() for word in name.split("+")):
+        given = options.pop(part, {})
+        if not isinstance(given, dict):
+            raise ConfigError(f"method {name!r}: the options of {part!r} are {given!r}: give a tree of options")
+        parts.append(method_from_dict({**given, "name": part}))
+    if options:
+        raise ConfigError(
+            f"method {name!r} has no option {', '.join(sorted(options))}: write each option under the name of its "
+            f"method, as in {parts[0].name}: {{option: value}}"
+        )
+    return Combined(parts=tuple(parts))

@@ -8,7 +8,6 @@ from typing import ClassVar
 from torch import Tensor
 
 from attribune import functional
-from attribune.backbone import Tuning
 from attribune.condition import Condition
 from attribune.methods.base import Bottleneck, Host, Method, MethodConfig, check_positive
 
@@ -28,7 +27,7 @@ class Adapter(MethodConfig):
     """
 
     name: ClassVar[str] = "adapter"
-    default_tuning: ClassVar[Tuning] = "layernorm"
+    default_tuning: ClassVar[str] = "layernorm"
 
     bottleneck: int = 64
     initial_scale: float = 0.01
@@ -40,10 +39,8 @@ class Adapter(MethodConfig):
     def build(self, host: Host) -> Method:
         """One adapter per site."""
         method = Method()
-        method.sites.extend(
-            AdapterSite(hidden=host.hidden, bottleneck=self.bottleneck, scale=self.initial_scale)
-            for _ in range(host.sites)
-        )
+        for site in host.at("attention", "feed_forward"):
+            method.add_site(site, AdapterSite(hidden=host.hidden, bottleneck=self.bottleneck, scale=self.initial_scale))
         return method
 
 

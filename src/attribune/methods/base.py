@@ -1,34 +1,39 @@
-"""What every method is: settings (a frozen dataclass) that build a module, and the module that acts at the sites."""
+"""What every method is: settings (a frozen dataclass) that build a module, and the module that acts at the points."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from types import NoneType
-from typing import Any, ClassVar, Self, cast, get_type_hints
+from typing import Any, ClassVar, Literal, NamedTuple, Self, cast, get_args, get_type_hints
 
 import torch
 from torch import Tensor, nn
 
-from attribune.backbone import Tuning
 from attribune.condition import Condition, ConditionHolder, Slots, Values, drop_attributes
 from attribune.errors import ConfigError
-from attribune.placement import Site
+from attribune.placement import Site, SiteKind, find_sites, placement_for
 
 __all__ = [
     "AttributeMethod",
     "AttributeMethodConfig",
     "Bottleneck",
+    "Embedded",
     "Host",
     "Method",
     "MethodConfig",
+    "Point",
+    "SiteModule",
+    "VectorMethod",
+    "VectorMethodConfig",
     "check_between",
     "check_positive",
     "truncated_normal_",
 ]
 
+Point = Literal["embed", "sites", "encode", "pool", "classify"]
 Pool = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -38,26 +43,59 @@ class Host:
 
     Args:
         hidden: H, the backbone's hidden size.
-        sites: number of sites.
         outputs: L, the size of the head.
         slots: the attributes, in schema order.
+        sites: every place inside the layers where a module can act.
+        heads: of the backbone's attention.
+        embedding: E, the size of the token embeddings.
+        starts: whether a text begins with a special token.
+        backbone: for methods whose initial values come from its weights.
     """
 
     hidden: int
-    sites: int
     outputs: int
     slots: Sequence[Slots]
+    sites: Sequence[Site] = ()
+    heads: int = 1
+    embedding: int = 0
+    starts: bool = True
+    backbone: nn.Module | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, backbone: Any, *, outputs: int, slots: Sequence[Slots]) -> Self:
+        """Describe a loaded backbone.
+
+        Raises:
+            ConfigError: for a family that the placement table lacks, or one laid out otherwise than it says.
+        """
+        placement = placement_for(backbone.config.model_type)
+        return cls(
+            hidden=backbone.config.hidden_size,
+            outputs=outputs,
+            slots=slots,
+            sites=find_sites(backbone, placement, get_args(SiteKind)),
+            heads=backbone.config.num_attention_heads,
+            embedding=backbone.get_input_embeddings().embedding_dim,
+            starts=placement.starts,
+            backbone=backbone,
+        )
+
+    def at(self, *kinds: SiteKind) -> tuple[Site, ...]:
+        """The sites of these kinds, in the order in which they run."""
+        return tuple(site for site in self.sites if site.kind in kinds)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MethodConfig:
     """Settings of a method; see the subclasses.
 
-    ``name`` is the word for ``--method``, ``default_tuning`` what of the backbone learns unless told otherwise.
+    ``name`` is the word for ``--method``, ``points`` says where the method acts, ``default_tuning`` what of the
+    backbone learns unless told otherwise.
     """
 
     name: ClassVar[str]
-    default_tuning: ClassVar[Tuning] = "frozen"
+    points: ClassVar[tuple[Point, ...]] = ("sites",)
+    default_tuning: ClassVar[str] = "frozen"
     uses_attributes: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -94,21 +132,33 @@ class AttributeMethodConfig(MethodConfig):
     """Settings that all methods have that read attributes.
 
     Args:
-        vector_size: Z, the size of the attributes' vectors.
         attribute_dropout: probability with which a (row, attribute) is hidden in training.
-        initial_vector: standard deviation of the initial vectors.
     """
 
     uses_attributes: ClassVar[bool] = True
 
-    vector_size: int = 64
     attribute_dropout: float = 0.2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_between(self.name, 0, 1, attribute_dropout=self.attribute_dropout)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorMethodConfig(AttributeMethodConfig):
+    """Settings of methods whose vectors may have any size and start at random.
+
+    Args:
+        vector_size: Z, the size of the attributes' vectors.
+        initial_vector: standard deviation of the initial vectors.
+    """
+
+    vector_size: int = 64
     initial_vector: float = 0.02
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self.name, vector_size=self.vector_size, initial_vector=self.initial_vector)
-        check_between(self.name, 0, 1, attribute_dropout=self.attribute_dropout)
 
 
 _ACCEPTED: dict[Any, tuple[tuple[type, ...], str]] = {
@@ -119,40 +169,78 @@ _ACCEPTED: dict[Any, tuple[tuple[type, ...], str]] = {
 }
 
 
+class Embedded(NamedTuple):
+    """What a method at the embed point puts into the backbone in place of the text's ids.
+
+    Attributes:
+        states: (B, S, E), embeddings.
+        attention_mask: (B, S).
+        places: (B, T), where each token of the text stands in the S positions.
+    """
+
+    states: Tensor
+    attention_mask: Tensor
+    places: Tensor
+
+    def text_states(self, hidden: Tensor) -> Tensor:
+        """The states (B, T, H) of the text's own tokens, of those (B, S, H) of all positions."""
+        return hidden.gather(1, self.places.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))
+
+    def spread(self, values: Tensor) -> Tensor:
+        """Values (B, T) of the text's tokens at their places among all positions (B, S), 0 elsewhere."""
+        return values.new_zeros(self.attention_mask.shape).scatter(1, self.places, values)
+
+
+class SiteModule(nn.Module):
+    """A module that acts at one site: ``forward(output, condition)`` changes what the backbone's module there made."""
+
+    def act(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor, condition: Condition) -> Tensor:
+        """Change the output; overridden where the module's own parameters or its input are needed too.
+
+        Args:
+            module: of the backbone, whose output this is.
+            inputs: its positional inputs.
+            output: (B, T, features).
+            condition: the attributes of the batch.
+        """
+        return cast(Tensor, self(output, condition))
+
+
 class Method(nn.Module):
     """The module of a method, living beside the backbone and acting at its points.
 
-    Inside the backbone it acts by forward hooks: subclasses fill ``sites`` with one module per site, called as
-    ``site(hidden, condition)`` with hidden states of shape (B, T, H). Behind it they override `pool` or `classify`.
+    Inside the backbone it acts by forward hooks: subclasses call `add_site`. Around it they override `embed`, `encode`,
+    `pool` or `classify`. ``extra_positions`` says how many positions of the backbone they need beside the text's.
     """
 
-    slots: tuple[Slots, ...] = ()
-    attribute_dropout: float = 0.0
+    extra_positions: int = 0
 
     def __init__(self) -> None:
         super().__init__()
         self.holder = ConditionHolder()
-        self.tables = nn.ParameterList()
+        self.places: list[Site] = []
         self.sites = nn.ModuleList()
+        self._read: dict[str, Tensor] = {}
 
-    def condition(self, attribute_ids: Tensor | None, rows: int) -> Condition:
-        """What the sites will read: the distinct values of the batch, after attribute dropout in training.
+    def condition(self, attribute_ids: Tensor | None, rows: int, draw: Tensor | None = None) -> Condition:
+        """What the sites will read.
 
         Args:
             attribute_ids: (B, slots); not read by methods without attributes.
             rows: B.
+            draw: (B, attributes), the random numbers of the attribute dropout; made when they are needed.
         """
-        if not self.tables or attribute_ids is None:
-            return Condition(rows=rows, values=())
-        if self.training and self.attribute_dropout > 0:
-            attribute_ids = drop_attributes(attribute_ids, self.slots, self.attribute_dropout)
-        return Condition(
-            rows=rows,
-            values=tuple(
-                Values.collect(slots.of(attribute_ids), table)
-                for slots, table in zip(self.slots, self.tables, strict=True)
-            ),
-        )
+        return Condition(rows=rows)
+
+    def embed(
+        self, input_ids: Tensor, attention_mask: Tensor, condition: Condition, embeddings: nn.Module
+    ) -> Embedded | None:
+        """What goes into the backbone in place of the ids (B, T); None where these go in themselves."""
+        return None
+
+    def encode(self, hidden: Tensor, attention_mask: Tensor, condition: Condition) -> Tensor:
+        """The states (B, T, H) made of the backbone's last ones; these themselves unless overridden."""
+        return hidden
 
     def pool(self, hidden: Tensor, attention_mask: Tensor, condition: Condition, default: Pool) -> Tensor:
         """The document vector (B, H) of the last states (B, T, H); the model's own pooling unless overridden."""
@@ -162,23 +250,46 @@ class Method(nn.Module):
         """The logits (B, L) of the document vectors (B, H); the plain head unless overridden."""
         return cast(Tensor, head(document))
 
-    def install(self, backbone: nn.Module, sites: Sequence[Site]) -> None:
-        """Hook the site modules to the backbone. Must come before compilation, DDP and peft."""
-        if not self.sites:
-            return
-        for index, site in enumerate(sites):
-            # A partial of a bound method survives deepcopy and pickle, a closure does not.
-            backbone.get_submodule(site.path).register_forward_hook(partial(self._at_site, index))
+    def add_site(self, site: Site, module: nn.Module) -> None:
+        """Let a module act at a site, from `install` on."""
+        self.places.append(site)
+        self.sites.append(module)
 
-    def _at_site(self, index: int, _module: nn.Module, _args: tuple[Any, ...], output: Tensor) -> Tensor:
-        condition = self.holder.current
+    def install(self, backbone: nn.Module) -> None:
+        """Hook the site modules to the backbone. Must come before compilation and DDP, and after LoRA is added."""
+        # A partial of a bound method survives deepcopy and pickle, a closure does not.
+        for index, site in enumerate(self.places):
+            backbone.get_submodule(site.path).register_forward_hook(partial(self._at_site, index))
+        for path in {site.relative for site in self.places if site.relative is not None}:
+            module = backbone.get_submodule(path)
+            module.register_forward_pre_hook(partial(self._remember, path))
+            module.register_forward_hook(partial(self._forget, path))
+
+    def _at_site(self, index: int, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
+        site, condition = self.places[index], self.holder.current
+        if site.relative is not None and args[0] is not self._read[site.relative]:
+            return output  # the call on relative positions
         if output.dim() != 3 or output.shape[0] != condition.rows:
             raise RuntimeError(
                 f"site {index} saw a tensor of shape {tuple(output.shape)} in a batch of {condition.rows} rows: the "
                 "backbone splits or folds its batch, which methods with sites cannot follow"
             )
-        changed: Tensor = self.sites[index](self.in_own_precision(output), condition)
+        if site.start is None:
+            return self._changed(index, module, args, output)
+        end = site.start + site.features
+        changed = self._changed(index, module, args, output[..., site.start : end])
+        return torch.cat([output[..., : site.start], changed, output[..., end:]], dim=-1)
+
+    def _changed(self, index: int, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
+        act = cast(SiteModule, self.sites[index]).act
+        changed = act(module, args, self.in_own_precision(output), self.holder.current)
         return changed.to(output.dtype)
+
+    def _remember(self, path: str, _module: nn.Module, args: tuple[Any, ...]) -> None:
+        self._read[path] = args[0]
+
+    def _forget(self, path: str, _module: nn.Module, _args: tuple[Any, ...], _output: Any) -> None:
+        del self._read[path]
 
     def in_own_precision(self, states: Tensor) -> Tensor:
         """States of the backbone in the precision of the method's parameters, which autocast takes care of itself."""
@@ -188,27 +299,67 @@ class Method(nn.Module):
 
 
 class AttributeMethod(Method):
-    """A method that reads attributes: one table of vectors (size, Z) for each, in which id 0 starts at zero.
+    """A method that reads attributes: one table of vectors (size, Z) for each.
+
+    Id 0 adds nothing; where ``learns_unknown`` is set, it is a learned vector like every other, which stands for an
+    attribute without a value and which attribute dropout trains.
+
+    Args:
+        config: the settings.
+        host: the model.
+        sizes: Z of each attribute.
+        initial: fills a table with its initial values, in place.
 
     Raises:
         ConfigError: for a schema without attributes.
     """
 
-    def __init__(self, config: AttributeMethodConfig, host: Host) -> None:
+    learns_unknown: ClassVar[bool] = False
+
+    def __init__(
+        self, config: AttributeMethodConfig, host: Host, *, sizes: Sequence[int], initial: Callable[[Tensor], Any]
+    ) -> None:
         super().__init__()
         if not host.slots:
             raise ConfigError(
-                f"{config.name}: the schema has no attribute; name at least one, or use the method 'adapter'"
+                f"{config.name}: the schema has no attribute; name at least one, or use a method that reads none"
             )
         self.slots = tuple(host.slots)
         self.attribute_dropout = config.attribute_dropout
-        for attribute in self.slots:
-            table = torch.randn(attribute.size, config.vector_size) * config.initial_vector
-            table[0] = 0
-            self.tables.append(nn.Parameter(table))
+        self.tables = nn.ParameterList()
+        for attribute, size in zip(self.slots, sizes, strict=True):
+            table = nn.Parameter(torch.empty(attribute.size, size))
+            with torch.no_grad():
+                initial(table)
+                if not self.learns_unknown:
+                    table[0] = 0
+            self.tables.append(table)
+
+    def condition(self, attribute_ids: Tensor | None, rows: int, draw: Tensor | None = None) -> Condition:
+        """The distinct values of the batch, after attribute dropout in training."""
+        assert attribute_ids is not None
+        if self.training and self.attribute_dropout > 0:
+            attribute_ids = drop_attributes(attribute_ids, self.slots, self.attribute_dropout, draw)
+        values = tuple(
+            Values.collect(slots.of(attribute_ids), table, unknown=self.learns_unknown)
+            for slots, table in zip(self.slots, self.tables, strict=True)
+        )
+        return Condition(rows=rows, ids=attribute_ids, values=values)
 
 
-class Bottleneck(nn.Module):
+class VectorMethod(AttributeMethod):
+    """A method whose vectors have one size, Z, and start as N(0, s²)."""
+
+    def __init__(self, config: VectorMethodConfig, host: Host) -> None:
+        super().__init__(
+            config,
+            host,
+            sizes=[config.vector_size] * len(host.slots),
+            initial=partial(nn.init.normal_, std=config.initial_vector),
+        )
+
+
+class Bottleneck(SiteModule):
     """The parameters of one adapter: down (H, A), up (A, H), both with bias.
 
     Args:

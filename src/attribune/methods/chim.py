@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from attribune import functional
-from attribune.backbone import Tuning
 from attribune.condition import Condition
 from attribune.errors import ConfigError
-from attribune.methods.base import AttributeMethod, AttributeMethodConfig, Host, Method, check_positive
+from attribune.methods.base import Host, Method, Point, VectorMethod, VectorMethodConfig, check_positive
 
 __all__ = ["Chim"]
 
@@ -20,7 +19,7 @@ _PAPER = 15
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chim(AttributeMethodConfig):
+class Chim(VectorMethodConfig):
     """``logits = h (I ⊙ W) + b``: how much each weight of the classifier counts depends on the attributes.
 
     Amplayo 2019, *Rethinking Attribute Representation and Injection for Sentiment Classification*. The importance I is
@@ -35,7 +34,8 @@ class Chim(AttributeMethodConfig):
     """
 
     name: ClassVar[str] = "chim"
-    default_tuning: ClassVar[Tuning] = "full"
+    points: ClassVar[tuple[Point, ...]] = ("classify",)
+    default_tuning: ClassVar[str] = "full"
 
     repeats: int | None = None
 
@@ -48,7 +48,7 @@ class Chim(AttributeMethodConfig):
         return _ChimMethod(self, host)
 
 
-class _ChimMethod(AttributeMethod):
+class _ChimMethod(VectorMethod):
     def __init__(self, config: Chim, host: Host) -> None:
         super().__init__(config, host)
         chunk = host.hidden // divisor(host.hidden, config.repeats)

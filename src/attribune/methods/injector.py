@@ -13,20 +13,24 @@ from attribune.condition import Condition, Values
 from attribune.errors import ConfigError
 from attribune.methods.adapter import AdapterSite
 from attribune.methods.base import (
-    AttributeMethod,
-    AttributeMethodConfig,
     Bottleneck,
     Host,
     Method,
+    SiteModule,
+    VectorMethod,
+    VectorMethodConfig,
     check_positive,
 )
 from attribune.methods.generators import Generator, GeneratorSettings, build_generator, check_memory
+from attribune.placement import SiteKind
 
 __all__ = ["AttributeAdapter", "Injector", "InjectorMethod"]
 
+_KINDS: tuple[SiteKind, ...] = ("attention", "feed_forward")
+
 
 @dataclass(frozen=True, kw_only=True)
-class Injector(GeneratorSettings, AttributeMethodConfig):
+class Injector(GeneratorSettings, VectorMethodConfig):
     """At both sites of every layer: a task adapter, then one attribute adapter per attribute, in schema order.
 
     ``h_j = h_{j-1} + f(h_{j-1} W_{z_j} + b_{z_j}) W_up + b_up`` with ``b = sum_k G z_k + c`` and
@@ -75,27 +79,26 @@ class Injector(GeneratorSettings, AttributeMethodConfig):
         if not (self.bias_injection or self.weight_injection):
             raise ConfigError(
                 "injector: with neither bias_injection nor weight_injection no attribute is read; "
-                "turn one on, or use the method 'adapter'"
+                "turn one on, or use a method that reads no attributes"
             )
 
     def build(self, host: Host) -> Method:
         """One site module per site and one table of vectors per attribute, shared by all sites."""
         if self.weight_injection:
-            check_memory(self, hidden=host.hidden, copies=host.sites * len(host.slots))
+            check_memory(self, hidden=host.hidden, copies=len(host.at(*_KINDS)) * len(host.slots))
         return InjectorMethod(self, host)
 
 
-class InjectorMethod(AttributeMethod):
+class InjectorMethod(VectorMethod):
     """The module of `Injector`."""
 
     def __init__(self, config: Injector, host: Host) -> None:
         super().__init__(config, host)
-        self.sites.extend(
-            _InjectorSite(config, hidden=host.hidden, attributes=len(host.slots)) for _ in range(host.sites)
-        )
+        for site in host.at(*_KINDS):
+            self.add_site(site, _InjectorSite(config, hidden=host.hidden, attributes=len(host.slots)))
 
 
-class _InjectorSite(nn.Module):
+class _InjectorSite(SiteModule):
     """Task adapter and attribute adapters at one site."""
 
     def __init__(self, config: Injector, *, hidden: int, attributes: int) -> None:

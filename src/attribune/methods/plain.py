@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from attribune.backbone import Tuning
-from attribune.methods.base import Host, Method, MethodConfig
+from attribune.methods.base import Host, Method, MethodConfig, Point
 
 __all__ = ["Plain"]
 
@@ -16,7 +15,8 @@ class Plain(MethodConfig):
     """The plain backbone with its classifier; attributes are not read. Tuned in full unless told otherwise."""
 
     name: ClassVar[str] = "none"
-    default_tuning: ClassVar[Tuning] = "full"
+    points: ClassVar[tuple[Point, ...]] = ()
+    default_tuning: ClassVar[str] = "full"
 
     def build(self, host: Host) -> Method:
         """A method without sites."""

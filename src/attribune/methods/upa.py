@@ -9,15 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from attribune import functional
-from attribune.backbone import Tuning
 from attribune.condition import Condition
-from attribune.methods.base import AttributeMethod, AttributeMethodConfig, Host, Method, Pool, check_positive
+from attribune.methods.base import Host, Method, Point, Pool, VectorMethod, VectorMethodConfig, check_positive
 
 __all__ = ["Upa"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Upa(AttributeMethodConfig):
+class Upa(VectorMethodConfig):
     """The document vector is ``sum_t alpha_t h_t``, alpha the softmax of ``v^T tanh(W_h h_t + sum_j W_j a_j + b)``.
 
     Chen et al. 2016, *Neural Sentiment Classification with User and Product Attention*, equations 2 and 3, on the last
@@ -31,7 +30,8 @@ class Upa(AttributeMethodConfig):
     """
 
     name: ClassVar[str] = "upa"
-    default_tuning: ClassVar[Tuning] = "full"
+    points: ClassVar[tuple[Point, ...]] = ("pool",)
+    default_tuning: ClassVar[str] = "full"
 
     attention_size: int | None = None
 
@@ -44,7 +44,7 @@ class Upa(AttributeMethodConfig):
         return _UpaMethod(self, host)
 
 
-class _UpaMethod(AttributeMethod):
+class _UpaMethod(VectorMethod):
     def __init__(self, config: Upa, host: Host) -> None:
         super().__init__(config, host)
         A, H, width = config.attention_size or host.hidden, host.hidden, len(host.slots) * config.vector_size

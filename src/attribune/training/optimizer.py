@@ -16,14 +16,15 @@ def build_optimizer(
 
     Args:
         model: the model.
-        learning_rate: of the method and the head, which start from nothing.
+        learning_rate: of the method, of LoRA and the head, which start from nothing.
         backbone_learning_rate: of the backbone, which must not forget.
         weight_decay: of matrices.
     """
     groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            rate = backbone_learning_rate if name.startswith("backbone.") else learning_rate
+            pretrained = name.startswith("backbone.") and ".lora_" not in name
+            rate = backbone_learning_rate if pretrained else learning_rate
             decay = weight_decay if parameter.dim() > 1 else 0.0
             groups.setdefault((rate, decay), []).append(parameter)
     return torch.optim.AdamW(

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from hosts import make_host
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -15,7 +16,6 @@ from attribune.condition import Condition, Slots
 from attribune.errors import ConfigError
 from attribune.methods import Adapter, Host, Plain
 from attribune.methods.base import Method, truncated_normal_
-from attribune.placement import Site, find_sites, placement_for
 
 Factory = Callable[..., PreTrainedModel]
 
@@ -41,7 +41,7 @@ def test_norms_learn_unless_told_otherwise() -> None:
 
 def test_initial_values() -> None:
     """N(0, 0.01²) truncated at two standard deviations, biases zero (Houlsby et al. 2019, section 2.1 and 3.6)."""
-    method = Adapter(bottleneck=61, initial_scale=0.01).build(Host(hidden=211, sites=2, slots=(), outputs=2))
+    method = Adapter(bottleneck=61, initial_scale=0.01).build(make_host(hidden=211, sites=2, slots=(), outputs=2))
     for name, parameter in method.named_parameters():
         if "b_" in name:
             assert not parameter.any()
@@ -58,7 +58,7 @@ def test_truncation_follows_the_scale() -> None:
 
 
 def test_starts_near_the_identity() -> None:
-    site = Adapter(bottleneck=61).build(Host(hidden=211, sites=1, slots=(), outputs=2)).sites[0]
+    site = Adapter(bottleneck=61).build(make_host(hidden=211, sites=1, slots=(), outputs=2)).sites[0]
     h = torch.randn(2, 5, 211)
     assert 0 < float((site(h) - h).detach().norm() / h.norm()) < 0.01
 
@@ -74,9 +74,8 @@ def run(
 
 
 def installed(backbone: PreTrainedModel, scale: float = 0.3) -> Method:
-    sites = find_sites(backbone, placement_for(backbone.config.model_type))
-    method = Adapter(bottleneck=7, initial_scale=scale).build(Host(hidden=48, sites=len(sites), slots=(), outputs=2))
-    method.install(backbone, sites)
+    method = Adapter(bottleneck=7, initial_scale=scale).build(Host.of(backbone, slots=(), outputs=2))
+    method.install(backbone)
     return method
 
 
@@ -107,10 +106,9 @@ def test_zero_adapters_are_the_backbone(tiny_backbone: Factory) -> None:
 def test_the_plain_method_leaves_the_backbone_alone(tiny_backbone: Factory) -> None:
     ids, backbone = torch.randint(5, 101, (2, 7)), tiny_backbone("bert")
     plain = backbone(input_ids=ids).last_hidden_state
-    sites = find_sites(backbone, placement_for("bert"))
     slots = [Slots(name="u", start=0, count=1, size=3)]
-    method = Plain().build(Host(hidden=48, sites=len(sites), slots=slots, outputs=2))
-    method.install(backbone, sites)
+    method = Plain().build(Host.of(backbone, slots=slots, outputs=2))
+    method.install(backbone)
     assert list(method.parameters()) == []
     assert not [m for m in backbone.modules() if m._forward_hooks]
     assert torch.equal(backbone(input_ids=ids).last_hidden_state, plain)
@@ -154,8 +152,8 @@ class _Echo(nn.Module):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_a_site_works_in_its_own_precision_and_answers_in_that_of_the_backbone(dtype: torch.dtype) -> None:
     backbone = nn.Sequential(_Echo())
-    method = Adapter(bottleneck=5, initial_scale=0.3).build(Host(hidden=7, sites=1, slots=(), outputs=2))
-    method.install(backbone, [Site(layer=0, kind="attention", path="0")])
+    method = Adapter(bottleneck=5, initial_scale=0.3).build(make_host(hidden=7, sites=1, slots=(), outputs=2))
+    method.install(backbone)
     h = torch.randn(2, 3, 7).to(dtype)
     seen: list[torch.dtype] = []
     method.sites[0].register_forward_pre_hook(lambda _m, args: seen.append(args[0].dtype))
@@ -169,7 +167,7 @@ def test_a_site_works_in_its_own_precision_and_answers_in_that_of_the_backbone(d
 @pytest.mark.parametrize("shape", [(2, 7), (2, 3, 4, 7)])
 def test_a_tensor_that_is_not_hidden_states_is_refused(shape: tuple[int, ...]) -> None:
     backbone: Any = nn.Sequential(_Echo())
-    method = Adapter(bottleneck=5).build(Host(hidden=7, sites=1, slots=(), outputs=2))
-    method.install(backbone, [Site(layer=0, kind="attention", path="0")])
+    method = Adapter(bottleneck=5).build(make_host(hidden=7, sites=1, slots=(), outputs=2))
+    method.install(backbone)
     with method.holder.use(Condition(rows=2, values=())), pytest.raises(RuntimeError, match="site 0 saw a tensor"):
         backbone(torch.randn(shape))

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+from hosts import make_host
 from torch import Tensor
 
 from attribune.condition import Slots
 from attribune.errors import ConfigError
-from attribune.methods import Host, Injector, generators
+from attribune.methods import Injector, generators
 from attribune.methods.base import Method
 from attribune.methods.generators import build_generator, check_memory
 
@@ -22,7 +23,7 @@ FORMS = [(low_rank, phm) for low_rank in (True, False) for phm in (True, False)]
 
 def build(hidden: int = 48, sites: int = 1, slots: list[Slots] = SLOTS, **settings: Any) -> Method:
     return Injector(**{"bottleneck": 7, "vector_size": 5, **settings}).build(
-        Host(hidden=hidden, sites=sites, slots=slots, outputs=2)
+        make_host(hidden=hidden, sites=sites, slots=slots, outputs=2)
     )
 
 
@@ -52,15 +53,15 @@ def test_unknown_aggregation(aggregation: Any) -> None:
 
 
 def test_an_injector_that_would_read_nothing() -> None:
-    with pytest.raises(ConfigError, match="no attribute is read; turn one on, or use the method 'adapter'"):
+    with pytest.raises(ConfigError, match="no attribute is read; turn one on, or use a method that reads no attributes"):
         Injector(bias_injection=False, weight_injection=False)
 
 
 def test_no_attributes() -> None:
     with pytest.raises(
-        ConfigError, match="the schema has no attribute; name at least one, or use the method 'adapter'"
+        ConfigError, match="the schema has no attribute; name at least one, or use a method that reads none"
     ):
-        Injector().build(Host(hidden=48, sites=1, slots=[], outputs=2))
+        Injector().build(make_host(hidden=48, sites=1, slots=[], outputs=2))
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,11 @@ import re
 from typing import Any
 
 import pytest
+from hosts import make_host
 
-from attribune.backbone import TUNINGS
 from attribune.errors import ConfigError
-from attribune.methods import METHODS, Adapter, Host, Injector, MethodConfig, Plain, method_from_dict
+from attribune.methods import METHODS, Adapter, Injector, MethodConfig, Plain, method_from_dict
+from attribune.tuning import TUNINGS
 
 CHANGED: list[MethodConfig] = [
     Plain(),
@@ -78,7 +79,7 @@ def test_bad_values_are_refused_here_too() -> None:
 
 def test_building_the_base_is_refused() -> None:
     with pytest.raises(NotImplementedError, match="MethodConfig"):
-        MethodConfig().build(Host(hidden=3, sites=1, slots=(), outputs=2))
+        MethodConfig().build(make_host(hidden=3, sites=1, slots=(), outputs=2))
 
 
 @pytest.mark.parametrize(

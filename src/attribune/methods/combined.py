@@ -1,0 +1,130 @@
+"""Combinations: several methods in one model, written as a sum of their names, such as ``first+second``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+from torch import Tensor, nn
+
+from attribune.condition import Condition, ConditionHolder, draw_for_dropout
+from attribune.errors import ConfigError
+from attribune.methods.base import AttributeMethod, Embedded, Host, Method, MethodConfig, Point, Pool
+
+__all__ = ["Combined"]
+
+_ONE_EACH: tuple[Point, ...] = ("embed", "encode", "pool", "classify")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Combined(MethodConfig):
+    """Several methods that act in one model, each with its own vectors, sharing the draw of the attribute dropout.
+
+    Any number may act at the sites, where they follow one another as they are named; at every other point only one.
+    What of the backbone learns is, unless told otherwise, the default of the first.
+
+    Args:
+        parts: the settings of the methods.
+
+    Raises:
+        ConfigError: for methods that do not go together.
+    """
+
+    name: ClassVar[str] = "combined"
+
+    parts: tuple[MethodConfig, ...]
+
+    def __post_init__(self) -> None:
+        names = [part.name for part in self.parts]
+        if len(self.parts) < 2 or len(set(names)) < len(names):
+            raise ConfigError(f"method {'+'.join(names)!r}: a combination needs two or more different methods")
+        if empty := [part.name for part in self.parts if not part.points]:
+            raise ConfigError(f"method {'+'.join(names)!r}: {empty[0]!r} acts nowhere; leave it out")
+        counts = Counter(point for part in self.parts for point in part.points)
+        for point in _ONE_EACH:
+            if counts[point] > 1:
+                both = " and ".join(part.name for part in self.parts if point in part.points)
+                raise ConfigError(
+                    f"method {'+'.join(names)!r}: {both} both act at the point {point!r}, where there is room for one"
+                )
+        # The class-wide facts of a single method are found from the parts here.
+        object.__setattr__(self, "name", "+".join(names))
+        object.__setattr__(self, "points", tuple(dict.fromkeys(p for part in self.parts for p in part.points)))
+        object.__setattr__(self, "default_tuning", self.parts[0].default_tuning)
+        object.__setattr__(self, "uses_attributes", any(part.uses_attributes for part in self.parts))
+
+    def build(self, host: Host) -> Method:
+        """The modules of all methods."""
+        return _CombinedMethod(self, host)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The name, and under each method's name its options."""
+        options = {part.name: part.to_dict() for part in self.parts}
+        return {"name": self.name} | {name: {k: v for k, v in o.items() if k != "name"} for name, o in options.items()}
+
+
+class _CombinedMethod(Method):
+    def __init__(self, config: Combined, host: Host) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(part.build(host) for part in config.parts)
+        self.extra_positions = sum(part.extra_positions for part in self._each())
+        for index, part in enumerate(self._each()):
+            part.holder = _PartHolder(self.holder, index)
+        self.acting = {point: index for index, part in enumerate(config.parts) for point in part.points}
+
+    def _each(self) -> list[Method]:
+        return [cast(Method, part) for part in self.parts]
+
+    def condition(self, attribute_ids: Tensor | None, rows: int, draw: Tensor | None = None) -> Condition:
+        """The conditions of all methods, which hide the same attributes of a row in training."""
+        readers = [part for part in self._each() if isinstance(part, AttributeMethod)]
+        if self.training and readers and attribute_ids is not None and draw is None:
+            draw = draw_for_dropout(attribute_ids, readers[0].slots)
+        parts = tuple(part.condition(attribute_ids, rows, draw) for part in self._each())
+        return Condition(rows=rows, parts=parts)
+
+    def embed(
+        self, input_ids: Tensor, attention_mask: Tensor, condition: Condition, embeddings: nn.Module
+    ) -> Embedded | None:
+        """What the method at this point makes of the ids."""
+        method, condition = self._at("embed", condition)
+        return method.embed(input_ids, attention_mask, condition, embeddings)
+
+    def encode(self, hidden: Tensor, attention_mask: Tensor, condition: Condition) -> Tensor:
+        """What the method at this point makes of the states."""
+        method, condition = self._at("encode", condition)
+        return method.encode(hidden, attention_mask, condition)
+
+    def pool(self, hidden: Tensor, attention_mask: Tensor, condition: Condition, default: Pool) -> Tensor:
+        """What the method at this point makes of the states."""
+        method, condition = self._at("pool", condition)
+        return method.pool(hidden, attention_mask, condition, default)
+
+    def classify(self, document: Tensor, condition: Condition, head: nn.Linear) -> Tensor:
+        """What the method at this point makes of the document vector."""
+        method, condition = self._at("classify", condition)
+        return method.classify(document, condition, head)
+
+    def _at(self, point: Point, condition: Condition) -> tuple[Method, Condition]:
+        """The method that acts at a point, any of them where none does, and its condition."""
+        index = self.acting.get(point, 0)
+        return self._each()[index], condition.parts[index]
+
+    def install(self, backbone: nn.Module) -> None:
+        """Hook the sites of all methods, in their order."""
+        for part in self._each():
+            part.install(backbone)
+
+
+class _PartHolder(ConditionHolder):
+    """Gives the sites of one method its part of the combination's condition."""
+
+    def __init__(self, whole: ConditionHolder, index: int) -> None:
+        super().__init__()
+        self._whole, self._index = whole, index
+
+    @property
+    def current(self) -> Condition:
+        """This method's part of the current condition."""
+        return self._whole.current.parts[self._index]
