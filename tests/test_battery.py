@@ -11,7 +11,22 @@ from families import FAMILIES, VOCABULARY, tiny_backbone, tiny_config
 from transformers import AutoModel
 
 from attribune.errors import ConfigError, DataError, ModelFolderError
-from attribune.methods import METHODS, Adapter, Chim, Injector, MethodConfig, Plain, Upa
+from attribune.methods import (
+    METHODS,
+    Adapter,
+    AttentionBias,
+    Chim,
+    ConcatText,
+    ConcatWord,
+    Injector,
+    Maa,
+    MethodConfig,
+    Plain,
+    Plora,
+    TinyMaa,
+    Tokens,
+    Upa,
+)
 from attribune.methods.base import AttributeMethod
 from attribune.model import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Schema
@@ -24,6 +39,13 @@ SETTINGS: dict[str, MethodConfig] = {
     "injector": Injector(bottleneck=5, vector_size=13),
     "upa": Upa(attention_size=7, vector_size=13),
     "chim": Chim(vector_size=13),
+    "tokens": Tokens(),
+    "concat-text": ConcatText(vector_size=13),
+    "concat-word": ConcatWord(vector_size=13, layers=2),
+    "attention-bias": AttentionBias(layers=2),
+    "maa": Maa(layers=2),
+    "tiny-maa": TinyMaa(size=12, heads=3, inner=29),
+    "plora": Plora(rank=3, vector_size=13),
 }
 COMBINATIONS = [(method, family) for family in FAMILIES for method in SETTINGS]
 LEARNING_RATE = 2e-3

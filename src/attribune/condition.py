@@ -171,9 +171,7 @@ def draw_for_dropout(attribute_ids: Tensor, slots: Sequence[Slots]) -> Tensor:
     return torch.rand(attribute_ids.shape[0], len(slots), device=attribute_ids.device)
 
 
-def drop_attributes(
-    attribute_ids: Tensor, slots: Sequence[Slots], rate: float, draw: Tensor | None = None
-) -> Tensor:
+def drop_attributes(attribute_ids: Tensor, slots: Sequence[Slots], rate: float, draw: Tensor | None = None) -> Tensor:
     """Attribute dropout (Injectors, section 4): hide each (row, attribute) as a whole with probability `rate`.
 
     Nothing is rescaled: a dropped attribute looks like one never seen in training, id 0 in all its slots.

@@ -5,7 +5,10 @@ dimensions, U distinct values, P = H / O² the length of ``s_o``. Matrices act f
 down projection is ``(H, A)`` and an up projection ``(A, H)``.
 
 Sources: Houlsby et al. 2019, "Parameter-Efficient Transfer Learning for NLP", section 2.1 (adapter);
-Amplayo, Yoo and Lee 2022, "Attribute Injection for Pretrained Language Models", equations 1 to 11 (Injectors).
+Amplayo, Yoo and Lee 2022, "Attribute Injection for Pretrained Language Models", equations 1 to 11 (Injectors);
+Zhang et al. 2021, "MA-BERT", equations 2 to 7; Zhang et al. 2024, "Improving Personalized Sentiment Representation with
+Knowledge-enhanced and Parameter-efficient Layer Normalization", equations 4 to 8 (E2LN); Chen et al. 2016 (UPA);
+Amplayo 2019 (CHIM); Zhang et al. 2024, "Personalized LoRA for Human-Centered Text Understanding" (PLoRA).
 """
 
 from __future__ import annotations
@@ -15,18 +18,27 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import gelu
+from torch.nn.functional import gelu, layer_norm, relu, scaled_dot_product_attention
 
 __all__ = [
     "adapter",
+    "attention_pool",
     "attribute_adapter",
     "attribute_bias",
     "attribute_weight",
+    "chunk_importance_logits",
+    "concatenate",
+    "control_tokens",
     "first_token",
     "full_weight",
     "last_token",
+    "layer_norm_pool",
     "low_rank_weight",
     "mean_tokens",
+    "multi_attribute_attention",
+    "multi_attribute_layer",
+    "personalised_low_rank",
+    "personalised_norm",
     "phm_full_weight",
     "phm_weight",
 ]
@@ -252,6 +264,199 @@ class _SumOfTanh(torch.autograd.Function):
         return grad_z, grad_K, None
 
 
+def control_tokens(
+    embeddings: Tensor, attention_mask: Tensor, values: Tensor, present: Tensor, *, after_first: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Attribute values as tokens right after the first one: ``[CLS] v_1 ... v_n x_1 ...``.
+
+    A missing value keeps its place, with attention mask 0.
+
+    Args:
+        embeddings: (B, T, E), of the text's tokens, before positions are added.
+        attention_mask: (B, T), 1 for real tokens; padding may stand on either side.
+        values: (B, n, E).
+        present: (B, n), 1 where there is a value.
+        after_first: whether the first real token comes before the values; without a special token there, it does not.
+
+    Returns:
+        (B, T + n, E), (B, T + n), and (B, T), where each token of the text stands.
+    """
+    B, T, E = embeddings.shape
+    n = values.shape[1]
+    first = attention_mask.to(torch.int32).argmax(dim=1, keepdim=True) + int(after_first)
+    tokens = torch.arange(T, device=embeddings.device).expand(B, T)
+    tokens = torch.where(tokens < first, tokens, tokens + n)
+    slots = first + torch.arange(n, device=embeddings.device)
+    order = torch.cat([tokens, slots], dim=1)
+    states = torch.cat([embeddings, values.to(embeddings.dtype)], dim=1)
+    mask = torch.cat([attention_mask, present.to(attention_mask.dtype)], dim=1)
+    states = torch.zeros_like(states).scatter(1, order.unsqueeze(-1).expand(-1, -1, E), states)
+    return states, torch.zeros_like(mask).scatter(1, order, mask), tokens
+
+
+def concatenate(h: Tensor, a: Tensor, W: Tensor) -> Tensor:
+    """Fusion by concatenation: ``tanh(W [h; a_1; ...; a_M])`` (MA-BERT, the baselines Concat).
+
+    Args:
+        h: (B, H), or (B, T, H) for every token.
+        a: (B, Z_1 + ... + Z_M), the rows' attribute vectors side by side.
+        W: (H, H + Z_1 + ... + Z_M).
+
+    Returns:
+        As h.
+    """
+    H = h.shape[-1]
+    attributes = a @ W[:, H:].T
+    return torch.tanh(h @ W[:, :H].T + (attributes if h.dim() == 2 else attributes.unsqueeze(1)))
+
+
+def multi_attribute_attention(
+    T: Tensor,
+    attention_mask: Tensor,
+    e: Tensor | None,
+    W_q: Tensor,
+    W_k: Tensor,
+    W_v: Tensor,
+    W_o: Tensor,
+    *,
+    heads: int,
+    in_values: bool = True,
+) -> Tensor:
+    """Multi-attribute attention (MA-BERT eq. 2-7): ``[U_1; ...; U_M] W_o``.
+
+    ``U_m = softmax(Q_m K_m^T / sqrt(d_E)) V_m`` with ``Q_m = (T W_{q,m}) ⊙ e_m``, K and V likewise, in heads of size
+    ``d_E = D / heads``. Without attributes and with M = 1 it is plain attention without biases.
+
+    Args:
+        T: (B, L, H), the states.
+        attention_mask: (B, L), 1 for real tokens.
+        e: (B, M, D), the rows' attribute vectors; None leaves them out. D is H in the paper.
+        W_q: (M, H, D).
+        W_k: (M, H, D).
+        W_v: (M, H, D).
+        W_o: (M·D, H).
+        heads: K.
+        in_values: whether the attributes are in V too, and not in Q and K only (Attention (bias)).
+
+    Returns:
+        (B, L, H).
+    """
+    B, L, _ = T.shape
+    M, _, D = W_q.shape
+    Q, K, V = (torch.einsum("blh,mhd->bmld", T, W) for W in (W_q, W_k, W_v))
+    if e is not None:
+        Q, K = Q * e.unsqueeze(2), K * e.unsqueeze(2)
+        V = V * e.unsqueeze(2) if in_values else V
+    # Every attribute has heads of its own: (B, M, L, K·d) -> (B, M·K, L, d).
+    Q, K, V = (x.view(B, M, L, heads, -1).transpose(2, 3).reshape(B, M * heads, L, -1) for x in (Q, K, V))
+    U = scaled_dot_product_attention(Q, K, V, attn_mask=attention_mask.bool()[:, None, None, :])
+    return U.view(B, M, heads, L, -1).permute(0, 3, 1, 2, 4).reshape(B, L, M * D) @ W_o
+
+
+def multi_attribute_layer(
+    T: Tensor,
+    attention: Tensor,
+    gain_1: Tensor,
+    bias_1: Tensor,
+    W_1: Tensor,
+    b_1: Tensor,
+    W_2: Tensor,
+    b_2: Tensor,
+    gain_2: Tensor,
+    bias_2: Tensor,
+    *,
+    eps: float = 1e-12,
+) -> Tensor:
+    """The rest of a multi-attribute Transformer layer (MA-BERT 2.2): ``Y = LN(A + T)``, ``LN(FFN(Y) + Y)``.
+
+    ``FFN(Y) = relu(Y W_1 + b_1) W_2 + b_2``.
+
+    Args:
+        T: (B, L, H), what the layer reads.
+        attention: (B, L, H), A, from `multi_attribute_attention`.
+        gain_1: (H,); bias_1 likewise.
+        bias_1: (H,).
+        W_1: (H, F).
+        b_1: (F,).
+        W_2: (F, H).
+        b_2: (H,).
+        gain_2: (H,).
+        bias_2: (H,).
+        eps: of the norms.
+
+    Returns:
+        (B, L, H).
+    """
+    H = T.shape[-1:]
+    Y = layer_norm(attention + T, H, gain_1, bias_1, eps)
+    return layer_norm(relu(Y @ W_1 + b_1) @ W_2 + b_2 + Y, H, gain_2, bias_2, eps)
+
+
+def personalised_norm(normed: Tensor, bias: Tensor | None, g: Tensor, b: Tensor) -> Tensor:
+    """Personalised LayerNorm (E2LN eq. 5-6): ``LN(x; (1 + g) ⊙ gain, b + bias)``, made from the plain norm's output.
+
+    ``LN(x; gain, bias) - bias`` is the normalised state times the gain, so that ``normed + g (normed - bias) + b`` is
+    the personalised norm, and exactly the plain one where g and b are zero. An RMSNorm has no bias.
+
+    Args:
+        normed: (B, T, H), ``LN(x; gain, bias)``.
+        bias: (H,), or None.
+        g: (B, H), the change of the gain.
+        b: (B, H), the change of the bias.
+
+    Returns:
+        (B, T, H).
+    """
+    scaled = normed if bias is None else normed - bias
+    return normed + g.unsqueeze(1) * scaled + b.unsqueeze(1)
+
+
+def layer_norm_pool(normed: Tensor, bias: Tensor | None, attention_mask: Tensor) -> Tensor:
+    """LayerNorm-based attentive pooling (E2LN eq. 8), made from the norm's output.
+
+    ``score_w = ((f_w - mean) / std) · gain`` is the sum of ``LN(f_w) - bias`` over its features; the pooled vector is
+    the sum of ``LN(f_w)``, weighted by a softmax of the scores over the real tokens.
+
+    Args:
+        normed: (B, T, H), ``LN(f; gain, bias)``.
+        bias: (H,), or None.
+        attention_mask: (B, T), 1 for real tokens; a row without one gives zeros.
+
+    Returns:
+        (B, H).
+    """
+    exact = normed.to(torch.promote_types(normed.dtype, torch.float32))
+    scores = (exact if bias is None else exact - bias).sum(dim=-1)
+    return (_softmax_over_real(scores, attention_mask).unsqueeze(1) @ exact).squeeze(1).to(normed.dtype)
+
+
+def personalised_low_rank(
+    output: Tensor, x: Tensor, a: Tensor, A: Tensor, P: Tensor, B: Tensor, *, scale: float
+) -> Tensor:
+    """Personalised low-rank adaptation (PLoRA): ``W x + b + scale · B (A x + sum_j P_j a_j)``.
+
+    Args:
+        output: (B, T, out), ``W x + b``.
+        x: (B, T, in).
+        a: (B, Z_1 + ... + Z_M), the rows' attribute vectors side by side.
+        A: (r, in).
+        P: (r, Z_1 + ... + Z_M), the P_j side by side.
+        B: (out, r).
+        scale: alpha / r.
+
+    Returns:
+        (B, T, out).
+    """
+    return output + scale * ((x @ A.T + (a @ P.T).unsqueeze(1)) @ B.T)
+
+
+def _softmax_over_real(scores: Tensor, attention_mask: Tensor) -> Tensor:
+    """Softmax (B, T) over the real tokens; zeros for a row without one."""
+    real = attention_mask.bool()
+    # The smallest number and not minus infinity: a row without a real token must not become NaN.
+    return scores.masked_fill(~real, torch.finfo(scores.dtype).min).softmax(dim=1) * real
+
+
 def attention_pool(
     hidden: Tensor, attention_mask: Tensor, a: Tensor, W_h: Tensor, W: Tensor, b: Tensor, v: Tensor
 ) -> Tensor:
@@ -272,10 +477,7 @@ def attention_pool(
         (B, H).
     """
     scores = torch.tanh(hidden @ W_h.T + (a @ W.T + b).unsqueeze(1)) @ v
-    scores = scores.float() if scores.dtype in (torch.bfloat16, torch.float16) else scores
-    real = attention_mask.bool()
-    # The smallest number and not minus infinity: a row without a real token must not become NaN.
-    alpha = scores.masked_fill(~real, torch.finfo(scores.dtype).min).softmax(dim=1) * real
+    alpha = _softmax_over_real(scores.to(torch.promote_types(scores.dtype, torch.float32)), attention_mask)
     return (alpha.to(hidden.dtype).unsqueeze(1) @ hidden).squeeze(1)
 
 

@@ -7,29 +7,59 @@ from typing import Any
 
 from attribune.errors import ConfigError
 from attribune.methods.adapter import Adapter
+from attribune.methods.attention_bias import AttentionBias
 from attribune.methods.base import Host, Method, MethodConfig
 from attribune.methods.chim import Chim
 from attribune.methods.combined import Combined
+from attribune.methods.concat_text import ConcatText
+from attribune.methods.concat_word import ConcatWord
 from attribune.methods.injector import Injector
+from attribune.methods.maa import Maa
 from attribune.methods.plain import Plain
+from attribune.methods.plora import Plora
+from attribune.methods.tiny_maa import TinyMaa
+from attribune.methods.tokens import Tokens
 from attribune.methods.upa import Upa
 
 __all__ = [
     "DEFAULT_METHOD",
     "METHODS",
     "Adapter",
+    "AttentionBias",
     "Chim",
     "Combined",
+    "ConcatText",
+    "ConcatWord",
     "Host",
     "Injector",
+    "Maa",
     "Method",
     "MethodConfig",
     "Plain",
+    "Plora",
+    "TinyMaa",
+    "Tokens",
     "Upa",
     "method_from_dict",
 ]
 
-METHODS: dict[str, type[MethodConfig]] = {method.name: method for method in (Plain, Adapter, Injector, Upa, Chim)}
+METHODS: dict[str, type[MethodConfig]] = {
+    method.name: method
+    for method in (
+        Plain,
+        Adapter,
+        Injector,
+        Tokens,
+        Upa,
+        Chim,
+        ConcatText,
+        ConcatWord,
+        AttentionBias,
+        Maa,
+        TinyMaa,
+        Plora,
+    )
+}
 DEFAULT_METHOD = Injector.name
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from types import NoneType
-from typing import Any, ClassVar, Literal, NamedTuple, Self, cast, get_args, get_type_hints
+from typing import Any, ClassVar, Literal, NamedTuple, Self, cast, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -84,6 +84,14 @@ class Host:
         """The sites of these kinds, in the order in which they run."""
         return tuple(site for site in self.sites if site.kind in kinds)
 
+    def weight(self, site: Site) -> Tensor:
+        """The backbone's weight (inputs, features) at the site of a linear map; the caller's to read, not to change."""
+        assert self.backbone is not None
+        module = self.backbone.get_submodule(site.path)
+        weight = cast(Tensor, module.weight)
+        weight = weight.T if isinstance(module, nn.Linear) else weight
+        return weight if site.start is None else weight[:, site.start : site.start + site.features]
+
 
 @dataclass(frozen=True, kw_only=True)
 class MethodConfig:
@@ -101,8 +109,12 @@ class MethodConfig:
     def __post_init__(self) -> None:
         """Refuse options of a wrong type: the text "off" would count as true."""
         for option, kind in get_type_hints(type(self)).items():
+            value = getattr(self, option)
             if kind in _ACCEPTED:
-                _check_type(self.name, option, getattr(self, option), kind)
+                _check_type(self.name, option, value, kind)
+            elif get_origin(kind) is Literal and value not in get_args(kind):
+                choices = " or ".join(map(repr, get_args(kind)))
+                raise ConfigError(f"{self.name}: {option} is {value!r}: choose {choices}")
 
     def build(self, host: Host) -> Method:
         """Make the module."""

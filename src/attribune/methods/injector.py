@@ -74,8 +74,6 @@ class Injector(GeneratorSettings, VectorMethodConfig):
             initial_projection=self.initial_projection,
             initial_weight=self.initial_weight,
         )
-        if self.aggregation not in ("post", "pre"):
-            raise ConfigError(f"injector: aggregation is {self.aggregation!r}: choose 'post' or 'pre'")
         if not (self.bias_injection or self.weight_injection):
             raise ConfigError(
                 "injector: with neither bias_injection nor weight_injection no attribute is read; "

@@ -1,0 +1,83 @@
+"""``tokens``: attribute values as learned control tokens in front of the text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from attribune import functional
+from attribune.condition import Condition
+from attribune.methods.base import (
+    AttributeMethod,
+    AttributeMethodConfig,
+    Embedded,
+    Host,
+    Method,
+    Point,
+    check_positive,
+)
+
+__all__ = ["Tokens"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokens(AttributeMethodConfig):
+    """Every value is a token with a learned embedding, right after the first special token of the text.
+
+    The baseline of that name of Amplayo, Yoo and Lee 2022. The values' tokens have positions of their own and count in
+    the length limit; a missing value keeps its place with attention mask 0. The document vector is made of the text's
+    tokens alone, which see the values by attention. The backbone is tuned in full unless told otherwise.
+
+    Args:
+        attribute_dropout: probability with which a (row, attribute) is hidden in training.
+        initial_vector: standard deviation of the initial embeddings.
+    """
+
+    name: ClassVar[str] = "tokens"
+    points: ClassVar[tuple[Point, ...]] = ("embed",)
+    default_tuning: ClassVar[str] = "full"
+
+    initial_vector: float = 0.02
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self.name, initial_vector=self.initial_vector)
+
+    def build(self, host: Host) -> Method:
+        """One table of embeddings per attribute."""
+        return _TokensMethod(self, host)
+
+
+class _TokensMethod(AttributeMethod):
+    def __init__(self, config: Tokens, host: Host) -> None:
+        super().__init__(
+            config,
+            host,
+            sizes=[host.embedding] * len(host.slots),
+            initial=partial(nn.init.normal_, std=config.initial_vector),
+        )
+        self.after_first = host.starts
+        self.extra_positions = sum(slots.count for slots in host.slots)
+
+    def embed(
+        self, input_ids: Tensor, attention_mask: Tensor, condition: Condition, embeddings: nn.Module
+    ) -> Embedded | None:
+        """The text's embeddings with those of the values among them."""
+        assert condition.ids is not None
+        values = [
+            nn.functional.embedding(slots.of(condition.ids), table)
+            for slots, table in zip(self.slots, self.tables, strict=True)
+        ]
+        return Embedded(
+            *functional.control_tokens(
+                embeddings(input_ids),
+                attention_mask,
+                torch.cat(values, dim=1),
+                condition.ids != 0,
+                after_first=self.after_first,
+            )
+        )
