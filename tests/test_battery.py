@@ -18,10 +18,12 @@ from attribune.methods import (
     Chim,
     ConcatText,
     ConcatWord,
+    E2ln,
     Injector,
     Maa,
     MethodConfig,
     Plain,
+    Pln,
     Plora,
     TinyMaa,
     Tokens,
@@ -45,6 +47,8 @@ SETTINGS: dict[str, MethodConfig] = {
     "attention-bias": AttentionBias(layers=2),
     "maa": Maa(layers=2),
     "tiny-maa": TinyMaa(size=12, heads=3, inner=29),
+    "pln": Pln(vector_size=13),
+    "e2ln": E2ln(vector_sizes=(13, 7), summary_pooling="attention"),
     "plora": Plora(rank=3, vector_size=13),
 }
 COMBINATIONS = [(method, family) for family in FAMILIES for method in SETTINGS]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -92,16 +93,39 @@ class Condition:
         ids: (B, slots), after attribute dropout; None for methods without attributes.
         values: the values of each attribute.
         parts: the conditions of the methods of which a combination is made.
+        chunks: C, the number of rows of the backbone's batch into which each document is cut.
+        real: (B, T), 1 where the backbone's batch has a real token; known inside the backbone.
+        memory: what sites keep for later ones in the same pass.
     """
 
     rows: int
     ids: Tensor | None = None
     values: tuple[Values, ...] = ()
     parts: tuple[Condition, ...] = ()
+    chunks: int = 1
+    real: Tensor | None = None
+    memory: dict[str | int, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def vectors(self) -> Tensor:
         """The rows' attribute vectors side by side, (B, Z_1 + ... + Z_M); several values add up."""
         return torch.cat(self.each(), dim=1)
+
+    def over_chunks(self, chunks: int) -> Condition:
+        """The condition of a batch in which each row is cut into so many; they share the memory."""
+        return replace(
+            self,
+            rows=self.rows * chunks,
+            ids=None if self.ids is None else self.ids.repeat_interleave(chunks, dim=0),
+            values=tuple(
+                replace(values, membership=values.membership.repeat_interleave(chunks, dim=0)) for values in self.values
+            ),
+            parts=tuple(part.over_chunks(chunks) for part in self.parts),
+            chunks=chunks,
+        )
+
+    def reading(self, real: Tensor) -> Condition:
+        """The same condition for a backbone that reads tokens with this mask."""
+        return replace(self, real=real, parts=tuple(part.reading(real) for part in self.parts))
 
     def each(self) -> list[Tensor]:
         """The rows' vectors of each attribute, (B, Z_m); several values add up."""

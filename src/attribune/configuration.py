@@ -23,6 +23,7 @@ class AttributeConfig(PreTrainedConfig):
         tuning: what of the backbone learns.
         pooling: ``first``, ``mean`` or ``last``.
         dropout: on the pooled vector.
+        chunk: ids that the backbone reads at once; longer texts are cut. None reads all at once.
         text_input: columns, separator and window of the texts, where they are known.
         learned: names of the tensors that are stored.
     """
@@ -38,6 +39,7 @@ class AttributeConfig(PreTrainedConfig):
     tuning: str | None = None
     pooling: str | None = None
     dropout: float = 0.2
+    chunk: int | None = None
     text_input: dict[str, Any] | None = None
     learned: list[str] | None = None
 

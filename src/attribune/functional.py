@@ -34,6 +34,7 @@ __all__ = [
     "last_token",
     "layer_norm_pool",
     "low_rank_weight",
+    "max_tokens",
     "mean_tokens",
     "multi_attribute_attention",
     "multi_attribute_layer",
@@ -525,6 +526,13 @@ def last_token(hidden: Tensor, attention_mask: Tensor) -> Tensor:
     T = attention_mask.shape[1]
     index = T - 1 - attention_mask.flip(1).to(torch.int32).argmax(dim=1)
     return hidden[torch.arange(hidden.shape[0], device=hidden.device), index]
+
+
+def max_tokens(hidden: Tensor, attention_mask: Tensor) -> Tensor:
+    """Largest value of each feature over the real tokens. Shapes as in `first_token`; zeros without a real token."""
+    real = attention_mask.unsqueeze(-1).bool()
+    largest = hidden.masked_fill(~real, torch.finfo(hidden.dtype).min).amax(dim=1)
+    return largest.masked_fill(~real.any(dim=1), 0)
 
 
 def mean_tokens(hidden: Tensor, attention_mask: Tensor) -> Tensor:

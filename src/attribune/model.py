@@ -18,6 +18,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 
 from attribune import functional, saving
 from attribune.backbone import build_backbone, fingerprint, load_backbone, pooling_of
+from attribune.chunks import cut_chunks, without_empty_rows
 from attribune.condition import Condition, Slots, check_attribute_ids
 from attribune.configuration import AttributeConfig, Sizes
 from attribune.data.encoding import TextInput
@@ -104,6 +105,7 @@ class AttributeModel(PreTrainedModel):
         dtype: torch.dtype = torch.float32,
         tokenizer: PreTrainedTokenizerBase | None = None,
         text_input: TextInput | None = None,
+        chunk: int | None = None,
     ) -> Self:
         """Make an untrained model over pretrained weights.
 
@@ -120,6 +122,8 @@ class AttributeModel(PreTrainedModel):
             dtype: of a backbone that is loaded by name; method and head are always float32.
             tokenizer: saved beside the model when given.
             text_input: which columns are the text, saved with the model when given; `Predictor` then needs no more.
+            chunk: ids that the backbone reads at once: longer texts are cut into chunks, each a row of its batch with
+                positions from 0. That of the window of `text_input` unless given; None reads a text at once.
 
         Raises:
             ConfigError: for settings that do not fit each other or the backbone.
@@ -147,6 +151,7 @@ class AttributeModel(PreTrainedModel):
             tuning=tuning or method.default_tuning,
             pooling=pooling,
             dropout=dropout,
+            chunk=_chunk_of(chunk, text_input),
             text_input=None if text_input is None else text_input.to_dict(),
         )
         if isinstance(backbone, str):
@@ -176,28 +181,45 @@ class AttributeModel(PreTrainedModel):
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
         condition = self._condition(attribute_ids, rows=input_ids.shape[0])
-        with self.method.holder.use(condition):
-            hidden = self._states(input_ids, attention_mask, token_type_ids, condition)
+        hidden, attention_mask = self._states(input_ids, attention_mask, token_type_ids, condition)
         hidden = self.method.encode(hidden, attention_mask, condition)
-        document = self.dropout(self.method.pool(hidden, attention_mask, condition, self.pool))
+        document = self.dropout(self.method.pool(hidden, attention_mask, condition, self._pool))
         logits = self.method.classify(document.to(self.head.weight.dtype), condition, self.head).float()
         loss = None if labels is None else self.task.loss(logits, labels)
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
     def _states(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None, condition: Condition
-    ) -> Tensor:
-        """The backbone's last states (B, T, H) of the text's tokens."""
-        embedded = self.method.embed(input_ids, attention_mask, condition, self.get_input_embeddings())
-        inputs = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
-        if embedded is None:
-            return self._last_states(input_ids=input_ids, attention_mask=attention_mask, **inputs)
-        inputs = {name: embedded.spread(values) for name, values in inputs.items()}
-        hidden = self._last_states(inputs_embeds=embedded.states, attention_mask=embedded.attention_mask, **inputs)
-        return embedded.text_states(hidden)
+    ) -> tuple[Tensor, Tensor]:
+        """The backbone's last states (B, T, H) of the text's tokens, and their mask; T is a multiple of the chunk."""
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
+        if token_type_ids is not None:
+            inputs["token_type_ids"] = token_type_ids
+        if self.config.chunk is not None and input_ids.shape[1] > self.config.chunk:
+            inputs = cut_chunks(inputs, self.config.chunk)
+            condition = condition.over_chunks(len(inputs["input_ids"]) // len(input_ids))
+        real = inputs["attention_mask"]
+        embedded = self.method.embed(inputs["input_ids"], real, condition, self.get_input_embeddings())
+        if embedded is not None:
+            inputs = {name: embedded.spread(x) for name, x in inputs.items() if name == "token_type_ids"}
+            inputs |= {"inputs_embeds": embedded.states, "attention_mask": embedded.attention_mask}
+        condition = condition.reading(inputs["attention_mask"])
+        if condition.chunks > 1:
+            inputs["attention_mask"] = without_empty_rows(inputs["attention_mask"])
+        with self.method.holder.use(condition):
+            hidden = self.backbone(**inputs).last_hidden_state
+        hidden = hidden if embedded is None else embedded.text_states(hidden)
+        return hidden.reshape(len(input_ids), -1, hidden.shape[-1]), real.reshape(len(input_ids), -1)
 
-    def _last_states(self, **inputs: Tensor) -> Tensor:
-        return cast(Tensor, self.backbone(**inputs).last_hidden_state)
+    def _pool(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
+        """The document vectors (B, H): those of the chunks, averaged over the chunks that have a real token."""
+        chunk = self.config.chunk
+        if chunk is None or hidden.shape[1] <= chunk:
+            return self.pool(hidden, attention_mask)
+        B, T, H = hidden.shape
+        mask = attention_mask.view(-1, chunk)
+        pooled = self.pool(hidden.view(-1, chunk, H), mask).view(B, T // chunk, H)
+        return functional.mean_tokens(pooled, mask.any(dim=1).view(B, -1))
 
     def _condition(self, attribute_ids: Tensor | None, *, rows: int) -> Condition:
         if self.method_config.uses_attributes:
@@ -404,6 +426,14 @@ class AttributeModel(PreTrainedModel):
         model.tokenizer = saving.read_tokenizer(files)
         model.eval()
         return model
+
+
+def _chunk_of(chunk: int | None, text_input: TextInput | None) -> int | None:
+    if chunk is None and text_input is not None and text_input.window is not None:
+        chunk = text_input.window.chunk
+    if chunk is not None and chunk < 1:
+        raise ConfigError(f"chunk is {chunk}: it must be at least 1, or None to read a text at once")
+    return chunk
 
 
 def schema_slots(schema: Schema) -> tuple[Slots, ...]:

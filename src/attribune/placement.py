@@ -59,6 +59,8 @@ class Placement:
         relative: path, inside a layer, of a module that calls its projections a second time, on relative positions.
         pre_norm: whether the norms stand in front of the sub-layers and not behind the residual additions.
         starts: whether a text begins with a special token.
+        shared: whether all layers, or groups of them, share one set of weights.
+        no_memory: why attention cannot read states of other chunks; None where it can.
         positions: path of the table of absolute positions, which limits the length of a text; None where there is none.
         final_norms: paths, inside the backbone, of norms after the last layer.
         pooling: which state stands for the document, unless the weights say otherwise.
@@ -80,12 +82,17 @@ class Placement:
     relative: str | None = None
     pre_norm: bool = False
     starts: bool = True
+    shared: bool = False
+    no_memory: str | None = None
     positions: str | None = None
     final_norms: tuple[str, ...] = ()
     pooling: Pooling = "first"
     text_model: str | None = None
     pooler: bool = False
 
+
+_CAUSAL = "its attention is causal, and a token must not read what comes after it"
+_OWN = "the family computes its attention in code of its own, where no keys can be added"
 
 PLACEMENTS: tuple[Placement, ...] = (
     Placement(
@@ -123,6 +130,7 @@ PLACEMENTS: tuple[Placement, ...] = (
         attention="attention.output.dropout",
         feed_forward="output.dropout",
         norms=("attention.output.LayerNorm", "output.LayerNorm"),
+        no_memory=_OWN,
         query="attention.self.query_proj",
         key="attention.self.key_proj",
         value="attention.self.value_proj",
@@ -138,6 +146,7 @@ PLACEMENTS: tuple[Placement, ...] = (
         attention="attention.dropout",
         feed_forward="output.dropout",
         norms=("attention.LayerNorm", "output.LayerNorm"),
+        no_memory=_OWN,
         query="attention.attn.q",
         key="attention.attn.k",
         value="attention.attn.v",
@@ -167,6 +176,7 @@ PLACEMENTS: tuple[Placement, ...] = (
         attention="attention.output_dropout",
         feed_forward="ffn_output",
         norms=("attention.LayerNorm", "full_layer_layer_norm"),
+        shared=True,
         query="attention.query",
         key="attention.key",
         value="attention.value",
@@ -197,6 +207,7 @@ PLACEMENTS: tuple[Placement, ...] = (
         attention="attn.resid_dropout",
         feed_forward="mlp.dropout",
         norms=("ln_1", "ln_2"),
+        no_memory=_CAUSAL,
         query="attn.c_attn",
         key="attn.c_attn",
         value="attn.c_attn",
@@ -215,6 +226,7 @@ PLACEMENTS: tuple[Placement, ...] = (
         attention="self_attn.o_proj",
         feed_forward="mlp",
         norms=("input_layernorm", "post_attention_layernorm"),
+        no_memory=_CAUSAL,
         query="self_attn.q_proj",
         key="self_attn.k_proj",
         value="self_attn.v_proj",
@@ -231,6 +243,7 @@ PLACEMENTS: tuple[Placement, ...] = (
         attention="self_attn.o_proj",
         feed_forward="mlp",
         norms=("input_layernorm", "post_attention_layernorm"),
+        no_memory=_CAUSAL,
         query="self_attn.q_proj",
         key="self_attn.k_proj",
         value="self_attn.v_proj",

@@ -13,11 +13,12 @@ from typing import Any
 
 from attribune.errors import ConfigError
 
-__all__ = ["Head", "HeadTail", "SpecialTokens", "Window", "content_ids", "longest_input", "parse_window"]
+__all__ = ["Chunks", "Head", "HeadTail", "SpecialTokens", "Window", "content_ids", "longest_input", "parse_window"]
 
 _PROBES = ("a", "1", ".", "the")
 _UNLIMITED = 10**6  # tokenizers without a limit state a huge number
-_TEXT = re.compile(r"head(?::(\d+))?|head\+tail(?::(\d+)\+(\d+)(:special)?)?")
+_TEXT = re.compile(r"head(?::(\d+))?|head\+tail(?::(\d+)\+(\d+)(:special)?)?|chunks(?::(\d+)(?:x(\d+))?)?")
+_CHUNKS = 8  # of a document at most, when no number is given
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,9 @@ class SpecialTokens:
 class Window(ABC):
     """How a long text is fitted; a text that fits stays whole. `str(window)` is what `parse_window` reads."""
 
+    chunk: int | None = None
+    """Tokens that the backbone reads at once, where that is less than the whole; None elsewhere."""
+
     @abstractmethod
     def length(self, special: SpecialTokens) -> int:
         """Return the largest number of ids that comes out, special tokens included."""
@@ -107,9 +111,10 @@ class Window(ABC):
         Raises:
             ConfigError: with the figures.
         """
-        if limit is not None and self.length(special) > limit:
+        at_once = self.chunk or self.length(special)
+        if limit is not None and at_once > limit:
             raise ConfigError(
-                f"the window {str(self)!r} is {self.length(special)} tokens with special tokens, but the backbone "
+                f"the window {str(self)!r} is {at_once} tokens with special tokens, but the backbone "
                 f"takes {limit}: make it smaller"
             )
         self._check_room(special)
@@ -199,8 +204,49 @@ class HeadTail(Window):
             )
 
 
+@dataclass(frozen=True)
+class Chunks(Window):
+    """Keep the beginning of a document longer than the backbone takes, which reads it chunk by chunk.
+
+    The document has its special tokens once, and is cut into chunks by the model; the last one is padded.
+
+    Args:
+        chunk: ids of a chunk.
+        count: chunks of a document at most.
+
+    Raises:
+        ConfigError: for a size below 1.
+    """
+
+    chunk: int
+    count: int = _CHUNKS
+
+    def __post_init__(self) -> None:
+        _check_sizes(chunk=self.chunk, count=self.count)
+
+    def __str__(self) -> str:
+        return f"chunks:{self.chunk}x{self.count}"
+
+    def length(self, special: SpecialTokens) -> int:
+        """Return the ids of all chunks."""
+        return self.chunk * self.count
+
+    def cut(self, content: list[int], special: SpecialTokens) -> list[int]:
+        """Return the first ids."""
+        return content[: self.length(special) - len(special)]
+
+    def _check_room(self, special: SpecialTokens) -> None:
+        if self.length(special) <= len(special):
+            raise ConfigError(
+                f"the window {str(self)!r} leaves no room beside {len(special)} special tokens: enlarge it"
+            )
+
+
 def parse_window(text: str, *, max_length: int) -> Window:
-    """Read a window: `head`, `head:256`, `head+tail`, `head+tail:250+250` or `head+tail:128+384:special`.
+    """Read a window.
+
+    These are `head`, `head:256`, `head+tail`, `head+tail:250+250`, `head+tail:128+384:special`, `chunks` (of
+    `max_length` ids), `chunks:512` and `chunks:512x4`.
 
     Args:
         text: what `str(window)` writes, or the same without sizes.
@@ -212,10 +258,12 @@ def parse_window(text: str, *, max_length: int) -> Window:
     match = _TEXT.fullmatch(text.strip()) if isinstance(text, str) else None
     if match is None:
         raise ConfigError(
-            f"unknown window {text!r}: write head, head:256, head+tail, head+tail:250+250, or "
-            "head+tail:128+384:special to count the special tokens in"
+            f"unknown window {text!r}: write head, head:256, head+tail, head+tail:250+250, "
+            "head+tail:128+384:special to count the special tokens in, or chunks:512x4"
         )
-    length, head, tail, special = match.groups()
+    length, head, tail, special, chunk, count = match.groups()
+    if match[0].startswith("chunks"):
+        return Chunks(int(chunk or max_length), int(count or _CHUNKS))
     if head is not None:
         return HeadTail(int(head), int(tail), count_special=special is not None)
     if match[0].startswith("head+tail"):

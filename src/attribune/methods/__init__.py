@@ -13,9 +13,11 @@ from attribune.methods.chim import Chim
 from attribune.methods.combined import Combined
 from attribune.methods.concat_text import ConcatText
 from attribune.methods.concat_word import ConcatWord
+from attribune.methods.e2ln import E2ln
 from attribune.methods.injector import Injector
 from attribune.methods.maa import Maa
 from attribune.methods.plain import Plain
+from attribune.methods.pln import Pln
 from attribune.methods.plora import Plora
 from attribune.methods.tiny_maa import TinyMaa
 from attribune.methods.tokens import Tokens
@@ -30,12 +32,14 @@ __all__ = [
     "Combined",
     "ConcatText",
     "ConcatWord",
+    "E2ln",
     "Host",
     "Injector",
     "Maa",
     "Method",
     "MethodConfig",
     "Plain",
+    "Pln",
     "Plora",
     "TinyMaa",
     "Tokens",
@@ -57,6 +61,8 @@ METHODS: dict[str, type[MethodConfig]] = {
         AttentionBias,
         Maa,
         TinyMaa,
+        Pln,
+        E2ln,
         Plora,
     )
 }

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from attribune.condition import Condition, ConditionHolder, Slots, Values, drop_attributes
 from attribune.errors import ConfigError
-from attribune.placement import Site, SiteKind, find_sites, placement_for
+from attribune.placement import Placement, Site, SiteKind, find_layers, find_sites, placement_for
 
 __all__ = [
     "AttributeMethod",
@@ -48,7 +48,8 @@ class Host:
         sites: every place inside the layers where a module can act.
         heads: of the backbone's attention.
         embedding: E, the size of the token embeddings.
-        starts: whether a text begins with a special token.
+        layers: names of the layers, in the order in which they run.
+        placement: the row of the backbone's family.
         backbone: for methods whose initial values come from its weights.
     """
 
@@ -58,7 +59,8 @@ class Host:
     sites: Sequence[Site] = ()
     heads: int = 1
     embedding: int = 0
-    starts: bool = True
+    layers: tuple[str, ...] = ()
+    placement: Placement | None = None
     backbone: nn.Module | None = field(default=None, repr=False)
 
     @classmethod
@@ -76,7 +78,8 @@ class Host:
             sites=find_sites(backbone, placement, get_args(SiteKind)),
             heads=backbone.config.num_attention_heads,
             embedding=backbone.get_input_embeddings().embedding_dim,
-            starts=placement.starts,
+            layers=tuple(find_layers(backbone, placement)),
+            placement=placement,
             backbone=backbone,
         )
 

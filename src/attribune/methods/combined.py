@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from attribune.condition import Condition, ConditionHolder, draw_for_dropout
 from attribune.errors import ConfigError
-from attribune.methods.base import AttributeMethod, Embedded, Host, Method, MethodConfig, Point, Pool
+from attribune.methods.base import Embedded, Host, Method, MethodConfig, Point, Pool
 
 __all__ = ["Combined"]
 
@@ -67,6 +67,7 @@ class Combined(MethodConfig):
 class _CombinedMethod(Method):
     def __init__(self, config: Combined, host: Host) -> None:
         super().__init__()
+        self.slots = tuple(host.slots)
         self.parts = nn.ModuleList(part.build(host) for part in config.parts)
         self.extra_positions = sum(part.extra_positions for part in self._each())
         for index, part in enumerate(self._each()):
@@ -78,9 +79,8 @@ class _CombinedMethod(Method):
 
     def condition(self, attribute_ids: Tensor | None, rows: int, draw: Tensor | None = None) -> Condition:
         """The conditions of all methods, which hide the same attributes of a row in training."""
-        readers = [part for part in self._each() if isinstance(part, AttributeMethod)]
-        if self.training and readers and attribute_ids is not None and draw is None:
-            draw = draw_for_dropout(attribute_ids, readers[0].slots)
+        if self.training and self.slots and attribute_ids is not None and draw is None:
+            draw = draw_for_dropout(attribute_ids, self.slots)
         parts = tuple(part.condition(attribute_ids, rows, draw) for part in self._each())
         return Condition(rows=rows, parts=parts)
 

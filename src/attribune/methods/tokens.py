@@ -60,7 +60,7 @@ class _TokensMethod(AttributeMethod):
             sizes=[host.embedding] * len(host.slots),
             initial=partial(nn.init.normal_, std=config.initial_vector),
         )
-        self.after_first = host.starts
+        self.after_first = host.placement is None or host.placement.starts
         self.extra_positions = sum(slots.count for slots in host.slots)
 
     def embed(

@@ -53,9 +53,7 @@ def test_unknown_aggregation(aggregation: Any) -> None:
 
 
 def test_an_injector_that_would_read_nothing() -> None:
-    with pytest.raises(
-        ConfigError, match="no attribute is read; turn one on, or use a method that reads no"
-    ):
+    with pytest.raises(ConfigError, match="no attribute is read; turn one on, or use a method that reads no"):
         Injector(bias_injection=False, weight_injection=False)
 
 

@@ -1,0 +1,194 @@
+"""``e2ln``: personalised norms, and chunks of a document that read each other's summaries (Zhang et al. 2024)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from attribune import functional
+from attribune.condition import Condition
+from attribune.errors import ConfigError
+from attribune.memory import Extra, attach_memory
+from attribune.methods.base import Host, Method, Point, Pool
+from attribune.methods.pln import NormConfig, NormMethod
+from attribune.placement import Site
+
+__all__ = ["E2ln"]
+
+Pooling = Literal["lnap", "average", "max", "attention"]
+_DOCUMENT, _LATEST = "document", "latest"
+
+
+@dataclass(frozen=True, kw_only=True)
+class E2ln(NormConfig):
+    """Personalised LayerNorm, structured text and pooling by LayerNorm, over chunks of a long document.
+
+    Zhang et al. 2024, equations 1 to 8. Each chunk of the document is read by itself; at the end of every layer its
+    tokens are pooled to a summary, and the summaries of all chunks are extra keys and values of the next layer's
+    attention. The attributes' vectors start at zero, so that training starts from the same model without attributes;
+    with ``norms`` and ``bias_terms`` both ``none`` it is that model. The backbone is tuned in full unless told
+    otherwise. Chunks are a window, such as ``chunks:512x4``; a text in another window is one chunk.
+
+    Args:
+        norms: which norms are personalised: those that read the residual stream after the attention, after the
+            feed-forward sub-layer, ``both`` or ``none``.
+        bias_terms: whose linear maps get a personalised bias ``bias + L e`` as well (table 3).
+        layers: the layers that are personalised, the first being 1; all unless given.
+        fusion: how the vectors become a change of gain or bias: ``linear`` (one map of all side by side), ``mlp`` (two
+            with tanh between), ``addition`` (their sum), ``weighted`` (their sum with learned weights). The last two
+            need vectors of the size of what they change.
+        vector_size: Z, the size of the attributes' vectors.
+        vector_sizes: Z of each attribute, in schema order, in place of `vector_size`.
+        structured_text: whether chunks read each other's summaries.
+        summary_pooling: how a chunk's tokens become its summary: ``lnap`` (by LayerNorm, no new parameters),
+            ``average``, ``max``, or ``attention`` with learned parameters.
+        document_pooling: how the document's tokens become its vector, in the same ways.
+        attribute_dropout: probability with which a (row, attribute) is hidden in training.
+    """
+
+    name: ClassVar[str] = "e2ln"
+    points: ClassVar[tuple[Point, ...]] = ("sites", "pool")
+
+    structured_text: bool = True
+    summary_pooling: Pooling = "lnap"
+    document_pooling: Pooling = "lnap"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        personalised = self.norms != "none" or self.bias_terms != "none"
+        object.__setattr__(self, "uses_attributes", personalised)
+
+    def build(self, host: Host) -> Method:
+        """Personalised norms, and what makes and reads summaries."""
+        return _E2lnMethod(self, host)
+
+
+class _E2lnMethod(Method):
+    def __init__(self, config: E2ln, host: Host) -> None:
+        super().__init__()
+        placement = host.placement
+        assert placement is not None
+        if config.structured_text and placement.no_memory is not None:
+            raise ConfigError(
+                f"e2ln: chunks cannot read summaries in a backbone of type {placement.model_types[0]!r}, since "
+                f"{placement.no_memory}: choose structured_text=false, the method 'pln', or another backbone"
+            )
+        self.personal = NormMethod(config, host) if config.uses_attributes else None
+        if self.personal is not None:
+            self.personal.holder = self.holder
+        self.structured_text = config.structured_text
+        self.pre_norm, self.shared = placement.pre_norm, placement.shared
+        self.layers = host.layers
+        self.norms = [site.path for site in host.at("feed_forward_norm")]
+        self.keys, self.values = host.at("key"), host.at("value")
+        summaries = 1 if self.shared else len(self.layers) - 1
+        self.summary_pools = nn.ModuleList(
+            _TokenPool(config.summary_pooling, host.hidden) for _ in range(summaries if self.structured_text else 0)
+        )
+        self.document_pool = _TokenPool(config.document_pooling, host.hidden)
+
+    def condition(self, attribute_ids: Tensor | None, rows: int, draw: Tensor | None = None) -> Condition:
+        """The attributes, where any norm reads them."""
+        if self.personal is None:
+            return super().condition(attribute_ids, rows, draw)
+        return self.personal.condition(attribute_ids, rows, draw)
+
+    def install(self, backbone: nn.Module) -> None:
+        """Hook the making and the reading of summaries, then the personalised norms.
+
+        In this order, since summaries are pooled by the norm's own gain and bias.
+        """
+        for number, (layer, path) in enumerate(zip(self.layers, self.norms, strict=True)):
+            norm = backbone.get_submodule(path)
+            if self.pre_norm:
+                backbone.get_submodule(layer).register_forward_hook(partial(self._after_layer, number, norm))
+            else:
+                norm.register_forward_hook(partial(self._after_norm, number))
+            if self.structured_text and (number > 0 or self.shared):
+                attention = backbone.get_submodule(self.keys[number].path.rpartition(".")[0])
+                attach_memory(backbone, attention, partial(self._extra, number, backbone))
+        if self.personal is not None:
+            self.personal.install(backbone)
+
+    def _after_norm(self, number: int, norm: nn.Module, _args: Any, normed: Tensor) -> None:
+        """Post-norm families: the layer's last norm made its output."""
+        self._keep(number, normed, getattr(norm, "bias", None))
+
+    def _after_layer(self, number: int, norm: nn.Module, _layer: nn.Module, _args: Any, output: Any) -> None:
+        """Pre-norm families: the norm that reads the layer's output next, past the hooks of its sites."""
+        f = output[0] if isinstance(output, tuple) else output
+        self._keep(number, norm.forward(f), getattr(norm, "bias", None))
+
+    def _keep(self, number: int, normed: Tensor, bias: Tensor | None) -> None:
+        condition = self.holder.current
+        assert condition.real is not None
+        last = number + 1 == len(self.layers)
+        if self.structured_text and (self.shared or not last):
+            pooled = self.summary_pools[number](normed, bias, condition.real)
+            # Kept for each layer, since a checkpointed layer reads it again in the backward pass.
+            key = _LATEST if self.shared else number
+            condition.memory[key] = pooled.view(-1, condition.chunks, pooled.shape[-1])
+        if last:
+            condition.memory[_DOCUMENT] = (normed, bias, condition.real)
+
+    def _extra(self, number: int, backbone: nn.Module) -> Extra | None:
+        """What a layer's attention reads beside its chunk: the summaries of the layer before, by its own maps."""
+        condition = self.holder.current
+        summaries = condition.memory.get(_LATEST if self.shared else number - 1)
+        if summaries is None:
+            return None  # the first run of a shared layer
+        assert condition.real is not None
+        C = condition.chunks
+        # One copy of the document's summaries for each of its chunks, whose rows the sites know.
+        states = cast(Tensor, summaries).repeat_interleave(C, dim=0)
+        real = condition.real.view(-1, C, condition.real.shape[-1]).bool().any(dim=-1).repeat_interleave(C, dim=0)
+        keys, values = _project(backbone, states, [self.keys[number], self.values[number]])
+        return Extra(keys=keys, values=values, real=real)
+
+    def pool(self, hidden: Tensor, attention_mask: Tensor, condition: Condition, default: Pool) -> Tensor:
+        """The document vectors (B, H), over the real tokens of all chunks."""
+        normed, bias, real = condition.memory[_DOCUMENT]
+        normed, real = (x.reshape(condition.rows, -1, *x.shape[2:]) for x in (normed, real))
+        return cast(Tensor, self.document_pool(normed, bias, real))
+
+
+def _project(backbone: nn.Module, states: Tensor, sites: Sequence[Site]) -> list[Tensor]:
+    made: dict[str, Tensor] = {}
+    for site in sites:
+        if site.path not in made:
+            made[site.path] = backbone.get_submodule(site.path)(states)
+    return [
+        made[site.path] if site.start is None else made[site.path][..., site.start : site.start + site.features]
+        for site in sites
+    ]
+
+
+class _TokenPool(nn.Module):
+    """One of the ways in which tokens become one vector."""
+
+    def __init__(self, kind: Pooling, hidden: int) -> None:
+        super().__init__()
+        self.kind = kind
+        if kind == "attention":
+            self.W_h = nn.Parameter(torch.randn(hidden, hidden) * hidden**-0.5)
+            self.b = nn.Parameter(torch.zeros(hidden))
+            self.v = nn.Parameter(torch.randn(hidden) * hidden**-0.5)
+
+    def forward(self, normed: Tensor, bias: Tensor | None, attention_mask: Tensor) -> Tensor:
+        """(B, T, H) → (B, H)."""
+        if self.kind == "lnap":
+            return functional.layer_norm_pool(normed, bias, attention_mask)
+        if self.kind == "average":
+            return functional.mean_tokens(normed, attention_mask)
+        if self.kind == "max":
+            return functional.max_tokens(normed, attention_mask)
+        states = normed.to(self.v.dtype)
+        pooled = functional.attention_pool(
+            states, attention_mask, states.new_zeros(len(states), 0), self.W_h, self.W_h[:, :0], self.b, self.v
+        )
+        return pooled.to(normed.dtype)
