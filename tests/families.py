@@ -91,6 +91,7 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "mistral": _LLAMA,
     "qwen2": {key: value for key, value in _LLAMA.items() if key != "head_dim"},
     "qwen3": _LLAMA,
+    "eurobert": _LLAMA,
     "t5": {
         "d_model": HIDDEN,
         "num_layers": 2,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from attribune.methods import (
     Adapter,
     AttentionBias,
     Chim,
+    Combined,
     ConcatText,
     ConcatWord,
     E2ln,
@@ -25,12 +27,14 @@ from attribune.methods import (
     Plain,
     Pln,
     Plora,
+    Poly,
     TinyMaa,
     Tokens,
     Upa,
 )
 from attribune.methods.base import AttributeMethod
 from attribune.model import AttributeModel
+from attribune.placement import placement_for
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.tasks import Classification
 
@@ -50,8 +54,18 @@ SETTINGS: dict[str, MethodConfig] = {
     "pln": Pln(vector_size=13),
     "e2ln": E2ln(vector_sizes=(13, 7), summary_pooling="attention"),
     "plora": Plora(rank=3, vector_size=13),
+    "poly": Poly(rank=3),
+    "injector+chim": Combined(parts=(Injector(bottleneck=5, vector_size=13), Chim(vector_size=7))),
 }
-COMBINATIONS = [(method, family) for family in FAMILIES for method in SETTINGS]
+OPTIONS: dict[str, dict[str, Any]] = {"e2ln": {"chunk": 4}, "adapter": {"tuning": "lora:q,k,v,o:3+layernorm"}}
+
+
+def fits(method: str, family: str) -> bool:
+    """Whether the method's points exist in the family."""
+    return SETTINGS[method].refusal(placement_for(family)) is None
+
+
+COMBINATIONS = [(method, family) for family in FAMILIES for method in SETTINGS if fits(method, family)]
 LEARNING_RATE = 2e-3
 
 
@@ -92,7 +106,11 @@ def build(folders: dict[str, Path], schema: Schema):
     def make(method: str, family: str, **options: object) -> AttributeModel:
         torch.manual_seed(0)
         return AttributeModel.build(
-            str(folders[family]), schema, task=Classification(classes=CLASSES), method=SETTINGS[method], **options
+            str(folders[family]),
+            schema,
+            task=Classification(classes=CLASSES),
+            method=SETTINGS[method],
+            **{**OPTIONS.get(method, {}), **options},
         )
 
     return make
@@ -127,7 +145,13 @@ def scatter(model: AttributeModel) -> AttributeModel:
 
 
 def test_every_method_is_in_the_battery() -> None:
-    assert set(SETTINGS) == set(METHODS)
+    assert set(SETTINGS) == {*METHODS, "injector+chim"}
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if not fits("e2ln", family)])
+def test_a_method_without_its_points_says_why(build, family: str) -> None:
+    with pytest.raises(ConfigError, match=r"chunks cannot read summaries in backbones of type .*, since .*: choose"):
+        build("e2ln", family)
 
 
 @pytest.mark.parametrize(("method", "family"), COMBINATIONS)
@@ -210,6 +234,7 @@ def test_checkpointing_gives_the_same_gradients(build, batch, method: str, famil
 
     def gradients() -> dict[str, torch.Tensor]:
         model.zero_grad()
+        torch.manual_seed(0)  # poly draws in training
         loss = model(**batch).loss + 3 * model(**other).loss
         loss.backward()
         return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}

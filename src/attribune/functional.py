@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import dropout as random_dropout
 from torch.nn.functional import gelu, layer_norm, relu, scaled_dot_product_attention
 
 __all__ = [
@@ -322,6 +323,7 @@ def multi_attribute_attention(
     *,
     heads: int,
     in_values: bool = True,
+    dropout: float = 0.0,
 ) -> Tensor:
     """Multi-attribute attention (MA-BERT eq. 2-7): ``[U_1; ...; U_M] W_o``.
 
@@ -338,6 +340,7 @@ def multi_attribute_attention(
         W_o: (M·D, H).
         heads: K.
         in_values: whether the attributes are in V too, and not in Q and K only (Attention (bias)).
+        dropout: on the attention's weights.
 
     Returns:
         (B, L, H).
@@ -350,7 +353,7 @@ def multi_attribute_attention(
         V = V * e.unsqueeze(2) if in_values else V
     # Every attribute has heads of its own: (B, M, L, K·d) -> (B, M·K, L, d).
     Q, K, V = (x.view(B, M, L, heads, -1).transpose(2, 3).reshape(B, M * heads, L, -1) for x in (Q, K, V))
-    U = scaled_dot_product_attention(Q, K, V, attn_mask=attention_mask.bool()[:, None, None, :])
+    U = scaled_dot_product_attention(Q, K, V, attn_mask=attention_mask.bool()[:, None, None, :], dropout_p=dropout)
     return U.view(B, M, heads, L, -1).permute(0, 3, 1, 2, 4).reshape(B, L, M * D) @ W_o
 
 
@@ -367,6 +370,7 @@ def multi_attribute_layer(
     bias_2: Tensor,
     *,
     eps: float = 1e-12,
+    dropout: float = 0.0,
 ) -> Tensor:
     """The rest of a multi-attribute Transformer layer (MA-BERT 2.2): ``Y = LN(A + T)``, ``LN(FFN(Y) + Y)``.
 
@@ -384,13 +388,15 @@ def multi_attribute_layer(
         gain_2: (H,).
         bias_2: (H,).
         eps: of the norms.
+        dropout: on what the feed-forward part adds; A comes with its own.
 
     Returns:
         (B, L, H).
     """
     H = T.shape[-1:]
     Y = layer_norm(attention + T, H, gain_1, bias_1, eps)
-    return layer_norm(relu(Y @ W_1 + b_1) @ W_2 + b_2 + Y, H, gain_2, bias_2, eps)
+    added = random_dropout(relu(Y @ W_1 + b_1) @ W_2 + b_2, dropout)
+    return layer_norm(added + Y, H, gain_2, bias_2, eps)
 
 
 def personalised_norm(normed: Tensor, bias: Tensor | None, g: Tensor, b: Tensor) -> Tensor:

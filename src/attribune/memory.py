@@ -85,7 +85,15 @@ def _attention(
             lowest = torch.finfo(position_bias.dtype).min
             position_bias = position_bias.masked_fill(~attention_mask, lowest)
         attention_mask = position_bias.to(query.dtype)
-    output = scaled_dot_product_attention(query, key, value, attn_mask=attention_mask, dropout_p=dropout, scale=scaling)
+    output = scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=attention_mask,
+        dropout_p=dropout,
+        scale=scaling,
+        enable_gqa=key.shape[1] != query.shape[1],
+    )
     return output.transpose(1, 2).contiguous(), None
 
 

@@ -25,7 +25,7 @@ from attribune.data.encoding import TextInput
 from attribune.data.windows import longest_input
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.methods import DEFAULT_METHOD, METHODS, Host, MethodConfig, method_from_dict
-from attribune.placement import Pooling, most_positions, placement_for
+from attribune.placement import Pooling, first_position, most_positions, placement_for
 from attribune.schema import Schema
 from attribune.tasks import Task, task_from_dict
 from attribune.tuning import tune_backbone
@@ -79,7 +79,9 @@ class AttributeModel(PreTrainedModel):
         self.method = self.method_config.build(host)
         self.dropout = nn.Dropout(config.dropout)
         self.head = nn.Linear(host.hidden, host.outputs)
-        tune_backbone(self.backbone, placement_for(config.text_config.model_type), config.tuning or "")
+        placement = placement_for(config.text_config.model_type)
+        self.first_position = first_position(self.backbone, placement)
+        tune_backbone(self.backbone, placement, config.tuning or "")
         self.method.install(self.backbone)
         if config.pooling not in _POOLINGS:
             raise ConfigError(f"unknown pooling {config.pooling!r}: choose one of {', '.join(_POOLINGS)}")
@@ -203,6 +205,8 @@ class AttributeModel(PreTrainedModel):
         if embedded is not None:
             inputs = {name: embedded.spread(x) for name, x in inputs.items() if name == "token_type_ids"}
             inputs |= {"inputs_embeds": embedded.states, "attention_mask": embedded.attention_mask}
+            if self.first_position is not None:
+                inputs["position_ids"] = embedded.positions(real, first=self.first_position)
         condition = condition.reading(inputs["attention_mask"])
         if condition.chunks > 1:
             inputs["attention_mask"] = without_empty_rows(inputs["attention_mask"])

@@ -20,6 +20,7 @@ __all__ = [
     "find_layers",
     "find_norms",
     "find_sites",
+    "first_position",
     "most_positions",
     "placement_for",
 ]
@@ -256,6 +257,22 @@ PLACEMENTS: tuple[Placement, ...] = (
         pooling="last",
     ),
     Placement(
+        model_types=("eurobert",),
+        layers="layers.*",
+        attention="self_attn.o_proj",
+        feed_forward="mlp",
+        norms=("input_layernorm", "post_attention_layernorm"),
+        query="self_attn.q_proj",
+        key="self_attn.k_proj",
+        value="self_attn.v_proj",
+        output="self_attn.o_proj",
+        inner=("mlp.gate_proj", "mlp.up_proj"),
+        outer="mlp.down_proj",
+        pre_norm=True,
+        final_norms=("norm",),
+        pooling="mean",
+    ),
+    Placement(
         model_types=("t5",),
         layers="encoder.block.*",
         attention="layer.0.dropout",
@@ -409,8 +426,13 @@ def most_positions(backbone: nn.Module, placement: Placement) -> int | None:
     table = dict(backbone.named_modules()).get(placement.positions or "none")
     if not isinstance(table, nn.Embedding):  # DeBERTa may be configured to know relative positions alone
         return None
-    unused = 0 if table.padding_idx is None else table.padding_idx + 1  # RoBERTa counts from there
-    return table.num_embeddings - unused
+    return table.num_embeddings - (first_position(backbone, placement) or 0)
+
+
+def first_position(backbone: nn.Module, placement: Placement) -> int | None:
+    """Where families count positions from that leave padding out (RoBERTa, MPNet); None for those that do not."""
+    table = dict(backbone.named_modules()).get(placement.positions or "none")
+    return table.padding_idx + 1 if isinstance(table, nn.Embedding) and table.padding_idx is not None else None
 
 
 def find_layers(backbone: nn.Module, placement: Placement) -> list[str]:

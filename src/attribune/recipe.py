@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import asdict, fields
+from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -21,14 +22,44 @@ from attribune.schema.attributes import KINDS, Kind
 from attribune.tasks import TASKS
 from attribune.tuning import Tuning
 
-__all__ = ["BASELINES", "RECIPE_END", "BackboneRecipe", "DataRecipe", "Recipe", "SplitRecipe", "TrainingRecipe"]
+__all__ = [
+    "BASELINES",
+    "RECIPE_END",
+    "BackboneRecipe",
+    "DataRecipe",
+    "Recipe",
+    "SplitRecipe",
+    "TrainingRecipe",
+    "preset_names",
+    "read_preset",
+]
 
 RECIPE_END = "...\n"
 BASELINES = ("linear", "attributes-only")
+_PRESETS = resources.files("attribune") / "presets"
 
 
 Name = Annotated[str, Field(min_length=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]  # NumPy takes no other
+
+
+def preset_names() -> list[str]:
+    """The recipes of the papers that come with the library."""
+    return sorted(item.name.removesuffix(".yaml") for item in _PRESETS.iterdir() if item.name.endswith(".yaml"))
+
+
+def read_preset(name: str) -> dict[str, Any]:
+    """The tree of settings of a paper's recipe, over which a user's own are laid.
+
+    Raises:
+        ConfigError: for an unknown name; the message lists those there are.
+    """
+    if name not in preset_names():
+        raise ConfigError(
+            f"unknown recipe {name!r}: choose one of {', '.join(preset_names())}, or give a file by --config"
+        )
+    settings: dict[str, Any] = yaml.safe_load((_PRESETS / f"{name}.yaml").read_text(encoding="utf-8"))
+    return settings
 
 
 class _Part(BaseModel):
@@ -49,7 +80,11 @@ class SplitRecipe(_Part):
 
 
 class DataRecipe(_Part):
-    """Where the rows are and which columns are read."""
+    """Where the rows are and which columns are read.
+
+    ``shuffled`` is a control: in every part the attributes are dealt out anew over the rows, so that what a method
+    still gains by them is not the attributes' doing.
+    """
 
     train: Name
     validation: Name | None = None
@@ -63,6 +98,7 @@ class DataRecipe(_Part):
     window: str = "head"
     max_length: int = Field(default=256, ge=4)
     text_separator: str = "\n"
+    shuffled: bool = False
 
     @field_validator("text", "label", mode="before")
     @classmethod
@@ -115,6 +151,7 @@ class BackboneRecipe(_Part):
 class TrainingRecipe(_Part):
     """Optimisation: AdamW with linear warm-up and decay.
 
+    ``steps``, where it is given, decides the length of the training in place of ``epochs``.
     ``learning_rate`` is that of what is new, the method and the head; ``backbone_learning_rate`` left empty is 5e-5
     where pretrained matrices learn, and the same as the other where only norms or biases do. ``evaluate_every`` is
     ``epoch`` or a number of steps; the model is checked on the validation rows and a checkpoint written as often.
@@ -123,6 +160,7 @@ class TrainingRecipe(_Part):
     """
 
     epochs: float = Field(default=5, gt=0)
+    steps: int | None = Field(default=None, ge=1)
     batch_size: int = Field(default=32, ge=1)
     learning_rate: float = Field(default=5e-4, gt=0)
     backbone_learning_rate: float | None = Field(default=None, gt=0)
@@ -193,6 +231,12 @@ class Recipe(_Part):
                 f"column {', '.join(both)} is the label and also a text or an attribute: the model would read "
                 "the answer; name it as the label only"
             )
+        if self.data.shuffled and not self.reads_attributes:
+            raise ConfigError(f"method {self.method['name']!r} reads no attributes, so there is nothing to shuffle")
+        if self.data.shuffled and (
+            both := sorted({kind.name for kind in self.data.kinds()}.intersection(self.data.text))
+        ):
+            raise ConfigError(f"column {', '.join(both)} is a text and an attribute: it cannot be shuffled as one only")
         if self.needs_attributes and not self.data.attributes:
             raise ConfigError(f"method {self.method['name']!r} needs attributes: name their columns with --attributes")
         return self

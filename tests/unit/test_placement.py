@@ -21,7 +21,7 @@ from attribune.methods import Adapter, Host
 from attribune.placement import PLACEMENTS, Placement, Site, find_norms, find_sites, placement_for
 
 POST_NORM = ("bert", "roberta", "xlm-roberta", "distilbert", "electra", "mpnet", "albert", "deberta-v2")
-PRE_NORM = ("modernbert", "gpt2", "llama", "mistral", "qwen2", "qwen3", "t5")
+PRE_NORM = ("modernbert", "gpt2", "llama", "mistral", "qwen2", "qwen3", "eurobert", "t5")
 RUNS = {"albert": 3}  # times that a site fires in one forward pass
 
 
@@ -137,7 +137,7 @@ NORMS = {  # gains and biases in the norms of the layers and in those after the 
     "albert": 2 * 2,
     "modernbert": 4,  # no bias, and no norm before the attention of layer 0
     "gpt2": 2 * 2 * 2 + 2,
-    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "t5"), 2 * 2 + 1),
+    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "eurobert", "t5"), 2 * 2 + 1),
 }
 
 

@@ -63,11 +63,19 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--learning-rate", type=float, metavar="X")
     parser.add_argument("--max-length", type=int, metavar="N", help="tokens of a text that are read")
     parser.add_argument("--seed", type=int, metavar="N", help="of initial values, batches and split")
+    parser.add_argument("--recipe", metavar="NAME", help="settings of a paper: injectors-2022, ma-bert, e2ln, houlsby")
     parser.add_argument("--config", metavar="FILE", help="recipe in YAML, over which the flags are laid")
+    parser.add_argument("--shuffled", action="store_true", default=None, help="control: deal the attributes out anew")
     parser.add_argument("--set", **_SEVERAL, metavar="KEY=VALUE", default=[], help="any setting of the recipe")
     parser.add_argument("--output", required=True, metavar="DIR", help="folder of the run")
     parser.add_argument("--resume", action="store_true", help="go on with an interrupted run")
-    parser.add_argument("--compare", **_SEVERAL, metavar="METHOD", default=[], help="methods to train as well")
+    parser.add_argument(
+        "--compare",
+        **_SEVERAL,
+        metavar="METHOD",
+        default=[],
+        help="methods to train as well; `shuffled` is the same on shuffled attributes",
+    )
     parser.add_argument(
         "--no-baselines", dest="baselines", action="store_false", help="leave linear, attributes-only and majority out"
     )
@@ -80,9 +88,11 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
     Raises:
         ConfigError: with every error at once.
     """
-    from attribune.recipe import Recipe
+    from attribune.recipe import Recipe, read_preset
 
-    settings: dict[str, Any] = {} if options.config is None else Recipe.read_yaml(options.config)
+    settings: dict[str, Any] = {} if options.recipe is None else read_preset(options.recipe)
+    if options.config is not None:
+        _lay_over(settings, Recipe.read_yaml(options.config))
     flags = {
         "data.train": options.data,
         "data.text": options.text,
@@ -93,6 +103,7 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
         "data.encoding": options.encoding,
         "data.max_length": options.max_length,
         "data.split.seed": options.seed,
+        "data.shuffled": options.shuffled,
         "task.kind": options.task,
         "method.name": options.method,
         "backbone.name": options.backbone,
@@ -145,6 +156,17 @@ def _attributes(options: argparse.Namespace) -> list[dict[str, Any]] | None:
         listed.append({"kind": "multi_label", "name": name, "separator": separator or None})
     listed += [{"kind": "numeric", "name": name} for name in options.numeric or ()]
     return listed or None
+
+
+def _lay_over(settings: dict[str, Any], others: dict[str, Any]) -> None:
+    """Put a tree of settings over another; the options of another method are not kept."""
+    if _method_of(others) not in (None, _method_of(settings)):
+        settings.pop("method", None)
+    for key, value in others.items():
+        if isinstance(value, dict) and isinstance(settings.get(key), dict):
+            _lay_over(settings[key], value)
+        else:
+            settings[key] = value
 
 
 def _put(tree: dict[str, Any], key: str, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""Which rows of a table can be used: those with a text and a label; read batch by batch."""
+"""Which rows of a table can be used, and which values stand in them, read batch by batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from attribune.errors import DataError
 from attribune.schema.columns import Table, canonical, column_batches
 
-__all__ = ["rows_with_label", "rows_with_text"]
+__all__ = ["rows_with_label", "rows_with_text", "shuffle_columns"]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -41,3 +41,19 @@ def rows_with_label(table: Table, names: Sequence[str], *, missing: Collection[s
         for _, columns in column_batches(table, names)
     ]
     return np.concatenate(found) if found else np.zeros(0, dtype=bool)
+
+
+def shuffle_columns(table: datasets.Dataset, names: Sequence[str], *, seed: int) -> datasets.Dataset:
+    """Deal some columns out anew over the rows: each row gets those of another, all of one row together.
+
+    What the columns say by themselves and about each other stays; what they say about the rest of the row is gone.
+
+    Args:
+        table: the rows.
+        names: columns to deal out.
+        seed: of the order.
+    """
+    order = np.random.default_rng(seed).permutation(len(table))
+    kept = [name for name in table.column_names if name not in names]
+    dealt = table.select_columns(list(names)).select(order)
+    return datasets.concatenate_datasets([table.select_columns(kept), dealt], axis=1)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from attribune.data.selection import rows_with_text
+from attribune.data.selection import rows_with_text, shuffle_columns
 from attribune.data.tables import read_table, require_columns, table_source_name
 from attribune.errors import DataError, ModelFolderError, numbered_in_file
 from attribune.evaluation.bootstrap import Interval, paired
@@ -68,6 +68,9 @@ def evaluate(run: str | Path, data: Any, *, backbone: str | None = None, encodin
     if unseen := task.unseen_labels(columns):
         notes.append(f"{sum(unseen.values()):,} rows have a label that no training row had; they count as wrong")
     rows, labels = table.select(kept), labels[kept]
+    if recipe.data.shuffled:
+        rows = shuffle_columns(rows, predictor.schema.names, seed=recipe.training.seed)
+        notes.append("the attributes are shuffled over the rows, as in the training of this run")
     with numbered_in_file(kept, source):
         logits, report = predictor.logits(rows)
     metrics = {"as given": intervals(task.metrics(logits, labels))}

@@ -19,6 +19,7 @@ from attribune.methods.maa import Maa
 from attribune.methods.plain import Plain
 from attribune.methods.pln import Pln
 from attribune.methods.plora import Plora
+from attribune.methods.poly import Poly
 from attribune.methods.tiny_maa import TinyMaa
 from attribune.methods.tokens import Tokens
 from attribune.methods.upa import Upa
@@ -41,6 +42,7 @@ __all__ = [
     "Plain",
     "Pln",
     "Plora",
+    "Poly",
     "TinyMaa",
     "Tokens",
     "Upa",
@@ -64,6 +66,7 @@ METHODS: dict[str, type[MethodConfig]] = {
         Pln,
         E2ln,
         Plora,
+        Poly,
     )
 }
 DEFAULT_METHOD = Injector.name
@@ -93,8 +96,8 @@ def _combination(name: str, options: dict[str, Any]) -> MethodConfig:
     parts = []
     for part in (word.strip() for word in name.split("+")):
         given = options.pop(part, {})
-        if not isinstance(given, dict):
-            raise ConfigError(f"method {name!r}: the options of {part!r} are {given!r}: give a tree of options")
+        if not isinstance(given, dict) or given.get("name", part) != part:
+            raise ConfigError(f"method {name!r}: the options of {part!r} are {given!r}: give a tree of its options")
         parts.append(method_from_dict({**given, "name": part}))
     if options:
         raise ConfigError(

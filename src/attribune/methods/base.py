@@ -95,6 +95,11 @@ class Host:
         weight = weight.T if isinstance(module, nn.Linear) else weight
         return weight if site.start is None else weight[:, site.start : site.start + site.features]
 
+    def bias(self, site: Site) -> Tensor | None:
+        """The backbone's bias (features,) at the site of a linear map that is not fused; None where it has none."""
+        assert self.backbone is not None
+        return cast(Tensor | None, getattr(self.backbone.get_submodule(site.path), "bias", None))
+
 
 @dataclass(frozen=True, kw_only=True)
 class MethodConfig:
@@ -111,8 +116,9 @@ class MethodConfig:
 
     def __post_init__(self) -> None:
         """Refuse options of a wrong type: the text "off" would count as true."""
-        for option, kind in get_type_hints(type(self)).items():
-            value = getattr(self, option)
+        hints = get_type_hints(type(self))
+        for option in (item.name for item in fields(self)):
+            kind, value = hints[option], getattr(self, option)
             if kind in _ACCEPTED:
                 _check_type(self.name, option, value, kind)
             elif get_origin(kind) is Literal and value not in get_args(kind):
@@ -122,6 +128,10 @@ class MethodConfig:
     def build(self, host: Host) -> Method:
         """Make the module."""
         raise NotImplementedError(type(self).__name__)
+
+    def refusal(self, placement: Placement) -> str | None:
+        """Why the method cannot act in a family, with the cure; None where it can."""
+        return None
 
     def to_dict(self) -> dict[str, Any]:
         """Name and settings, as JSON can hold them."""
@@ -200,6 +210,11 @@ class Embedded(NamedTuple):
     def text_states(self, hidden: Tensor) -> Tensor:
         """The states (B, T, H) of the text's own tokens, of those (B, S, H) of all positions."""
         return hidden.gather(1, self.places.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))
+
+    def positions(self, attention_mask: Tensor, *, first: int) -> Tensor:
+        """Positions (B, S) counted from `first` over the text's real tokens (B, T) and all that the method put in."""
+        taken = self.spread(attention_mask) + 1 - self.spread(torch.ones_like(attention_mask))
+        return taken.cumsum(dim=1) * taken + first - 1
 
     def spread(self, values: Tensor) -> Tensor:
         """Values (B, T) of the text's tokens at their places among all positions (B, S), 0 elsewhere."""
@@ -322,7 +337,7 @@ class AttributeMethod(Method):
     Args:
         config: the settings.
         host: the model.
-        sizes: Z of each attribute.
+        sizes: Z of each attribute; none for methods that read ids without vectors.
         initial: fills a table with its initial values, in place.
 
     Raises:
@@ -332,7 +347,12 @@ class AttributeMethod(Method):
     learns_unknown: ClassVar[bool] = False
 
     def __init__(
-        self, config: AttributeMethodConfig, host: Host, *, sizes: Sequence[int], initial: Callable[[Tensor], Any]
+        self,
+        config: AttributeMethodConfig,
+        host: Host,
+        *,
+        sizes: Sequence[int] | None = None,
+        initial: Callable[[Tensor], Any] = nn.init.zeros_,
     ) -> None:
         super().__init__()
         if not host.slots:
@@ -342,7 +362,7 @@ class AttributeMethod(Method):
         self.slots = tuple(host.slots)
         self.attribute_dropout = config.attribute_dropout
         self.tables = nn.ParameterList()
-        for attribute, size in zip(self.slots, sizes, strict=True):
+        for attribute, size in () if sizes is None else zip(self.slots, sizes, strict=True):
             table = nn.Parameter(torch.empty(attribute.size, size))
             with torch.no_grad():
                 initial(table)
@@ -357,7 +377,7 @@ class AttributeMethod(Method):
             attribute_ids = drop_attributes(attribute_ids, self.slots, self.attribute_dropout, draw)
         values = tuple(
             Values.collect(slots.of(attribute_ids), table, unknown=self.learns_unknown)
-            for slots, table in zip(self.slots, self.tables, strict=True)
+            for slots, table in zip(self.slots, self.tables, strict=bool(self.tables))
         )
         return Condition(rows=rows, ids=attribute_ids, values=values)
 

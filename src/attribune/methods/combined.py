@@ -36,6 +36,11 @@ class Combined(MethodConfig):
     parts: tuple[MethodConfig, ...]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.parts, list | tuple) or not all(
+            isinstance(part, MethodConfig) and not isinstance(part, Combined) for part in self.parts
+        ):
+            raise ConfigError(f"parts is {self.parts!r}: give the settings of two or more single methods")
+        object.__setattr__(self, "parts", tuple(self.parts))
         names = [part.name for part in self.parts]
         if len(self.parts) < 2 or len(set(names)) < len(names):
             raise ConfigError(f"method {'+'.join(names)!r}: a combination needs two or more different methods")

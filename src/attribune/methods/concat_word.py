@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from attribune import functional
 from attribune.condition import Condition
-from attribune.methods.base import Host, Method, Point, check_positive
+from attribune.methods.base import Host, Method, Point, check_between, check_positive
 from attribune.methods.concat_text import ConcatConfig, ConcatMethod
 from attribune.methods.stack import Layer, check_heads
 
@@ -27,6 +27,7 @@ class ConcatWord(ConcatConfig):
         layers: N, of the stack.
         heads: of its attention; the backbone's unless given.
         inner: of its feed-forward parts; the backbone's unless given.
+        dropout: inside the layers.
         vector_size: of the attributes' vectors; the hidden size unless given.
         initial_vector: the vectors start uniform between minus this and this.
         attribute_dropout: probability with which a (row, attribute) is hidden in training; trains the vector of the
@@ -39,10 +40,12 @@ class ConcatWord(ConcatConfig):
     layers: int = 6
     heads: int | None = None
     inner: int | None = None
+    dropout: float = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self.name, layers=self.layers, heads=self.heads, inner=self.inner)
+        check_between(self.name, 0, 1, dropout=self.dropout)
 
     def build(self, host: Host) -> Method:
         """The fusion and the layers."""
@@ -55,7 +58,7 @@ class _ConcatWord(ConcatMethod):
         heads, inner = config.heads or host.heads, config.inner or host.at("outer")[0].inputs
         check_heads(config.name, heads=heads, size=host.hidden)
         self.layers = nn.ModuleList(
-            Layer(hidden=host.hidden, size=host.hidden, inner=inner, heads=heads, attributes=1)
+            Layer(hidden=host.hidden, size=host.hidden, inner=inner, heads=heads, attributes=1, dropout=config.dropout)
             for _ in range(config.layers)
         )
 

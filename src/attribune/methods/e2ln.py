@@ -16,7 +16,7 @@ from attribune.errors import ConfigError
 from attribune.memory import Extra, attach_memory
 from attribune.methods.base import Host, Method, Point, Pool
 from attribune.methods.pln import NormConfig, NormMethod
-from attribune.placement import Site
+from attribune.placement import Placement, Site
 
 __all__ = ["E2ln"]
 
@@ -63,6 +63,15 @@ class E2ln(NormConfig):
         personalised = self.norms != "none" or self.bias_terms != "none"
         object.__setattr__(self, "uses_attributes", personalised)
 
+    def refusal(self, placement: Placement) -> str | None:
+        """Where attention cannot read summaries."""
+        if not self.structured_text or placement.no_memory is None:
+            return None
+        return (
+            f"e2ln: chunks cannot read summaries in backbones of type {' or '.join(placement.model_types)}, since "
+            f"{placement.no_memory}: choose structured_text=false, or another backbone"
+        )
+
     def build(self, host: Host) -> Method:
         """Personalised norms, and what makes and reads summaries."""
         return _E2lnMethod(self, host)
@@ -73,14 +82,9 @@ class _E2lnMethod(Method):
         super().__init__()
         placement = host.placement
         assert placement is not None
-        if config.structured_text and placement.no_memory is not None:
-            raise ConfigError(
-                f"e2ln: chunks cannot read summaries in a backbone of type {placement.model_types[0]!r}, since "
-                f"{placement.no_memory}: choose structured_text=false, the method 'pln', or another backbone"
-            )
+        if (refusal := config.refusal(placement)) is not None:
+            raise ConfigError(refusal)
         self.personal = NormMethod(config, host) if config.uses_attributes else None
-        if self.personal is not None:
-            self.personal.holder = self.holder
         self.structured_text = config.structured_text
         self.pre_norm, self.shared = placement.pre_norm, placement.shared
         self.layers = host.layers
@@ -113,6 +117,7 @@ class _E2lnMethod(Method):
                 attention = backbone.get_submodule(self.keys[number].path.rpartition(".")[0])
                 attach_memory(backbone, attention, partial(self._extra, number, backbone))
         if self.personal is not None:
+            self.personal.holder = self.holder
             self.personal.install(backbone)
 
     def _after_norm(self, number: int, norm: nn.Module, _args: Any, normed: Tensor) -> None:

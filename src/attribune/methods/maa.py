@@ -22,6 +22,7 @@ class Maa(StackConfig):
         heads: K, of each attribute; the backbone's unless given.
         size: of queries, keys and values, and of the attributes' vectors; the hidden size unless given.
         inner: of the feed-forward parts; the backbone's unless given.
+        dropout: inside the layers.
         initial: whether the matrices start at random or as those of the backbone's last layers.
         initial_vector: the vectors start uniform between minus this and this.
         attribute_dropout: probability with which a (row, attribute) is hidden in training; trains the vector of the

@@ -48,7 +48,8 @@ class NormConfig(AttributeMethodConfig):
         for option in ("layers", "vector_sizes"):
             numbers = getattr(self, option)
             if numbers is not None:
-                if not isinstance(numbers, list | tuple) or not all(type(n) is int and n > 0 for n in numbers):
+                valid = isinstance(numbers, list | tuple) and all(type(n) is int and n > 0 for n in numbers)
+                if not valid or not numbers:
                     raise ConfigError(f"{self.name}: {option} is {numbers!r}: give a list of numbers of at least 1")
                 object.__setattr__(self, option, tuple(numbers))
         super().__post_init__()
@@ -134,8 +135,8 @@ class _Fusion(nn.Module):
         self.kind = config.fusion
         if self.kind in ("addition", "weighted") and set(sizes) != {features}:
             raise ConfigError(
-                f"{config.name}: fusion {self.kind!r} adds vectors of sizes {', '.join(map(str, sizes))} to a "
-                f"{site.kind} of size {features}: choose vector_size={features}, or another fusion"
+                f"{config.name}: fusion {self.kind!r} adds vectors of sizes {', '.join(map(str, sizes))} to "
+                f"the site {site.kind!r}, of size {features}: choose vector_size={features}, or another fusion"
             )
         if self.kind == "linear":
             self.L = nn.Parameter(torch.randn(features, width) * width**-0.5)

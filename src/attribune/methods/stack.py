@@ -12,7 +12,15 @@ from torch import Tensor, nn
 from attribune import functional
 from attribune.condition import Condition
 from attribune.errors import ConfigError
-from attribune.methods.base import AttributeMethod, AttributeMethodConfig, Host, Method, Point, check_positive
+from attribune.methods.base import (
+    AttributeMethod,
+    AttributeMethodConfig,
+    Host,
+    Method,
+    Point,
+    check_between,
+    check_positive,
+)
 from attribune.placement import SiteKind
 
 __all__ = ["Layer", "StackConfig", "StackMethod", "check_heads"]
@@ -35,6 +43,7 @@ class StackConfig(AttributeMethodConfig):
     heads: int | None = None
     size: int | None = None
     inner: int | None = None
+    dropout: float = 0.1
     initial: Literal["random", "backbone"] = "random"
     initial_vector: float = 0.25
 
@@ -48,6 +57,7 @@ class StackConfig(AttributeMethodConfig):
             inner=self.inner,
             initial_vector=self.initial_vector,
         )
+        check_between(self.name, 0, 1, dropout=self.dropout)
 
     def build(self, host: Host) -> Method:
         """The stack."""
@@ -75,7 +85,14 @@ class StackMethod(AttributeMethod):
         inner = config.inner or host.at("outer")[0].inputs
         self.in_values = config.in_values
         self.layers = nn.ModuleList(
-            Layer(hidden=host.hidden, size=size, inner=inner, heads=heads, attributes=len(host.slots))
+            Layer(
+                hidden=host.hidden,
+                size=size,
+                inner=inner,
+                heads=heads,
+                attributes=len(host.slots),
+                dropout=config.dropout,
+            )
             for _ in range(config.layers)
         )
         if config.initial == "backbone":
@@ -99,11 +116,13 @@ class Layer(nn.Module):
         inner: of the feed-forward part.
         heads: of each attribute.
         attributes: M; 1 for plain attention.
+        dropout: on the attention's weights and on what is added to the states, as in BERT.
     """
 
-    def __init__(self, *, hidden: int, size: int, inner: int, heads: int, attributes: int) -> None:
+    def __init__(self, *, hidden: int, size: int, inner: int, heads: int, attributes: int, dropout: float) -> None:
         super().__init__()
         self.heads = heads
+        self.dropout = nn.Dropout(dropout)
         self.W_q, self.W_k, self.W_v = (_matrix(attributes, hidden, size) for _ in range(3))
         self.W_o = _matrix(attributes * size, hidden)
         self.W_1, self.W_2 = _matrix(hidden, inner), _matrix(inner, hidden)
@@ -115,6 +134,7 @@ class Layer(nn.Module):
         self, states: Tensor, attention_mask: Tensor, vectors: Tensor | None = None, *, in_values: bool = True
     ) -> Tensor:
         """(B, T, H) → (B, T, H); ``vectors`` are (B, M, size)."""
+        dropout = self.dropout.p if self.training else 0.0
         attention = functional.multi_attribute_attention(
             states,
             attention_mask,
@@ -125,10 +145,11 @@ class Layer(nn.Module):
             self.W_o,
             heads=self.heads,
             in_values=in_values,
+            dropout=dropout,
         )
         return functional.multi_attribute_layer(
             states,
-            attention,
+            self.dropout(attention),
             self.gain_1,
             self.bias_1,
             self.W_1,
@@ -137,6 +158,7 @@ class Layer(nn.Module):
             self.b_2,
             self.gain_2,
             self.bias_2,
+            dropout=dropout,
         )
 
 
@@ -155,7 +177,8 @@ def _matrix(*shape: int) -> nn.Parameter:
 def _copy_backbone(method: str, layers: list[nn.Module], host: Host) -> None:
     """Start projections and feed-forward maps as those of the backbone's last layers, in their order.
 
-    Every attribute gets a copy of queries, keys and values; their outputs are averaged.
+    Every attribute gets a copy of queries, keys and values; their outputs are averaged. Projections have no
+    biases here.
     """
     kinds: dict[str, SiteKind] = {
         "W_q": "query",
@@ -179,3 +202,6 @@ def _copy_backbone(method: str, layers: list[nn.Module], host: Host) -> None:
             W = found[0].to(mine.dtype)
             copies = mine.numel() // W.numel()
             mine.copy_(torch.cat([W / copies] * copies) if name == "W_o" else W.expand_as(mine))
+            bias = host.bias(next(site for site in sites if site.layer == last - index))
+            if name in ("W_1", "W_2") and bias is not None:
+                layer.get_parameter(name.replace("W", "b")).copy_(bias)

@@ -22,6 +22,7 @@ class TinyMaa(StackConfig):
         heads: K, of each attribute.
         size: of queries, keys and values, and of the attributes' vectors.
         inner: of the feed-forward parts.
+        dropout: inside the layers.
         initial: whether the matrices start at random or, with the backbone's own sizes, as those of its last layers.
         initial_vector: the vectors start uniform between minus this and this.
         attribute_dropout: probability with which a (row, attribute) is hidden in training; trains the vector of the

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from attribune.data.encoding import encode_with_report
-from attribune.data.selection import rows_with_label, rows_with_text
+from attribune.data.selection import rows_with_label, rows_with_text, shuffle_columns
 from attribune.data.splits import share_texts, split_table
 from attribune.data.tables import read_table, require_columns
 from attribune.errors import DataError, numbered_in_file
@@ -99,6 +99,15 @@ def prepare(recipe: Recipe, tables: Mapping[str, Any] | None = None) -> Prepared
         if encoded is not None:
             notes.extend(f"{name}: {line}" for line in encoded.lines())
     return Prepared(parts=parts, schema=schema, task=task, notes=notes)
+
+
+def shuffled(prepared: Prepared, *, seed: int) -> Prepared:
+    """The same rows with attributes dealt out anew in each part: what a method gains by these is not their doing."""
+    parts = {
+        name: replace(part, table=shuffle_columns(part.table, prepared.schema.names, seed=seed))
+        for name, part in prepared.parts.items()
+    }
+    return replace(prepared, parts=parts)
 
 
 def encode_part(

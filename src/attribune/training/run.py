@@ -33,11 +33,14 @@ from attribune.prediction import Predictor
 from attribune.recipe import Recipe
 from attribune.schema.columns import column_batches
 from attribune.training.folder import RunFolder, predictor_of
-from attribune.training.preparation import Part, Prepared, encode_part, prepare
+from attribune.training.preparation import Part, Prepared, encode_part, prepare, shuffled
 from attribune.training.progress import Reporter
 from attribune.training.trainer import fit_model, resolve_precision
 
-__all__ = ["train"]
+__all__ = ["SHUFFLED", "train"]
+
+SHUFFLED = "shuffled"
+"""Among the methods to compare with: the same method on shuffled attributes."""
 
 Array = npt.NDArray[Any]
 _BASELINE_ROWS = 200_000  # more would take longer than the model and teach a linear one little
@@ -59,7 +62,8 @@ def train(
     Args:
         recipe: what to do.
         output: folder of the run; see `RunFolder` for what it will hold.
-        others: methods to train with the same recipe, rows and budget, and to compare with.
+        others: methods to train with the same recipe, rows and budget, and to compare with; ``shuffled`` is the same
+            method on shuffled attributes.
         baselines: whether to fit the cheap baselines and the majority class beside the model.
         resume: go on with an interrupted run in the folder.
         tables: in place of the recipe's files, ``train``, ``validation`` and ``test`` as anything `read_table` takes.
@@ -84,7 +88,7 @@ def train(
     others = list(dict.fromkeys([*others, *folder.compared()]))
     if folder.is_finished:
         results = folder.read_results()
-        if {row["name"] for row in results["results"]}.issuperset(others):
+        if set(folder.compared()).issuperset(others):
             reporter.note(f"{folder.path} is finished already; nothing to do")
             return results
     try:
@@ -108,6 +112,8 @@ def _train(
         # A wrong name shows before a long table is read.
         load_tokenizer(recipe.backbone.name, revision=recipe.backbone.revision)
     prepared = prepare(recipe, tables)
+    if recipe.data.shuffled:
+        prepared = _shuffled(prepared, recipe)
     for note in prepared.notes:
         reporter.note(note)
     _check_same_rows(folder, prepared, recipe)
@@ -117,7 +123,8 @@ def _train(
         other_recipe = _with_method(recipe, name)
         other_folder = RunFolder(folder.path / "compare" / name)
         other_folder.begin(other_recipe, resume=True)
-        other, other_record = _train_one(other_recipe, other_folder, prepared, reporter)
+        rows = prepared if other_recipe.data.shuffled == recipe.data.shuffled else _shuffled(prepared, recipe)
+        other, other_record = _train_one(other_recipe, other_folder, rows, reporter)
         _write_results(other_folder, other_recipe, prepared, other, other_record)
         scored.append(other[0])
     if baselines:
@@ -131,7 +138,15 @@ def _resolved(recipe: Recipe) -> Recipe:
     return recipe.model_copy(update={"training": training})
 
 
+def _shuffled(prepared: Prepared, recipe: Recipe) -> Prepared:
+    return shuffled(prepared, seed=recipe.training.seed)
+
+
 def _with_method(recipe: Recipe, name: str) -> Recipe:
+    if name == SHUFFLED:
+        settings = recipe.model_dump()
+        settings["data"]["shuffled"] = True
+        return Recipe.from_dict(settings, source="the recipe with shuffled attributes")
     return Recipe.from_dict({**recipe.model_dump(), "method": {"name": name}}, source=f"the recipe with method {name}")
 
 
@@ -139,7 +154,7 @@ def _check_others(recipe: Recipe, others: Sequence[str]) -> None:
     """Refuse a wrong method before anything is trained."""
     for name in others:
         _with_method(recipe, name)
-        if name == recipe.method["name"]:
+        if name == recipe.method["name"] or (name == SHUFFLED and recipe.data.shuffled):
             raise ConfigError(f"--compare {name}: this is the method that is trained anyway; name another one")
     if len(set(others)) < len(others):
         raise ConfigError(f"--compare {' '.join(others)}: name every method once")
@@ -172,7 +187,7 @@ def _train_one(
         if recipe.is_baseline
         else _neural_run(recipe, folder, prepared, reporter)
     )
-    name = recipe.method["name"]
+    name = recipe.method["name"] + (", attributes shuffled" if recipe.data.shuffled else "")
     scored = [_score(name, predictor, prepared, recipe, folder=folder)]
     if len(predictor.schema) and recipe.reads_attributes:
         scored.append(_score(f"{name}, attributes hidden", predictor, prepared, recipe, hide_attributes=True))

@@ -177,6 +177,7 @@ def _arguments(model: AttributeModel, recipe: Recipe, checkpoints: Path) -> Trai
     arguments = TrainingArguments(
         output_dir=str(checkpoints),
         num_train_epochs=settings.epochs,
+        max_steps=settings.steps or -1,
         per_device_train_batch_size=settings.batch_size,
         per_device_eval_batch_size=settings.batch_size * 2,
         gradient_accumulation_steps=settings.gradient_accumulation,

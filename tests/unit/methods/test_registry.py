@@ -3,13 +3,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hosts import make_host
 
 from attribune.errors import ConfigError
-from attribune.methods import METHODS, Adapter, Injector, MethodConfig, Plain, method_from_dict
+from attribune.methods import DEFAULT_METHOD, METHODS, Adapter, Injector, MethodConfig, Plain, method_from_dict
+from attribune.methods.base import Point
 from attribune.tuning import TUNINGS
 
 CHANGED: list[MethodConfig] = [
@@ -20,11 +21,14 @@ CHANGED: list[MethodConfig] = [
 
 
 def test_the_table() -> None:
-    assert list(METHODS) == ["none", "adapter", "injector", "upa", "chim"]
+    assert list(METHODS)[:3] == ["none", "adapter", "injector"]
+    assert DEFAULT_METHOD in METHODS
     assert (METHODS["none"], METHODS["adapter"], METHODS["injector"]) == (Plain, Adapter, Injector)
     for name, method in METHODS.items():
         assert method.name == name
         assert method.default_tuning in TUNINGS
+        assert set(method.points) <= set(get_args(Point))
+        assert not method.uses_attributes or method.points
 
 
 @pytest.mark.parametrize("config", [*CHANGED, *(method() for method in METHODS.values())], ids=repr)

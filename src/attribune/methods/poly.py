@@ -1,0 +1,85 @@
+"""``poly``: the Poly layers of the peft library with the first attribute as task, as a baseline from outside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from attribune.condition import Condition
+from attribune.errors import ConfigError
+from attribune.methods.base import AttributeMethod, AttributeMethodConfig, Host, Method, SiteModule, check_positive
+from attribune.placement import Site
+
+__all__ = ["Poly"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Poly(AttributeMethodConfig):
+    """Queries and values get a mixture of low-rank maps, whose weights belong to the value of the first attribute.
+
+    Ponti et al. 2022, *Combining Modular Skills in Multitask Learning*, in the layers of the peft library, every value
+    of the first attribute of the schema being a task and the unknown one more; other attributes are not read, and of
+    several values the first counts.
+
+    Args:
+        rank: r, of each map.
+        skills: the number of maps that are mixed.
+        splits: the number of parts of a map that are mixed each by weights of their own.
+        attribute_dropout: probability with which a (row, attribute) is hidden in training; trains the unknown.
+    """
+
+    name: ClassVar[str] = "poly"
+
+    rank: int = 8
+    skills: int = 4
+    splits: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self.name, rank=self.rank, skills=self.skills, splits=self.splits)
+
+    def build(self, host: Host) -> Method:
+        """One mixture for queries and one for values in every layer."""
+        return _PolyMethod(self, host)
+
+
+class _PolyMethod(AttributeMethod):
+    def __init__(self, config: Poly, host: Host) -> None:
+        super().__init__(config, host)
+        for site in host.at("query", "value"):
+            self.add_site(site, _PolySite(config, site, tasks=host.slots[0].size))
+
+
+class _PolySite(SiteModule):
+    def __init__(self, config: Poly, site: Site, *, tasks: int) -> None:
+        super().__init__()
+        from peft.tuners.poly import PolyConfig  # seconds to import, and rarely needed
+        from peft.tuners.poly.layer import Linear
+
+        if site.inputs % config.splits or site.features % config.splits:
+            raise ConfigError(
+                f"poly: splits is {config.splits}, which does not divide the sizes {site.inputs} and {site.features} "
+                f"of the {site.kind} projection: choose a divisor of both"
+            )
+        settings = PolyConfig(r=config.rank, n_tasks=tasks, n_skills=config.skills, n_splits=config.splits)
+        self.mixture = Linear(_Nothing(site.inputs, site.features), "default", settings)
+
+    def act(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor, condition: Condition) -> Tensor:
+        """The projection (B, T, features) with the mixture of maps of its own input."""
+        assert condition.ids is not None
+        change: Tensor = self.mixture(inputs[0].to(output.dtype), task_ids=condition.ids[:, 0])
+        return output + change
+
+
+class _Nothing(nn.Linear):
+    """Stands where peft wants the layer to be adapted: the backbone's own has added its part already."""
+
+    def __init__(self, inputs: int, features: int) -> None:
+        super().__init__(inputs, features, bias=False, device="meta")
+        del self.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Zeros (B, T, features)."""
+        return x.new_zeros(*x.shape[:-1], self.out_features)

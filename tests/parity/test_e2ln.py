@@ -1,0 +1,851 @@
+"""E2LN against a slow encoder written from Zhang et al. 2024, equations 1 to 8, in float64.
+
+The slow encoder reads one document at a time and token by token; its chunks hold real tokens alone, so that it knows no
+padding, no mask and no chunk without a token. It takes weights and embeddings from the backbone and nothing else.
+
+Where the paper is silent: layer numbers count from the second for summaries, whose keys and values come from the
+layer's own projections, with its personalised biases where there are any; a rotary family gives them position 0, a
+family with relative biases the bias 0, and local attention never hides them. Pooling reads the last norm's input and
+plain output, with its own gain and bias (pre-norm families: those of the norm that reads the layer's output next).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from families import VOCABULARY, tiny_backbone, tiny_config
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.models.t5.modeling_t5 import T5LayerNorm
+
+from attribune import functional
+from attribune.backbone import build_backbone
+from attribune.methods import Adapter, E2ln, MethodConfig
+from attribune.methods.base import AttributeMethod
+from attribune.methods.combined import Combined
+from attribune.model import AttributeModel
+from attribune.schema import Categorical, MultiLabel, Schema
+from attribune.tasks import Classification
+
+TOLERANCE = 1e-10
+MISTAKE = 1e-3
+LAYERS = 3
+WINDOW = 5
+LENGTHS = (13, 2, 10)  # chunks: 2 and a partly padded one; a partly padded one and 2 empty ones; 2 and an empty one
+
+TABLE: dict[str, list[Any]] = {
+    "user": ["u1", None, "u2"],
+    "tags": [["a", "b", "c"], [], ["b", "d"]],
+    "film": [None, "f1", "f2"],
+    "places": [["x"], ["y", "x"], []],
+}
+ATTRIBUTES = (Categorical("user"), MultiLabel("tags"), Categorical("film"), MultiLabel("places"))
+SIZES = (5, 3, 2, 4)
+
+
+# The paper, slowly
+
+
+def gelu(x: Tensor) -> Tensor:
+    return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def relu(x: Tensor) -> Tensor:
+    return x * (x > 0)
+
+
+def softmax(scores: Sequence[Tensor]) -> list[Tensor]:
+    largest = max(float(score.detach()) for score in scores)
+    powers = [torch.exp(score - largest) for score in scores]
+    total = sum(powers[1:], powers[0])
+    return [power / total for power in powers]
+
+
+def weighted(weights: Sequence[Tensor], vectors: Sequence[Tensor]) -> Tensor:
+    """Sum of vectors, each with its weight."""
+    terms = [weight * vector for weight, vector in zip(weights, vectors, strict=True)]
+    return sum(terms[1:], terms[0])
+
+
+@dataclass(frozen=True)
+class Family:
+    """Where a family keeps what a layer is made of."""
+
+    layers: str
+    query: str
+    key: str
+    value: str
+    output: str
+    attention_norm: str
+    inner: str
+    outer: str
+    feed_forward_norm: str
+    activation: Callable[[Tensor], Tensor] = gelu
+    shared: bool = False
+    project: str | None = None
+    pre_norm: bool = False
+    final_norm: str | None = None
+
+
+_BERT = Family(
+    layers="encoder.layer.{}",
+    query="attention.self.query",
+    key="attention.self.key",
+    value="attention.self.value",
+    output="attention.output.dense",
+    attention_norm="attention.output.LayerNorm",
+    inner="intermediate.dense",
+    outer="output.dense",
+    feed_forward_norm="output.LayerNorm",
+)
+FAMILIES = {
+    "bert": _BERT,
+    "roberta": _BERT,
+    "electra": Family(**{**vars(_BERT), "project": "embeddings_project"}),
+    "distilbert": Family(
+        layers="transformer.layer.{}",
+        query="attention.q_lin",
+        key="attention.k_lin",
+        value="attention.v_lin",
+        output="attention.out_lin",
+        attention_norm="sa_layer_norm",
+        inner="ffn.lin1",
+        outer="ffn.lin2",
+        feed_forward_norm="output_layer_norm",
+    ),
+    "albert": Family(
+        layers="encoder.albert_layer_groups.0.albert_layers.0",
+        query="attention.query",
+        key="attention.key",
+        value="attention.value",
+        output="attention.dense",
+        attention_norm="attention.LayerNorm",
+        inner="ffn",
+        outer="ffn_output",
+        feed_forward_norm="full_layer_layer_norm",
+        activation=gelu_tanh,
+        shared=True,
+        project="encoder.embedding_hidden_mapping_in",
+    ),
+    "modernbert": Family(
+        layers="layers.{}",
+        query="attn.Wqkv",
+        key="attn.Wqkv",
+        value="attn.Wqkv",
+        output="attn.Wo",
+        attention_norm="mlp_norm",
+        inner="mlp.Wi",
+        outer="mlp.Wo",
+        feed_forward_norm="attn_norm",
+        pre_norm=True,
+        final_norm="final_norm",
+    ),
+    "t5": Family(
+        layers="encoder.block.{}",
+        query="layer.0.SelfAttention.q",
+        key="layer.0.SelfAttention.k",
+        value="layer.0.SelfAttention.v",
+        output="layer.0.SelfAttention.o",
+        attention_norm="layer.1.layer_norm",
+        inner="layer.1.DenseReluDense.wi",
+        outer="layer.1.DenseReluDense.wo",
+        feed_forward_norm="layer.0.layer_norm",
+        activation=relu,
+        pre_norm=True,
+        final_norm="encoder.final_layer_norm",
+    ),
+}
+
+
+class Slow:
+    """The encoder of E2LN over the weights of a model."""
+
+    def __init__(self, model: AttributeModel) -> None:
+        self.model, self.backbone = model, model.backbone
+        self.config: Any = model.method_config
+        self.kind = self.backbone.config.model_type
+        self.family = FAMILIES[self.kind]
+        self.heads = self.backbone.config.num_attention_heads
+        personal = model.method.personal
+        self.sites = (
+            {}
+            if personal is None
+            else {(p.layer, p.kind): m for p, m in zip(personal.places, personal.sites, strict=True)}
+        )
+
+    def document(self, ids: list[int], attributes: list[int]) -> tuple[Tensor, Tensor]:
+        """The last states (tokens, H) of a document, and its vector (H,)."""
+        self.vectors = self.attribute_vectors(attributes)
+        W = self.model.config.chunk or len(ids)
+        streams = [self.embedded(ids[i : i + W]) for i in range(0, len(ids), W)]
+        read = [[self.first_norm(x) for x in chunk] for chunk in streams]
+        summaries: list[Tensor] = []
+        for run in range(LAYERS):
+            layer = 0 if self.family.shared else run
+            f = [self.layer(layer, *chunk, summaries) for chunk in zip(streams, read, strict=True)]
+            if self.config.structured_text and run + 1 < LAYERS:
+                pool = self.model.method.summary_pools[layer]
+                summaries = [self.pool(self.config.summary_pooling, layer, chunk, pool) for chunk in f]
+            read = [[self.norm(layer, "feed_forward_norm", x) for x in chunk] for chunk in f]
+            streams = f if self.family.pre_norm else read
+        tokens = [x for chunk in f for x in chunk]
+        vector = self.pool(self.config.document_pooling, layer, tokens, self.model.method.document_pool)
+        return torch.stack([x for chunk in read for x in chunk]), vector
+
+    def attribute_vectors(self, ids: list[int]) -> list[Tensor]:
+        """One vector per attribute: the sum over its values, id 0 being none."""
+        if not self.sites:
+            return []
+        found = []
+        for slots, table in zip(self.model.slots, self.model.method.personal.tables, strict=True):
+            vector = torch.zeros(table.shape[1], dtype=table.dtype)
+            for value in ids[slots.start : slots.start + slots.count]:
+                vector = vector + (table[value] if value != 0 else 0)
+            found.append(vector)
+        return found
+
+    def fused(self, fusion: Any) -> Tensor:
+        """A change of gain or bias, made of the attributes' vectors."""
+        e = torch.cat(self.vectors)
+        if self.config.fusion == "linear":
+            return fusion.L @ e
+        if self.config.fusion == "mlp":
+            return fusion.L_2 @ torch.tanh(fusion.L_1 @ e)
+        if self.config.fusion == "addition":
+            return sum(self.vectors[1:], self.vectors[0])
+        return weighted(list(fusion.w), self.vectors)
+
+    def embedded(self, ids: list[int]) -> list[Tensor]:
+        """What goes into the first layer, positions counted from the chunk's beginning."""
+        if self.kind == "t5":
+            return list(self.backbone.encoder.embed_tokens(torch.tensor(ids)))
+        states = self.backbone.embeddings(input_ids=torch.tensor([ids]))[0]
+        if self.family.project is None:
+            return list(states)
+        project = self.backbone.get_submodule(self.family.project)
+        return [project.weight @ x + project.bias for x in states]
+
+    def first_norm(self, x: Tensor) -> Tensor:
+        """What the first layer's attention reads; T5 has a norm there that follows no sub-layer."""
+        return self.normalised(self.backbone.encoder.block[0].layer[0].layer_norm, x) if self.kind == "t5" else x
+
+    def module(self, layer: int, part: str) -> Any:
+        """The backbone's module for a part of a layer, in pre-norm families that after the next sub-layer."""
+        if part == "feed_forward_norm" and self.family.pre_norm:
+            layer += 1
+            if layer == LAYERS:
+                return self.backbone.get_submodule(str(self.family.final_norm))
+        return self.backbone.get_submodule(f"{self.family.layers.format(layer)}.{getattr(self.family, part)}")
+
+    def standardised(self, module: Any, x: Tensor) -> Tensor:
+        """(x - mean) / std; T5 divides by the root mean square alone."""
+        mean = 0 if self.kind == "t5" else x.sum() / len(x)
+        eps = module.variance_epsilon if self.kind == "t5" else module.eps
+        return (x - mean) / torch.sqrt(((x - mean) ** 2).sum() / len(x) + eps)
+
+    def normalised(self, module: Any, x: Tensor, g: Tensor | float = 0.0, b: Tensor | float = 0.0) -> Tensor:
+        """Eq. 4 and 6: a norm with its gain and bias, and the change of both."""
+        bias = getattr(module, "bias", None)
+        return self.standardised(module, x) * ((1 + g) * module.weight) + (0 if bias is None else bias) + b
+
+    def norm(self, layer: int, part: str, x: Tensor) -> Tensor:
+        """Eq. 5 and 6, where the site is personalised."""
+        module, site = self.module(layer, part), self.sites.get((layer, part))
+        return (
+            self.normalised(module, x)
+            if site is None
+            else self.normalised(module, x, self.fused(site.gain), self.fused(site.bias))
+        )
+
+    def linear(self, layer: int, part: str, x: Tensor) -> Tensor:
+        """One of the layer's linear maps, with its personalised bias if it has one."""
+        module, site = self.module(layer, part), self.sites.get((layer, part))
+        weight, bias = module.weight, getattr(module, "bias", None)
+        if part in ("query", "key", "value") and self.kind == "modernbert":
+            start = ("query", "key", "value").index(part) * len(x)
+            weight = weight[start : start + len(x)]
+            bias = None if bias is None else bias[start : start + len(x)]
+        y = weight @ x
+        y = y if bias is None else y + bias
+        return y if site is None else y + self.fused(site.bias)
+
+    def layer(self, layer: int, stream: list[Tensor], read: list[Tensor], summaries: list[Tensor]) -> list[Tensor]:
+        """One layer over one chunk, up to the input of its last norm."""
+        attended = self.attention(layer, read, summaries)
+        found = []
+        for x, a in zip(stream, attended, strict=True):
+            r = x + a
+            normed = self.norm(layer, "attention_norm", r)
+            found.append((r if self.family.pre_norm else normed) + self.feed_forward(layer, normed))
+        return found
+
+    def feed_forward(self, layer: int, x: Tensor) -> Tensor:
+        inner = self.linear(layer, "inner", x)
+        if self.kind == "modernbert":
+            half = len(inner) // 2
+            return self.linear(layer, "outer", self.family.activation(inner[:half]) * inner[half:])
+        return self.linear(layer, "outer", self.family.activation(inner))
+
+    def attention(self, layer: int, read: list[Tensor], summaries: list[Tensor]) -> list[Tensor]:
+        """Eq. 1 to 3: every token of a chunk attends to the chunk's tokens and to all summaries."""
+        query = [self.split(self.linear(layer, "query", x)) for x in read]
+        key, value = ([self.split(self.linear(layer, p, x)) for x in [*read, *summaries]] for p in ("key", "value"))
+        if self.kind == "modernbert":
+            query = [[self.rotated(layer, part, i) for part in x] for i, x in enumerate(query)]
+            key = [[self.rotated(layer, part, j if j < len(read) else 0) for part in x] for j, x in enumerate(key)]
+        found = []
+        for i in range(len(read)):
+            reached = [j for j in range(len(key)) if j >= len(read) or self.reaches(layer, i, j)]
+            heads = []
+            for head in range(self.heads):
+                scores = [
+                    (query[i][head] @ key[j][head]) * self.scale(len(key[j][head]))
+                    + (self.relative_bias(i, j, head) if j < len(read) else 0)
+                    for j in reached
+                ]
+                heads.append(weighted(softmax(scores), [value[j][head] for j in reached]))
+            found.append(self.linear(layer, "output", torch.cat(heads)))
+        return found
+
+    def split(self, x: Tensor) -> list[Tensor]:
+        size = len(x) // self.heads
+        return [x[head * size : (head + 1) * size] for head in range(self.heads)]
+
+    def scale(self, size: int) -> float:
+        return 1.0 if self.kind == "t5" else 1 / math.sqrt(size)
+
+    def reaches(self, layer: int, i: int, j: int) -> bool:
+        """Whether token i sees token j; summaries are seen by all."""
+        if self.kind != "modernbert" or self.backbone.config.layer_types[layer] == "full_attention":
+            return True
+        return abs(i - j) <= self.backbone.config.local_attention // 2
+
+    def rotated(self, layer: int, x: Tensor, position: int) -> Tensor:
+        frequencies = getattr(self.backbone.rotary_emb, f"{self.backbone.config.layer_types[layer]}_inv_freq")
+        a, b = x[: len(x) // 2], x[len(x) // 2 :]
+        cos, sin = torch.cos(position * frequencies), torch.sin(position * frequencies)
+        return torch.cat([a * cos - b * sin, b * cos + a * sin])
+
+    def relative_bias(self, i: int, j: int, head: int) -> Tensor | float:
+        """T5's bias of the distance between two tokens, from the first layer's table; nothing elsewhere."""
+        if self.kind != "t5":
+            return 0.0
+        config = self.backbone.config
+        half = config.relative_attention_num_buckets // 2
+        exact, distance = half // 2, abs(j - i)
+        bucket = distance
+        if distance >= exact:
+            share = math.log(distance / exact) / math.log(config.relative_attention_max_distance / exact)
+            bucket = min(exact + int(share * (half - exact)), half - 1)
+        table = self.backbone.encoder.block[0].layer[0].SelfAttention.relative_attention_bias.weight
+        return table[bucket + (half if j > i else 0), head]
+
+    def pool(self, kind: str, layer: int, f: list[Tensor], learned: Any) -> Tensor:
+        """Eq. 8 and what stands in its place: tokens before the layer's last norm become one vector."""
+        module = self.module(layer, "feed_forward_norm")
+        normed = [self.normalised(module, x) for x in f]
+        if kind == "average":
+            return sum(normed[1:], normed[0]) / len(normed)
+        if kind == "max":
+            return torch.stack([max(column) for column in torch.stack(normed).T])
+        if kind == "lnap":
+            scores = [self.standardised(module, x) @ module.weight for x in f]
+        else:
+            scores = [learned.v @ torch.tanh(learned.W_h @ x + learned.b) for x in normed]
+        return weighted(softmax(scores), normed)
+
+
+# Models and batches
+
+
+@pytest.fixture
+def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model gives logits in float32, and some backbones round states to it: not here."""
+
+    def forward(self: Any, x: Tensor) -> Tensor:
+        return self.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
+
+    monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
+    monkeypatch.setattr(T5LayerNorm, "forward", forward)
+
+
+def make_backbone(family: str) -> PreTrainedModel:
+    """Three layers, so that summaries are handed on twice, and weights large enough to matter."""
+    config = tiny_config(family)
+    config.num_hidden_layers = LAYERS
+    if family == "modernbert":
+        config.layer_types = ["full_attention", "sliding_attention", "full_attention"]
+    backbone = build_backbone(config)
+    with torch.no_grad():
+        for parameter in backbone.parameters():
+            parameter.add_(0.15 * torch.randn_like(parameter))
+    return backbone
+
+
+def make_schema(M: int) -> Schema:
+    chosen = ATTRIBUTES[:M]
+    return Schema.fit({a.name: TABLE[a.name] for a in chosen}, list(chosen))
+
+
+def make_model(config: MethodConfig, *, family: str = "bert", M: int = 2, chunk: int | None = WINDOW) -> AttributeModel:
+    """A model in float64 whose method has random numbers in every parameter, row 0 of the tables among them."""
+    task = Classification(classes=3)
+    model = AttributeModel.build(make_backbone(family), make_schema(M), task=task, method=config, chunk=chunk)
+    with torch.no_grad():
+        for parameter in model.method.parameters():
+            parameter.copy_(0.4 * torch.randn_like(parameter))
+    return model.double().eval()
+
+
+def make_documents(lengths: Sequence[int] = LENGTHS) -> list[list[int]]:
+    generator = torch.Generator().manual_seed(3)
+    return [torch.randint(5, VOCABULARY, (length,), generator=generator).tolist() for length in lengths]
+
+
+def make_attributes(model: AttributeModel) -> Tensor:
+    ids, _ = model.schema.encode({a.name: TABLE[a.name] for a in model.schema.attributes})
+    return torch.as_tensor(ids)
+
+
+def padded(documents: list[list[int]], *, more: int = 0, side: str = "right") -> dict[str, Tensor]:
+    """Ids and mask of a batch; padding is full of ids that mean something."""
+    T = max(map(len, documents)) + more
+    ids, mask = torch.full((len(documents), T), 9), torch.zeros(len(documents), T, dtype=torch.long)
+    for row, document in enumerate(documents):
+        start = T - len(document) if side == "left" else 0
+        ids[row, start : start + len(document)] = torch.tensor(document)
+        mask[row, start : start + len(document)] = 1
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def observe(model: AttributeModel, **batch: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Last states (B, T, H), document vectors (B, H) and logits."""
+    seen: dict[str, Tensor] = {}
+    hooks = [
+        model.backbone.register_forward_hook(lambda _m, _a, out: seen.update(states=out.last_hidden_state)),
+        model.head.register_forward_pre_hook(lambda _m, args: seen.update(vectors=args[0])),
+    ]
+    logits = model(**batch).logits
+    for hook in hooks:
+        hook.remove()
+    return seen["states"].reshape(len(logits), -1, seen["states"].shape[-1]), seen["vectors"], logits
+
+
+def worst(model: AttributeModel, lengths: Sequence[int] = LENGTHS) -> float:
+    """Greatest difference between the model and the slow encoder: last states, document vectors and logits."""
+    documents, attributes = make_documents(lengths), make_attributes(model)
+    with torch.no_grad():
+        states, vectors, logits = observe(model, attribute_ids=attributes, **padded(documents))
+        slow, differences = Slow(model), []
+        for row, document in enumerate(documents):
+            expected, vector = slow.document(document, attributes[row].tolist())
+            differences += [states[row, : len(document)] - expected, vectors[row] - vector]
+            differences.append(logits[row] - (model.head.weight @ vector + model.head.bias))
+    assert vectors.dtype == torch.float64
+    return max(float(difference.abs().max()) for difference in differences)
+
+
+# The functions
+
+
+def slow_norm(f: list[float], gain: list[float], bias: list[float], *, centred: bool) -> tuple[list[float], float]:
+    """Eq. 4 and the score of eq. 8 for one token."""
+    mean = sum(f) / len(f) if centred else 0.0
+    std = math.sqrt(sum((x - mean) ** 2 for x in f) / len(f))
+    score = sum((x - mean) / std * g for x, g in zip(f, gain, strict=True))
+    return [(x - mean) / std * g + b for x, g, b in zip(f, gain, bias, strict=True)], score
+
+
+MASK = [[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 0, 1, 1], [1, 0, 1, 0, 1], [0, 0, 1, 0, 0], [0, 0, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("centred", [True, False])
+def test_layer_norm_pool(centred: bool) -> None:
+    """With a bias as in LayerNorm, and without mean and bias as in RMSNorm."""
+    H, mask = 9, torch.tensor(MASK)
+    B, T = mask.shape
+    f = torch.randn(B, T, H, dtype=torch.float64).tolist()
+    gain = torch.randn(H, dtype=torch.float64).tolist()
+    bias = torch.randn(H, dtype=torch.float64).tolist() if centred else [0.0] * H
+    expected = torch.zeros(B, H, dtype=torch.float64)
+    normed = torch.empty(B, T, H, dtype=torch.float64)
+    for b in range(B):
+        powers = []
+        for t in range(T):
+            state, score = slow_norm(f[b][t], gain, bias, centred=centred)
+            normed[b, t] = torch.tensor(state, dtype=torch.float64)
+            powers.append(math.exp(score) * MASK[b][t])
+        for t in range(T):
+            for h in range(H):
+                expected[b, h] += powers[t] / (sum(powers) or 1) * float(normed[b, t, h])
+    given = torch.tensor(bias, dtype=torch.float64) if centred else None
+    found = functional.layer_norm_pool(normed, given, mask)
+    assert float((found - expected).abs().max()) < TOLERANCE
+    assert torch.equal(found, functional.layer_norm_pool(normed, given, mask.bool()))
+    assert not found[5].any()
+
+
+def test_max_tokens() -> None:
+    mask = torch.tensor(MASK)
+    hidden = torch.randn(*mask.shape, 4, dtype=torch.float64) - 3
+    found = functional.max_tokens(hidden, mask)
+    for b, row in enumerate(MASK):
+        for h in range(4):
+            real = [float(hidden[b, t, h]) for t, one in enumerate(row) if one]
+            assert float(found[b, h]) == (max(real) if real else 0.0)
+
+
+def test_personalised_norm() -> None:
+    B, T, H = 3, 2, 5
+    f, gain, bias = (torch.randn(shape, dtype=torch.float64) for shape in ((B, T, H), (H,), (H,)))
+    g, b = torch.randn(B, H, dtype=torch.float64), torch.randn(B, H, dtype=torch.float64)
+    for shift in (bias, None):
+        plain, expected = torch.empty_like(f), torch.empty_like(f)
+        own = torch.zeros(H, dtype=torch.float64) if shift is None else shift
+        for row in range(B):
+            for t in range(T):
+                changed = ((1 + g[row]) * gain).tolist(), (b[row] + own).tolist()
+                state, _ = slow_norm(f[row, t].tolist(), *changed, centred=True)
+                expected[row, t] = torch.tensor(state, dtype=torch.float64)
+                state, _ = slow_norm(f[row, t].tolist(), gain.tolist(), own.tolist(), centred=True)
+                plain[row, t] = torch.tensor(state, dtype=torch.float64)
+        found = functional.personalised_norm(plain, shift, g, b)
+        assert float((found - expected).abs().max()) < TOLERANCE
+
+
+# The whole path on BERT
+
+POOLINGS = ("lnap", "average", "max", "attention")
+PARTS = ("none", "attention", "feed_forward", "both")
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("document", POOLINGS)
+@pytest.mark.parametrize("summary", POOLINGS)
+def test_poolings(summary: Any, document: Any) -> None:
+    config = E2ln(vector_sizes=SIZES[:2], summary_pooling=summary, document_pooling=document)
+    assert worst(make_model(config)) < TOLERANCE
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("document", POOLINGS)
+def test_without_structured_text(document: Any) -> None:
+    config = E2ln(vector_sizes=SIZES[:2], structured_text=False, document_pooling=document)
+    assert worst(make_model(config)) < TOLERANCE
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("bias_terms", PARTS)
+@pytest.mark.parametrize("norms", PARTS)
+def test_places(norms: Any, bias_terms: Any) -> None:
+    assert worst(make_model(E2ln(vector_sizes=SIZES[:2], norms=norms, bias_terms=bias_terms))) < TOLERANCE
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("layers", [(1,), (3,), (1, 3)])
+def test_some_layers(layers: tuple[int, ...]) -> None:
+    assert worst(make_model(E2ln(vector_size=5, norms="both", bias_terms="both", layers=layers))) < TOLERANCE
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("fusion", ["linear", "mlp", "addition", "weighted"])
+@pytest.mark.parametrize("M", [1, 2, 4])
+def test_fusions(M: int, fusion: Any) -> None:
+    sizes = SIZES[:M] if fusion in ("linear", "mlp") else (48,) * M
+    assert worst(make_model(E2ln(vector_sizes=sizes, norms="both", fusion=fusion), M=M)) < TOLERANCE
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize(
+    ("chunk", "lengths"),
+    [
+        (None, (17, 3, 14)),
+        (30, (17, 3, 14)),
+        (17, (17, 3, 14)),
+        (16, (17, 3, 14)),
+        (5, (1, 21, 6)),
+        (7, (7, 7, 7)),
+        (7, (21, 7, 1)),
+        (1, (4, 2, 1)),
+    ],
+)
+def test_chunks(chunk: int | None, lengths: tuple[int, ...]) -> None:
+    """One chunk and many, whole and partly padded ones, and chunks without a token."""
+    config = E2ln(vector_sizes=SIZES[:2], summary_pooling="lnap", norms="both", bias_terms="both")
+    assert worst(make_model(config, chunk=chunk), lengths) < TOLERANCE
+
+
+@pytest.mark.usefixtures("exact")
+def test_gradients() -> None:
+    """Of a sum over all document vectors, for every parameter."""
+    model = make_model(E2ln(vector_sizes=SIZES[:2], norms="both", bias_terms="both", summary_pooling="attention"))
+    documents, attributes = make_documents(), make_attributes(model)
+    weights = torch.randn(len(documents), 48, dtype=torch.float64)
+
+    def gradients(vectors: Tensor) -> dict[str, Tensor]:
+        model.zero_grad()
+        (weights * vectors).sum().backward()
+        return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None and p.grad.any()}
+
+    slow = Slow(model)
+    rows = zip(documents, attributes.tolist(), strict=True)
+    expected = gradients(torch.stack([slow.document(*row)[1] for row in rows]))
+    found = gradients(observe(model, attribute_ids=attributes, **padded(documents))[1])
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        assert float((found[name] - gradient).abs().max()) < TOLERANCE * max(1, float(gradient.abs().max())), name
+    tables = [found[f"method.personal.tables.{j}"] for j in range(2)]
+    assert not any(table[0].any() for table in tables), "id 0 contributes nothing, so it learns nothing"
+
+
+# Other families
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("settings", [{}, {"norms": "both", "bias_terms": "both"}, {"structured_text": False}])
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "bert"])
+def test_families(family: str, settings: dict[str, Any]) -> None:
+    assert worst(make_model(E2ln(vector_sizes=SIZES[:2], **settings), family=family)) < TOLERANCE
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("pooling", POOLINGS)
+@pytest.mark.parametrize("family", ["modernbert", "t5"])
+def test_pre_norm_families(family: str, pooling: Any) -> None:
+    """Chunks longer than the local window, the last ones with padding far from any token."""
+    config = E2ln(vector_sizes=SIZES[:2], norms="feed_forward", summary_pooling=pooling, document_pooling=pooling)
+    assert worst(make_model(config, family=family, chunk=12), (29, 24, 2)) < TOLERANCE
+
+
+@pytest.mark.xfail(strict=True, raises=IndexError, reason="a pool of summaries is missing for each further group")
+@pytest.mark.parametrize("settings", [{"num_hidden_groups": 3}, {"inner_group_num": 2}])
+def test_several_groups_of_shared_layers(settings: dict[str, int]) -> None:
+    config = tiny_config("albert")
+    config.update(settings)
+    task = Classification(classes=3)
+    method = E2ln(vector_size=5)
+    model = AttributeModel.build(build_backbone(config), make_schema(2), task=task, method=method, chunk=WINDOW)
+    assert model(attribute_ids=make_attributes(model), **padded(make_documents())).logits.isfinite().all()
+
+
+# Planted mistakes
+
+
+def clear_memory(model: AttributeModel) -> None:
+    """What the published code does: the summaries are gone when the next layer begins."""
+    for layer in model.backbone.encoder.layer:
+        layer.register_forward_pre_hook(lambda *_: model.method.holder.current.memory.clear())
+
+
+@pytest.mark.usefixtures("exact")
+def test_summaries_reach_the_layers() -> None:
+    model = make_model(E2ln(vector_sizes=SIZES[:2]))
+    without = make_model(E2ln(vector_sizes=SIZES[:2], structured_text=False))
+    without.load_state_dict(model.state_dict())
+    assert worst(model) < TOLERANCE
+    assert worst(without) < TOLERANCE
+    batch = padded(make_documents()) | {"attribute_ids": make_attributes(model)}
+    separate = observe(without, **batch)[1]
+    difference = (observe(model, **batch)[1] - separate).detach().abs().amax(dim=1)
+    assert float(difference.min()) > MISTAKE, "every document reads summaries, that of one chunk its own"
+    clear_memory(model)
+    assert worst(model) > MISTAKE
+    torch.testing.assert_close(observe(model, **batch)[1], separate, rtol=0, atol=TOLERANCE)
+
+
+def test_a_chunk_reads_the_others() -> None:
+    """A word at the end of a document changes the states at its beginning, of this document alone."""
+    model = make_model(E2ln(vector_sizes=SIZES[:2]))
+    documents, attributes = make_documents(), make_attributes(model)
+    before = observe(model, attribute_ids=attributes, **padded(documents))[0]
+    documents[0][-1] = 6 if documents[0][-1] == 5 else 5
+    after = observe(model, attribute_ids=attributes, **padded(documents))[0]
+    assert bool((after[0, :WINDOW] != before[0, :WINDOW]).any(dim=-1).all())
+    assert torch.equal(after[1, : LENGTHS[1]], before[1, : LENGTHS[1]])
+    assert torch.equal(after[2, : LENGTHS[2]], before[2, : LENGTHS[2]])
+
+
+_right = functional.layer_norm_pool
+PLANTED: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "the gain is missing in the scores": lambda normed, bias, mask: functional.mean_tokens(normed, mask),
+    "padding has a weight": lambda normed, bias, mask: _right(normed, bias, torch.ones_like(mask)),
+    "the bias is missing in the sum": lambda normed, bias, mask: _right(normed - bias, None, mask),
+}
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("mistake", PLANTED)
+def test_planted_mistakes_are_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model(E2ln(vector_sizes=SIZES[:2]))
+    assert worst(model) < TOLERANCE
+    monkeypatch.setattr(functional, "layer_norm_pool", PLANTED[mistake])
+    assert worst(model) > MISTAKE
+
+
+# The start
+
+
+def tables(model: AttributeModel) -> list[Tensor]:
+    return [table.detach() for table in model.method.personal.tables]
+
+
+def saved_and_loaded(model: AttributeModel, folder: Path) -> AttributeModel:
+    model.save_pretrained(folder)
+    return AttributeModel.from_pretrained(folder)
+
+
+def test_vectors_start_at_zero_and_stay(tmp_path: Path) -> None:
+    """However a model is made, nothing draws the vectors again; what they have learned comes back."""
+    tiny_backbone("bert").save_pretrained(tmp_path / "backbone")
+    options: dict[str, Any] = {"task": Classification(classes=3), "method": E2ln(vector_size=5), "chunk": WINDOW}
+    for source in (str(tmp_path / "backbone"), tiny_backbone("bert")):
+        model = AttributeModel.build(source, make_schema(2), **options)
+        assert not any(table.any() for table in tables(model))
+        assert all(p.any() for name, p in model.method.named_parameters() if name.rpartition(".")[2] == "L")
+        model.init_weights()
+        assert not any(table.any() for table in tables(model))
+    model = AttributeModel.build(str(tmp_path / "backbone"), make_schema(2), **options)
+    assert not any(table.any() for table in tables(saved_and_loaded(model, tmp_path / "new")))
+    with torch.no_grad():
+        for table in model.method.personal.tables:
+            table[1] = 0.5
+    for before, after in zip(tables(model), tables(saved_and_loaded(model, tmp_path / "learned")), strict=True):
+        assert torch.equal(before, after)
+        assert not after[0].any()
+        assert not after[2:].any()
+
+
+@pytest.mark.parametrize("family", ["bert", "albert", "modernbert", "t5"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"norms": "feed_forward"},
+        {"norms": "both", "bias_terms": "both"},
+        {"norms": "none", "bias_terms": "attention", "fusion": "mlp"},
+        {"norms": "both", "fusion": "addition", "vector_size": 48},
+        {"norms": "both", "fusion": "weighted", "vector_size": 48},
+    ],
+)
+def test_starts_as_the_model_without_attributes(family: str, settings: dict[str, Any]) -> None:
+    """To the last bit, so that the first step of training has the same loss."""
+    options: dict[str, Any] = {"task": Classification(classes=3), "chunk": WINDOW}
+    schema = make_schema(2)
+    model = AttributeModel.build(
+        tiny_backbone(family), schema, method=E2ln(**{"vector_size": 5, **settings}), **options
+    )
+    without = AttributeModel.build(
+        tiny_backbone(family), schema, method=E2ln(norms="none", bias_terms="none"), **options
+    )
+    without.head.load_state_dict(model.head.state_dict())
+    batch = padded(make_documents()) | {"labels": torch.tensor([0, 2, 1])}
+    for passes in (AttributeModel.eval, still):
+        expected, found = passes(without)(**batch), passes(model)(**batch, attribute_ids=make_attributes(model))
+        assert torch.equal(found.logits, expected.logits)
+        assert torch.equal(found.loss, expected.loss)
+
+
+# Gradient checkpointing, batches, combinations
+
+
+def still(model: AttributeModel) -> AttributeModel:
+    """Training mode without any dropout."""
+    model.train()
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        if isinstance(module, AttributeMethod):
+            module.attribute_dropout = 0.0
+        for name in ("dropout", "dropout_prob", "attention_dropout"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)
+    return model
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "modernbert", "t5"])
+def test_checkpointing_gives_the_same_gradients(family: str) -> None:
+    """Over several chunks, also with two forward passes before one backward pass."""
+    config = E2ln(vector_sizes=SIZES[:2], norms="both", bias_terms="attention", summary_pooling="attention")
+    model = still(make_model(config, family=family))
+    attributes = make_attributes(model)
+    first = padded(make_documents()) | {"attribute_ids": attributes, "labels": torch.tensor([0, 1, 2])}
+    other = padded(make_documents((9, 20, 5))) | {
+        "attribute_ids": attributes.flip(0),
+        "labels": torch.tensor([2, 2, 0]),
+    }
+
+    def gradients(*batches: dict[str, Tensor]) -> dict[str, Tensor]:
+        model.zero_grad()
+        sum(number * model(**batch).loss for number, batch in enumerate(batches, 1)).backward()
+        return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+    expected = gradients(first), gradients(first, other)
+    model.activation_checkpointing_enable()
+    for found, right in zip((gradients(first), gradients(first, other)), expected, strict=True):
+        assert found.keys() == right.keys()
+        for name, gradient in right.items():
+            # Logits, and states inside some backbones, are in float32.
+            torch.testing.assert_close(found[name], gradient, rtol=1e-6, atol=1e-9, msg=name)
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_document_is_read_alike_in_every_batch(family: str) -> None:
+    config = E2ln(vector_sizes=SIZES[:2], norms="both", summary_pooling="lnap", document_pooling="attention")
+    model = make_model(config, family=family)
+    documents, attributes = make_documents((17, 3, 14)), make_attributes(model)
+    expected = observe(model, attribute_ids=attributes, **padded(documents))[1]
+
+    def check(found: Tensor, rows: list[int]) -> None:
+        torch.testing.assert_close(found, expected[rows], rtol=0, atol=TOLERANCE)
+
+    order = [2, 0, 1]
+    check(observe(model, attribute_ids=attributes[order], **padded([documents[row] for row in order]))[1], order)
+    for more in (1, 4, 5, 30):
+        check(observe(model, attribute_ids=attributes, **padded(documents, more=more))[1], [0, 1, 2])
+        check(observe(model, attribute_ids=attributes, **padded(documents, more=more, side="left"))[1], [0, 1, 2])
+    for row in range(3):
+        check(observe(model, attribute_ids=attributes[[row]], **padded([documents[row]]))[1], [row])
+    whole = torch.tensor([documents[0]])
+    check(observe(model, attribute_ids=attributes[[0]], input_ids=whole)[1], [0])
+
+
+_MOVED = pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="padding is moved to the right in batches longer than a chunk alone; elsewhere it counts in the positions, "
+    "which those of the summaries, all 0, do not follow",
+)
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("family", [pytest.param("bert", marks=_MOVED), pytest.param("modernbert", marks=_MOVED), "t5"])
+def test_padding_on_the_left_of_documents_of_one_chunk(family: str) -> None:
+    model = make_model(E2ln(vector_sizes=SIZES[:2]), family=family)
+    documents, attributes = make_documents((5, 3, 1)), make_attributes(model)
+    expected = observe(model, attribute_ids=attributes, **padded(documents))[1]
+    found = observe(model, attribute_ids=attributes, **padded(documents, side="left"))[1]
+    torch.testing.assert_close(found, expected, rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.xfail(strict=True, raises=RuntimeError, reason="the personalised part keeps the holder it was made with")
+def test_in_a_combination() -> None:
+    """Beside an adapter that does nothing it is itself."""
+    alone = make_model(E2ln(vector_sizes=SIZES[:2]))
+    both = make_model(Combined(parts=(E2ln(vector_sizes=SIZES[:2]), Adapter(bottleneck=5))))
+    for module in (both.method.parts[1], both.backbone):
+        module.load_state_dict({name: torch.zeros_like(x) for name, x in module.state_dict().items()})
+    both.backbone.load_state_dict(alone.backbone.state_dict())
+    both.method.parts[0].load_state_dict(alone.method.state_dict())
+    batch = padded(make_documents()) | {"attribute_ids": make_attributes(alone)}
+    torch.testing.assert_close(observe(both, **batch)[1], observe(alone, **batch)[1], rtol=0, atol=1e-10)

@@ -1,0 +1,379 @@
+"""Multi-attribute attention against loops written from Zhang et al. 2021, equations 2 to 7, in float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from families import tiny_backbone
+from hosts import make_host
+from tiny_models import NUMBERS, at_random, exactly, make_batch, make_model, recorded, row_vectors, slots_of
+from torch import Tensor, nn
+
+from attribune import functional
+from attribune.errors import ConfigError
+from attribune.methods import AttentionBias, Host, Maa, Method, TinyMaa
+from attribune.methods.stack import StackConfig
+
+TOLERANCE = 1e-10
+MISTAKE = 1e-3
+
+Row = list[float]
+Matrix = list[Row]
+
+MASK = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 1, 1, 1], [0, 1, 0, 0, 1]])
+
+
+# The paper, slowly
+
+
+def from_right(x: Row, W: Matrix) -> Row:
+    """x W."""
+    return [sum(x[i] * W[i][j] for i in range(len(x))) for j in range(len(W[0]))]
+
+
+def times(x: Row, e: Row) -> Row:
+    return [a * b for a, b in zip(x, e, strict=True)]
+
+
+def slow_head(Q: Matrix, K: Matrix, V: Matrix, real: list[int], root: float) -> Matrix:
+    """Eq. 3: softmax(Q K^T / sqrt(d)) V, over the real tokens."""
+    result = []
+    for q in Q:
+        scores = {
+            s: math.exp(sum(a * b for a, b in zip(q, K[s], strict=True)) / root) for s in range(len(K)) if real[s]
+        }
+        total = sum(scores.values())
+        result.append([sum(score / total * V[s][i] for s, score in scores.items()) for i in range(len(V[0]))])
+    return result
+
+
+def slow_attention(
+    T: Matrix,
+    real: list[int],
+    e: Sequence[Row] | None,
+    W_q: list[Matrix],
+    W_k: list[Matrix],
+    W_v: list[Matrix],
+    W_o: Matrix,
+    *,
+    heads: int,
+    in_values: bool = True,
+    root: float | None = None,
+) -> Matrix:
+    """Eq. 2 and 4 to 7: [U_1; ...; U_M] W_o, each U_m the heads of one attribute side by side."""
+    U: list[Row] = [[] for _ in T]
+    for m in range(len(W_q)):
+        Q, K, V = ([from_right(t, W[m]) for t in T] for W in (W_q, W_k, W_v))
+        if e is not None:
+            Q, K = [times(q, e[m]) for q in Q], [times(k, e[m]) for k in K]
+            V = [times(v, e[m]) for v in V] if in_values else V
+        d = len(Q[0]) // heads
+        for k in range(heads):
+            parts = [[x[k * d : (k + 1) * d] for x in states] for states in (Q, K, V)]
+            for long, head in zip(U, slow_head(*parts, real, root or math.sqrt(d)), strict=True):
+                long += head
+    return [from_right(long, W_o) for long in U]
+
+
+def slow_norm(x: Row, gain: Row, bias: Row) -> Row:
+    mean = sum(x) / len(x)
+    deviation = math.sqrt(sum((number - mean) ** 2 for number in x) / len(x) + 1e-12)
+    return [(number - mean) / deviation * g + b for number, g, b in zip(x, gain, bias, strict=True)]
+
+
+def slow_rest(T: Matrix, attention: Matrix, p: dict[str, Any]) -> Matrix:
+    """Section 2.2: the residual and norm, the feed-forward with ReLU, its residual and norm."""
+    result = []
+    for t, A in zip(T, attention, strict=True):
+        Y = slow_norm([a + b for a, b in zip(A, t, strict=True)], p["gain_1"], p["bias_1"])
+        inner = [max(0.0, a + b) for a, b in zip(from_right(Y, p["W_1"]), p["b_1"], strict=True)]
+        outer = [a + b + y for a, b, y in zip(from_right(inner, p["W_2"]), p["b_2"], Y, strict=True)]
+        result.append(slow_norm(outer, p["gain_2"], p["bias_2"]))
+    return result
+
+
+def slow_stack(
+    layers: nn.Module, hidden: Tensor, mask: Tensor, vectors: Sequence[Sequence[Row]], **options: Any
+) -> Tensor:
+    """All layers, on every row."""
+    rows = []
+    for T, real, e in zip(hidden.tolist(), mask.tolist(), vectors, strict=True):
+        states = T
+        for layer in layers.children():
+            p = {name: parameter.tolist() for name, parameter in layer.named_parameters()}
+            maps = (p[name] for name in ("W_q", "W_k", "W_v", "W_o"))
+            states = slow_rest(states, slow_attention(states, real, e, *maps, **options), p)
+        rows.append(states)
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def draw(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def difference(found: Tensor, expected: Tensor) -> float:
+    assert found.shape == expected.shape
+    assert found.dtype == torch.float64
+    return float((found - expected).detach().abs().max())
+
+
+# The functions
+
+
+@pytest.mark.parametrize("in_values", [True, False])
+@pytest.mark.parametrize("M", NUMBERS)
+@pytest.mark.parametrize(("H", "D", "heads"), [(6, 6, 2), (5, 4, 4), (3, 4, 1), (4, 8, 2)])
+def test_attention(H: int, D: int, heads: int, M: int, in_values: bool) -> None:
+    """With sizes of queries other than the hidden one, and as many tokens or rows as heads or attributes."""
+    T, e = draw(4, 5, H), draw(4, M, D)
+    W = {"W_q": draw(M, H, D), "W_k": draw(M, H, D), "W_v": draw(M, H, D), "W_o": draw(M * D, H)}
+    found = functional.multi_attribute_attention(T, MASK, e, **W, heads=heads, in_values=in_values)
+    plain = functional.multi_attribute_attention(T, MASK, None, **W, heads=heads)
+    lists = {name: matrix.tolist() for name, matrix in W.items()}
+    for row in range(4):
+        mine, real = T[row].tolist(), MASK[row].tolist()
+        expected = slow_attention(mine, real, e[row].tolist(), **lists, heads=heads, in_values=in_values)
+        assert difference(found[row], torch.tensor(expected, dtype=torch.float64)) < TOLERANCE
+        expected = slow_attention(mine, real, None, **lists, heads=heads)
+        assert difference(plain[row], torch.tensor(expected, dtype=torch.float64)) < TOLERANCE
+
+
+@pytest.mark.parametrize(("H", "F"), [(6, 11), (5, 3), (1, 1)])
+def test_rest_of_the_layer(H: int, F: int) -> None:
+    T, attention = draw(4, 5, H), draw(4, 5, H)
+    vectors = {name: draw(H) for name in ("gain_1", "bias_1", "b_2", "gain_2", "bias_2")}
+    p = {**vectors, "W_1": draw(H, F), "b_1": draw(F), "W_2": draw(F, H)}
+    found = functional.multi_attribute_layer(T, attention, **p)
+    lists = {name: parameter.tolist() for name, parameter in p.items()}
+    expected = [slow_rest(T[row].tolist(), attention[row].tolist(), lists) for row in range(4)]
+    assert difference(found, torch.tensor(expected, dtype=torch.float64)) < TOLERANCE
+
+
+# The modules
+
+
+CONFIGS: dict[str, tuple[StackConfig, int]] = {  # and the number of heads
+    "maa": (Maa(layers=2, inner=7), 3),
+    "maa of other sizes": (Maa(layers=1, heads=4, size=8, inner=5), 4),
+    "attention-bias": (AttentionBias(layers=2, inner=7), 3),
+    "tiny-maa": (TinyMaa(size=8, inner=5), 1),
+    "tiny-maa with heads": (TinyMaa(layers=2, heads=2, size=6, inner=5), 2),
+}
+
+
+def build(config: StackConfig, M: int) -> Method:
+    method = config.build(make_host(hidden=12, slots=slots_of(M), heads=3)).double().eval()
+    at_random(method, size=0.7)
+    return method
+
+
+def parity(method: Method, M: int, config: StackConfig, *, heads: int, mask: Tensor = MASK, **options: Any) -> float:
+    """The greatest difference between the module and the loops."""
+    ids, hidden = make_batch(M)["attribute_ids"], draw(4, 5, 12)
+    found = method.encode(hidden, MASK, method.condition(ids, 4))
+    vectors = row_vectors(method.tables, slots_of(M), ids, unknown=options.pop("unknown", True))
+    in_values = options.pop("in_values", config.name != "attention-bias")
+    layers = method.get_submodule("layers")
+    return difference(found, slow_stack(layers, hidden, mask, vectors, heads=heads, in_values=in_values, **options))
+
+
+@pytest.mark.parametrize("M", NUMBERS)
+@pytest.mark.parametrize("case", CONFIGS)
+def test_modules(case: str, M: int) -> None:
+    """Padding on either side, several values, a value twice, attributes and whole rows without any."""
+    config, heads = CONFIGS[case]
+    assert parity(build(config, M), M, config, heads=heads) < TOLERANCE
+
+
+@pytest.mark.parametrize("padding", ["right", "left"])
+@pytest.mark.parametrize(
+    "config", [Maa(layers=2), AttentionBias(layers=1), TinyMaa(size=8, inner=5)], ids=lambda c: c.name
+)
+def test_whole_model(config: StackConfig, padding: str) -> None:
+    """The stack stands on the backbone's last states, and its first token's state goes to the head."""
+    model, batch = exactly(make_model("bert", config)), make_batch(2, padding=padding)
+    at_random(model.method, size=0.3)
+    with recorded(model.backbone) as states, recorded(model.head) as found:
+        model(**batch)
+    mask = batch["attention_mask"]
+    vectors = row_vectors(model.method.tables, model.slots, batch["attribute_ids"], unknown=True)
+    heads = 1 if config.name == "tiny-maa" else 4
+    hidden = slow_stack(
+        model.method.layers,
+        states[0].last_hidden_state,
+        mask,
+        vectors,
+        heads=heads,
+        in_values=config.name != "attention-bias",
+    )
+    document = torch.stack([hidden[row, mask[row].tolist().index(1)] for row in range(4)])
+    assert difference(found[0], document @ model.head.weight.T + model.head.bias) < TOLERANCE
+
+
+# Sizes and initial values
+
+
+def test_sizes_unless_given_are_those_of_the_backbone() -> None:
+    layers = make_model("bert", Maa()).method.get_submodule("layers")
+    assert len(layers) == 6
+    shapes = {name: tuple(p.shape) for name, p in layers[0].named_parameters()}
+    assert {shapes[name] for name in ("W_q", "W_k", "W_v")} == {(2, 48, 48)}
+    assert (shapes["W_o"], shapes["W_1"], shapes["W_2"]) == ((96, 48), (48, 59), (59, 48))
+    assert layers[0].heads == 4
+    assert {name for name in shapes if name.startswith("b_")} == {"b_1", "b_2"}, "no biases in the attention"
+
+
+@pytest.mark.parametrize("config", [Maa(inner=7), AttentionBias(inner=7), TinyMaa()], ids=lambda c: c.name)
+def test_vectors_start_uniform_and_the_unknown_has_one(config: StackConfig) -> None:
+    for table in config.build(make_host(hidden=12, slots=slots_of(4), heads=3)).tables:
+        assert 0.2 < float(table.detach().abs().max()) <= 0.25
+        assert bool((table[0] != 0).all())
+
+
+def test_the_unknown_learns_from_rows_without_a_value_only() -> None:
+    method = build(Maa(layers=1, inner=7), 2)
+    ids = torch.tensor([[3, 0, 5, 1], [2, 2, 0, 0]])
+    weights = draw(2, 5, 12)  # the sum of a norm's output is the same for every input
+    (method.encode(draw(2, 5, 12), MASK[:2], method.condition(ids, 2)) * weights).sum().backward()
+    tags, user = (table.grad for table in method.tables)
+    assert not tags[0].any(), "both rows have a value, beside places left free"
+    assert bool((user[0] != 0).all())
+    method.zero_grad()
+    condition = method.train().condition(ids, 2, torch.tensor([[0.1, 0.9], [0.9, 0.9]]))
+    (method.encode(draw(2, 5, 12), MASK[:2], condition) * weights).sum().backward()
+    assert bool((method.tables[0].grad[0] != 0).all()), "attribute dropout trains it"
+
+
+def on(family: str, config: StackConfig, M: int = 2) -> tuple[nn.Module, Any]:
+    backbone = tiny_backbone(family)
+    return backbone, config.build(Host.of(backbone, outputs=2, slots=slots_of(M)))
+
+
+def is_copy(found: Any, family: str, names: dict[str, Tensor], M: int) -> None:
+    for matrix, original in names.items():
+        expected = original[None].expand(M, -1, -1) if matrix in ("W_q", "W_k", "W_v") else original
+        if matrix == "W_o":
+            expected = torch.cat([original / M] * M)
+        assert torch.equal(getattr(found, matrix), expected), (family, matrix)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("M", NUMBERS)
+def test_initial_values_of_the_last_layers(M: int, layers: int) -> None:
+    """Every attribute starts with the queries, keys and values of the backbone; their outputs are averaged."""
+    backbone, method = on("bert", Maa(layers=layers, initial="backbone"), M)
+    for mine, theirs in zip(method.layers, backbone.encoder.layer[-layers:], strict=True):
+        attention = theirs.attention
+        names = {
+            "W_q": attention.self.query.weight.T,
+            "W_k": attention.self.key.weight.T,
+            "W_v": attention.self.value.weight.T,
+            "W_o": attention.output.dense.weight.T,
+            "W_1": theirs.intermediate.dense.weight.T,
+            "W_2": theirs.output.dense.weight.T,
+        }
+        is_copy(mine, "bert", names, M)
+
+
+def test_initial_values_of_a_fused_projection() -> None:
+    backbone, method = on("gpt2", AttentionBias(layers=1, initial="backbone"))
+    theirs = backbone.h[1]
+    fused = theirs.attn.c_attn.weight
+    names = {"W_q": fused[:, :48], "W_k": fused[:, 48:96], "W_v": fused[:, 96:], "W_o": theirs.attn.c_proj.weight}
+    is_copy(method.layers[0], "gpt2", {**names, "W_1": theirs.mlp.c_fc.weight, "W_2": theirs.mlp.c_proj.weight}, 2)
+
+
+def test_initial_values_of_shared_layers() -> None:
+    backbone, method = on("albert", Maa(layers=1, initial="backbone"))
+    theirs = backbone.encoder.albert_layer_groups[0].albert_layers[0]
+    names = {"W_q": theirs.attention.query.weight.T, "W_o": theirs.attention.dense.weight.T}
+    is_copy(method.layers[0], "albert", {**names, "W_1": theirs.ffn.weight.T, "W_2": theirs.ffn_output.weight.T}, 2)
+
+
+@pytest.mark.parametrize("M", NUMBERS)
+def test_copied_layers_start_as_the_attention_of_the_backbone(M: int) -> None:
+    """With vectors of ones and no biases the attention is the backbone's, whatever the number of attributes."""
+    backbone, method = on("bert", Maa(layers=1, initial="backbone"), M)
+    backbone, method = backbone.double(), method.double()
+    attention = backbone.encoder.layer[1].attention
+    with torch.no_grad():
+        for map_ in (attention.self.query, attention.self.key, attention.self.value, attention.output.dense):
+            map_.bias.zero_()
+    T, layer, real = draw(4, 5, 48), method.layers[0], MASK.bool()[:, None, None, :]
+    with recorded(attention.output.dense) as expected:
+        attention(T, attention_mask=real)
+    e = torch.ones(4, M, 48, dtype=torch.float64)
+    W = (layer.W_q, layer.W_k, layer.W_v, layer.W_o)
+    found = functional.multi_attribute_attention(T, MASK, e, *W, heads=4)
+    assert difference(found, expected[0]) < TOLERANCE
+
+
+@pytest.mark.parametrize(
+    ("family", "config", "message"),
+    [
+        ("bert", Maa(initial="backbone"), "the backbone has no layer -1 whose query map"),
+        ("albert", Maa(initial="backbone", layers=2), "the backbone has no layer -1 whose query map"),
+        ("bert", TinyMaa(initial="backbone"), "has no layer 1 whose query map has the shape of the stack's"),
+        ("llama", Maa(initial="backbone", layers=1), "has no layer 1 whose key map has the shape of the stack's"),
+        (
+            "modernbert",
+            Maa(initial="backbone", layers=1),
+            "has no layer 1 whose inner map has the shape of the stack's",
+        ),
+    ],
+)
+def test_what_cannot_be_copied_is_refused(family: str, config: StackConfig, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"{config.name}: initial is 'backbone', but .*{message}.*initial=random"):
+        on(family, config)
+
+
+# Planted mistakes
+
+
+MISTAKES: dict[str, dict[str, Any]] = {
+    "scaled by the whole size": {"root": math.sqrt(12)},
+    "no attributes in the values": {"in_values": False},
+    "an unknown of zeros": {"unknown": False},
+    "padding counts": {"mask": torch.ones_like(MASK)},
+    "one head": {"heads": 1},
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_planted_mistakes_are_seen(mistake: str) -> None:
+    config = Maa(layers=2, inner=7)
+    method = build(config, 2)
+    with torch.no_grad():
+        for layer in method.get_submodule("layers"):
+            layer.W_q.mul_(2)
+    assert parity(method, 2, config, heads=3) < TOLERANCE
+    assert parity(method, 2, config, **{"heads": 3, **MISTAKES[mistake]}) > MISTAKE
+
+
+@pytest.mark.parametrize("mistake", ["attributes side by side in each head", "attribute before the projection"])
+def test_planted_mistakes_in_the_attention_are_seen(mistake: str) -> None:
+    T, e, M, D, heads = draw(1, 5, 6), draw(1, 2, 6), 2, 6, 2
+    W = {name: draw(M, 6, D) for name in ("W_q", "W_k", "W_v")}
+    W_o = draw(M * D, 6)
+    found = functional.multi_attribute_attention(T, MASK[:1], e, **W, W_o=W_o, heads=heads)
+    right = [W[name].tolist() for name in W]
+    lists: dict[str, Any] = {"T": T[0].tolist(), "real": MASK[0].tolist(), "e": e[0].tolist()}
+    expected = slow_attention(**lists, W_q=right[0], W_k=right[1], W_v=right[2], W_o=W_o.tolist(), heads=heads)
+    assert difference(found[0], torch.tensor(expected, dtype=torch.float64)) < TOLERANCE
+    if mistake == "attribute before the projection":
+        wrong = [
+            [
+                [[x * a for x in row] for row, a in zip(W_, e_, strict=True)]
+                for W_, e_ in zip(Ws, lists["e"], strict=True)
+            ]
+            for Ws in right
+        ]
+        expected = slow_attention(lists["T"], lists["real"], None, *wrong, W_o.tolist(), heads=heads)
+    else:
+        mixed = W_o.view(M, heads, -1, 6).transpose(0, 1).reshape(M * D, 6)
+        expected = slow_attention(**lists, W_q=right[0], W_k=right[1], W_v=right[2], W_o=mixed.tolist(), heads=heads)
+    assert difference(found[0], torch.tensor(expected, dtype=torch.float64)) > MISTAKE
