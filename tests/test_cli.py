@@ -1,4 +1,4 @@
-"""The five verbs as a user gives them: every task and method, every kind of attribute and file."""
+"""The verbs as a user gives them: every task and method, every kind of attribute and file."""
 
 from __future__ import annotations
 
@@ -61,7 +61,10 @@ def values_of(results: dict[str, Any], model: int = 0, part: str = "test") -> di
     return {name: figure["value"] for name, figure in results["results"][model]["parts"][part].items()}
 
 
-@pytest.mark.parametrize("method", ["injector", "adapter", "none", "linear", "attributes-only"])
+WHOLE_WAY = ["injector", "adapter", "none", "tokens", "e2ln", "pln+upa", "poly", "linear", "attributes-only"]
+
+
+@pytest.mark.parametrize("method", WHOLE_WAY)
 def test_every_method_goes_the_whole_way(
     train: Words, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str
 ) -> None:
@@ -75,7 +78,7 @@ def test_every_method_goes_the_whole_way(
     assert files <= set(os.listdir(run))
     results = results_of(run)
     names = [result["name"] for result in results["results"]]
-    reads = method in ("injector", "linear", "attributes-only")
+    reads = method not in ("adapter", "none")
     baselines = [name for name in ("linear", "attributes-only") if name != method]
     assert names == [method, *([f"{method}, attributes hidden"] if reads else []), *baselines, "majority"]
 
@@ -336,3 +339,72 @@ def test_every_verb_explains_itself_with_examples(capsys: pytest.CaptureFixture[
     out, err = capsys.readouterr()
     assert f"attribune {verb} " in out.partition("examples:")[2]
     assert err == ""
+
+
+# Controls, sums, chunks, the papers' recipes
+
+
+def test_shuffled_attributes_are_compared_with_the_true_ones(
+    train: Words, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(train(data, "--compare", "shuffled")) == 0
+    results = results_of(tmp_path / "run")
+    names = [result["name"] for result in results["results"]]
+    assert "injector, attributes shuffled" in names
+    pairs = {(record["a"], record["b"]) for record in results["comparisons"]}
+    assert ("injector", "injector, attributes shuffled") in pairs
+    shuffled = tmp_path / "run" / "compare" / "shuffled"
+    assert yaml.safe_load((shuffled / "recipe.yaml").read_text())["data"]["shuffled"] is True
+    capsys.readouterr()
+    assert main(["evaluate", str(shuffled), str(data)]) == 0
+    assert "the attributes are shuffled over the rows" in capsys.readouterr().err
+    assert main(["compare", str(tmp_path / "run"), str(shuffled)]) == 0
+
+
+def test_shuffling_keeps_rows_and_values(train: Words, data: Path, tmp_path: Path) -> None:
+    """Texts and labels stay where they are; the counts of the values stay what they are."""
+    for output, more in (("true", []), ("control", ["--shuffled"])):
+        assert main(train(data, *more, output=output)) == 0
+    true, control = (pq.read_table(tmp_path / run / "test_predictions.parquet") for run in ("true", "control"))
+    assert true["row"].equals(control["row"])
+    assert true["true_stars"].equals(control["true_stars"])
+    schemas = [json.loads((tmp_path / run / "model" / "schema.json").read_text()) for run in ("true", "control")]
+    assert schemas[0] == schemas[1]
+
+
+def test_nothing_to_shuffle(train: Words, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(train(data, "--shuffled", method="adapter")) == 1
+    assert "method 'adapter' reads no attributes, so there is nothing to shuffle" in capsys.readouterr().err
+
+
+def test_a_recipe_of_a_paper_under_flags(
+    train: Words, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = train(data, "training.steps=3", "method.bottleneck=4", "--recipe", "houlsby", method="adapter")
+    place = words.index("--epochs")
+    assert main([*words[:place], *words[place + 2 :]]) == 0
+    recipe = yaml.safe_load((tmp_path / "run" / "recipe.yaml").read_text())
+    assert recipe["training"]["learning_rate"] == 3e-4
+    assert (recipe["training"]["epochs"], recipe["training"]["steps"]) == (20, 3)
+    assert (recipe["method"]["bottleneck"], recipe["backbone"]["tuning"]) == (4, "layernorm")
+    assert main(train(data, "--recipe", "holsby", method="adapter", output="other")) == 1
+    assert "unknown recipe 'holsby': choose one of e2ln, houlsby, injectors-2022, ma-bert" in capsys.readouterr().err
+
+
+def test_long_texts_in_chunks(train: Words, data: Path, tmp_path: Path) -> None:
+    words = train(data, "data.window=chunks:6x3", "method.norms=both", method="e2ln")
+    assert main(words) == 0
+    config = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
+    assert config["chunk"] == 6
+    assert main(["predict", str(tmp_path / "run"), str(data), "--output", str(tmp_path / "out.csv")]) == 0
+    assert len(pd.read_csv(tmp_path / "out.csv")) == len(ROWS)
+
+
+def test_methods_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["methods"]) == 0
+    listed = capsys.readouterr().out
+    assert "acts at: sites, pool; backbone: full" in listed
+    assert main(["methods", "e2ln"]) == 0
+    assert "--set method.structured_text=true" in capsys.readouterr().out
+    assert main(["methods", "e3ln"]) == 1
+    assert "did you mean 'e2ln'" in capsys.readouterr().err

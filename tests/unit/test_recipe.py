@@ -7,7 +7,7 @@ import pytest
 
 from attribune.data.windows import HeadTail
 from attribune.errors import ConfigError
-from attribune.recipe import RECIPE_END, Recipe
+from attribune.recipe import RECIPE_END, Recipe, preset_names, read_preset
 from attribune.schema.attributes import Categorical, MultiLabel, Numeric
 
 DATA: dict[str, Any] = {"train": "a.csv", "text": "t", "label": "y", "attributes": [{"name": "u"}]}
@@ -103,3 +103,18 @@ def test_files_that_are_no_recipe(tmp_path: Path, content: bytes) -> None:
         Recipe.read_yaml(tmp_path / "r.yaml")
     with pytest.raises(ConfigError, match=r"other\.yaml cannot be read"):
         Recipe.read_yaml(tmp_path / "other.yaml")
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_the_recipes_of_the_papers_are_recipes(name: str) -> None:
+    settings = read_preset(name)
+    settings["data"] = {
+        "train": "x.csv",
+        "text": "text",
+        "label": "stars",
+        "attributes": [{"name": "user"}, {"name": "product"}],
+        **settings.get("data", {}),
+    }
+    recipe = Recipe.from_dict(settings)
+    assert recipe.backbone.name == "google-bert/bert-base-uncased"
+    assert recipe.method_config().name == settings["method"]["name"]
