@@ -2,6 +2,8 @@
 
     python benchmarks/real_data.py sweep     # settings compared on validation rows; test rows are never read
     python benchmarks/real_data.py test      # the chosen settings on the test rows, all folds and seeds
+    python benchmarks/real_data.py rates     # every method with three learning rates, on validation rows
+    python benchmarks/real_data.py methods   # every method with the rate that was best there, on test rows
     python benchmarks/real_data.py table     # write the tables of docs/results.md from the JSON files
 
 Each cell (data set, method, fold) is written to benchmarks/results/ as soon as it is done, so that a run can be
@@ -17,7 +19,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,7 @@ from attribune.data.splits import split_table
 from attribune.data.tables import read_table
 from attribune.evaluation.bootstrap import PairedResult, interval, paired
 from attribune.evaluation.report import ResultRow, markdown_table
+from attribune.methods import DEFAULT_METHOD, METHODS
 from attribune.metrics import Metric, accuracy, log_loss, macro_f1
 from attribune.recipe import Recipe
 from attribune.training.run import train
@@ -123,8 +126,9 @@ class Setting:
     tuning: str | None = None
     training: dict[str, Any] = field(default_factory=dict)
     attributes: bool = True
+    shuffled: bool = False
 
-    def recipe(self, card: Card, fold: int, *, epochs: int) -> Recipe:
+    def recipe(self, card: Card, fold: int, *, budget: dict[str, Any], max_length: int) -> Recipe:
         return Recipe.from_dict(
             {
                 "data": {
@@ -132,21 +136,17 @@ class Setting:
                     "text": card.text,
                     "label": card.label,
                     "attributes": [{"name": name} for name in card.attributes if self.attributes],
-                    "max_length": 128,
+                    "max_length": max_length,
+                    "shuffled": self.shuffled,
                 },
                 "method": {"name": self.method, **self.options},
                 "backbone": {"tuning": self.tuning},
-                "training": {
-                    "epochs": epochs,
-                    "learning_rate": 5e-4,
-                    **self.training,
-                    "patience": epochs,
-                    "seed": fold,
-                },
+                "training": {**budget, "learning_rate": RATE, **self.training, "seed": fold},
             }
         )
 
 
+RATE, BACKBONE_RATE = 5e-4, 5e-5
 SWEEP = (
     Setting(name="none", method="none"),
     Setting(name="injector", method="injector"),
@@ -170,20 +170,154 @@ CHOSEN = (
     Setting(name="none", method="none"),
     Setting(name="adapter", method="adapter"),
     Setting(name="injector", method="injector"),
-    Setting(name="injector full", method="injector", tuning="full"),
     Setting(name="linear", method="linear"),
     Setting(name="linear, text alone", method="linear", attributes=False),
     Setting(name="attributes-only", method="attributes-only"),
 )
+FACTORS = (0.5, 1.0, 2.0)
+BASELINES = CHOSEN[-3:]
 
 
-def run_cell(card: Card, setting: Setting, fold: int, *, with_test: bool, work: Path) -> dict[str, Any]:
+def with_rate(method: str, factor: float, **options: Any) -> Setting:
+    """A method with both learning rates, that of what is new and that of pretrained matrices, times a factor."""
+    recipe = Recipe.from_dict(
+        {"data": {"train": "x", "text": "x", "label": "y", "attributes": [{"name": "z"}]}, "method": {"name": method}}
+    )
+    training = {"learning_rate": factor * RATE}
+    if recipe.backbone_learning_rate != recipe.training.learning_rate:
+        training["backbone_learning_rate"] = factor * BACKBONE_RATE
+    return Setting(name=options.pop("name", f"{method} x{factor:g}"), method=method, training=training, **options)
+
+
+def best_factor(card: Card, method: str) -> float | None:
+    """The factor of the learning rates with the lowest log loss on validation rows; None before all are tried."""
+    losses = {}
+    for factor in FACTORS:
+        found = finished(STAGES["rates"], card, f"{method} x{factor:g}")
+        if not found:
+            return None
+        losses[factor] = pooled(list(found.values()), "validation")["log_loss"].value()
+    return min(losses, key=lambda factor: losses[factor])
+
+
+def methods_of(card: Card) -> list[Setting]:
+    """Every method whose learning rate is chosen, the control with shuffled attributes, and the baselines."""
+    chosen = {method: best_factor(card, method) for method in METHODS}
+    settings = [with_rate(method, factor, name=method) for method, factor in chosen.items() if factor is not None]
+    factor = chosen[DEFAULT_METHOD]
+    if factor is not None:
+        settings.append(with_rate(DEFAULT_METHOD, factor, name=f"{DEFAULT_METHOD}, shuffled", shuffled=True))
+    return [*settings, *BASELINES]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """A set of cells.
+
+    Args:
+        name: folder of its results.
+        title: of its tables.
+        part: the rows that are scored; test rows are left out unless they are these.
+        settings: what is compared on a data set.
+        folds: of a data set.
+        budget: settings of training that all have in common.
+        max_length: tokens of a text.
+        rows: training rows at most; a tenth of them for validation.
+    """
+
+    name: str
+    title: str
+    part: str
+    settings: Callable[[Card], Sequence[Setting]]
+    folds: Callable[[Card], Sequence[int]]
+    budget: Callable[[Card], dict[str, Any]]
+    max_length: int = 128
+    rows: int | None = None
+
+    def parts(self, card: Card, fold: int) -> dict[str, Dataset]:
+        parts = card.parts(fold)
+        if self.part != "test":
+            del parts["test"]
+        if self.rows is not None:
+            for name, rows in (("train", self.rows), ("validation", self.rows // 10)):
+                order = np.random.default_rng(fold).permutation(len(parts[name]))[:rows]
+                parts[name] = parts[name].select(np.sort(order))
+        return parts
+
+
+def passes(number: int) -> dict[str, Any]:
+    return {"epochs": number, "patience": number}
+
+
+SHORT = {"steps": 250, "evaluate_every": 50, "patience": 5}
+STAGES = {
+    stage.name: stage
+    for stage in (
+        Stage(
+            name="test",
+            title="test rows",
+            part="test",
+            settings=lambda card: CHOSEN,
+            folds=lambda card: range(card.folds),
+            budget=lambda card: passes(card.epochs),
+        ),
+        Stage(
+            name="methods",
+            title="all methods, test rows",
+            part="test",
+            settings=methods_of,
+            folds=lambda card: (1, 2),
+            budget=lambda card: SHORT,
+            max_length=64,
+            rows=8_000,
+        ),
+        Stage(
+            name="rates",
+            title="learning rates, validation rows",
+            part="validation",
+            settings=lambda card: [with_rate(method, factor) for method in METHODS for factor in FACTORS],
+            folds=lambda card: (0,),
+            budget=lambda card: SHORT,
+            max_length=64,
+            rows=8_000,
+        ),
+        Stage(
+            name="sweep",
+            title="validation rows",
+            part="validation",
+            settings=lambda card: SWEEP,
+            folds=lambda card: card.sweep_folds,
+            budget=lambda card: passes(card.sweep_epochs),
+        ),
+    )
+}
+
+
+class Peak:
+    """Memory of this process beyond what it held before, in MB; nothing where the kernel does not say."""
+
+    def __init__(self) -> None:
+        try:
+            Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+        except OSError:
+            self.before = None
+        else:
+            self.before = self._status("VmRSS")
+
+    def grown(self) -> float | None:
+        return None if self.before is None else round(self._status("VmHWM") - self.before, 1)
+
+    @staticmethod
+    def _status(name: str) -> float:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return float(next(line.split()[1] for line in lines if line.startswith(name))) / 1024
+
+
+def run_cell(stage: Stage, card: Card, setting: Setting, fold: int, *, work: Path) -> dict[str, Any]:
     """Train one cell in a scratch run folder, which a second call continues."""
-    parts = card.parts(fold)
-    if not with_test:
-        del parts["test"]
-    recipe = setting.recipe(card, fold, epochs=card.epochs if with_test else card.sweep_epochs)
-    started = time.perf_counter()
+    parts = stage.parts(card, fold)
+    recipe = setting.recipe(card, fold, budget=stage.budget(card), max_length=stage.max_length)
+    started, peak = time.perf_counter(), Peak()
     results = train(recipe, work, tables=parts, baselines=False, resume=True, reporter=ConsoleReporter())
     cell: dict[str, Any] = {
         "data": card.name,
@@ -192,6 +326,7 @@ def run_cell(card: Card, setting: Setting, fold: int, *, with_test: bool, work: 
         "backbone_learning_rate": None if recipe.is_baseline else recipe.backbone_learning_rate,
         "fold": fold,
         "seconds": round(time.perf_counter() - started, 1),
+        "peak_mb": peak.grown(),
         "classes": results["task"]["classes"],
         "training": results["training"],
         "environment": results["environment"],
@@ -208,20 +343,22 @@ def run_cell(card: Card, setting: Setting, fold: int, *, with_test: bool, work: 
     return cell
 
 
-def cells(stage: str, only: list[str] | None) -> Iterator[tuple[Card, Setting, int, Path]]:
-    settings = SWEEP if stage == "sweep" else CHOSEN
+def cells(stage: Stage, only: list[str] | None) -> Iterator[tuple[Card, Setting, int, Path]]:
     for card in CARDS.values():
-        folds = card.sweep_folds if stage == "sweep" else range(card.folds)
-        for fold in folds:
-            for setting in settings:
+        for fold in stage.folds(card):
+            for setting in stage.settings(card):
                 if only and not {card.name, f"{card.name} {setting.name}"} & set(only):
                     continue
-                name = setting.name.replace(",", "").replace(" ", "_").replace("=", "-")
-                yield card, setting, fold, RESULTS / stage / card.name / f"{name}.{fold}.json"
+                yield card, setting, fold, file_of(stage, card, setting.name, fold)
 
 
-def run_stage(stage: str, only: list[str] | None) -> None:
-    scratch = Path(tempfile.gettempdir()) / "attribune-real-data" / stage
+def file_of(stage: Stage, card: Card, setting: str, fold: int) -> Path:
+    name = setting.replace(",", "").replace(" ", "_").replace("=", "-")
+    return RESULTS / stage.name / card.name / f"{name}.{fold}.json"
+
+
+def run_stage(stage: Stage, only: list[str] | None) -> None:
+    scratch = Path(tempfile.gettempdir()) / "attribune-real-data" / stage.name
     for card, setting, fold, path in cells(stage, only):
         work = scratch / card.name / path.stem
         lock = work.with_suffix(".lock")
@@ -233,19 +370,16 @@ def run_stage(stage: str, only: list[str] | None) -> None:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 continue  # another worker has this cell
-            cell = run_cell(card, setting, fold, with_test=stage == "test", work=work)
+            cell = run_cell(stage, card, setting, fold, work=work)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(cell) + "\n")
             shutil.rmtree(work)
 
 
-def finished(stage: str, card: Card, name: str) -> dict[int, dict[str, Any]]:
+def finished(stage: Stage, card: Card, name: str) -> dict[int, dict[str, Any]]:
     """The cells of a setting that are done, by fold."""
-    return {
-        fold: json.loads(path.read_text())
-        for _, setting, fold, path in cells(stage, [card.name])
-        if setting.name == name and path.is_file()
-    }
+    files = {fold: file_of(stage, card, name, fold) for fold in stage.folds(card)}
+    return {fold: json.loads(path.read_text()) for fold, path in files.items() if path.is_file()}
 
 
 def pooled(found: Sequence[dict[str, Any]], part: str) -> dict[str, Metric]:
@@ -261,9 +395,10 @@ def pooled(found: Sequence[dict[str, Any]], part: str) -> dict[str, Metric]:
     return metrics
 
 
-def section(stage: str, part: str, card: Card, settings: Sequence[Setting]) -> list[str]:
+def section(stage: Stage, card: Card) -> list[str]:
     """The table of a data set and, against the first setting, the differences on the folds that both have."""
-    done = {setting.name: finished(stage, card, setting.name) for setting in settings}
+    part = stage.part
+    done = {setting.name: finished(stage, card, setting.name) for setting in stage.settings(card)}
     done = {name: found for name, found in done.items() if found}
     if not done:
         return []
@@ -274,7 +409,9 @@ def section(stage: str, part: str, card: Card, settings: Sequence[Setting]) -> l
         )
         for name, found in done.items()
     ]
-    lines = [f"### {TITLES[card.name]}, {part} rows", "", markdown_table(rows), ""]
+    lines = [f"### {TITLES[card.name]}, {stage.title}", "", markdown_table(rows), ""]
+    if stage.name == "methods":
+        lines += [*costs(stage, card, done), ""]
     reference, *others = done
     for name in others:
         common = sorted(done[name].keys() & done[reference].keys())
@@ -283,6 +420,23 @@ def section(stage: str, part: str, card: Card, settings: Sequence[Setting]) -> l
             pairs = [difference_text(key, paired(ours[key], theirs[key])) for key in ours if key in theirs]
             lines.append(f"- `{name}` against `{reference}`, {parts_text(card, len(common))}: {'; '.join(pairs)}.")
     return [*lines, ""]
+
+
+def costs(stage: Stage, card: Card, done: dict[str, dict[int, dict[str, Any]]]) -> list[str]:
+    """What the methods took: learning rates, parameters, time, memory."""
+    lines = ["| method | rates x | trained | of all | s per pass | memory (MB) |", "|---|---:|---:|---:|---:|---:|"]
+    for name, found in done.items():
+        training = [cell["training"] for cell in found.values()]
+        if "epochs" not in training[0]:
+            continue  # a baseline
+        seconds = float(np.mean([t["seconds"] / t["epochs"] for t in training]))
+        peaks = [cell["peak_mb"] for cell in found.values() if cell.get("peak_mb") is not None]
+        memory = f"{max(peaks):,.0f}" if peaks else ""
+        sizes = training[0]["parameters"]
+        factor = next(iter(found.values()))["recipe"]["training"]["learning_rate"] / RATE
+        share = 100 * sizes["trained"] / sizes["total"]
+        lines.append(f"| {name} | {factor:g} | {sizes['trained']:,} | {share:.1f} % | {seconds:.0f} | {memory} |")
+    return lines
 
 
 def parts_text(card: Card, number: int) -> str:
@@ -299,9 +453,9 @@ def difference_text(metric: str, pair: PairedResult) -> str:
 def write_tables() -> None:
     """Print the tables, and put them between the marks of the page of results."""
     lines = []
-    for stage, part, settings in (("test", "test", CHOSEN), ("sweep", "validation", SWEEP)):
+    for stage in STAGES.values():
         for card in CARDS.values():
-            lines += section(stage, part, card, settings)
+            lines += section(stage, card)
     text = "\n".join(lines)
     print(text)
     page = PAGE.read_text(encoding="utf-8")
@@ -311,14 +465,14 @@ def write_tables() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stage", choices=("sweep", "test", "table"))
+    parser.add_argument("stage", choices=(*STAGES, "table"))
     parser.add_argument("--only", nargs="+", help="data sets (critics) or their cells ('critics adapter')")
     options = parser.parse_args()
     quiet_libraries()
     if options.stage == "table":
         write_tables()
     else:
-        run_stage(options.stage, options.only)
+        run_stage(STAGES[options.stage], options.only)
 
 
 if __name__ == "__main__":

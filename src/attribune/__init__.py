@@ -13,14 +13,32 @@ if TYPE_CHECKING:
     from attribune.backbone import load_tokenizer
     from attribune.configuration import AttributeConfig
     from attribune.data.collator import Collator
-    from attribune.data.encoding import TextInput, encode, encode_with_report
+    from attribune.data.encoding import encode, encode_with_report
     from attribune.data.splits import split_table
     from attribune.data.tables import read_table
-    from attribune.data.windows import Head, HeadTail
+    from attribune.data.texts import TextInput
+    from attribune.data.windows import Chunks, Head, HeadTail
     from attribune.errors import AttribuneError, AttribuneWarning, ConfigError, DataError, ModelFolderError
     from attribune.evaluation.predict import predict
     from attribune.evaluation.run import compare_runs, evaluate
-    from attribune.methods import Adapter, Chim, Injector, Plain, Upa
+    from attribune.methods import (
+        Adapter,
+        AttentionBias,
+        Chim,
+        Combined,
+        ConcatText,
+        ConcatWord,
+        E2ln,
+        Injector,
+        Maa,
+        Plain,
+        Pln,
+        Plora,
+        Poly,
+        TinyMaa,
+        Tokens,
+        Upa,
+    )
     from attribune.model import AttributeModel
     from attribune.prediction import Predictor
     from attribune.recipe import Recipe
@@ -33,29 +51,41 @@ if TYPE_CHECKING:
 __all__ = [
     "Adapter",
     "Aspects",
+    "AttentionBias",
     "AttribuneError",
     "AttribuneWarning",
     "AttributeConfig",
     "AttributeModel",
     "Categorical",
     "Chim",
+    "Chunks",
     "Classification",
     "Collator",
+    "Combined",
+    "ConcatText",
+    "ConcatWord",
     "ConfigError",
     "DataError",
+    "E2ln",
     "Head",
     "HeadTail",
     "Injector",
+    "Maa",
     "ModelFolderError",
     "MultiLabel",
     "Numeric",
     "Plain",
+    "Pln",
+    "Plora",
+    "Poly",
     "Predictor",
     "Rating",
     "Recipe",
     "Regression",
     "Schema",
     "TextInput",
+    "TinyMaa",
+    "Tokens",
     "Upa",
     "compare_runs",
     "encode",
@@ -73,29 +103,41 @@ __all__ = [
 _HOMES = {
     "Adapter": "attribune.methods",
     "Aspects": "attribune.tasks",
+    "AttentionBias": "attribune.methods",
     "AttribuneError": "attribune.errors",
     "AttribuneWarning": "attribune.errors",
     "AttributeConfig": "attribune.configuration",
     "AttributeModel": "attribune.model",
     "Categorical": "attribune.schema.attributes",
     "Chim": "attribune.methods",
+    "Chunks": "attribune.data.windows",
     "Classification": "attribune.tasks",
     "Collator": "attribune.data.collator",
+    "Combined": "attribune.methods",
+    "ConcatText": "attribune.methods",
+    "ConcatWord": "attribune.methods",
     "ConfigError": "attribune.errors",
     "DataError": "attribune.errors",
+    "E2ln": "attribune.methods",
     "Head": "attribune.data.windows",
     "HeadTail": "attribune.data.windows",
     "Injector": "attribune.methods",
+    "Maa": "attribune.methods",
     "ModelFolderError": "attribune.errors",
     "MultiLabel": "attribune.schema.attributes",
     "Numeric": "attribune.schema.attributes",
     "Plain": "attribune.methods",
+    "Pln": "attribune.methods",
+    "Plora": "attribune.methods",
+    "Poly": "attribune.methods",
     "Predictor": "attribune.prediction",
     "Rating": "attribune.tasks",
     "Recipe": "attribune.recipe",
     "Regression": "attribune.tasks",
     "Schema": "attribune.schema",
-    "TextInput": "attribune.data.encoding",
+    "TextInput": "attribune.data.texts",
+    "TinyMaa": "attribune.methods",
+    "Tokens": "attribune.methods",
     "Upa": "attribune.methods",
     "compare_runs": "attribune.evaluation.run",
     "encode": "attribune.data.encoding",

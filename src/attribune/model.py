@@ -21,7 +21,7 @@ from attribune.backbone import build_backbone, fingerprint, load_backbone, pooli
 from attribune.chunks import cut_chunks, without_empty_rows
 from attribune.condition import Condition, Slots, check_attribute_ids
 from attribune.configuration import AttributeConfig, Sizes
-from attribune.data.encoding import TextInput
+from attribune.data.texts import TextInput
 from attribune.data.windows import longest_input
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.methods import DEFAULT_METHOD, METHODS, Host, MethodConfig, method_from_dict

@@ -13,7 +13,8 @@ import numpy.typing as npt
 import torch
 
 from attribune.data.collator import Collator
-from attribune.data.encoding import TextEncoder, TextInput, encode_rows
+from attribune.data.encoding import encode_rows
+from attribune.data.texts import TextEncoder, TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.methods.linear import LinearModel
 from attribune.model import AttributeModel

@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from attribune.backbone import DEFAULT_BACKBONE
-from attribune.data.encoding import TextInput
+from attribune.data.texts import TextInput
 from attribune.data.windows import parse_window
 from attribune.errors import ConfigError
 from attribune.methods import DEFAULT_METHOD, METHODS, MethodConfig, method_from_dict

@@ -13,7 +13,7 @@ import small_runs
 from datasets import Dataset
 from transformers import AutoTokenizer, PreTrainedModel
 
-from attribune.data.encoding import TextInput
+from attribune.data.texts import TextInput
 from attribune.data.windows import Head
 from attribune.errors import ConfigError, DataError
 from attribune.methods import Injector, MethodConfig, Plain

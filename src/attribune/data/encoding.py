@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import Any, Literal, NamedTuple, Protocol
 
 import datasets
 import numpy as np
@@ -13,27 +13,20 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from attribune.data.storage import ArrowStore
-from attribune.data.windows import Head, SpecialTokens, Window, content_ids, longest_input, parse_window
+from attribune.data.texts import TextEncoder, TextInput
+from attribune.data.windows import Window
 from attribune.errors import ConfigError, DataError
 from attribune.schema import EncodingReport, Schema
-from attribune.schema.columns import Table, as_array, canonical, column_batches, missing_column
+from attribune.schema.columns import Table, column_batches, missing_column
 
 __all__ = [
     "EncodeReport",
     "EncodedRows",
     "LabelEncoder",
-    "TextEncoder",
-    "TextInput",
-    "canonical_text",
     "encode",
     "encode_rows",
     "encode_with_report",
-    "join_text",
-    "listed_text",
 ]
-
-DEFAULT_LENGTH = 512
-"""Length of the window when none is given, or the backbone's limit when that is smaller."""
 
 _BATCH = 2_000
 _UNSEEN = -100
@@ -98,106 +91,6 @@ class EncodeReport:
         }
         counts = [f"{text}: {getattr(self, name):,}" for name, text in words.items() if getattr(self, name)]
         return [f"{line} of {self.rows:,}" for line in counts] + self.schema.lines()
-
-
-def join_text(columns: Sequence[Sequence[Any]], *, separator: str = "\n") -> list[str]:
-    """Join the text columns row by row; missing and blank parts are passed over, so a row without any gives "".
-
-    Args:
-        columns: one or several columns of the same number of rows.
-        separator: stands between two parts.
-    """
-    parts = [[canonical_text(value) for value in column] for column in columns]
-    if len(parts) == 1:
-        return parts[0]
-    return [separator.join(part for part in row if part) for row in zip(*parts, strict=True)]
-
-
-def canonical_text(value: Any) -> str:
-    """Trim a text; a missing one is ""."""
-    return value.strip() if isinstance(value, str) else canonical(value) or ""
-
-
-@dataclass(frozen=True)
-class TextInput:
-    """What a model reads of a row as its text; saved with the model, so that new rows are read as those of training.
-
-    Args:
-        columns: names of the text columns; several are joined.
-        separator: stands between two joined texts.
-        window: how long texts are fitted; None keeps the beginning, at most 512 ids.
-
-    Raises:
-        ConfigError: without a column.
-    """
-
-    columns: tuple[str, ...]
-    _: KW_ONLY
-    separator: str = "\n"
-    window: Window | None = None
-
-    def __post_init__(self) -> None:
-        if not self.columns:
-            raise ConfigError("no text column is named: name at least one column")
-
-    @classmethod
-    def of(cls, columns: str | Sequence[str], *, separator: str = "\n", window: Window | None = None) -> Self:
-        """Make one from the name of a column, or several names."""
-        names = (columns,) if isinstance(columns, str) else tuple(columns)
-        return cls(names, separator=separator, window=window)
-
-    def read(self, table: Any, *, first_row: int = 1) -> list[str]:
-        """The text of every row of a table; "" where there is none.
-
-        Raises:
-            DataError: for a missing column, or one that holds lists.
-        """
-        return join_text([listed_text(table[name], name, first_row) for name in self.columns], separator=self.separator)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        window = None if self.window is None else str(self.window)
-        return {"columns": list(self.columns), "separator": self.separator, "window": window}
-
-    @classmethod
-    def from_dict(cls, settings: Mapping[str, Any]) -> Self:
-        """Build what `to_dict` returned; ConfigError for anything else."""
-        try:
-            columns, separator, window = (settings[name] for name in ("columns", "separator", "window"))
-        except (KeyError, TypeError) as error:
-            raise ConfigError(f"text_input={settings!r} lacks {error}: save the model again") from error
-        return cls(
-            tuple(columns),
-            separator=separator,
-            window=None if window is None else parse_window(window, max_length=DEFAULT_LENGTH),
-        )
-
-
-class TextEncoder:
-    """Tokenizes texts and fits them to the window, with what never changes found out once.
-
-    Args:
-        tokenizer: of the backbone.
-        window: how long texts are fitted; None keeps the beginning, at most 512 ids.
-        limit: ids that the backbone takes; None asks the tokenizer.
-
-    Raises:
-        ConfigError: for a window that the backbone cannot take.
-    """
-
-    def __init__(self, tokenizer: Any, *, window: Window | None = None, limit: int | None = None) -> None:
-        limit = limit if limit is not None else longest_input(tokenizer)
-        self.tokenizer = tokenizer
-        self.special = SpecialTokens.of(tokenizer)
-        self.window = window if window is not None else Head(min(DEFAULT_LENGTH, limit or DEFAULT_LENGTH))
-        self.window.check(self.special, limit=limit)
-
-    def __call__(self, texts: list[str]) -> tuple[list[list[int]], int]:
-        """Return the ids of each text, and how many texts did not fit."""
-        contents = content_ids(self.tokenizer, texts) if texts else []
-        longest = self.window.length(self.special)
-        shortened = sum(len(content) + len(self.special) > longest for content in contents)
-        return [self.window.fit(content, self.special) for content in contents], shortened
 
 
 def encode_rows(
@@ -429,11 +322,3 @@ def _names(given: str | Sequence[str]) -> tuple[str, ...]:
     if not names:
         raise ConfigError("label=() names no column: name at least one, or leave label out")
     return names
-
-
-def listed_text(values: Any, name: str, first_row: int) -> list[Any]:
-    """A text column, in whatever form a table gives it, as a list; DataError for a column of lists."""
-    array = as_array(values, column=name, first_row=first_row)
-    if pa.types.is_nested(array.type):
-        raise DataError(f"the text column {name!r} holds {array.type}, not text: join it first, or name another column")
-    return list(array.to_pylist())

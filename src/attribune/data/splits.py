@@ -12,7 +12,7 @@ import datasets
 import numpy as np
 import numpy.typing as npt
 
-from attribune.data.encoding import join_text
+from attribune.data.texts import join_text
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.columns import canonical, column_batches
 

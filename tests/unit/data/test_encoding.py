@@ -12,8 +12,9 @@ import pytest
 
 from attribune.data import encoding
 from attribune.data.collator import Collator
-from attribune.data.encoding import TextEncoder, TextInput, encode, encode_rows, encode_with_report, join_text
+from attribune.data.encoding import encode, encode_rows, encode_with_report
 from attribune.data.storage import ArrowStore
+from attribune.data.texts import TextEncoder, TextInput, join_text
 from attribune.data.windows import Head, HeadTail
 from attribune.errors import ConfigError, DataError
 from attribune.schema import Categorical, MultiLabel, Schema

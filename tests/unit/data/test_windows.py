@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from attribune.data.windows import (
+    Chunks,
     Head,
     HeadTail,
     SpecialTokens,
@@ -54,7 +55,20 @@ def test_head_and_tail_keep_both_ends() -> None:
     assert HeadTail(2, 3).fit(content, NONE) == [0, 1, 997, 998, 999]
 
 
-@pytest.mark.parametrize("window", [HeadTail(2, 3), HeadTail(3, 4, count_special=True), Head(7)])
+def test_chunks_keep_the_beginning_of_a_document() -> None:
+    """With its special tokens once, not once in every chunk."""
+    content = list(range(1000))
+    window = Chunks(256, 3)
+    assert window.fit(content, BERT) == [101, *range(766), 102]
+    assert window.fit(content, NONE) == content[:768]
+    assert Chunks(4, 2).fit(content, SpecialTokens((1,), ())) == [1, *range(7)]
+    assert Chunks(1, 5).fit(content, BERT) == [101, 0, 1, 2, 102]
+    assert Chunks(256).fit(content, BERT) == [101, *content, 102], "up to 8 chunks, when no number is given"
+    assert [window.length(special) for special in (BERT, NONE)] == [768, 768]
+    assert (window.chunk, Head(7).chunk, HeadTail(2, 3).chunk) == (256, None, None)
+
+
+@pytest.mark.parametrize("window", [HeadTail(2, 3), HeadTail(3, 4, count_special=True), Head(7), Chunks(7, 1)])
 @pytest.mark.parametrize("size", range(9))
 def test_a_text_that_fits_stays_whole(window: Any, size: int) -> None:
     content = list(range(size))
@@ -71,7 +85,7 @@ def test_an_empty_text_keeps_one_token() -> None:
         Head(5).fit([], SpecialTokens((), ()))
 
 
-@pytest.mark.parametrize("text", ["head:256", "head+tail:250+250", "head+tail:128+384:special"])
+@pytest.mark.parametrize("text", ["head:256", "head+tail:250+250", "head+tail:128+384:special", "chunks:512x4"])
 def test_windows_are_written_and_read_back(text: str) -> None:
     assert str(parse_window(text, max_length=17)) == text
 
@@ -79,10 +93,17 @@ def test_windows_are_written_and_read_back(text: str) -> None:
 def test_a_window_without_sizes_takes_the_length() -> None:
     assert parse_window("head", max_length=17) == Head(17)
     assert parse_window(" head+tail ", max_length=17) == HeadTail(8, 9, count_special=True)
+    assert parse_window("chunks", max_length=17) == Chunks(17, 8)
+    assert parse_window("chunks:5", max_length=17) == Chunks(5, 8)
+    assert str(parse_window("chunks:5", max_length=17)) == "chunks:5x8"
 
 
 @pytest.mark.parametrize(
-    "text", ["", "tail", "head:", "head:-1", "head:0", "head+tail:3", "head+tail:1+0", "head:2:special", 5, None]
+    "text",
+    [
+        *("", "tail", "head:", "head:-1", "head:0", "head+tail:3", "head+tail:1+0", "head:2:special", 5, None),
+        *("chunks:", "chunks:x3", "chunks:5x", "chunks:0", "chunks:5x0", "chunks:5x-1", "chunks:5x2x2", "chunks5x2"),
+    ],
 )
 def test_other_windows_are_refused(text: Any) -> None:
     with pytest.raises(ConfigError, match=r"unknown window|must be a whole number of at least 1"):
@@ -100,6 +121,19 @@ def test_a_window_must_fit_the_backbone_and_leave_room() -> None:
         Head(2).check(BERT, limit=512)
     with pytest.raises(ConfigError, match="leaves no room"):
         HeadTail(1, 5, count_special=True).check(BERT, limit=512)
+
+
+def test_a_chunk_must_fit_the_backbone_but_not_the_document() -> None:
+    Chunks(512, 9).check(BERT, limit=512)
+    Chunks(5000, 2).check(BERT, limit=None)
+    Chunks(1, 3).check(BERT, limit=512)
+    with pytest.raises(
+        ConfigError, match=r"'chunks:513x1' is 513 tokens with special tokens, but the backbone takes 5"
+    ):
+        Chunks(513, 1).check(BERT, limit=512)
+    for window in (Chunks(2, 1), Chunks(1, 2)):
+        with pytest.raises(ConfigError, match="leaves no room beside 2 special tokens"):
+            window.check(BERT, limit=512)
 
 
 def test_long_texts_are_tokenized_whole_and_quietly(tokenizer_of: Any, caplog: pytest.LogCaptureFixture) -> None:
