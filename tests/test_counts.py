@@ -10,7 +10,8 @@ from transformers import BertConfig, BertModel
 from attribune.backbone import build_backbone
 from attribune.condition import Slots
 from attribune.methods import Adapter, Host, Injector, Plain
-from attribune.methods.base import Method, MethodConfig
+from attribune.methods.base import Method
+from attribune.methods.settings import MethodConfig
 from attribune.placement import placement_for
 from attribune.tuning import tune_backbone
 

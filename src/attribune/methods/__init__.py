@@ -8,18 +8,20 @@ from typing import Any
 from attribune.errors import ConfigError
 from attribune.methods.adapter import Adapter
 from attribune.methods.attention_bias import AttentionBias
-from attribune.methods.base import Host, Method, MethodConfig
+from attribune.methods.base import Method
 from attribune.methods.chim import Chim
 from attribune.methods.combined import Combined
 from attribune.methods.concat_text import ConcatText
 from attribune.methods.concat_word import ConcatWord
 from attribune.methods.e2ln import E2ln
+from attribune.methods.host import Host
 from attribune.methods.injector import Injector
 from attribune.methods.maa import Maa
 from attribune.methods.plain import Plain
 from attribune.methods.pln import Pln
 from attribune.methods.plora import Plora
 from attribune.methods.poly import Poly
+from attribune.methods.settings import MethodConfig
 from attribune.methods.tiny_maa import TinyMaa
 from attribune.methods.tokens import Tokens
 from attribune.methods.upa import Upa

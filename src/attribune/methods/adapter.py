@@ -9,7 +9,9 @@ from torch import Tensor
 
 from attribune import functional
 from attribune.condition import Condition
-from attribune.methods.base import Bottleneck, Host, Method, MethodConfig, check_positive
+from attribune.methods.base import Bottleneck, Method
+from attribune.methods.host import Host
+from attribune.methods.settings import MethodConfig, check_positive
 
 __all__ = ["Adapter", "AdapterSite"]
 

@@ -1,197 +1,32 @@
-"""What every method is: settings (a frozen dataclass) that build a module, and the module that acts at the points."""
+"""What every method's module is: it lives beside the backbone and acts at its points."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields
 from functools import partial
-from types import NoneType
-from typing import Any, ClassVar, Literal, NamedTuple, Self, cast, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from attribune.condition import Condition, ConditionHolder, Slots, Values, drop_attributes
+from attribune.condition import Condition, ConditionHolder, Values, drop_attributes
 from attribune.errors import ConfigError
-from attribune.placement import Placement, Site, SiteKind, find_layers, find_sites, placement_for
+from attribune.methods.host import Host
+from attribune.methods.settings import AttributeMethodConfig, VectorMethodConfig
+from attribune.placement import Site
 
 __all__ = [
     "AttributeMethod",
-    "AttributeMethodConfig",
     "Bottleneck",
     "Embedded",
-    "Host",
     "Method",
-    "MethodConfig",
-    "Point",
+    "Pool",
     "SiteModule",
     "VectorMethod",
-    "VectorMethodConfig",
-    "check_between",
-    "check_positive",
     "truncated_normal_",
 ]
 
-Point = Literal["embed", "sites", "encode", "pool", "classify"]
 Pool = Callable[[Tensor, Tensor], Tensor]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Host:
-    """What a method has to know of the model that it will act in.
-
-    Args:
-        hidden: H, the backbone's hidden size.
-        outputs: L, the size of the head.
-        slots: the attributes, in schema order.
-        sites: every place inside the layers where a module can act.
-        heads: of the backbone's attention.
-        embedding: E, the size of the token embeddings.
-        layers: names of the layers, in the order in which they run.
-        placement: the row of the backbone's family.
-        backbone: for methods whose initial values come from its weights.
-    """
-
-    hidden: int
-    outputs: int
-    slots: Sequence[Slots]
-    sites: Sequence[Site] = ()
-    heads: int = 1
-    embedding: int = 0
-    layers: tuple[str, ...] = ()
-    placement: Placement | None = None
-    backbone: nn.Module | None = field(default=None, repr=False)
-
-    @classmethod
-    def of(cls, backbone: Any, *, outputs: int, slots: Sequence[Slots]) -> Self:
-        """Describe a loaded backbone.
-
-        Raises:
-            ConfigError: for a family that the placement table lacks, or one laid out otherwise than it says.
-        """
-        placement = placement_for(backbone.config.model_type)
-        return cls(
-            hidden=backbone.config.hidden_size,
-            outputs=outputs,
-            slots=slots,
-            sites=find_sites(backbone, placement, get_args(SiteKind)),
-            heads=backbone.config.num_attention_heads,
-            embedding=backbone.get_input_embeddings().embedding_dim,
-            layers=tuple(find_layers(backbone, placement)),
-            placement=placement,
-            backbone=backbone,
-        )
-
-    def at(self, *kinds: SiteKind) -> tuple[Site, ...]:
-        """The sites of these kinds, in the order in which they run."""
-        return tuple(site for site in self.sites if site.kind in kinds)
-
-    def weight(self, site: Site) -> Tensor:
-        """The backbone's weight (inputs, features) at the site of a linear map; the caller's to read, not to change."""
-        assert self.backbone is not None
-        module = self.backbone.get_submodule(site.path)
-        weight = cast(Tensor, module.weight)
-        weight = weight.T if isinstance(module, nn.Linear) else weight
-        return weight if site.start is None else weight[:, site.start : site.start + site.features]
-
-    def bias(self, site: Site) -> Tensor | None:
-        """The backbone's bias (features,) at the site of a linear map that is not fused; None where it has none."""
-        assert self.backbone is not None
-        return cast(Tensor | None, getattr(self.backbone.get_submodule(site.path), "bias", None))
-
-
-@dataclass(frozen=True, kw_only=True)
-class MethodConfig:
-    """Settings of a method; see the subclasses.
-
-    ``name`` is the word for ``--method``, ``points`` says where the method acts, ``default_tuning`` what of the
-    backbone learns unless told otherwise.
-    """
-
-    name: ClassVar[str]
-    points: ClassVar[tuple[Point, ...]] = ("sites",)
-    default_tuning: ClassVar[str] = "frozen"
-    uses_attributes: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        """Refuse options of a wrong type: the text "off" would count as true."""
-        hints = get_type_hints(type(self))
-        for option in (item.name for item in fields(self)):
-            kind, value = hints[option], getattr(self, option)
-            if kind in _ACCEPTED:
-                _check_type(self.name, option, value, kind)
-            elif get_origin(kind) is Literal and value not in get_args(kind):
-                choices = " or ".join(map(repr, get_args(kind)))
-                raise ConfigError(f"{self.name}: {option} is {value!r}: choose {choices}")
-
-    def build(self, host: Host) -> Method:
-        """Make the module."""
-        raise NotImplementedError(type(self).__name__)
-
-    def refusal(self, placement: Placement) -> str | None:
-        """Why the method cannot act in a family, with the cure; None where it can."""
-        return None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Name and settings, as JSON can hold them."""
-        return {"name": self.name, **asdict(self)}
-
-    @classmethod
-    def from_dict(cls, settings: dict[str, Any]) -> Self:
-        """Settings from a dictionary without the name.
-
-        Raises:
-            ConfigError: listing every unknown option and those there are.
-        """
-        known = [field.name for field in fields(cls)]
-        unknown = sorted(set(settings) - set(known))
-        if unknown:
-            options = ", ".join(known) if known else "none"
-            raise ConfigError(f"method {cls.name!r} has no option {', '.join(unknown)}; its options: {options}")
-        return cls(**settings)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttributeMethodConfig(MethodConfig):
-    """Settings that all methods have that read attributes.
-
-    Args:
-        attribute_dropout: probability with which a (row, attribute) is hidden in training.
-    """
-
-    uses_attributes: ClassVar[bool] = True
-
-    attribute_dropout: float = 0.2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_between(self.name, 0, 1, attribute_dropout=self.attribute_dropout)
-
-
-@dataclass(frozen=True, kw_only=True)
-class VectorMethodConfig(AttributeMethodConfig):
-    """Settings of methods whose vectors may have any size and start at random.
-
-    Args:
-        vector_size: Z, the size of the attributes' vectors.
-        initial_vector: standard deviation of the initial vectors.
-    """
-
-    vector_size: int = 64
-    initial_vector: float = 0.02
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(self.name, vector_size=self.vector_size, initial_vector=self.initial_vector)
-
-
-_ACCEPTED: dict[Any, tuple[tuple[type, ...], str]] = {
-    bool: ((bool,), "true or false"),
-    int: ((int,), "a whole number"),
-    int | None: ((int, NoneType), "a whole number, or null for the default"),
-    float: ((int, float), "a number"),
-}
 
 
 class Embedded(NamedTuple):
@@ -415,34 +250,3 @@ def truncated_normal_(parameter: nn.Parameter, std: float) -> nn.Parameter:
     """Fill in place with N(0, std²) truncated at two standard deviations."""
     nn.init.trunc_normal_(parameter, std=std, a=-2 * std, b=2 * std)
     return parameter
-
-
-def _check_type(method: str, option: str, value: Any, kind: Any) -> None:
-    accepted, cure = _ACCEPTED[kind]
-    number: Any = value
-    if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
-        raise ConfigError(f"{method}: {option} is {value!r}: give {cure}")
-    if kind is float and not math.isfinite(number):
-        raise ConfigError(f"{method}: {option} is {value}: give a finite number")
-
-
-def check_positive(method: str, **values: float | None) -> None:
-    """Refuse settings that must be above zero; None is a default that is found later.
-
-    Raises:
-        ConfigError: naming the first that is not.
-    """
-    for option, value in values.items():
-        if value is not None and value <= 0:
-            raise ConfigError(f"{method}: {option} is {value}, it must be above 0")
-
-
-def check_between(method: str, low: float, high: float, **values: float) -> None:
-    """Refuse settings outside a range that excludes its upper end.
-
-    Raises:
-        ConfigError: naming the first that is not in it.
-    """
-    for option, value in values.items():
-        if not low <= value < high:
-            raise ConfigError(f"{method}: {option} is {value}, it must be at least {low} and below {high}")

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from attribune import functional
 from attribune.condition import Condition
 from attribune.errors import ConfigError
-from attribune.methods.base import Host, Method, Point, VectorMethod, VectorMethodConfig, check_positive
+from attribune.methods.base import Method, VectorMethod
+from attribune.methods.host import Host
+from attribune.methods.settings import Point, VectorMethodConfig, check_positive
 
 __all__ = ["Chim"]
 

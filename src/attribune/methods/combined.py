@@ -10,7 +10,9 @@ from torch import Tensor, nn
 
 from attribune.condition import Condition, ConditionHolder, draw_for_dropout
 from attribune.errors import ConfigError
-from attribune.methods.base import Embedded, Host, Method, MethodConfig, Point, Pool
+from attribune.methods.base import Embedded, Method, Pool
+from attribune.methods.host import Host
+from attribune.methods.settings import MethodConfig, Point
 
 __all__ = ["Combined"]
 

@@ -9,8 +9,10 @@ from torch import Tensor, nn
 
 from attribune import functional
 from attribune.condition import Condition
-from attribune.methods.base import Host, Method, Point, check_between, check_positive
+from attribune.methods.base import Method
 from attribune.methods.concat_text import ConcatConfig, ConcatMethod
+from attribune.methods.host import Host
+from attribune.methods.settings import Point, check_between, check_positive
 from attribune.methods.stack import Layer, check_heads
 
 __all__ = ["ConcatWord"]

@@ -14,8 +14,10 @@ from attribune import functional
 from attribune.condition import Condition
 from attribune.errors import ConfigError
 from attribune.memory import Extra, attach_memory
-from attribune.methods.base import Host, Method, Point, Pool
+from attribune.methods.base import Method, Pool
+from attribune.methods.host import Host
 from attribune.methods.pln import NormConfig, NormMethod
+from attribune.methods.settings import Point
 from attribune.placement import Placement, Site
 
 __all__ = ["E2ln"]

@@ -12,16 +12,10 @@ from attribune import functional
 from attribune.condition import Condition, Values
 from attribune.errors import ConfigError
 from attribune.methods.adapter import AdapterSite
-from attribune.methods.base import (
-    Bottleneck,
-    Host,
-    Method,
-    SiteModule,
-    VectorMethod,
-    VectorMethodConfig,
-    check_positive,
-)
+from attribune.methods.base import Bottleneck, Method, SiteModule, VectorMethod
 from attribune.methods.generators import Generator, GeneratorSettings, build_generator, check_memory
+from attribune.methods.host import Host
+from attribune.methods.settings import VectorMethodConfig, check_positive
 from attribune.placement import SiteKind
 
 __all__ = ["AttributeAdapter", "Injector", "InjectorMethod"]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from attribune.methods.base import Host, Method, MethodConfig, Point
+from attribune.methods.base import Method
+from attribune.methods.host import Host
+from attribune.methods.settings import MethodConfig, Point
 
 __all__ = ["Plain"]
 

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from attribune import functional
 from attribune.condition import Condition
 from attribune.errors import ConfigError
-from attribune.methods.base import AttributeMethod, AttributeMethodConfig, Host, Method, SiteModule, check_positive
+from attribune.methods.base import AttributeMethod, Method, SiteModule
+from attribune.methods.host import Host
+from attribune.methods.settings import AttributeMethodConfig, check_positive
 from attribune.placement import Site, SiteKind
 
 __all__ = ["NormConfig", "NormMethod", "Pln"]

@@ -10,7 +10,9 @@ from torch import Tensor, nn
 
 from attribune import functional
 from attribune.condition import Condition
-from attribune.methods.base import AttributeMethod, AttributeMethodConfig, Host, Method, SiteModule, check_positive
+from attribune.methods.base import AttributeMethod, Method, SiteModule
+from attribune.methods.host import Host
+from attribune.methods.settings import AttributeMethodConfig, check_positive
 from attribune.placement import Site
 
 __all__ = ["Plora"]

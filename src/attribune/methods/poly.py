@@ -9,7 +9,9 @@ from torch import Tensor, nn
 
 from attribune.condition import Condition
 from attribune.errors import ConfigError
-from attribune.methods.base import AttributeMethod, AttributeMethodConfig, Host, Method, SiteModule, check_positive
+from attribune.methods.base import AttributeMethod, Method, SiteModule
+from attribune.methods.host import Host
+from attribune.methods.settings import AttributeMethodConfig, check_positive
 from attribune.placement import Site
 
 __all__ = ["Poly"]

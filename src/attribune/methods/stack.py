@@ -12,15 +12,9 @@ from torch import Tensor, nn
 from attribune import functional
 from attribune.condition import Condition
 from attribune.errors import ConfigError
-from attribune.methods.base import (
-    AttributeMethod,
-    AttributeMethodConfig,
-    Host,
-    Method,
-    Point,
-    check_between,
-    check_positive,
-)
+from attribune.methods.base import AttributeMethod, Method
+from attribune.methods.host import Host
+from attribune.methods.settings import AttributeMethodConfig, Point, check_between, check_positive
 from attribune.placement import SiteKind
 
 __all__ = ["Layer", "StackConfig", "StackMethod", "check_heads"]

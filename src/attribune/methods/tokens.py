@@ -11,15 +11,9 @@ from torch import Tensor, nn
 
 from attribune import functional
 from attribune.condition import Condition
-from attribune.methods.base import (
-    AttributeMethod,
-    AttributeMethodConfig,
-    Embedded,
-    Host,
-    Method,
-    Point,
-    check_positive,
-)
+from attribune.methods.base import AttributeMethod, Embedded, Method
+from attribune.methods.host import Host
+from attribune.methods.settings import AttributeMethodConfig, Point, check_positive
 
 __all__ = ["Tokens"]
 

@@ -10,7 +10,7 @@ from hosts import make_host
 
 from attribune.errors import ConfigError
 from attribune.methods import DEFAULT_METHOD, METHODS, Adapter, Injector, MethodConfig, Plain, method_from_dict
-from attribune.methods.base import Point
+from attribune.methods.settings import Point
 from attribune.tuning import TUNINGS
 
 CHANGED: list[MethodConfig] = [

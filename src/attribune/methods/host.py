@@ -1,0 +1,78 @@
+"""What a method has to know of the model that it will act in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self, cast, get_args
+
+from torch import Tensor, nn
+
+from attribune.condition import Slots
+from attribune.placement import Placement, Site, SiteKind, find_layers, find_sites, placement_for
+
+__all__ = ["Host"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Host:
+    """What a method has to know of the model that it will act in.
+
+    Args:
+        hidden: H, the backbone's hidden size.
+        outputs: L, the size of the head.
+        slots: the attributes, in schema order.
+        sites: every place inside the layers where a module can act.
+        heads: of the backbone's attention.
+        embedding: E, the size of the token embeddings.
+        layers: names of the layers, in the order in which they run.
+        placement: the row of the backbone's family.
+        backbone: for methods whose initial values come from its weights.
+    """
+
+    hidden: int
+    outputs: int
+    slots: Sequence[Slots]
+    sites: Sequence[Site] = ()
+    heads: int = 1
+    embedding: int = 0
+    layers: tuple[str, ...] = ()
+    placement: Placement | None = None
+    backbone: nn.Module | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, backbone: Any, *, outputs: int, slots: Sequence[Slots]) -> Self:
+        """Describe a loaded backbone.
+
+        Raises:
+            ConfigError: for a family that the placement table lacks, or one laid out otherwise than it says.
+        """
+        placement = placement_for(backbone.config.model_type)
+        return cls(
+            hidden=backbone.config.hidden_size,
+            outputs=outputs,
+            slots=slots,
+            sites=find_sites(backbone, placement, get_args(SiteKind)),
+            heads=backbone.config.num_attention_heads,
+            embedding=backbone.get_input_embeddings().embedding_dim,
+            layers=tuple(find_layers(backbone, placement)),
+            placement=placement,
+            backbone=backbone,
+        )
+
+    def at(self, *kinds: SiteKind) -> tuple[Site, ...]:
+        """The sites of these kinds, in the order in which they run."""
+        return tuple(site for site in self.sites if site.kind in kinds)
+
+    def weight(self, site: Site) -> Tensor:
+        """The backbone's weight (inputs, features) at the site of a linear map; the caller's to read, not to change."""
+        assert self.backbone is not None
+        module = self.backbone.get_submodule(site.path)
+        weight = cast(Tensor, module.weight)
+        weight = weight.T if isinstance(module, nn.Linear) else weight
+        return weight if site.start is None else weight[:, site.start : site.start + site.features]
+
+    def bias(self, site: Site) -> Tensor | None:
+        """The backbone's bias (features,) at the site of a linear map that is not fused; None where it has none."""
+        assert self.backbone is not None
+        return cast(Tensor | None, getattr(self.backbone.get_submodule(site.path), "bias", None))
