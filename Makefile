@@ -33,8 +33,11 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/footprint.py
 	$(BIN)/python benchmarks/step_time.py
+	$(BIN)/python benchmarks/chunk_memory.py
 	$(BIN)/python benchmarks/real_data.py sweep
 	$(BIN)/python benchmarks/real_data.py test
+	$(BIN)/python benchmarks/real_data.py rates
+	$(BIN)/python benchmarks/real_data.py methods
 	$(BIN)/python benchmarks/real_data.py table
 
 clean:

@@ -94,7 +94,7 @@ class Condition:
         values: the values of each attribute.
         parts: the conditions of the methods of which a combination is made.
         chunks: C, the number of rows of the backbone's batch into which each document is cut.
-        real: (B, T), 1 where the backbone's batch has a real token; known inside the backbone.
+        real: (B, T), 1 where the backbone's batch has a real token of the text; known inside the backbone.
         memory: what sites keep for later ones in the same pass.
     """
 
@@ -112,6 +112,8 @@ class Condition:
 
     def over_chunks(self, chunks: int) -> Condition:
         """The condition of a batch in which each row is cut into so many; they share the memory."""
+        if chunks == 1:
+            return self
         return replace(
             self,
             rows=self.rows * chunks,
@@ -124,7 +126,7 @@ class Condition:
         )
 
     def reading(self, real: Tensor) -> Condition:
-        """The same condition for a backbone that reads tokens with this mask."""
+        """The same condition for a backbone whose batch has the text's real tokens at these places."""
         return replace(self, real=real, parts=tuple(part.reading(real) for part in self.parts))
 
     def each(self) -> list[Tensor]:

@@ -418,23 +418,22 @@ def personalised_norm(normed: Tensor, bias: Tensor | None, g: Tensor, b: Tensor)
     return normed + g.unsqueeze(1) * scaled + b.unsqueeze(1)
 
 
-def layer_norm_pool(normed: Tensor, bias: Tensor | None, attention_mask: Tensor) -> Tensor:
+def layer_norm_pool(normed: Tensor, attention_mask: Tensor) -> Tensor:
     """LayerNorm-based attentive pooling (E2LN eq. 8), made from the norm's output.
 
-    ``score_w = ((f_w - mean) / std) · gain`` is the sum of ``LN(f_w) - bias`` over its features; the pooled vector is
-    the sum of ``LN(f_w)``, weighted by a softmax of the scores over the real tokens.
+    ``score_w = ((f_w - mean) / std) · gain`` is the sum of ``LN(f_w) - bias`` over its features, and the bias, the same
+    for every token, falls out of the softmax over the real tokens. The pooled vector is the sum of ``LN(f_w)``,
+    weighted by it.
 
     Args:
         normed: (B, T, H), ``LN(f; gain, bias)``.
-        bias: (H,), or None.
         attention_mask: (B, T), 1 for real tokens; a row without one gives zeros.
 
     Returns:
         (B, H).
     """
     exact = normed.to(torch.promote_types(normed.dtype, torch.float32))
-    scores = (exact if bias is None else exact - bias).sum(dim=-1)
-    return (_softmax_over_real(scores, attention_mask).unsqueeze(1) @ exact).squeeze(1).to(normed.dtype)
+    return (_softmax_over_real(exact.sum(dim=-1), attention_mask).unsqueeze(1) @ exact).squeeze(1).to(normed.dtype)
 
 
 def personalised_low_rank(

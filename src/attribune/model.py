@@ -197,8 +197,9 @@ class AttributeModel(PreTrainedModel):
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
         if token_type_ids is not None:
             inputs["token_type_ids"] = token_type_ids
-        if self.config.chunk is not None and input_ids.shape[1] > self.config.chunk:
-            inputs = cut_chunks(inputs, self.config.chunk)
+        if self.config.chunk is not None or self.method.pads_right:
+            T = input_ids.shape[1]
+            inputs = cut_chunks(inputs, min(T, self.config.chunk or T))
             condition = condition.over_chunks(len(inputs["input_ids"]) // len(input_ids))
         real = inputs["attention_mask"]
         embedded = self.method.embed(inputs["input_ids"], real, condition, self.get_input_embeddings())
@@ -207,7 +208,7 @@ class AttributeModel(PreTrainedModel):
             inputs |= {"inputs_embeds": embedded.states, "attention_mask": embedded.attention_mask}
             if self.first_position is not None:
                 inputs["position_ids"] = embedded.positions(real, first=self.first_position)
-        condition = condition.reading(inputs["attention_mask"])
+        condition = condition.reading(real if embedded is None else embedded.spread(real))
         if condition.chunks > 1:
             inputs["attention_mask"] = without_empty_rows(inputs["attention_mask"])
         with self.method.holder.use(condition):

@@ -75,10 +75,12 @@ class Method(nn.Module):
     """The module of a method, living beside the backbone and acting at its points.
 
     Inside the backbone it acts by forward hooks: subclasses call `add_site`. Around it they override `embed`, `encode`,
-    `pool` or `classify`. ``extra_positions`` says how many positions of the backbone they need beside the text's.
+    `pool` or `classify`. ``extra_positions`` says how many positions of the backbone they need beside the text's,
+    ``pads_right`` whether texts must begin at the first.
     """
 
     extra_positions: int = 0
+    pads_right: bool = False
 
     def __init__(self) -> None:
         super().__init__()

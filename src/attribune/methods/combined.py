@@ -77,6 +77,7 @@ class _CombinedMethod(Method):
         self.slots = tuple(host.slots)
         self.parts = nn.ModuleList(part.build(host) for part in config.parts)
         self.extra_positions = sum(part.extra_positions for part in self._each())
+        self.pads_right = any(part.pads_right for part in self._each())
         for index, part in enumerate(self._each()):
             part.holder = _PartHolder(self.holder, index)
         self.acting = {point: index for index, part in enumerate(config.parts) for point in part.points}

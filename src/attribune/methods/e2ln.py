@@ -23,7 +23,7 @@ from attribune.placement import Placement, Site
 __all__ = ["E2ln"]
 
 Pooling = Literal["lnap", "average", "max", "attention"]
-_DOCUMENT, _LATEST = "document", "latest"
+_LATEST = "latest"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +80,8 @@ class E2ln(NormConfig):
 
 
 class _E2lnMethod(Method):
+    pads_right = True
+
     def __init__(self, config: E2ln, host: Host) -> None:
         super().__init__()
         placement = host.placement
@@ -92,10 +94,9 @@ class _E2lnMethod(Method):
         self.layers = host.layers
         self.norms = [site.path for site in host.at("feed_forward_norm")]
         self.keys, self.values = host.at("key"), host.at("value")
-        summaries = 1 if self.shared else len(self.layers) - 1
-        self.summary_pools = nn.ModuleList(
-            _TokenPool(config.summary_pooling, host.hidden) for _ in range(summaries if self.structured_text else 0)
-        )
+        # After the last layer nobody reads a summary, unless it runs again.
+        pools = (len(self.layers) if self.shared else len(self.layers) - 1) if self.structured_text else 0
+        self.summary_pools = nn.ModuleList(_TokenPool(config.summary_pooling, host.hidden) for _ in range(pools))
         self.document_pool = _TokenPool(config.document_pooling, host.hidden)
 
     def condition(self, attribute_ids: Tensor | None, rows: int, draw: Tensor | None = None) -> Condition:
@@ -105,43 +106,42 @@ class _E2lnMethod(Method):
         return self.personal.condition(attribute_ids, rows, draw)
 
     def install(self, backbone: nn.Module) -> None:
-        """Hook the making and the reading of summaries, then the personalised norms.
+        """Hook the personalised norms, then the making and the reading of summaries.
 
-        In this order, since summaries are pooled by the norm's own gain and bias.
+        In this order, since summaries are pooled by the norm that stands there, personalised where it is.
         """
-        for number, (layer, path) in enumerate(zip(self.layers, self.norms, strict=True)):
-            norm = backbone.get_submodule(path)
-            if self.pre_norm:
-                backbone.get_submodule(layer).register_forward_hook(partial(self._after_layer, number, norm))
-            else:
-                norm.register_forward_hook(partial(self._after_norm, number))
-            if self.structured_text and (number > 0 or self.shared):
-                attention = backbone.get_submodule(self.keys[number].path.rpartition(".")[0])
-                attach_memory(backbone, attention, partial(self._extra, number, backbone))
         if self.personal is not None:
             self.personal.holder = self.holder
             self.personal.install(backbone)
+        if not self.structured_text:
+            return
+        for number in range(len(self.summary_pools)):
+            norm = backbone.get_submodule(self.norms[number])
+            if self.pre_norm:
+                layer = backbone.get_submodule(self.layers[number])
+                layer.register_forward_hook(partial(self._after_layer, number, norm))
+            else:
+                norm.register_forward_hook(partial(self._after_norm, number))
+        for number in range(0 if self.shared else 1, len(self.layers)):
+            attention = backbone.get_submodule(self.keys[number].path.rpartition(".")[0])
+            attach_memory(backbone, attention, partial(self._extra, number, backbone))
 
-    def _after_norm(self, number: int, norm: nn.Module, _args: Any, normed: Tensor) -> None:
+    def _after_norm(self, number: int, _norm: nn.Module, _args: Any, normed: Tensor) -> None:
         """Post-norm families: the layer's last norm made its output."""
-        self._keep(number, normed, getattr(norm, "bias", None))
+        self._summarise(number, normed)
 
     def _after_layer(self, number: int, norm: nn.Module, _layer: nn.Module, _args: Any, output: Any) -> None:
-        """Pre-norm families: the norm that reads the layer's output next, past the hooks of its sites."""
+        """Pre-norm families: the norm that reads the layer's output next."""
         f = output[0] if isinstance(output, tuple) else output
-        self._keep(number, norm.forward(f), getattr(norm, "bias", None))
+        self._summarise(number, norm(f))
 
-    def _keep(self, number: int, normed: Tensor, bias: Tensor | None) -> None:
+    def _summarise(self, number: int, normed: Tensor) -> None:
         condition = self.holder.current
         assert condition.real is not None
-        last = number + 1 == len(self.layers)
-        if self.structured_text and (self.shared or not last):
-            pooled = self.summary_pools[number](normed, bias, condition.real)
-            # Kept for each layer, since a checkpointed layer reads it again in the backward pass.
-            key = _LATEST if self.shared else number
-            condition.memory[key] = pooled.view(-1, condition.chunks, pooled.shape[-1])
-        if last:
-            condition.memory[_DOCUMENT] = (normed, bias, condition.real)
+        pooled = self.summary_pools[number](normed, condition.real)
+        # Kept for each layer, since a checkpointed layer reads it again in the backward pass.
+        key = _LATEST if self.shared else number
+        condition.memory[key] = pooled.view(-1, condition.chunks, pooled.shape[-1])
 
     def _extra(self, number: int, backbone: nn.Module) -> Extra | None:
         """What a layer's attention reads beside its chunk: the summaries of the layer before, by its own maps."""
@@ -159,9 +159,7 @@ class _E2lnMethod(Method):
 
     def pool(self, hidden: Tensor, attention_mask: Tensor, condition: Condition, default: Pool) -> Tensor:
         """The document vectors (B, H), over the real tokens of all chunks."""
-        normed, bias, real = condition.memory[_DOCUMENT]
-        normed, real = (x.reshape(condition.rows, -1, *x.shape[2:]) for x in (normed, real))
-        return cast(Tensor, self.document_pool(normed, bias, real))
+        return cast(Tensor, self.document_pool(hidden, attention_mask))
 
 
 def _project(backbone: nn.Module, states: Tensor, sites: Sequence[Site]) -> list[Tensor]:
@@ -186,10 +184,10 @@ class _TokenPool(nn.Module):
             self.b = nn.Parameter(torch.zeros(hidden))
             self.v = nn.Parameter(torch.randn(hidden) * hidden**-0.5)
 
-    def forward(self, normed: Tensor, bias: Tensor | None, attention_mask: Tensor) -> Tensor:
+    def forward(self, normed: Tensor, attention_mask: Tensor) -> Tensor:
         """(B, T, H) → (B, H)."""
         if self.kind == "lnap":
-            return functional.layer_norm_pool(normed, bias, attention_mask)
+            return functional.layer_norm_pool(normed, attention_mask)
         if self.kind == "average":
             return functional.mean_tokens(normed, attention_mask)
         if self.kind == "max":
