@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import math
@@ -374,7 +375,7 @@ def test_shuffling_keeps_rows_and_values(train: Words, data: Path, tmp_path: Pat
 
 def test_nothing_to_shuffle(train: Words, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(train(data, "--shuffled", method="adapter")) == 1
-    assert "method 'adapter' reads no attributes, so there is nothing to shuffle" in capsys.readouterr().err
+    assert "method 'adapter' reads no attributes here, so there is nothing to shuffle" in capsys.readouterr().err
 
 
 def test_a_recipe_of_a_paper_under_flags(
@@ -386,9 +387,26 @@ def test_a_recipe_of_a_paper_under_flags(
     recipe = yaml.safe_load((tmp_path / "run" / "recipe.yaml").read_text())
     assert recipe["training"]["learning_rate"] == 3e-4
     assert (recipe["training"]["epochs"], recipe["training"]["steps"]) == (20, 3)
-    assert (recipe["method"]["bottleneck"], recipe["backbone"]["tuning"]) == (4, "layernorm")
+    assert recipe["method"]["bottleneck"] == 4
+    assert recipe["backbone"]["tuning"] is None, "each method of a comparison learns what is its own default"
     assert main(train(data, "--recipe", "holsby", method="adapter", output="other")) == 1
     assert "unknown recipe 'holsby': choose one of e2ln, houlsby, injectors-2022, ma-bert" in capsys.readouterr().err
+
+
+def test_flags_go_over_the_recipe_of_a_paper(train: Words, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from attribune.cli.train import add_parser, recipe_of
+
+    parser = argparse.ArgumentParser()
+    add_parser(parser.add_subparsers())
+    words = ["train", "x.csv", "--text", "t", "--label", "l", "--attributes", "a", "--output", "o"]
+    recipe = recipe_of(parser.parse_args([*words, "--recipe", "injectors-2022", "--epochs", "2"]))
+    assert (recipe.training.steps, recipe.training.epochs) == (None, 2)
+    assert main(train(data, "--recipe", "injectors-2022")) == 1
+    assert "the recipe's window 'head+tail:250+250' has sizes of its own" in capsys.readouterr().err
+    kept = recipe_of(parser.parse_args([*words, "--recipe", "injectors-2022", "--method", "injector"]))
+    assert kept.method["vector_size"] == 768
+    other = recipe_of(parser.parse_args([*words, "--recipe", "injectors-2022", "--method", "none"]))
+    assert other.tuning == "full"
 
 
 def test_long_texts_in_chunks(train: Words, data: Path, tmp_path: Path) -> None:
@@ -406,5 +424,8 @@ def test_methods_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert "acts at: sites, pool; backbone: full" in listed
     assert main(["methods", "e2ln"]) == 0
     assert "--set method.structured_text=true" in capsys.readouterr().out
+    assert main(["methods", "injector+chim"]) == 0
+    assert "--set method.chim.vector_size=64" in capsys.readouterr().out
+    assert main(["methods", "linear"]) == 0
     assert main(["methods", "e3ln"]) == 1
     assert "did you mean 'e2ln'" in capsys.readouterr().err

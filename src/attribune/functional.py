@@ -267,7 +267,7 @@ class _SumOfTanh(torch.autograd.Function):
 
 
 def control_tokens(
-    embeddings: Tensor, attention_mask: Tensor, values: Tensor, present: Tensor, *, after_first: bool
+    embeddings: Tensor, attention_mask: Tensor, values: Tensor, present: Tensor, *, after_first: bool | Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Attribute values as tokens right after the first one: ``[CLS] v_1 ... v_n x_1 ...``.
 
@@ -278,14 +278,16 @@ def control_tokens(
         attention_mask: (B, T), 1 for real tokens; padding may stand on either side.
         values: (B, n, E).
         present: (B, n), 1 where there is a value.
-        after_first: whether the first real token comes before the values; without a special token there, it does not.
+        after_first: whether the first real token comes before the values, for all rows or each (B,); without a special
+            token there, it does not.
 
     Returns:
         (B, T + n, E), (B, T + n), and (B, T), where each token of the text stands.
     """
     B, T, E = embeddings.shape
     n = values.shape[1]
-    first = attention_mask.to(torch.int32).argmax(dim=1, keepdim=True) + int(after_first)
+    before = torch.as_tensor(after_first, device=embeddings.device).expand(B).unsqueeze(1).to(torch.int64)
+    first = attention_mask.to(torch.int32).argmax(dim=1, keepdim=True) + before
     tokens = torch.arange(T, device=embeddings.device).expand(B, T)
     tokens = torch.where(tokens < first, tokens, tokens + n)
     slots = first + torch.arange(n, device=embeddings.device)

@@ -54,8 +54,6 @@ def attach_memory(backbone: Any, attention: nn.Module, read: Callable[[], Extra 
         read: gives the extra states of the forward pass under way; None where there are none. A bound method, so
             that a copied model reads its own.
     """
-    ALL_ATTENTION_FUNCTIONS.register(_NAME, _attention)
-    ALL_MASK_ATTENTION_FUNCTIONS.register(_NAME, sdpa_mask)
     backbone.config._attn_implementation = _NAME
     setattr(attention, _ATTRIBUTE, _Source(read))
 
@@ -108,3 +106,8 @@ def _extended(mask: Tensor | None, real: Tensor, query: Tensor) -> Tensor:
     own = query.new_ones(1, 1, 1, 1, dtype=torch.bool) if mask is None else mask
     own = own.expand(B, 1, T, T)
     return torch.cat([own, real.bool()[:, None, None, :].expand(-1, 1, T, -1)], dim=-1)
+
+
+# On import, so that a model that was pickled finds it in another process.
+ALL_ATTENTION_FUNCTIONS.register(_NAME, _attention)
+ALL_MASK_ATTENTION_FUNCTIONS.register(_NAME, sdpa_mask)

@@ -75,12 +75,14 @@ class AttributeModel(PreTrainedModel):
         self.slots = schema_slots(schema)
         self.backbone = build_backbone(config.text_config) if backbone is None else backbone
         self.method_config = method_from_dict(config.method or {})
+        _take(self.backbone, acting="sites" in self.method_config.points or "lora" in (config.tuning or ""))
         host = Host.of(self.backbone, outputs=self.task.outputs, slots=self.slots)
         self.method = self.method_config.build(host)
         self.dropout = nn.Dropout(config.dropout)
         self.head = nn.Linear(host.hidden, host.outputs)
         placement = placement_for(config.text_config.model_type)
         self.first_position = first_position(self.backbone, placement)
+        self.most_positions = most_positions(self.backbone, placement)
         tune_backbone(self.backbone, placement, config.tuning or "")
         self.method.install(self.backbone)
         if config.pooling not in _POOLINGS:
@@ -182,6 +184,7 @@ class AttributeModel(PreTrainedModel):
         """
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
+        self._check_length(input_ids.shape[1])
         condition = self._condition(attribute_ids, rows=input_ids.shape[0])
         hidden, attention_mask = self._states(input_ids, attention_mask, token_type_ids, condition)
         hidden = self.method.encode(hidden, attention_mask, condition)
@@ -189,6 +192,17 @@ class AttributeModel(PreTrainedModel):
         logits = self.method.classify(document.to(self.head.weight.dtype), condition, self.head).float()
         loss = None if labels is None else self.task.loss(logits, labels)
         return SequenceClassifierOutput(loss=loss, logits=logits)
+
+    def _check_length(self, length: int) -> None:
+        limit = None if self.most_positions is None else self.most_positions - self.method.extra_positions
+        if limit is None or min(length, self.config.chunk or length) <= limit:
+            return
+        if self.config.chunk is None:
+            raise DataError(
+                f"a text of {length} ids is longer than the {limit} that the backbone takes: encode with a shorter "
+                "window, or build the model with chunk= or a text_input whose window is chunks"
+            )
+        raise DataError(f"chunks of {self.config.chunk} ids are longer than the {limit} that the backbone takes")
 
     def _states(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None, condition: Condition
@@ -265,8 +279,7 @@ class AttributeModel(PreTrainedModel):
         It is what the tokenizer says, and not more than the backbone's table of positions has room for, less the
         positions that the method takes for itself.
         """
-        positions = most_positions(self.backbone, placement_for(self.config.text_config.model_type))
-        limits = [positions, None if self.tokenizer is None else longest_input(self.tokenizer)]
+        limits = [self.most_positions, None if self.tokenizer is None else longest_input(self.tokenizer)]
         known = [limit for limit in limits if limit is not None]
         return min(known) - self.method.extra_positions if known else None
 
@@ -431,6 +444,16 @@ class AttributeModel(PreTrainedModel):
         model.tokenizer = saving.read_tokenizer(files)
         model.eval()
         return model
+
+
+def _take(backbone: PreTrainedModel, *, acting: bool) -> None:
+    """Mark a backbone in which a method acts: another model over it would meet that method's hooks."""
+    if getattr(backbone, "_attribune_taken", False):
+        raise ConfigError(
+            "this backbone belongs to another AttributeModel, whose method acts inside it: load the weights again, or "
+            "pass copy.deepcopy of a backbone that no model has had"
+        )
+    backbone._attribune_taken = acting
 
 
 def _chunk_of(chunk: int | None, text_input: TextInput | None) -> int | None:

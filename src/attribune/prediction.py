@@ -62,6 +62,12 @@ class Predictor:
         if isinstance(model, AttributeModel):
             if model.tokenizer is None:
                 raise ConfigError("the model has no tokenizer: set model.tokenizer before scoring raw rows")
+            chunk = None if text_input.window is None else text_input.window.chunk
+            if chunk is not None and chunk != model.config.chunk:
+                raise ConfigError(
+                    f"the window {text_input.window} is of chunks of {chunk}, but the model was built with "
+                    f"chunk={model.config.chunk}: give both the same"
+                )
             self._encoder = TextEncoder(model.tokenizer, window=text_input.window, limit=model.longest_text())
             self._collator = Collator(model.tokenizer, self.schema if self.reads_attributes else _NO_ATTRIBUTES)
             model.to(self.device).eval()

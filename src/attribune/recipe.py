@@ -231,8 +231,11 @@ class Recipe(_Part):
                 f"column {', '.join(both)} is the label and also a text or an attribute: the model would read "
                 "the answer; name it as the label only"
             )
-        if self.data.shuffled and not self.reads_attributes:
-            raise ConfigError(f"method {self.method['name']!r} reads no attributes, so there is nothing to shuffle")
+        if self.data.shuffled and not (self.reads_attributes and self.data.attributes):
+            raise ConfigError(
+                f"method {self.method['name']!r} reads no attributes here, so there is nothing to shuffle: leave "
+                "shuffled out, or name attributes and a method that reads them"
+            )
         if self.data.shuffled and (
             both := sorted({kind.name for kind in self.data.kinds()}.intersection(self.data.text))
         ):

@@ -11,6 +11,7 @@ import yaml
 
 __all__ = ["add_parser"]
 
+_BASELINE = "a baseline without a backbone"
 _EXAMPLES = """examples:
   attribune methods
   attribune methods injector"""
@@ -31,14 +32,20 @@ def add_parser(verbs: Any) -> None:
 
 def _run(options: argparse.Namespace) -> None:
     from attribune.cli.console import show
-    from attribune.methods import METHODS, method_from_dict
+    from attribune.methods import METHODS, Combined, method_from_dict
     from attribune.recipe import BASELINES
 
+    if options.name in BASELINES:
+        show(f"{options.name}: {_BASELINE}, without options")
+        return
     if options.name is not None:
-        method = type(method_from_dict({"name": options.name}))
-        lines = [inspect.getdoc(method) or "", ""]
-        lines += [f"--set method.{field.name}={_default(field)}" for field in fields(method)]
-        show("\n".join(lines).rstrip())
+        settings = method_from_dict({"name": options.name})
+        parts = settings.parts if isinstance(settings, Combined) else (settings,)
+        for part in parts:
+            prefix = "method" if len(parts) == 1 else f"method.{part.name}"
+            lines = [(inspect.getdoc(type(part)) or "").replace("``", "`"), ""]
+            lines += [f"--set {prefix}.{field.name}={_default(field)}" for field in fields(type(part))]
+            show("\n".join(lines).rstrip() + ("\n" if part is not parts[-1] else ""))
         return
     width = max(len(name) for name in (*METHODS, *BASELINES))
     for name, config in METHODS.items():
@@ -47,7 +54,7 @@ def _run(options: argparse.Namespace) -> None:
         show(f"{name:{width}}  {_first_line(config)}")
         show(f"{'':{width}}  acts at: {acts}; backbone: {config.default_tuning}{reads}")
     for name in BASELINES:
-        show(f"{name:{width}}  a baseline without a backbone")
+        show(f"{name:{width}}  {_BASELINE}")
     show("\nMethods can be added up where they do not act at the same point: --method a+b")
 
 
@@ -59,4 +66,4 @@ def _default(field: Field[Any]) -> str:
 def _first_line(method: type) -> str:
     """The first sentence of the class's description."""
     paragraph = (inspect.getdoc(method) or "").split("\n\n")[0]
-    return " ".join(paragraph.split())
+    return " ".join(paragraph.replace("``", "`").split())

@@ -113,8 +113,16 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
         "training.learning_rate": options.learning_rate,
         "training.seed": options.seed,
     }
-    if options.method is not None and _method_of(settings) != options.method:
+    if options.method is not None and not _same_method(_method_of(settings), options.method):
         settings["method"] = {}  # the options of another method are not this one's
+    if options.epochs is not None:
+        settings.get("training", {}).pop("steps", None)
+    window = str(settings.get("data", {}).get("window", ""))
+    if options.max_length is not None and ":" in window:
+        raise ConfigError(
+            f"--max-length {options.max_length}: the recipe's window {window!r} has sizes of its own; set another "
+            "with --set data.window=..., or leave --max-length out"
+        )
     for key, value in flags.items():
         if value is not None:
             _put(settings, key, value)
@@ -160,7 +168,7 @@ def _attributes(options: argparse.Namespace) -> list[dict[str, Any]] | None:
 
 def _lay_over(settings: dict[str, Any], others: dict[str, Any]) -> None:
     """Put a tree of settings over another; the options of another method are not kept."""
-    if _method_of(others) not in (None, _method_of(settings)):
+    if _method_of(others) is not None and not _same_method(_method_of(settings), _method_of(others)):
         settings.pop("method", None)
     for key, value in others.items():
         if isinstance(value, dict) and isinstance(settings.get(key), dict):
@@ -186,6 +194,13 @@ def _value(item: str, text: str) -> Any:
         raise ConfigError(
             f"--set {item}: the value is not YAML ({reason}): put text with special characters in quotes"
         ) from error
+
+
+def _same_method(one: Any, other: Any) -> bool:
+    from attribune.methods import DEFAULT_METHOD
+
+    names = [[word.strip() for word in str(name or DEFAULT_METHOD).split("+")] for name in (one, other)]
+    return names[0] == names[1]
 
 
 def _method_of(settings: dict[str, Any]) -> Any:

@@ -44,7 +44,7 @@ def rows_with_label(table: Table, names: Sequence[str], *, missing: Collection[s
 
 
 def shuffle_columns(table: datasets.Dataset, names: Sequence[str], *, seed: int) -> datasets.Dataset:
-    """Deal some columns out anew over the rows: each row gets those of another, all of one row together.
+    """Deal some columns out anew over the rows: in a random order, all of one row together.
 
     What the columns say by themselves and about each other stays; what they say about the rest of the row is gone.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from importlib import metadata
 from typing import Any
 
 from attribune.errors import ConfigError
@@ -72,6 +73,9 @@ METHODS: dict[str, type[MethodConfig]] = {
     )
 }
 DEFAULT_METHOD = Injector.name
+
+for _entry in metadata.entry_points(group="attribune.methods"):
+    METHODS.setdefault(_entry.name, _entry.load())
 
 
 def method_from_dict(settings: dict[str, Any]) -> MethodConfig:

@@ -53,7 +53,8 @@ class Combined(MethodConfig):
             if counts[point] > 1:
                 both = " and ".join(part.name for part in self.parts if point in part.points)
                 raise ConfigError(
-                    f"method {'+'.join(names)!r}: {both} both act at the point {point!r}, where there is room for one"
+                    f"method {'+'.join(names)!r}: {both} both act at the point {point!r}, where there is room for one: "
+                    "leave one out"
                 )
         # The class-wide facts of a single method are found from the parts here.
         object.__setattr__(self, "name", "+".join(names))
@@ -80,6 +81,13 @@ class _CombinedMethod(Method):
         self.pads_right = any(part.pads_right for part in self._each())
         for index, part in enumerate(self._each()):
             part.holder = _PartHolder(self.holder, index)
+        for part, settings in zip(self._each(), config.parts, strict=True):
+            overridden = {point for point in _ONE_EACH if getattr(type(part), point) is not getattr(Method, point)}
+            if overridden != set(settings.points) - {"sites"}:
+                raise ConfigError(
+                    f"method {settings.name!r} acts at {', '.join(sorted(overridden)) or 'sites'}, but its points say "
+                    f"{', '.join(settings.points)}: correct them, since a sum goes by them"
+                )
         self.acting = {point: index for index, part in enumerate(config.parts) for point in part.points}
 
     def _each(self) -> list[Method]:

@@ -88,6 +88,8 @@ class _E2lnMethod(Method):
         assert placement is not None
         if (refusal := config.refusal(placement)) is not None:
             raise ConfigError(refusal)
+        if config.structured_text and getattr(getattr(host.backbone, "config", None), "is_decoder", False):
+            raise ConfigError("e2ln: the backbone is configured as a causal decoder (is_decoder): turn that off")
         self.personal = NormMethod(config, host) if config.uses_attributes else None
         self.structured_text = config.structured_text
         self.pre_norm, self.shared = placement.pre_norm, placement.shared

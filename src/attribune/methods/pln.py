@@ -67,7 +67,7 @@ class NormConfig(AttributeMethodConfig):
         if len(sizes) != len(host.slots):
             raise ConfigError(
                 f"{self.name}: vector_sizes has {len(sizes)} numbers, but the schema has {len(host.slots)} attributes: "
-                "give one for each, in schema order"
+                "give one for each, in schema order, or vector_sizes=null for the same size everywhere"
             )
         return sizes
 
@@ -80,7 +80,9 @@ class NormConfig(AttributeMethodConfig):
         sites = host.at(*_NORMS[self.norms], *_BIASES[self.bias_terms])
         last = max((site.layer for site in host.sites), default=-1) + 1
         if self.layers is not None and max(self.layers) > last:
-            raise ConfigError(f"{self.name}: layers names layer {max(self.layers)}, but the backbone has {last}")
+            raise ConfigError(
+                f"{self.name}: layers names layer {max(self.layers)}, but the backbone has {last}: choose 1 to {last}"
+            )
         return [site for site in sites if self.layers is None or site.layer + 1 in self.layers]
 
 

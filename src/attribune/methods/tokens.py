@@ -62,6 +62,8 @@ class _TokensMethod(AttributeMethod):
     ) -> Embedded | None:
         """The text's embeddings with those of the values among them."""
         assert condition.ids is not None
+        # Later chunks of a document do not begin with its special token.
+        first_chunk = torch.arange(len(input_ids), device=input_ids.device) % condition.chunks == 0
         values = [
             nn.functional.embedding(slots.of(condition.ids), table)
             for slots, table in zip(self.slots, self.tables, strict=True)
@@ -72,6 +74,6 @@ class _TokensMethod(AttributeMethod):
                 attention_mask,
                 torch.cat(values, dim=1),
                 condition.ids != 0,
-                after_first=self.after_first,
+                after_first=first_chunk & self.after_first,
             )
         )

@@ -31,6 +31,8 @@ def describe_run(path: str | Path) -> dict[str, Any]:
         "data": recipe.data.train,
         "text": list(recipe.data.text),
         "label": list(recipe.data.label),
+        "window": str(recipe.data.text_input().window),
+        "shuffled": recipe.data.shuffled,
     }
     if not recipe.is_baseline:
         description |= {

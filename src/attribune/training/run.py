@@ -123,7 +123,8 @@ def _train(
         other_recipe = _with_method(recipe, name)
         other_folder = RunFolder(folder.path / "compare" / name)
         other_folder.begin(other_recipe, resume=True)
-        rows = prepared if other_recipe.data.shuffled == recipe.data.shuffled else _shuffled(prepared, recipe)
+        shuffle = other_recipe.data.shuffled and not recipe.data.shuffled
+        rows = _shuffled(prepared, recipe) if shuffle else prepared
         other, other_record = _train_one(other_recipe, other_folder, rows, reporter)
         _write_results(other_folder, other_recipe, prepared, other, other_record)
         scored.append(other[0])
@@ -147,7 +148,16 @@ def _with_method(recipe: Recipe, name: str) -> Recipe:
         settings = recipe.model_dump()
         settings["data"]["shuffled"] = True
         return Recipe.from_dict(settings, source="the recipe with shuffled attributes")
-    return Recipe.from_dict({**recipe.model_dump(), "method": {"name": name}}, source=f"the recipe with method {name}")
+    settings = {**recipe.model_dump(), "method": {"name": name}}
+    if recipe.data.shuffled and not _reads(recipe, name):
+        settings["data"] = {**settings["data"], "shuffled": False}
+    return Recipe.from_dict(settings, source=f"the recipe with method {name}")
+
+
+def _reads(recipe: Recipe, name: str) -> bool:
+    plain = {**recipe.model_dump(), "method": {"name": name}}
+    plain["data"] = {**plain["data"], "shuffled": False}
+    return Recipe.from_dict(plain, source=f"the recipe with method {name}").reads_attributes
 
 
 def _check_others(recipe: Recipe, others: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ from transformers import EvalPrediction, TrainerCallback, TrainerControl, Traine
 
 from attribune.data.batching import LengthGroupedBatches
 from attribune.data.collator import Collator
-from attribune.errors import DataError, ModelFolderError
+from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.json_file import replace_file
 from attribune.model import AttributeModel
 from attribune.recipe import Recipe
@@ -90,6 +90,11 @@ def fit_model(
         resume: go on from the last whole checkpoint in the folder, if there is one.
     """
     assert model.tokenizer is not None
+    if recipe.training.gradient_checkpointing and not model.supports_gradient_checkpointing:
+        raise ConfigError(
+            f"training.gradient_checkpointing is on, but backbones of type {model.config.text_config.model_type!r} do "
+            "not support it: turn it off, or choose another backbone"
+        )
     last = last_checkpoint(checkpoints) if resume else None
     metric = f"eval_{model.task.main_metric}"
     stop = _StopWhenStale(metric, higher_is_better=model.task.higher_is_better, patience=recipe.training.patience)
