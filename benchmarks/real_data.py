@@ -223,6 +223,7 @@ class Stage:
         budget: settings of training that all have in common.
         max_length: tokens of a text.
         rows: training rows at most; a tenth of them for validation.
+        pairs: further settings that are compared with each other.
     """
 
     name: str
@@ -233,6 +234,7 @@ class Stage:
     budget: Callable[[Card], dict[str, Any]]
     max_length: int = 128
     rows: int | None = None
+    pairs: tuple[tuple[str, str], ...] = ()
 
     def parts(self, card: Card, fold: int) -> dict[str, Dataset]:
         parts = card.parts(fold)
@@ -260,6 +262,7 @@ STAGES = {
             settings=lambda card: CHOSEN,
             folds=lambda card: range(card.folds),
             budget=lambda card: passes(card.epochs),
+            pairs=(("injector", "adapter"), ("linear", "linear, text alone")),
         ),
         Stage(
             name="methods",
@@ -361,7 +364,7 @@ def run_stage(stage: Stage, only: list[str] | None) -> None:
     scratch = Path(tempfile.gettempdir()) / "attribune-real-data" / stage.name
     for card, setting, fold, path in cells(stage, only):
         work = scratch / card.name / path.stem
-        lock = work.with_suffix(".lock")
+        lock = work.parent / f"{work.name}.lock"
         if path.is_file():
             continue
         lock.parent.mkdir(parents=True, exist_ok=True)
@@ -413,13 +416,26 @@ def section(stage: Stage, card: Card) -> list[str]:
     if stage.name == "methods":
         lines += [*costs(stage, card, done), ""]
     reference, *others = done
-    for name in others:
-        common = sorted(done[name].keys() & done[reference].keys())
+    for name, other in [*((name, reference) for name in others), *stage.pairs]:
+        common = sorted(done.get(name, {}).keys() & done.get(other, {}).keys())
         if common:
-            ours, theirs = (pooled([done[one][fold] for fold in common], part) for one in (name, reference))
+            ours, theirs = (pooled([done[one][fold] for fold in common], part) for one in (name, other))
             pairs = [difference_text(key, paired(ours[key], theirs[key])) for key in ours if key in theirs]
-            lines.append(f"- `{name}` against `{reference}`, {parts_text(card, len(common))}: {'; '.join(pairs)}.")
-    return [*lines, ""]
+            lines.append(f"- `{name}` against `{other}`, {parts_text(card, len(common))}: {'; '.join(pairs)}.")
+    return [*lines, *hidden_lines(card, part, done), ""]
+
+
+def hidden_lines(card: Card, part: str, done: dict[str, dict[int, dict[str, Any]]]) -> Iterator[str]:
+    """The accuracy of models whose attributes are hidden from them, averaged over the folds."""
+    for name, found in done.items():
+        scored = [cell for cell in found.values() if cell.get("hidden")]
+        if scored and name not in {baseline.name for baseline in BASELINES} and part in scored[0]["hidden"][0]:
+            hidden = 100 * float(np.mean([cell["hidden"][0][part]["accuracy"]["value"] for cell in scored]))
+            given = 100 * pooled(scored, part)["accuracy"].value()
+            yield (
+                f"- `{name}` with its attributes hidden, {parts_text(card, len(scored))}: accuracy {hidden:.2f} "
+                f"({given:.2f} with them)."
+            )
 
 
 def costs(stage: Stage, card: Card, done: dict[str, dict[int, dict[str, Any]]]) -> list[str]:
