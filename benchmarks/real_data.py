@@ -316,6 +316,13 @@ class Peak:
         return float(next(line.split()[1] for line in lines if line.startswith(name))) / 1024
 
 
+def history(log: Path) -> list[dict[str, float]]:
+    """The checks on validation rows, in their order; none for a baseline."""
+    lines = [json.loads(line) for line in log.read_text().splitlines()] if log.is_file() else []
+    kept = ("step", "epoch", "eval_loss", "eval_accuracy")
+    return [{key: line[key] for key in kept} for line in lines if "eval_loss" in line]
+
+
 def run_cell(stage: Stage, card: Card, setting: Setting, fold: int, *, work: Path) -> dict[str, Any]:
     """Train one cell in a scratch run folder, which a second call continues."""
     parts = stage.parts(card, fold)
@@ -330,6 +337,7 @@ def run_cell(stage: Stage, card: Card, setting: Setting, fold: int, *, work: Pat
         "fold": fold,
         "seconds": round(time.perf_counter() - started, 1),
         "peak_mb": peak.grown(),
+        "history": history(work / "log.jsonl"),
         "classes": results["task"]["classes"],
         "training": results["training"],
         "environment": results["environment"],

@@ -172,7 +172,7 @@ def test_lora_starts_as_the_backbone_and_leaves_it_frozen(model_type: str, tiny_
     plain = backbone(input_ids=ids).last_hidden_state
     before = {name for name, _ in backbone.named_parameters()}
     tune_backbone(backbone, placement, "lora:q,k,v,o:3")
-    torch.testing.assert_close(backbone(input_ids=ids).last_hidden_state, plain, rtol=0, atol=1e-6)
+    torch.testing.assert_close(backbone(input_ids=ids).last_hidden_state, plain, rtol=0, atol=1e-5)
     added = {name for name in learning(backbone) if ".lora_" in name}
     assert learning(backbone) == added
     assert len({name.replace(".base_layer", "") for name, _ in backbone.named_parameters()} - before) == len(added)

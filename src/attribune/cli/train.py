@@ -115,9 +115,10 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
     }
     if options.method is not None and not _same_method(_method_of(settings), options.method):
         settings["method"] = {}  # the options of another method are not this one's
-    if options.epochs is not None:
-        settings.get("training", {}).pop("steps", None)
-    window = str(settings.get("data", {}).get("window", ""))
+    if options.epochs is not None and isinstance(settings.get("training"), dict):
+        settings["training"].pop("steps", None)
+    data = settings.get("data")
+    window = str(data.get("window", "")) if isinstance(data, dict) else ""
     if options.max_length is not None and ":" in window:
         raise ConfigError(
             f"--max-length {options.max_length}: the recipe's window {window!r} has sizes of its own; set another "
