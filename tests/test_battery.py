@@ -57,7 +57,31 @@ SETTINGS: dict[str, MethodConfig] = {
     "poly": Poly(rank=3),
     "injector+chim": Combined(parts=(Injector(bottleneck=5, vector_size=13), Chim(vector_size=7))),
 }
-OPTIONS: dict[str, dict[str, Any]] = {"e2ln": {"chunk": 4}, "adapter": {"tuning": "lora:q,k,v,o:3+layernorm"}}
+SIZES = {"bottleneck": 5, "vector_size": 13}
+VARIANTS: dict[str, MethodConfig] = {
+    "adapter beside": Adapter(bottleneck=5, joined="parallel", inner_norm=True, layers=2, activation="tanh"),
+    "adapter multiplied": Adapter(bottleneck=5, joined="multiplied", sites="attention"),
+    "injector bias alone": Injector(**SIZES, weight_injection=False, task_adapter=False),
+    "injector weight alone": Injector(**SIZES, bias_injection=False, aggregation="pre", low_rank=False),
+    "injector outer": Injector(**SIZES, phm=False),
+    "injector full": Injector(**SIZES, phm=False, low_rank=False),
+    "pln mlp": Pln(vector_sizes=(13, 7), norms="both", bias_terms="both", fusion="mlp"),
+    "pln addition": Pln(vector_size=48, fusion="addition", layers=(2,)),
+    "pln weighted": Pln(vector_size=48, fusion="weighted", norms="feed_forward"),
+    "e2ln without attributes": E2ln(norms="none", summary_pooling="max", document_pooling="average"),
+    "e2ln biases": E2ln(vector_size=13, norms="feed_forward", bias_terms="attention", document_pooling="attention"),
+    "e2ln without summaries": E2ln(vector_size=13, structured_text=False, norms="both"),
+    "maa from the backbone": Maa(layers=2, initial="backbone"),
+    "concat-word small": ConcatWord(vector_size=13, layers=1, heads=2, inner=23),
+    "poly splits": Poly(rank=3, skills=3, splits=2),
+    "pln+upa": Combined(parts=(Pln(vector_size=13), Upa(vector_size=7))),
+    "plora+tokens": Combined(parts=(Plora(rank=3, vector_size=13), Tokens())),
+}
+VARIANT_FAMILIES = ("bert", "modernbert", "gpt2")
+SETTINGS |= VARIANTS
+OPTIONS: dict[str, dict[str, Any]] = {"e2ln": {"chunk": 4}, "adapter": {"tuning": "lora:q,k,v,o:3+layernorm"}} | {
+    name: {"chunk": 4} for name in VARIANTS if name.startswith("e2ln")
+}
 
 
 def fits(method: str, family: str) -> bool:
@@ -65,7 +89,12 @@ def fits(method: str, family: str) -> bool:
     return SETTINGS[method].refusal(placement_for(family)) is None
 
 
-COMBINATIONS = [(method, family) for family in FAMILIES for method in SETTINGS if fits(method, family)]
+COMBINATIONS = [
+    (method, family)
+    for family in FAMILIES
+    for method in SETTINGS
+    if fits(method, family) and (method not in VARIANTS or family in VARIANT_FAMILIES)
+]
 LEARNING_RATE = 2e-3
 
 
@@ -145,7 +174,7 @@ def scatter(model: AttributeModel) -> AttributeModel:
 
 
 def test_every_method_is_in_the_battery() -> None:
-    assert set(SETTINGS) == {*METHODS, "injector+chim"}
+    assert set(SETTINGS) == {*METHODS, "injector+chim", *VARIANTS}
 
 
 @pytest.mark.parametrize("family", [family for family in FAMILIES if not fits("e2ln", family)])
@@ -317,6 +346,29 @@ def test_a_copy_is_a_model_of_its_own(build, batch, method: str, family: str) ->
         for parameter in model.parameters():
             parameter.zero_()
     assert torch.equal(twin(**batch).logits, expected)
+
+
+# torch's own compiler instantiates autograd functions, and warns of it.
+@pytest.mark.filterwarnings("ignore:.*autograd.function.Function.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize("method", [*(name for name in SETTINGS if name not in VARIANTS), "adapter beside"])
+def test_compiles_into_one_graph_with_the_same_result(build, batch, method: str) -> None:
+    torch.compiler.reset()  # or the graphs of other models count against the limit of recompilations
+    model = scatter(still(build(method, "bert")))
+
+    def run(called: Any) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        model.zero_grad()
+        torch.manual_seed(0)  # poly draws in training
+        out = called(**batch)
+        out.loss.backward()
+        return out.logits.detach(), {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+
+    logits, gradients = run(model)
+    whole = method != "poly"  # peft's router reads the largest id back from the device
+    found, changed = run(torch.compile(model, fullgraph=whole, backend="aot_eager"))
+    torch.testing.assert_close(found, logits, rtol=0, atol=1e-5)
+    assert changed.keys() == gradients.keys()
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(changed[name], gradient, rtol=1e-3, atol=1e-5, msg=name)
 
 
 def test_reentrant_checkpointing_is_refused(build) -> None:

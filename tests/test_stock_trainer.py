@@ -146,24 +146,6 @@ def train_on(output: Path, checkpoint: str) -> transformers.Trainer:
     return trainer
 
 
-# torch's own compiler instantiates autograd functions, and warns of it.
-@pytest.mark.filterwarnings("ignore:.*autograd.function.Function.*should not be instantiated:DeprecationWarning")
-@pytest.mark.parametrize("tuning", ["frozen", "full"])
-def test_compiles_into_one_graph_with_the_same_result(tuning: str) -> None:
-    schema, data = schema_and_data()
-    model = build(schema, tuning=tuning).eval()
-    batch = collate([data[i] for i in range(8)])
-    expected = model(**batch)
-    expected.loss.backward()
-    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
-    model.zero_grad()
-    found = torch.compile(model, fullgraph=True, backend="aot_eager")(**batch)
-    found.loss.backward()
-    torch.testing.assert_close(found.logits, expected.logits, rtol=0, atol=1e-5)
-    for name, gradient in gradients.items():
-        torch.testing.assert_close(dict(model.named_parameters())[name].grad, gradient, rtol=1e-3, atol=1e-5, msg=name)
-
-
 _TWO_PROCESSES = """
 import json, os, sys
 from pathlib import Path

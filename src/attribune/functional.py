@@ -13,7 +13,7 @@ Amplayo 2019 (CHIM); Zhang et al. 2024, "Personalized LoRA for Human-Centered Te
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -27,6 +27,7 @@ __all__ = [
     "attribute_adapter",
     "attribute_bias",
     "attribute_weight",
+    "bottleneck",
     "chunk_importance_logits",
     "concatenate",
     "control_tokens",
@@ -39,6 +40,7 @@ __all__ = [
     "mean_tokens",
     "multi_attribute_attention",
     "multi_attribute_layer",
+    "parallel_adapter",
     "personalised_low_rank",
     "personalised_norm",
     "phm_full_weight",
@@ -52,7 +54,17 @@ _CHUNK = {"cpu": 1 << 20}
 _CHUNK_ELSEWHERE = 1 << 26
 
 
-def adapter(h: Tensor, W_down: Tensor, b_down: Tensor, W_up: Tensor, b_up: Tensor, f: Activation = gelu) -> Tensor:
+def adapter(
+    h: Tensor,
+    W_down: Tensor,
+    b_down: Tensor,
+    W_up: Tensor,
+    b_up: Tensor,
+    f: Activation = gelu,
+    *,
+    norm: tuple[Tensor, Tensor] | None = None,
+    inner: Sequence[tuple[Tensor, Tensor]] = (),
+) -> Tensor:
     """Bottleneck with a residual: ``h + f(h W_down + b_down) W_up + b_up`` (Houlsby 2.1; Injectors eq. 1).
 
     Args:
@@ -62,11 +74,64 @@ def adapter(h: Tensor, W_down: Tensor, b_down: Tensor, W_up: Tensor, b_up: Tenso
         W_up: (A, H).
         b_up: (H,).
         f: the non-linear function, GELU (erf) unless told otherwise.
+        norm: see `bottleneck`.
+        inner: see `bottleneck`.
 
     Returns:
         (..., H).
     """
-    return h + (f(h @ W_down + b_down) @ W_up + b_up)
+    return h + bottleneck(h, W_down, b_down, W_up, b_up, f, norm=norm, inner=inner)
+
+
+def bottleneck(
+    x: Tensor,
+    W_down: Tensor,
+    b_down: Tensor,
+    W_up: Tensor,
+    b_up: Tensor,
+    f: Activation = gelu,
+    *,
+    norm: tuple[Tensor, Tensor] | None = None,
+    inner: Sequence[tuple[Tensor, Tensor]] = (),
+) -> Tensor:
+    """What an adapter adds: ``u_1 = f(N(x W_down + b_down))``, ``u_k+1 = f(u_k V_k + c_k)``, ``u_last W_up + b_up``.
+
+    The norm N and the inner maps are extensions (i) and (ii) of Houlsby et al. 2019, section 3.6.
+
+    Args:
+        x: (..., H).
+        W_down: (H, A).
+        b_down: (A,).
+        W_up: (A, H).
+        b_up: (H,).
+        f: the non-linear function, GELU (erf) unless told otherwise.
+        norm: gain (A,) and bias (A,) of a LayerNorm in front of the first non-linear function; none without.
+        inner: V_k (A, A) and c_k (A,) of every further map.
+
+    Returns:
+        (..., H).
+    """
+    u = x @ W_down + b_down
+    if norm is not None:
+        u = layer_norm(u, u.shape[-1:], *norm)
+    u = f(u)
+    for V, c in inner:
+        u = f(u @ V + c)
+    return u @ W_up + b_up
+
+
+def parallel_adapter(h: Tensor, delta: Tensor, *, multiply: bool = False) -> Tensor:
+    """Adapter beside a sub-layer: ``h + d(x)``, or ``h (1 + d(x))`` (extension (v) of Houlsby 2019, section 3.6).
+
+    Args:
+        h: (..., H), what the sub-layer made of x.
+        delta: (..., H), d(x), what `bottleneck` made of x.
+        multiply: whether the two interact by multiplication.
+
+    Returns:
+        (..., H).
+    """
+    return h * (1 + delta) if multiply else h + delta
 
 
 def attribute_adapter(h: Tensor, W: Tensor, b: Tensor, W_up: Tensor, b_up: Tensor, f: Activation = gelu) -> Tensor:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
+from families import tiny_backbone
 from hosts import make_host
+from tiny_models import at_random, exactly, make_batch, make_model, recorded
 from torch import Tensor
 from torch.nn.functional import relu
 
@@ -62,6 +66,128 @@ def test_another_activation() -> None:
     assert difference(functional.adapter(h, **weights), expected) > 1e-3
 
 
+# The extensions of section 3.6
+
+
+def slow_norm(u: list[float], gain: list[float], bias: list[float]) -> list[float]:
+    mean = sum(u) / len(u)
+    variance = sum((x - mean) ** 2 for x in u) / len(u)
+    return [g * (x - mean) / math.sqrt(variance + 1e-5) + b for x, g, b in zip(u, gain, bias, strict=True)]
+
+
+def slow_linear(x: list[float], W: list[list[float]], b: list[float]) -> list[float]:
+    return [b[j] + sum(x[i] * W[i][j] for i in range(len(x))) for j in range(len(b))]
+
+
+def slow_bottleneck(x: list[float], parameters: dict[str, Any], f: Callable[[float], float]) -> list[float]:
+    """Down, perhaps a LayerNorm, the non-linearity, perhaps further maps each with the non-linearity, up."""
+    u = slow_linear(x, parameters["W_down"], parameters["b_down"])
+    if "norm.weight" in parameters:
+        u = slow_norm(u, parameters["norm.weight"], parameters["norm.bias"])
+    u = [f(number) for number in u]
+    for k in range(0, 10, 2):
+        if f"inner.{k}" in parameters:
+            u = [f(number) for number in slow_linear(u, parameters[f"inner.{k}"], parameters[f"inner.{k + 1}"])]
+    return slow_linear(u, parameters["W_up"], parameters["b_up"])
+
+
+SLOW: dict[str, Callable[[float], float]] = {
+    "gelu": gelu,
+    "relu": lambda x: max(x, 0.0),
+    "silu": lambda x: x / (1 + math.exp(-x)),
+    "tanh": math.tanh,
+}
+EXTENSIONS = [
+    Adapter(bottleneck=5, **options)
+    for options in (
+        *({"activation": name} for name in SLOW),
+        {"inner_norm": True},
+        {"layers": 2},
+        {"layers": 3, "inner_norm": True, "activation": "tanh"},
+        {"sites": "attention"},
+        {"sites": "feed_forward", "layers": 2},
+    )
+]
+
+
+@pytest.mark.parametrize("config", EXTENSIONS, ids=str)
+def test_extensions(config: Adapter) -> None:
+    method = at_random(config.build(make_host(hidden=7, sites=4, slots=(), outputs=2)).double())
+    kinds = ("attention", "feed_forward") if config.sites == "both" else (config.sites,)
+    assert [site.kind for site in method.acts_at] == [kind for kind in kinds for _ in range(2)]
+    h = torch.randn(2, 3, 7, dtype=torch.float64)
+    for site in method.sites:
+        parameters = {name: parameter.tolist() for name, parameter in site.named_parameters()}
+        assert len(parameters) == 4 + 2 * config.inner_norm + 2 * (config.layers - 1)
+        added = [[slow_bottleneck(x, parameters, SLOW[config.activation]) for x in row] for row in h.tolist()]
+        assert difference(site(h), h + torch.tensor(added, dtype=torch.float64)) < TOLERANCE
+
+
+# Where the sub-layers of layer {} read, and the modules behind them; each written down here once more.
+BESIDE = {
+    "bert": {
+        "encoder.layer.{}.attention.self.query": "encoder.layer.{}.attention.output.dropout",
+        "encoder.layer.{}.intermediate.dense": "encoder.layer.{}.output.dropout",
+    },
+    "modernbert": {"layers.{}.attn.Wqkv": "layers.{}.attn.out_drop", "layers.{}.mlp.Wi": "layers.{}.mlp"},
+    "gpt2": {"h.{}.attn.c_attn": "h.{}.attn.resid_dropout", "h.{}.mlp.c_fc": "h.{}.mlp.dropout"},
+    "llama": {
+        "layers.{}.self_attn.q_proj": "layers.{}.self_attn.o_proj",
+        "layers.{}.mlp.gate_proj": "layers.{}.mlp",
+    },
+    "t5": {
+        "encoder.block.{}.layer.0.SelfAttention.q": "encoder.block.{}.layer.0.dropout",
+        "encoder.block.{}.layer.1.DenseReluDense.wi": "encoder.block.{}.layer.1.dropout",
+    },
+    "deberta-v2": {
+        "encoder.layer.{}.attention.self.query_proj": "encoder.layer.{}.attention.output.dropout",
+        "encoder.layer.{}.intermediate.dense": "encoder.layer.{}.output.dropout",
+    },
+}
+
+
+@pytest.mark.parametrize("joined", ["parallel", "multiplied"])
+@pytest.mark.parametrize("family", BESIDE)
+def test_beside_the_sub_layers(family: str, joined: str) -> None:
+    """``h + d(x)`` or ``h (1 + d(x))``, where h is what the sub-layer makes of x."""
+    model, batch = exactly(make_model(family, Adapter(bottleneck=3, joined=joined), tuning="frozen")), make_batch(2)
+    at_random(model.method, size=0.3)
+    backbone, read = exactly(tiny_backbone(family)), {}
+
+    def remember(path: str, _module: Any, args: tuple[Any, ...]) -> None:
+        if path not in read:  # DeBERTa calls its query again, on relative positions
+            read[path] = args[0].tolist()
+
+    def change(path: str, parameters: dict[str, Any], _module: Any, _args: Any, output: Tensor) -> Tensor:
+        added = [[slow_bottleneck(x, parameters, gelu) for x in row] for row in read[path]]
+        delta = torch.tensor(added, dtype=torch.float64)
+        return output + delta if joined == "parallel" else output * (1 + delta)
+
+    adapters = {site.path: module for site, module in zip(model.method.acts_at, model.method.sites, strict=True)}
+    for layer in range(2):
+        for source, place in BESIDE[family].items():
+            path, behind = source.format(layer), place.format(layer)
+            parameters = {name: parameter.tolist() for name, parameter in adapters[behind].named_parameters()}
+            backbone.get_submodule(path).register_forward_pre_hook(partial(remember, path))
+            backbone.get_submodule(behind).register_forward_hook(partial(change, path, parameters))
+    with torch.no_grad(), recorded(model.backbone) as found:
+        model(**batch)
+        expected = backbone(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).last_hidden_state
+        plain = exactly(tiny_backbone(family))(
+            input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]
+        ).last_hidden_state
+    real = batch["attention_mask"].bool()
+    assert difference(found[0].last_hidden_state[real], expected[real]) < TOLERANCE
+    assert difference(plain[real], expected[real]) > 1e-2
+
+
+def test_starts_near_the_identity() -> None:
+    h = torch.randn(4, 5, 48, dtype=torch.float64)
+    for config in EXTENSIONS:
+        site = config.build(make_host(hidden=48, sites=2, slots=(), outputs=2)).double().sites[0]
+        assert 0 < difference(site(h), h) < 0.2, config
+
+
 @pytest.mark.parametrize(("H", "A"), [(48, 8), (13, 5)])
 def test_module(H: int, A: int) -> None:
     method = Adapter(bottleneck=A).build(make_host(hidden=H, sites=3, slots=(), outputs=2)).double().eval()
@@ -105,5 +231,5 @@ def test_planted_mistakes_are_seen(mistake: str, monkeypatch: pytest.MonkeyPatch
     h = torch.randn(3, 5, 11, dtype=torch.float64)
     expected = slow_adapter(h, site.W_down, site.b_down, site.W_up, site.b_up)
     assert difference(site(h), expected) < TOLERANCE
-    monkeypatch.setattr(functional, "adapter", lambda *weights: PLANTED[mistake](*weights, torch.nn.functional.gelu))
+    monkeypatch.setattr(functional, "adapter", lambda *weights, **_: PLANTED[mistake](*weights))
     assert difference(site(h), expected) > 1e-4

@@ -214,7 +214,7 @@ class Slow:
         self.heads = self.backbone.config.num_attention_heads
         self.sites: dict[tuple[str, str], Any] = {}
         if (personal := model.method.personal) is not None:
-            for place, module in zip(personal.places, personal.sites, strict=True):
+            for place, module in zip(personal.acts_at, personal.sites, strict=True):
                 self.sites[place.path, place.kind] = module
 
     def document(self, ids: list[int], attributes: list[int]) -> tuple[Tensor, Tensor]:

@@ -181,7 +181,7 @@ def by_hand(model: AttributeModel, family: str, config: Pln, batch: dict[str, Te
     """The last states of a plain backbone with hooks."""
     backbone = exactly(tiny_backbone(family))
     sites = dict(
-        zip(((place.path, place.start or 0) for place in model.method.places), model.method.sites, strict=True)
+        zip(((place.path, place.start or 0) for place in model.method.acts_at), model.method.sites, strict=True)
     )
     norms, maps = norms_of(family, config), maps_of(family, config)
     assert set(sites) == {(path, 0) for path in norms} | maps, "the library acts where it should"

@@ -113,7 +113,7 @@ def by_hand(
     tables = list(model.method.tables)
     vectors = row_vectors(tables, model.slots, batch["attribute_ids"])
     sites = dict(
-        zip(((place.path, place.start or 0) for place in model.method.places), model.method.sites, strict=True)
+        zip(((place.path, place.start or 0) for place in model.method.acts_at), model.method.sites, strict=True)
     )
     places = [(path.format(layer), start) for layer in (0, 1) for path, start in PLACES[family]]
     assert set(sites) == set(places), "the library acts where it should"
@@ -296,5 +296,5 @@ def test_planted_mistakes_are_seen(mistake: str, monkeypatch: pytest.MonkeyPatch
 def test_values_in_the_place_of_keys_in_a_fused_projection_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     model, batch = scattered("gpt2", CONFIG), make_batch(2)
     right = by_hand(model, "gpt2", batch, scale=5 / 3)
-    model.method.places[1] = replace(model.method.places[1], start=48)
+    model.method.acts_at[1] = replace(model.method.acts_at[1], start=48)
     assert difference(states_of(model, batch), right) > MISTAKE

@@ -85,7 +85,7 @@ class Method(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.holder = ConditionHolder()
-        self.places: list[Site] = []
+        self.acts_at: list[Site] = []
         self.sites = nn.ModuleList()
         self._read: dict[str, Tensor] = {}
 
@@ -119,21 +119,21 @@ class Method(nn.Module):
 
     def add_site(self, site: Site, module: nn.Module) -> None:
         """Let a module act at a site, from `install` on."""
-        self.places.append(site)
+        self.acts_at.append(site)
         self.sites.append(module)
 
     def install(self, backbone: nn.Module) -> None:
         """Hook the site modules to the backbone. Must come before compilation and DDP, and after LoRA is added."""
         # A partial of a bound method survives deepcopy and pickle, a closure does not.
-        for index, site in enumerate(self.places):
+        for index, site in enumerate(self.acts_at):
             backbone.get_submodule(site.path).register_forward_hook(partial(self._at_site, index))
-        for path in {site.relative for site in self.places if site.relative is not None}:
+        for path in {site.relative for site in self.acts_at if site.relative is not None}:
             module = backbone.get_submodule(path)
             module.register_forward_pre_hook(partial(self._remember, path))
             module.register_forward_hook(partial(self._forget, path))
 
     def _at_site(self, index: int, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
-        site, condition = self.places[index], self.holder.current
+        site, condition = self.acts_at[index], self.holder.current
         if site.relative is not None and args[0] is not self._read[site.relative]:
             return output  # the call on relative positions
         if output.dim() != 3 or output.shape[0] != condition.rows:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from attribune import functional
 from attribune.condition import Condition, Values
 from attribune.errors import ConfigError
-from attribune.methods.adapter import AdapterSite
+from attribune.methods.adapter import Adapter, AdapterSite
 from attribune.methods.base import Bottleneck, Method, SiteModule, VectorMethod
 from attribune.methods.generators import Generator, GeneratorSettings, build_generator, check_memory
 from attribune.methods.host import Host
@@ -97,7 +97,9 @@ class _InjectorSite(SiteModule):
         super().__init__()
         self.task: AdapterSite | None = None
         if config.task_adapter:
-            self.task = AdapterSite(hidden=hidden, bottleneck=config.bottleneck, scale=config.initial_scale)
+            self.task = AdapterSite(
+                Adapter(bottleneck=config.bottleneck, initial_scale=config.initial_scale), hidden=hidden
+            )
         self.attributes = nn.ModuleList(AttributeAdapter(config, hidden=hidden) for _ in range(attributes))
 
     def forward(self, hidden: Tensor, condition: Condition) -> Tensor:
