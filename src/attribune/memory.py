@@ -8,8 +8,7 @@ everything else as scaled dot-product attention computes it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -23,8 +22,7 @@ _NAME = "attribune_memory"
 _ATTRIBUTE = "_attribune_memory"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Extra:
+class Extra(NamedTuple):
     """States that one layer's attention reads beside its own.
 
     Args:

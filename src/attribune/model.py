@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.utils.generic import can_return_tuple
 
 from attribune import functional, saving
 from attribune.backbone import build_backbone, fingerprint, load_backbone, pooling_of
@@ -162,6 +163,7 @@ class AttributeModel(PreTrainedModel):
             loaded.to(dtype)
         return cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
 
+    @can_return_tuple  # type: ignore[untyped-decorator]
     def forward(
         self,
         input_ids: Tensor,
@@ -170,7 +172,7 @@ class AttributeModel(PreTrainedModel):
         labels: Tensor | None = None,
         token_type_ids: Tensor | None = None,
     ) -> SequenceClassifierOutput:
-        """Logits, and the task's loss when there are labels.
+        """Logits, and the task's loss when there are labels; as a tuple with ``return_dict=False``.
 
         Args:
             input_ids: (B, T).
@@ -422,7 +424,8 @@ class AttributeModel(PreTrainedModel):
         *,
         backbone: str | None = None,
         revision: str | None = None,
-        dtype: torch.dtype = torch.float32,
+        dtype: torch.dtype | str = torch.float32,
+        device_map: torch.device | str | None = None,
     ) -> Self:
         """Load a model that `save_pretrained` wrote, ready for evaluation.
 
@@ -430,20 +433,38 @@ class AttributeModel(PreTrainedModel):
             pretrained_model_name_or_path: a folder, or a name on the hub.
             backbone: where the backbone's weights are, if no longer where they were.
             revision: branch, tag or commit of the model on the hub.
-            dtype: of the backbone's weights.
+            dtype: of the backbone's weights, or its name, such as "bfloat16".
+            device_map: the one device on which the model is put, such as "cuda"; the CPU unless given.
 
         Raises:
             ModelFolderError: for a missing, truncated or foreign file, or another backbone than in training.
             ConfigError: when the backbone cannot be loaded.
         """
+        dtype, device = _dtype_of(dtype), _device_of(device_map)
         files = saving.find_model(pretrained_model_name_or_path, revision=revision)
         config, tensors = saving.read_model(files)
         loaded = saving.restore_backbone(config, tensors, files.folder, name=backbone, dtype=dtype)
         model = cls(config, schema=Schema.load(files.schema), backbone=loaded)
         model.load_state_dict(tensors)
         model.tokenizer = saving.read_tokenizer(files)
-        model.eval()
-        return model
+        return cast(Self, model.eval().to(device))
+
+
+def _dtype_of(dtype: torch.dtype | str) -> torch.dtype:
+    found = getattr(torch, dtype.removeprefix("torch."), None) if isinstance(dtype, str) else dtype
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise ConfigError(f"dtype is {dtype!r}: choose float32, bfloat16 or float16")
+    return found
+
+
+def _device_of(device_map: torch.device | str | None) -> torch.device:
+    try:
+        return torch.device("cpu" if device_map is None else device_map)
+    except (RuntimeError, TypeError) as error:
+        raise ConfigError(
+            f"device_map is {device_map!r}: give one device, such as 'cpu' or 'cuda:0'; the layers of a model are not "
+            "spread over several"
+        ) from error
 
 
 def _take(backbone: PreTrainedModel, *, acting: bool) -> None:

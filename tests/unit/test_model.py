@@ -57,3 +57,11 @@ def test_a_text_longer_than_the_backbone_takes(method: MethodConfig) -> None:
     assert chunked(input_ids=ids, attribute_ids=attributes).logits.isfinite().all()
     with pytest.raises(DataError, match="chunks of 68 ids are longer than"):
         make_model("bert", method, chunk=68)(input_ids=torch.full((1, 70), 7), attribute_ids=attributes)
+
+
+def test_the_output_as_a_tuple() -> None:
+    model, batch = make_model("bert", Injector(bottleneck=4)), {**make_batch(2), "labels": torch.tensor([0, 1, 2, 0])}
+    loss, logits = model(**batch, return_dict=False)
+    expected = model(**batch)
+    assert torch.equal(loss, expected.loss)
+    assert torch.equal(logits, expected.logits)

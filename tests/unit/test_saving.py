@@ -16,7 +16,7 @@ from transformers import AutoTokenizer, PreTrainedModel
 
 from attribune import saving
 from attribune.backbone import load_backbone
-from attribune.errors import ModelFolderError
+from attribune.errors import ConfigError, ModelFolderError
 from attribune.methods import Injector, Plain
 from attribune.model import AttributeModel
 from attribune.schema import Categorical, Schema
@@ -55,6 +55,20 @@ def test_a_model_tuned_in_full_needs_no_backbone(backbone: Path, tmp_path: Path)
     again = AttributeModel.from_pretrained(tmp_path / "model")
     ids = torch.tensor([[2, 5, 6, 3]])
     torch.testing.assert_close(again(ids).logits, model(ids).logits)
+
+
+def test_precision_and_device_by_name(model: AttributeModel, tmp_path: Path) -> None:
+    model.save_pretrained(tmp_path)
+    half = AttributeModel.from_pretrained(tmp_path, dtype="bfloat16", device_map="cpu")
+    assert half.backbone.dtype == torch.bfloat16
+    assert half.head.weight.dtype == torch.float32
+    for name in ("int8", "half-full"):
+        with pytest.raises(ConfigError, match=f"dtype is '{name}': choose float32, bfloat16 or float16"):
+            AttributeModel.from_pretrained(tmp_path, dtype=name)
+    with pytest.raises(ConfigError, match="device_map is 'auto': give one device"):
+        AttributeModel.from_pretrained(tmp_path, device_map="auto")
+    device = AttributeModel.from_pretrained(tmp_path, device_map=torch.device("meta")).head.weight.device
+    assert device.type == "meta"
 
 
 def test_a_failed_save_leaves_the_earlier_one(

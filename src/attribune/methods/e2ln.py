@@ -22,7 +22,7 @@ from attribune.placement import Placement, Site
 
 __all__ = ["E2ln"]
 
-Pooling = Literal["lnap", "average", "max", "attention"]
+TokenPooling = Literal["lnap", "average", "max", "attention"]
 _LATEST = "latest"
 
 
@@ -57,8 +57,8 @@ class E2ln(NormConfig):
     points: ClassVar[tuple[Point, ...]] = ("sites", "pool")
 
     structured_text: bool = True
-    summary_pooling: Pooling = "lnap"
-    document_pooling: Pooling = "lnap"
+    summary_pooling: TokenPooling = "lnap"
+    document_pooling: TokenPooling = "lnap"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -142,8 +142,7 @@ class _E2lnMethod(Method):
         assert condition.real is not None
         pooled = self.summary_pools[number](normed, condition.real)
         # Kept for each layer, since a checkpointed layer reads it again in the backward pass.
-        key = _LATEST if self.shared else number
-        condition.memory[key] = pooled.view(-1, condition.chunks, pooled.shape[-1])
+        condition.memory[_LATEST if self.shared else number] = pooled
 
     def _extra(self, number: int, backbone: nn.Module) -> Extra | None:
         """What a layer's attention reads beside its chunk: the summaries of the layer before, by its own maps."""
@@ -152,23 +151,27 @@ class _E2lnMethod(Method):
         if summaries is None:
             return None  # the first run of a shared layer
         assert condition.real is not None
-        C = condition.chunks
-        # One copy of the document's summaries for each of its chunks, whose rows the sites know.
-        states = cast(Tensor, summaries).repeat_interleave(C, dim=0)
-        real = condition.real.view(-1, C, condition.real.shape[-1]).bool().any(dim=-1).repeat_interleave(C, dim=0)
-        keys, values = _project(backbone, states, [self.keys[number], self.values[number]])
-        return Extra(keys=keys, values=values, real=real)
+        real = condition.real.bool().any(dim=-1)
+        keys, values = _project(backbone, cast(Tensor, summaries), [self.keys[number], self.values[number]])
+        return Extra(*(_shared(states, condition.chunks) for states in (keys, values, real)))
 
     def pool(self, hidden: Tensor, attention_mask: Tensor, condition: Condition, default: Pool) -> Tensor:
         """The document vectors (B, H), over the real tokens of all chunks."""
         return cast(Tensor, self.document_pool(hidden, attention_mask))
 
 
-def _project(backbone: nn.Module, states: Tensor, sites: Sequence[Site]) -> list[Tensor]:
+def _shared(of_chunks: Tensor, chunks: int) -> Tensor:
+    """What each of the B · C chunks has, (B · C, ...), for each of them from all of its document: (B · C, C, ...)."""
+    return of_chunks.view(-1, chunks, *of_chunks.shape[1:]).repeat_interleave(chunks, dim=0)
+
+
+def _project(backbone: nn.Module, summaries: Tensor, sites: Sequence[Site]) -> list[Tensor]:
+    """Maps of the chunks' summaries (B · C, H) by projections of the backbone: (B · C, features) each."""
+    states = summaries.unsqueeze(1)  # a token each, in rows that other sites at the projections know
     made: dict[str, Tensor] = {}
     for site in sites:
         if site.path not in made:
-            made[site.path] = backbone.get_submodule(site.path)(states)
+            made[site.path] = backbone.get_submodule(site.path)(states).squeeze(1)
     return [
         made[site.path] if site.start is None else made[site.path][..., site.start : site.start + site.features]
         for site in sites
@@ -178,7 +181,7 @@ def _project(backbone: nn.Module, states: Tensor, sites: Sequence[Site]) -> list
 class _TokenPool(nn.Module):
     """One of the ways in which tokens become one vector."""
 
-    def __init__(self, kind: Pooling, hidden: int) -> None:
+    def __init__(self, kind: TokenPooling, hidden: int) -> None:
         super().__init__()
         self.kind = kind
         if kind == "attention":
