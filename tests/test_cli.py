@@ -407,6 +407,10 @@ def test_flags_go_over_the_recipe_of_a_paper(train: Words, data: Path, capsys: p
     assert kept.method["vector_size"] == 768
     other = recipe_of(parser.parse_args([*words, "--recipe", "injectors-2022", "--method", "none"]))
     assert other.tuning == "full"
+    changed = recipe_of(
+        parser.parse_args([*words, "--recipe", "e2ln", "--set", "method.bottleneck=8", "method.name=injector"])
+    )
+    assert (changed.method["name"], changed.method["bottleneck"]) == ("injector", 8)
 
 
 def test_long_texts_in_chunks(train: Words, data: Path, tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def restore_backbone(
     if not source:
         raise ModelFolderError(
             f"{folder} does not say which backbone it was trained on, since that was built in memory: "
-            "give its weights with backbone=FOLDER"
+            "give its weights with backbone=FOLDER (--backbone FOLDER)"
         )
     backbone = load_backbone(source, revision=config.revision if name is None else None)
     ours, theirs = config.text_config, backbone.config
@@ -177,7 +177,7 @@ def restore_backbone(
         if getattr(ours, key, None) != getattr(theirs, key, None):
             raise ModelFolderError(
                 f"{folder} was trained on a backbone with {key} {getattr(ours, key, None)}, but {source!r} has "
-                f"{getattr(theirs, key, None)}: give the original weights with backbone=FOLDER"
+                f"{getattr(theirs, key, None)}: give the original weights with backbone=FOLDER (--backbone FOLDER)"
             )
     if config.backbone_fingerprint:
         check_fingerprint(backbone, config.backbone_fingerprint, name=source, folder=folder)

@@ -113,8 +113,6 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
         "training.learning_rate": options.learning_rate,
         "training.seed": options.seed,
     }
-    if options.method is not None and not _same_method(_method_of(settings), options.method):
-        settings["method"] = {}  # the options of another method are not this one's
     if options.epochs is not None and isinstance(settings.get("training"), dict):
         settings["training"].pop("steps", None)
     data = settings.get("data")
@@ -127,7 +125,7 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
     for key, value in flags.items():
         if value is not None:
             _put(settings, key, value)
-    for item in options.set:
+    for item in sorted(options.set, key=lambda item: not item.startswith("method.name=")):
         key, equals, value = item.partition("=")
         if not equals:
             raise ConfigError(f"--set {item}: write KEY=VALUE, such as training.weight_decay=0.1")
@@ -178,7 +176,11 @@ def _lay_over(settings: dict[str, Any], others: dict[str, Any]) -> None:
             settings[key] = value
 
 
-def _put(tree: dict[str, Any], key: str, value: Any) -> None:
+def _put(settings: dict[str, Any], key: str, value: Any) -> None:
+    """Set one value; the options of another method are not kept."""
+    if key == "method.name" and not _same_method(_method_of(settings), value):
+        settings["method"] = {}
+    tree = settings
     *path, last = key.split(".")
     for step in path:
         tree = tree.setdefault(step, {})
