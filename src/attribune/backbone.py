@@ -174,7 +174,8 @@ def check_fingerprint(backbone: nn.Module, expected: str, *, name: str, folder: 
     if fingerprint(backbone) != expected:
         raise ModelFolderError(
             f"{folder} was trained on other weights than those at {name!r} now: its learned tensors would give wrong "
-            "predictions in silence. Give the original weights with backbone=FOLDER (--backbone FOLDER), or the revision they had"
+            "predictions in silence. Give the original weights with backbone=FOLDER (--backbone FOLDER), or the "
+            "revision they had"
         )
 
 
