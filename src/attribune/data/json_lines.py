@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from attribune.data.text_files import checked_columns, open_text, readable
 from attribune.errors import DataError
 from attribune.schema.columns import canonical
 
-__all__ = ["json_batches"]
+__all__ = ["json_batches", "json_objects"]
 
 _BATCH = 10_000
 _EXACT = 2**53  # integers beyond this cannot share a float column
@@ -39,7 +39,7 @@ def json_batches(path: Path, *, encoding: str) -> Iterator[pa.Table]:
     with readable(path):
         kinds: dict[str, str] = {}
         found = False
-        for _, row in _objects(path, encoding):
+        for _, row in json_objects(path, encoding):
             found = True
             for name, value in row.items():
                 kinds[name] = _joined(kinds.get(name, "none"), _kind(value))
@@ -49,7 +49,7 @@ def json_batches(path: Path, *, encoding: str) -> Iterator[pa.Table]:
         if not kinds:
             raise DataError(f"{path}: the rows are empty objects: give each row its columns")
         batch: list[tuple[str, dict[str, Any]]] = []
-        for placed in _objects(path, encoding):
+        for placed in json_objects(path, encoding):
             batch.append(placed)
             if len(batch) == _BATCH:
                 yield _table(path, batch, kinds)
@@ -58,8 +58,19 @@ def json_batches(path: Path, *, encoding: str) -> Iterator[pa.Table]:
             yield _table(path, batch, kinds)
 
 
-def _objects(path: Path, encoding: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (place for messages, object)."""
+def json_objects(
+    path: Path, encoding: str, *, bad: Callable[[DataError], None] | None = None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (place for messages, object).
+
+    Args:
+        path: the file.
+        encoding: as `find_encoding` returned it.
+        bad: takes the error of a line that is not a JSON object, which is then passed over; None raises it.
+
+    Raises:
+        DataError: naming file and line of what is not a JSON object.
+    """
     with open_text(path, encoding) as file:
         lines = ((number, line.strip()) for number, line in enumerate(file, start=1))
         filled = ((number, line) for number, line in lines if line)
@@ -69,14 +80,34 @@ def _objects(path: Path, encoding: str) -> Iterator[tuple[str, dict[str, Any]]]:
         if first[1].startswith("["):
             rest = "\n".join(line for _, line in filled)
             items = _parsed(f"{first[1]}\n{rest}", f"{path}, from line {first[0]}")
-            pairs = ((f"{path}, item {number}", item) for number, item in enumerate(items, start=1))
+            pairs: Iterator[tuple[str, Any]] = (
+                (f"{path}, item {number}", item) for number, item in enumerate(items, start=1)
+            )
         else:
-            places = ((f"{path}, line {number}", line) for number, line in chain([first], filled))
-            pairs = ((place, _parsed(line, place)) for place, line in places)
+            pairs = _parsed_lines(path, chain([first], filled), bad)
         for place, item in pairs:
-            if not isinstance(item, dict):
-                raise DataError(f"{place}: {str(item)[:60]!r} is not an object: write one {{...}} per row")
-            yield place, item
+            if isinstance(item, dict):
+                yield place, item
+                continue
+            error = DataError(f"{place}: {str(item)[:60]!r} is not an object: write one {{...}} per row")
+            if bad is None:
+                raise error
+            bad(error)
+
+
+def _parsed_lines(
+    path: Path, numbered: Iterable[tuple[int, str]], bad: Callable[[DataError], None] | None
+) -> Iterator[tuple[str, Any]]:
+    for number, line in numbered:
+        place = f"{path}, line {number}"
+        try:
+            item = _parsed(line, place)
+        except DataError as error:
+            if bad is None:
+                raise
+            bad(error)
+            continue
+        yield place, item
 
 
 def _parsed(text: str, place: str) -> Any:

@@ -11,7 +11,7 @@ import logging
 import sys
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Literal, cast
@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from attribune.errors import AttribuneWarning, ConfigError, DataError
 
-__all__ = ["checked_columns", "csv_batches", "find_encoding", "open_text", "readable"]
+__all__ = ["checked_columns", "csv_batches", "csv_rows", "find_encoding", "open_text", "readable"]
 
 _log = logging.getLogger(__name__)
 _CHUNK = 2**20
@@ -97,6 +97,37 @@ def csv_batches(path: Path, *, encoding: str, delimiter: str, quoting: bool = Tr
         DataError: naming file and line of a row with too few or too many fields, or an open quote; or for a file
             without rows, or with unusable column names.
     """
+    batch: list[list[str]] = []
+    names: list[str] = []
+    for names, _, row in _named_rows(path, encoding, delimiter, quoting, None):
+        batch.append(row)
+        if len(batch) == _BATCH:
+            yield _table(names, batch)
+            batch = []
+    if batch:
+        yield _table(names, batch)
+
+
+def csv_rows(
+    path: Path, *, encoding: str, delimiter: str, quoting: bool = True, bad: Callable[[DataError], None] | None = None
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield (place for messages, row by column names), as `csv_batches` reads them.
+
+    Args:
+        path: the file.
+        encoding: as `find_encoding` returned it.
+        delimiter: between two fields.
+        quoting: whether a double quote at the start of a field opens a quoted one.
+        bad: takes the error of a row with too few or too many fields, which is then passed over; None raises it.
+    """
+    for names, line, row in _named_rows(path, encoding, delimiter, quoting, bad):
+        yield f"{path}, line {line}", dict(zip(names, row, strict=True))
+
+
+def _named_rows(
+    path: Path, encoding: str, delimiter: str, quoting: bool, bad: Callable[[DataError], None] | None
+) -> Iterator[tuple[list[str], int, list[str]]]:
+    """Yield (column names, first line, fields) of each row."""
     with readable(path), open_text(path, encoding) as file, _long_fields():
         quotes: Literal[0, 3] = csv.QUOTE_MINIMAL if quoting else csv.QUOTE_NONE
         reader = csv.reader(file, delimiter=delimiter, quoting=quotes, strict=True)
@@ -105,19 +136,17 @@ def csv_batches(path: Path, *, encoding: str, delimiter: str, quoting: bool = Tr
         if not header:
             raise DataError(f"{path}: the file is empty: give a file with a header line and rows")
         names = checked_columns([name.strip().lstrip("\ufeff") for name in header], source=str(path))
-        batch: list[list[str]] = []
         number = 0
         for number, (line, row) in enumerate(rows, start=1):
-            if len(row) != len(names):
-                raise _wrong_width(path, line, number, row, names, delimiter)
-            batch.append(row)
-            if len(batch) == _BATCH:
-                yield _table(names, batch)
-                batch = []
+            if len(row) == len(names):
+                yield names, line, row
+                continue
+            error = _wrong_width(path, line, number, row, names, delimiter)
+            if bad is None:
+                raise error
+            bad(error)
         if not number:
             raise DataError(f"{path}: the file has a header but no rows: give a file with rows")
-        if batch:
-            yield _table(names, batch)
 
 
 def checked_columns(names: list[str], *, source: str) -> list[str]:

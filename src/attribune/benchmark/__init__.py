@@ -1,0 +1,1 @@
+"""ATTRIB and other data sets: cards, readers of the published files, preparation, statistics."""

@@ -1,0 +1,124 @@
+"""BEER: four aspects of a beer, from reviews of BeerAdvocate, in the two formats in which they were published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from attribune.benchmark.cards import Card, Part, Row, Shuffled, SourceFile
+from attribune.benchmark.rows import RowLog, read_json_lines, words
+from attribune.data.text_files import find_encoding, open_text, readable
+
+__all__ = ["ASPECTS", "BEER"]
+
+ASPECTS = ("appearance", "aroma", "palate", "taste")
+_WORDS = range(32, 257)
+_RATINGS = {number / 2: f"{number / 2:g}" for number in range(2, 11)}
+
+
+def _read(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[Part | None, Row]]:
+    path = files["reviews"]
+    plain = ".txt" in path.name
+    for place, review in _blocks(path, log) if plain else read_json_lines(path, role="reviews", log=log):
+        row = _row(place, review, log)
+        if row is not None:
+            yield None, row
+
+
+def _blocks(path: Path, log: RowLog) -> Iterator[tuple[str, dict[str, str]]]:
+    """Reviews of lines ``key: value``, divided by blank lines."""
+    with readable(path), open_text(path, find_encoding(path, encoding=None)) as file:
+        block: dict[str, str] = {}
+        start = 1
+        for number, line in enumerate(file, start=1):
+            text = line.strip()
+            if text:
+                start = start if block else number
+                key, colon, value = text.partition(":")
+                if not colon or "/" not in key:
+                    log.broken(f"{path}, line {number}", f"{text[:40]!r} is not 'key: value'", "get the file again")
+                    continue
+                block[key.strip()] = value.strip()
+            elif block:
+                log.read["reviews"] += 1
+                yield f"{path}, line {start}", block
+                block = {}
+        if block:
+            log.read["reviews"] += 1
+            yield f"{path}, line {start}", block
+
+
+def _row(place: str, review: Mapping[str, Any], log: RowLog) -> Row | None:
+    rated = {name: review.get(f"review/{name}") for name in (*ASPECTS, "overall")}
+    ratings = {name: _rating(value) for name, value in rated.items()}
+    text = review.get("review/text")
+    user, beer = (str(review.get(name) or "").strip() for name in ("user/profileName", "beer/beerId"))
+    if not isinstance(text, str) or any(value is None for value in ratings.values()) or not beer:
+        name = next((name for name, value in ratings.items() if value is None), "text or beerId")
+        log.broken(place, f"{name} is {str(rated.get(name))[:30]!r}", "get the file again")
+        return None
+    reasons = {
+        "a rating of 0, which stands for none": "0" in ratings.values(),
+        "less than 32 or more than 256 words": words(text) not in _WORDS,
+        "no user": not user,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            log.leave_out(reason)
+            return None
+    aspects = {name: ratings[name] for name in ASPECTS}
+    return {"text": " ".join(text.split())} | aspects | {"user": user, "beer": beer, "overall": ratings["overall"]}
+
+
+def _rating(value: Any) -> str | None:
+    """A rating from 1 to 5 in halves, as text; "0" for none given; None for anything else."""
+    try:
+        number = float(str(value).partition("/")[0])
+    except ValueError:
+        return None
+    return "0" if number == 0 else _RATINGS.get(number)
+
+
+BEER = Card(
+    name="beer",
+    title="BEER",
+    source="Julian McAuley, Jure Leskovec and Dan Jurafsky, Stanford: BeerAdvocate",
+    obtain=(
+        "Get the BeerAdvocate reviews from the authors (https://snap.stanford.edu/data/web-BeerAdvocate.html: the set "
+        "was "
+        "withdrawn from the page at the site's request; ask them), as beeradvocate.json (one object a line) or "
+        "beeradvocate.txt (lines 'key: value')."
+    ),
+    terms="Withdrawn from public distribution at BeerAdvocate's request; may not be redistributed.",
+    citation="McAuley, Leskovec and Jurafsky 2012, Learning Attitudes and Attributes from Multi-Aspect Reviews, ICDM",
+    files=(
+        SourceFile(
+            role="reviews",
+            names=("beeradvocate.json", "beeradvocate.jsonl", "beeradvocate.txt", "beer_head.jsonl"),
+            rows=1_586_259,
+        ),
+    ),
+    read=_read,
+    split=Shuffled(rows=10_000),
+    attributes=tuple({"kind": "categorical", "name": name} for name in ("user", "beer", "overall")),
+    labels=ASPECTS,
+    task={"kind": "aspects", "names": list(ASPECTS)},
+    classes=9,
+    metric="mean_accuracy",
+    preparation=(
+        "Reviews of less than 32 or more than 256 words are left out, as for GOOD, and those "
+        "with "
+        "a rating of 0, which the site gave where none was."
+    ),
+    published={
+        "train": 1_500_000,
+        "validation": 10_000,
+        "test": 10_000,
+        "words": 133,
+        "words_sd": 56,
+        "values": 98_000,
+        "sparse": 75.3,
+    },
+    divergence={"random": 2.195, "majority": 1.656, "user": 1.754, "beer": 1.769, "overall": 1.363, "all": 1.362},
+)
