@@ -14,7 +14,7 @@ from attribune.errors import DataError
 
 __all__ = ["RowLog", "lines", "read_csv", "read_json_lines", "separated", "whole_number", "words"]
 
-_WORD = re.compile(r"https?://\S+|\w+(?:['’-]\w+)*|[^\w\s]")
+_WORD = re.compile(r"https?://\S+|\w+(?:['\u2019-]\w+)*|[^\w\s]")
 
 
 class RowLog:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -85,7 +85,9 @@ def divergences(
     return _over_folds(prepared, figures, published or {})
 
 
-def best_subset(prepared: PreparedSet, *, smoothing: float = SMOOTHING) -> tuple[tuple[str, ...], Figure]:
+def best_subset(
+    prepared: PreparedSet, *, published: float | None = None, smoothing: float = SMOOTHING
+) -> tuple[tuple[str, ...], Figure]:
     """The attributes whose mean has the lowest divergence (appendix A.2), and that divergence."""
     names = [str(attribute["name"]) for attribute in prepared.manifest["attributes"]]
     subsets = [chosen for size in range(1, len(names) + 1) for chosen in combinations(names, size)]
@@ -106,7 +108,7 @@ def best_subset(prepared: PreparedSet, *, smoothing: float = SMOOTHING) -> tuple
 
     found = _over_folds(prepared, figures, {})
     best = min(found, key=lambda figure: figure.value)
-    return tuple(best.name.split("+")), best
+    return tuple(best.name.split("+")), replace(best, name=f"best subset: {best.name}", published=published)
 
 
 def class_divergence(p: Array, q: Array, smoothing: float = SMOOTHING) -> Array:
@@ -168,7 +170,7 @@ def _figures(prepared: PreparedSet, parts: dict[str, pa.Table]) -> dict[str, flo
         held += len(elsewhere)
         cold += len(elsewhere - counts.keys())
         figures[f"values of {name}"] = len(counts)
-        figures[f"rows to a {name}"] = all_rows / max(1, len(counts.keys() | elsewhere))
+        figures[f"rows per {name}"] = all_rows / max(1, len(counts.keys() | elsewhere))
     figures |= {"values": total, "sparse": 100 * rare / max(1, total), "cold": 100 * cold / max(1, held)}
     return figures
 

@@ -30,7 +30,8 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from attribune.cli.console import comparison_lines, quiet_libraries, show
+    from attribune.cli.console import comparison_lines, quiet_libraries
+    from attribune.cli.output import show
     from attribune.evaluation.run import compare_runs
 
     quiet_libraries()

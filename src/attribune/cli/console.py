@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +16,7 @@ from attribune.evaluation.report import text_table
 from attribune.evaluation.results import result_rows
 from attribune.training.progress import Reporter
 
-__all__ = ["ConsoleReporter", "comparison_lines", "quiet_libraries", "results_text", "show"]
+__all__ = ["ConsoleReporter", "comparison_lines", "quiet_libraries", "results_text"]
 
 _PLAIN_EVERY = 50  # steps between two lines where there is no terminal
 
@@ -29,11 +28,6 @@ def quiet_libraries() -> None:
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     logging.getLogger("accelerate").setLevel(logging.ERROR)
-
-
-def show(text: str) -> None:
-    """Write a result to stdout."""
-    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
 
 
 class ConsoleReporter(Reporter):

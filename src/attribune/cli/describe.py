@@ -28,7 +28,8 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from attribune.cli.console import quiet_libraries, results_text, show
+    from attribune.cli.console import quiet_libraries, results_text
+    from attribune.cli.output import show
     from attribune.training.description import describe_run
 
     quiet_libraries()

@@ -33,7 +33,8 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from attribune.cli.console import ConsoleReporter, quiet_libraries, show
+    from attribune.cli.console import ConsoleReporter, quiet_libraries
+    from attribune.cli.output import show
     from attribune.evaluation.report import ResultRow, text_table
     from attribune.evaluation.run import evaluate
 

@@ -31,7 +31,7 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from attribune.cli.console import show
+    from attribune.cli.output import show
     from attribune.methods import METHODS, Combined, method_from_dict
     from attribune.recipe import BASELINES
 

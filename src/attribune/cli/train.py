@@ -134,7 +134,8 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from attribune.cli.console import ConsoleReporter, quiet_libraries, results_text, show
+    from attribune.cli.console import ConsoleReporter, quiet_libraries, results_text
+    from attribune.cli.output import show
     from attribune.training.run import train
 
     quiet_libraries()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from attribune.evaluation.bootstrap import Interval
 
-__all__ = ["ResultRow", "format_interval", "markdown_table", "text_table"]
+__all__ = ["ResultRow", "format_interval", "markdown_cells", "markdown_table", "text_cells", "text_table"]
 
 _ABSENT = "-"
 
@@ -30,22 +30,31 @@ def format_interval(metric: str, interval: Interval) -> str:
 
 def markdown_table(rows: Sequence[ResultRow]) -> str:
     """Render a Markdown table with one column per metric, in the order in which the rows name them."""
-    head, *lines = ([cell.replace("|", "\\|").replace("\n", " ") for cell in line] for line in _cells(rows))
+    return markdown_cells(_cells(rows))
+
+
+def markdown_cells(table: Sequence[Sequence[str]]) -> str:
+    """Render lines of cells, the first of which is the head, as Markdown; all columns but the first to the right."""
+    head, *lines = ([cell.replace("|", "\\|").replace("\n", " ") for cell in line] for line in table)
     rule = ["---", *["---:"] * (len(head) - 1)]
     return "\n".join(f"| {' | '.join(line)} |" for line in [head, rule, *lines])
 
 
 def text_table(rows: Sequence[ResultRow]) -> str:
     """Render the same table for a terminal: names to the left, numbers to the right, columns two spaces apart."""
-    lines = _cells(rows)
+    return text_cells(_cells(rows))
+
+
+def text_cells(lines: Sequence[Sequence[str]], *, left: int = 1) -> str:
+    """Render lines of cells, the first of which is the head, for a terminal; so many columns stand to the left."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    head, *rest = ("  ".join(_aligned(line, widths)).rstrip() for line in lines)
+    head, *rest = ("  ".join(_aligned(line, widths, left)).rstrip() for line in lines)
     return "\n".join([head, "  ".join("-" * width for width in widths), *rest])
 
 
-def _aligned(line: Sequence[str], widths: Sequence[int]) -> list[str]:
-    padded = [cell.rjust(width) for cell, width in zip(line, widths, strict=True)]
-    return [line[0].ljust(widths[0]), *padded[1:]]
+def _aligned(line: Sequence[str], widths: Sequence[int], left: int) -> list[str]:
+    cells = enumerate(zip(line, widths, strict=True))
+    return [cell.ljust(width) if place < left else cell.rjust(width) for place, (cell, width) in cells]
 
 
 def _cells(rows: Sequence[ResultRow]) -> list[list[str]]:
