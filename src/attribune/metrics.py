@@ -9,8 +9,8 @@ Shapes: n rows, G distinct rows of statistics, S statistics, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ __all__ = [
     "macro_f1",
     "mae",
     "mean_accuracy",
+    "pooled",
     "r2",
     "rmse",
     "subset_accuracy",
@@ -74,6 +75,25 @@ class Metric:
         """Return the metric (R,) of R resamples, given how often each row of `statistics` occurs in each: (R, G)."""
         weights = counts.astype(np.float64)
         return np.asarray(self.formula((weights @ self.statistics) / weights.sum(axis=-1, keepdims=True)))
+
+
+def pooled(metrics: Sequence[Metric]) -> Metric:
+    """One metric over the rows of several, such as the folds of a cross-validation, which have the same classes.
+
+    An `r2` so pooled measures the variance within the folds.
+
+    Raises:
+        DataError: for metrics of different names or statistics.
+    """
+    first = metrics[0]
+    widths = {(metric.name, metric.statistics.shape[1]) for metric in metrics}
+    if len(widths) > 1:
+        raise DataError(f"metrics over different classes cannot be pooled ({sorted(widths)}): give the classes")
+    starts = np.cumsum([0, *(metric.statistics.shape[0] for metric in metrics[:-1])])
+    parts = [metric.statistics for metric in metrics]
+    statistics = sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.vstack(parts)
+    rows = np.concatenate([start + metric.rows for start, metric in zip(starts, metrics, strict=True)])
+    return replace(first, statistics=statistics, rows=rows)
 
 
 def _pair(true: npt.ArrayLike, predicted: npt.ArrayLike, *, axes: int = 1) -> tuple[Array, Array]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import difflib
 from dataclasses import asdict, fields
 from importlib import resources
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from attribune.backbone import DEFAULT_BACKBONE
 from attribune.data.texts import TextInput
@@ -19,6 +18,7 @@ from attribune.methods import DEFAULT_METHOD, METHODS, MethodConfig, method_from
 from attribune.placement import Pooling
 from attribune.schema import MISSING
 from attribune.schema.attributes import KINDS, Kind
+from attribune.settings import Settings
 from attribune.tasks import TASKS
 from attribune.tuning import Tuning
 
@@ -62,11 +62,7 @@ def read_preset(name: str) -> dict[str, Any]:
     return settings
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class SplitRecipe(_Part):
+class SplitRecipe(Settings):
     """How rows are shared out when no validation or test file is given.
 
     ``by`` is ``random``, ``group`` (all rows with one value of `column` stay together) or ``time`` (the earliest rows
@@ -79,7 +75,7 @@ class SplitRecipe(_Part):
     seed: Seed = 0
 
 
-class DataRecipe(_Part):
+class DataRecipe(Settings):
     """Where the rows are and which columns are read.
 
     ``shuffled`` is a control: in every part the attributes are dealt out anew over the rows, so that what a method
@@ -131,7 +127,7 @@ class DataRecipe(_Part):
         return TextInput(self.text, separator=self.text_separator, window=window)
 
 
-class BackboneRecipe(_Part):
+class BackboneRecipe(Settings):
     """The pretrained weights, and what of them learns. Empty fields take the method's or the family's default."""
 
     name: str = DEFAULT_BACKBONE
@@ -148,7 +144,7 @@ class BackboneRecipe(_Part):
         return value
 
 
-class TrainingRecipe(_Part):
+class TrainingRecipe(Settings):
     """Optimisation: AdamW with linear warm-up and decay.
 
     ``steps``, where it is given, decides the length of the training in place of ``epochs``.
@@ -182,7 +178,7 @@ class TrainingRecipe(_Part):
         return value
 
 
-class Recipe(_Part):
+class Recipe(Settings):
     """One training run.
 
     Args:
@@ -282,35 +278,6 @@ class Recipe(_Part):
             return self.training.backbone_learning_rate
         return 5e-5 if Tuning.parse(self.tuning).pretrained_matrices else self.training.learning_rate
 
-    @classmethod
-    def from_dict(cls, settings: dict[str, Any], *, source: str = "the recipe") -> Self:
-        """Check and read a tree of settings.
-
-        Raises:
-            ConfigError: with every error at once.
-        """
-        try:
-            return cls.model_validate(settings)
-        except ValidationError as error:
-            lines = [_describe(item) for item in error.errors()]
-            count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
-            raise ConfigError(f"{source} has {count}:\n" + "\n".join(f"  - {line}" for line in lines)) from None
-
-    @staticmethod
-    def read_yaml(path: str | Path) -> dict[str, Any]:
-        """The tree of settings in a YAML file, not yet checked, so that flags can be laid over it.
-
-        Raises:
-            ConfigError: for a missing file, or one that is not YAML.
-        """
-        try:
-            settings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise ConfigError(f"the recipe {path} cannot be read: {error}") from error
-        if not isinstance(settings, dict):
-            raise ConfigError(f"the recipe {path} is not a tree of settings: see the recipe.yaml of any run")
-        return settings
-
     def to_yaml(self) -> str:
         """The whole recipe, defaults included, as YAML; the end mark shows that nothing was cut off."""
         tree = self.model_dump(mode="json")
@@ -344,15 +311,3 @@ def _method(settings: dict[str, Any]) -> MethodConfig:
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise ConfigError(f"unknown method {name!r}: choose one of {', '.join(known)}, or a sum{hint}")
     return method_from_dict(settings)
-
-
-def _describe(item: Any) -> str:
-    place = ".".join(str(part) for part in item["loc"])
-    message = str(item["msg"]).removeprefix("Value error, ")
-    if item["type"] == "extra_forbidden":
-        message = "there is no such setting"
-    elif item["type"] == "missing":
-        message = "this setting is required"
-    elif not item["type"].startswith("value_error"):
-        message = f"{message}, it is {item['input']!r}"
-    return f"{place}: {message}" if place else message

@@ -9,6 +9,7 @@ from attribune.data.windows import HeadTail
 from attribune.errors import ConfigError
 from attribune.recipe import RECIPE_END, Recipe, preset_names, read_preset
 from attribune.schema.attributes import Categorical, MultiLabel, Numeric
+from attribune.settings import read_yaml
 
 DATA: dict[str, Any] = {"train": "a.csv", "text": "t", "label": "y", "attributes": [{"name": "u"}]}
 
@@ -42,7 +43,7 @@ def test_a_recipe_survives_its_yaml(tmp_path: Path) -> None:
         training={"evaluate_every": 7, "precision": "bf16"},
     )
     (tmp_path / "r.yaml").write_text(made.to_yaml(), encoding="utf-8")
-    assert Recipe.from_dict(Recipe.read_yaml(tmp_path / "r.yaml")) == made
+    assert Recipe.from_dict(read_yaml(tmp_path / "r.yaml")) == made
     assert made.to_yaml().endswith(RECIPE_END)
     assert made.data.kinds() == (Categorical("u", min_count=2), MultiLabel("tags", separator="|"), Numeric("price"))
     assert made.data.text_input().window == HeadTail(20, 10)
@@ -100,9 +101,9 @@ def test_all_errors_come_at_once() -> None:
 def test_files_that_are_no_recipe(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "r.yaml").write_bytes(content)
     with pytest.raises(ConfigError, match=r"r\.yaml"):
-        Recipe.read_yaml(tmp_path / "r.yaml")
+        read_yaml(tmp_path / "r.yaml")
     with pytest.raises(ConfigError, match=r"other\.yaml cannot be read"):
-        Recipe.read_yaml(tmp_path / "other.yaml")
+        read_yaml(tmp_path / "other.yaml")
 
 
 @pytest.mark.parametrize("name", preset_names())

@@ -18,9 +18,11 @@ import yaml
 
 from attribune.benchmark.cards import Card, Folds, Part, Row, Shuffled
 from attribune.benchmark.rows import RowLog
+from attribune.data.text_files import readable
 from attribune.data.writing import open_writer
-from attribune.errors import DataError
+from attribune.errors import DataError, ModelFolderError
 from attribune.json_file import read_json, replace_file, write_json
+from attribune.tasks.labels import sorted_classes
 
 __all__ = ["MANIFEST", "PARTS", "PreparedSet", "load_prepared", "prepare"]
 
@@ -79,11 +81,10 @@ def load_prepared(folder: str | Path) -> PreparedSet:
             f"{folder} holds no prepared data set (no {MANIFEST}): make one with `attribune data prepare NAME --source "
             f"DIR --output {folder}`"
         )
-    manifest = read_json(folder / MANIFEST, what="manifest")
-    for part in manifest["parts"].values():
-        path = folder / part["file"]
-        if not path.is_file() or path.stat().st_size != part["bytes"]:
-            raise DataError(f"{path} is missing or not as it was prepared: prepare the set again")
+    manifest = _manifest(folder)
+    damaged = _damaged(folder, manifest)
+    if damaged is not None:
+        raise DataError(f"{damaged} is missing or not as it was prepared: prepare the set again")
     return PreparedSet(folder=folder, manifest=manifest, reused=True)
 
 
@@ -100,7 +101,8 @@ def prepare(
         partial: take files with fewer rows than the source publishes.
 
     Raises:
-        DataError: for a missing, wrong, partial or broken file, naming it and where it is to be had.
+        DataError: for a missing, wrong, partial or broken file, naming it and where it is to be had; for an output
+            folder that holds something else.
     """
     files = _find(card, Path(source))
     output = Path(output)
@@ -114,19 +116,9 @@ def prepare(
             for role, path in files.items()
         ],
     }
-    if (output / MANIFEST).is_file():
-        found = load_prepared(output)
-        if found.manifest.get("origin") == origin:
-            return found
-        raise DataError(
-            f"{output} holds {found.manifest['name']}, prepared from other files or with other settings: choose "
-            f"another "
-            "folder, or remove that one"
-        )
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(f"{output} cannot be made ({error.strerror or error}): choose another folder") from error
+    found = _begin(output, origin)
+    if found is not None:
+        return found
     log = RowLog(skip_bad=skip_bad)
     kept = _Kept()
     draft = output / f".{_ALL}.parquet"
@@ -155,6 +147,7 @@ def prepare(
         "attributes": [dict(attribute) for attribute in card.attributes],
         "labels": list(card.labels),
         "task": dict(card.task),
+        "classes": _classes(card, [output / str(part["file"]) for part in parts.values()]),
         "citation": card.citation,
         "terms": card.terms,
         "preparation": card.preparation,
@@ -166,8 +159,54 @@ def prepare(
 
 def sha256_of(path: Path) -> str:
     """The checksum of a file."""
-    with path.open("rb") as file:
+    with readable(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _begin(output: Path, origin: Mapping[str, Any]) -> PreparedSet | None:
+    """Make the folder, cleared of what an interruption left; the set that is there, where it is whole and the same."""
+    if (output / MANIFEST).is_file():
+        manifest = _manifest(output)
+        if manifest["origin"] != origin:
+            raise DataError(
+                f"{output} holds {manifest['name']}, prepared from other files or with other settings: choose another "
+                "folder, or remove that one"
+            )
+        if _damaged(output, manifest) is None:
+            return PreparedSet(folder=output, manifest=manifest, reused=True)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        ours = {MANIFEST, RECIPE, *(f"{name}.parquet" for name in (_ALL, *PARTS))}
+        others = [path.name for path in output.iterdir() if path.name not in ours and not path.name.startswith(".")]
+        if others:
+            raise DataError(
+                f"{output} holds other files ({', '.join(sorted(others)[:5])}): choose an empty folder, or one that is "
+                "not there yet"
+            )
+        for path in (output / MANIFEST, *output.glob(".*.parquet.*.tmp")):
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise DataError(f"{output} cannot be made ({error.strerror or error}): choose another folder") from error
+    return None
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a prepared set; a DataError for the file of something else."""
+    manifest = None
+    with contextlib.suppress(ModelFolderError):
+        manifest = read_json(folder / MANIFEST, what="manifest")
+    if not isinstance(manifest, dict) or not {"name", "folds", "origin", "parts"} <= manifest.keys():
+        raise DataError(
+            f"{folder / MANIFEST} is damaged, or no manifest of a prepared data set: choose another folder, or remove "
+            "that file and prepare the set again"
+        )
+    return manifest
+
+
+def _damaged(folder: Path, manifest: Mapping[str, Any]) -> Path | None:
+    """The first file that is missing or of another size; None where all are there."""
+    files = {folder / str(part["file"]): part["bytes"] for part in manifest["parts"].values()}
+    return next((path for path, size in files.items() if not path.is_file() or path.stat().st_size != size), None)
 
 
 def _find(card: Card, folder: Path) -> dict[str, Path]:
@@ -218,14 +257,13 @@ def _check_counts(card: Card, files: Mapping[str, Path], log: RowLog, *, partial
     """Tell a partial file from a wrong one."""
     for file in card.files:
         found = log.read[file.role]
-        if file.rows is None or found == file.rows or (found < file.rows and (partial or log.bad)):
+        if file.rows is None or found == file.rows or (found < file.rows and partial):
             continue
         path = files[file.role]
         if found < file.rows:
             raise DataError(
                 f"{path}: {found:,} of the {file.rows:,} rows that the source publishes: the file is a part, or was "
-                f"cut "
-                "off; get it again, or take it as it is with --partial"
+                "cut off; get it again, or take it as it is with --partial"
             )
         if not partial:
             raise DataError(
@@ -242,6 +280,10 @@ def _counted(log: RowLog) -> str:
 def _share_out(card: Card, draft: Path, kept: _Kept, output: Path) -> dict[str, Any]:
     """Write each row to the file of its part, in the order of the source."""
     if isinstance(card.split, Folds):
+        if len(kept.parts) < card.split.number:
+            raise DataError(
+                f"{card.name}: {len(kept.parts):,} rows are too few for {card.split.number} folds: give the whole files"
+            )
         numbers, names = card.split.folds(len(kept.parts)), [_ALL]
         where = np.zeros(len(kept.parts), dtype=np.int8)
     else:
@@ -277,6 +319,12 @@ def _share_out(card: Card, draft: Path, kept: _Kept, output: Path) -> dict[str, 
             "sha256": sha256_of(path),
         }
     return found
+
+
+def _classes(card: Card, files: Sequence[Path]) -> dict[str, list[str]]:
+    """The classes of each label, over all parts."""
+    table = pa.concat_tables(pq.read_table(file, columns=list(card.labels)) for file in files)
+    return {label: list(sorted_classes(table[label].unique().to_pylist(), of=label)) for label in card.labels}
 
 
 def _recipe(card: Card, output: Path) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from attribune.data.json_lines import json_objects
 from attribune.data.text_files import csv_rows, find_encoding, open_text, readable
 from attribune.errors import DataError
 
-__all__ = ["RowLog", "lines", "read_csv", "read_json_lines", "separated", "whole_number", "words"]
+__all__ = ["GET_AGAIN", "RowLog", "lines", "read_csv", "read_json_lines", "separated", "whole_number", "words"]
 
+GET_AGAIN = "get the file again"
 _WORD = re.compile(r"https?://\S+|\w+(?:['\u2019-]\w+)*|[^\w\s]")
 
 
@@ -27,7 +29,7 @@ class RowLog:
         kept: rows that are in the set.
         left_out: rows that the paper leaves out, by reason.
         bad: rows that are broken, by reason; the first of each with its place.
-        read: rows of each file, by its role.
+        read: rows of each file, by its role, the broken ones among them.
         remarks: what a user should know of rows that are kept, by kind.
     """
 
@@ -40,14 +42,21 @@ class RowLog:
         self.remarks: Counter[str] = Counter()
         self._seen: dict[str, dict[Hashable, str]] = {}
 
-    def broken(self, place: str, reason: str, cure: str) -> None:
+    def broken(self, place: str, reason: str, cure: str, *, found: object = "") -> None:
         """Say that a row is broken.
+
+        Args:
+            place: file and line.
+            reason: what is wrong, in the same words for each such row: rows are counted by it.
+            cure: what to do.
+            found: what this row has, for the message.
 
         Raises:
             DataError: with place, reason and cure, unless broken rows are skipped.
         """
         if not self.skip_bad:
-            raise DataError(f"{place}: {reason}: {cure}, or leave such rows out with --skip-bad")
+            seen = f" ({found})" if found else ""
+            raise DataError(f"{place}: {reason}{seen}: {cure}, or leave such rows out with --skip-bad")
         self.bad[reason] += 1
         self.examples.setdefault(reason, place)
 
@@ -56,7 +65,7 @@ class RowLog:
         place, _, reason = str(error).partition(": ")
         if not self.skip_bad:
             raise DataError(f"{error}, or leave such rows out with --skip-bad") from error
-        reason = reason.split(":")[0].split(" (")[0]
+        reason = re.split(r":|;| \(", reason)[0]
         self.bad[reason] += 1
         self.examples.setdefault(reason, place)
 
@@ -70,13 +79,25 @@ class RowLog:
         earlier = seen.setdefault(key, place)
         if earlier is place:
             return True
-        self.broken(place, f"{kind} {key!r} stands twice, first in {earlier}", "remove one of the rows")
+        self.broken(
+            place, f"the same {kind} stands twice", "remove one of the rows", found=f"{key!r}, first in {earlier}"
+        )
         return False
+
+    def writable(self, place: str, row: Mapping[str, Any]) -> bool:
+        """Whether a row's texts can be written; one with half of a character pair is broken."""
+        try:
+            for value in row.values():
+                (value if isinstance(value, str) else "".join(value)).encode()
+        except UnicodeEncodeError:
+            self.broken(place, "half of a character pair (\\ud800 to \\udfff), which is not text", "correct the row")
+            return False
+        return True
 
 
 def lines(path: Path, *, role: str, log: RowLog, encoding: str = "utf-8") -> Iterator[tuple[str, str]]:
     """The lines that are not blank, each with its place for messages."""
-    encoding = find_encoding(path, encoding=encoding)
+    encoding = find_encoding(path, encoding=encoding, cure=GET_AGAIN)
     with readable(path), open_text(path, encoding) as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
@@ -94,8 +115,9 @@ def separated(
             found = sum(map(bool, fields))
             log.broken(
                 place,
-                f"{found} filled fields, not the {len(columns)} that the format has ({', '.join(columns)})",
-                f"get the file again; its fields are divided by {separator!r}",
+                f"not the {len(columns)} filled fields that the format has",
+                f"{GET_AGAIN}; its fields are {', '.join(columns)}, divided by {separator!r}",
+                found=f"{found} of them",
             )
             continue
         yield place, fields
@@ -104,7 +126,8 @@ def separated(
 def read_json_lines(path: Path, *, role: str, log: RowLog) -> Iterator[tuple[str, dict[str, Any]]]:
     """The objects of a file with one JSON object a line, each with its place."""
     with readable(path):
-        for place, item in json_objects(path, find_encoding(path, encoding="utf-8"), bad=log.error):
+        encoding = find_encoding(path, encoding="utf-8", cure=GET_AGAIN)
+        for place, item in json_objects(path, encoding, bad=partial(_bad_row, log, role)):
             log.read[role] += 1
             yield place, item
 
@@ -117,24 +140,30 @@ def read_csv(
     Raises:
         DataError: for a file that lacks one of the columns in `needs`.
     """
-    encoding = find_encoding(path, encoding=encoding)
-    for place, row in csv_rows(path, encoding=encoding, delimiter=",", bad=log.error):
-        if not log.read[role]:
-            missing = [name for name in needs if name not in row]
-            if missing:
-                raise DataError(
-                    f"{path}: the file has no column {', '.join(missing)} (it has: {', '.join(row)}): it is another "
-                    "file than the one that the source publishes"
-                )
+    encoding = find_encoding(path, encoding=encoding, cure=GET_AGAIN)
+    rows = csv_rows(path, encoding=encoding, delimiter=",", bad=partial(_bad_row, log, role))
+    for number, (place, row) in enumerate(rows):
+        missing = [name for name in needs if name not in row] if not number else []
+        if missing:
+            raise DataError(
+                f"{path}: the file has no column {', '.join(missing)} (it has: {', '.join(row)}): it is another file "
+                "than the one that the source publishes; get that one"
+            )
         log.read[role] += 1
         yield place, row
+
+
+def _bad_row(log: RowLog, role: str, error: DataError) -> None:
+    """Count a row that cannot be read as one that the file has."""
+    log.error(error)
+    log.read[role] += 1
 
 
 def whole_number(text: Any, *, low: int, high: int) -> int | None:
     """A whole number in a range, however it is written (4, "4", "4.0"); None for anything else."""
     try:
         number = float(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return int(number) if number.is_integer() and low <= number <= high else None
 

@@ -89,10 +89,11 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
         ConfigError: with every error at once.
     """
     from attribune.recipe import Recipe, read_preset
+    from attribune.settings import read_yaml
 
     settings: dict[str, Any] = {} if options.recipe is None else read_preset(options.recipe)
     if options.config is not None:
-        _lay_over(settings, Recipe.read_yaml(options.config))
+        _lay_over(settings, read_yaml(options.config))
     flags = {
         "data.train": options.data,
         "data.text": options.text,

@@ -89,7 +89,7 @@ def json_objects(
             if isinstance(item, dict):
                 yield place, item
                 continue
-            error = DataError(f"{place}: {str(item)[:60]!r} is not an object: write one {{...}} per row")
+            error = DataError(f"{place}: not an object ({str(item)[:60]!r}): write one {{...}} per row")
             if bad is None:
                 raise error
             bad(error)

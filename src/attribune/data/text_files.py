@@ -51,11 +51,16 @@ def open_text(path: Path, encoding: str) -> IO[str]:
     return io.TextIOWrapper(_open(path), encoding=encoding, newline="")
 
 
-def find_encoding(path: Path, *, encoding: str | None) -> str:
+def find_encoding(path: Path, *, encoding: str | None, cure: str | None = None) -> str:
     """Read the whole file once to find its encoding, or to check the one given; the file is never loaded whole.
 
     A byte order mark decides; else UTF-8, else Windows-1252, where every byte fits. The last resort is Latin-1, with
     a warning that counts the bytes which are not Windows-1252.
+
+    Args:
+        path: the file.
+        encoding: that it must have; None finds one.
+        cure: what messages advise, where no encoding can be given; to give one unless set.
 
     Raises:
         DataError: for a file that is not in the given encoding, or contains a NUL character.
@@ -63,21 +68,22 @@ def find_encoding(path: Path, *, encoding: str | None) -> str:
     """
     with readable(path):
         if encoding is not None:
-            return _given(path, encoding)
+            return _given(path, encoding, cure)
         with _open(path) as file:
             start = file.read(4)
         marked = next((name for mark, name in _MARKS if start.startswith(mark)), None)
         if marked is not None:
-            return _checked(path, marked)
+            return _checked(path, marked, cure)
         for candidate in ("utf-8", "cp1252"):
-            problem = _first_problem(path, candidate)
+            problem = _first_problem(path, candidate, cure)
             if problem is None:
                 _log.info("%s is read as %s", path, candidate)
                 return candidate
-        _first_problem(path, "latin-1")
+        _first_problem(path, "latin-1", cure)
         warnings.warn(
             f"{path} is neither UTF-8 nor Windows-1252 ({_count(path, _NOT_CP1252):,} bytes fit neither): it is read "
-            "as Latin-1, and some characters may be wrong; name the encoding with --encoding if you know it",
+            "as Latin-1, and some characters may be wrong; "
+            f"{cure or 'name the encoding with --encoding if you know it'}",
             AttribuneWarning,
             stacklevel=2,
         )
@@ -170,25 +176,25 @@ def _open(path: Path) -> IO[bytes]:
     return path.open("rb")
 
 
-def _given(path: Path, encoding: str) -> str:
+def _given(path: Path, encoding: str, cure: str | None) -> str:
     try:
         name = codecs.lookup(encoding).name
     except LookupError as error:
         raise ConfigError(f"unknown encoding {encoding!r}: try utf-8, cp1252, latin-1 or utf-16") from error
-    return _checked(path, "utf-8-sig" if name == "utf-8" else name)
+    return _checked(path, "utf-8-sig" if name == "utf-8" else name, cure)
 
 
-def _checked(path: Path, encoding: str) -> str:
-    problem = _first_problem(path, encoding)
+def _checked(path: Path, encoding: str, cure: str | None) -> str:
+    problem = _first_problem(path, encoding, cure)
     if problem is not None:
         raise DataError(
-            f"{path}, {problem}, so the file is not {encoding}: name the right encoding with --encoding, or leave it "
-            "out to have it found"
+            f"{path}, {problem}, so the file is not {encoding}: "
+            f"{cure or 'name the right encoding with --encoding, or leave it out to have it found'}"
         )
     return encoding
 
 
-def _first_problem(path: Path, encoding: str) -> str | None:
+def _first_problem(path: Path, encoding: str, cure: str | None) -> str | None:
     """Say where the file is first not in this encoding; None when it is. A NUL is an error in every encoding."""
     bytes_decoder = codecs.getincrementaldecoder(encoding)("strict")
     decoder = io.IncrementalNewlineDecoder(bytes_decoder, translate=True)
@@ -204,8 +210,8 @@ def _first_problem(path: Path, encoding: str) -> str | None:
             if "\0" in text:
                 line = lines + text[: text.index("\0")].count("\n")
                 raise DataError(
-                    f"{path}, line {line}: a NUL character, which no text holds: remove it, or name the encoding with "
-                    "--encoding if the file is UTF-16"
+                    f"{path}, line {line}: a NUL character, which no text holds: "
+                    f"{cure or 'remove it, or name the encoding with --encoding if the file is UTF-16'}"
                 )
             if not chunk:
                 return None

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-import torch
 
 from attribune import metrics as metric
 from attribune.errors import ConfigError
 from attribune.metrics import Metric
 from attribune.schema.columns import MISSING
-from attribune.tasks.base import Common, Decoded, checked_logits, cross_entropy, log_frequencies, softmax, unknown
+from attribune.tasks.base import Common, Decoded, checked_logits, log_frequencies, softmax, unknown
 from attribune.tasks.labels import (
     Array,
     Column,
@@ -26,6 +25,9 @@ from attribune.tasks.labels import (
     require_flag,
     sorted_classes,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["Aspects"]
 
@@ -112,10 +114,11 @@ class Aspects(Common):
             found.update({f"{name}: {label}": count for label, count in unknown(texts, classes).items()})
         return found
 
-    def loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Mean over aspects of the cross-entropy of each head; logits (B, outputs), labels (B, aspects)."""
-        heads = torch.split(logits, self._sizes, dim=1)
-        return torch.stack([cross_entropy(head, labels[:, i]) for i, head in enumerate(heads)]).mean()
+        from attribune.tasks.losses import mean_cross_entropy
+
+        return mean_cross_entropy(logits, labels, self._sizes)
 
     def _heads(self, logits: Array) -> list[Array]:
         return np.split(checked_logits(logits, self.outputs), np.cumsum(self._sizes)[:-1], axis=1)

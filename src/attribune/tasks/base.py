@@ -8,17 +8,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
-import torch
-from torch.nn import functional
 
 from attribune.errors import DataError
 from attribune.metrics import Metric
-from attribune.tasks.labels import UNSEEN, Array, Column
+from attribune.tasks.labels import Array, Column
 
-__all__ = ["Common", "Decoded", "Task", "checked_logits", "cross_entropy", "log_frequencies", "softmax", "unknown"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["Common", "Decoded", "Task", "checked_logits", "log_frequencies", "softmax", "unknown"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +74,7 @@ class Task(Protocol):
     def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
         """Count the labels that no training row has."""
 
-    def loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the float32 scalar loss of logits (B, outputs); zero when every label is to be ignored."""
 
     def decode(self, logits: Array) -> Decoded:
@@ -132,15 +133,6 @@ def softmax(logits: Array) -> Array:
     """Return probabilities (n, C) of logits (n, C)."""
     powers = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
-
-
-def cross_entropy(logits: torch.Tensor, labels: torch.Tensor, weights: tuple[float, ...] | None = None) -> torch.Tensor:
-    """Weighted mean over the rows whose label is not UNSEEN; without such rows zero, where torch's own mean is NaN."""
-    logits = logits.float()
-    scale = logits.new_ones(logits.shape[1]) if weights is None else logits.new_tensor(weights)
-    total = functional.cross_entropy(logits, labels, weight=scale, ignore_index=UNSEEN, reduction="sum")
-    weight = torch.where(labels == UNSEEN, 0.0, scale[labels.clamp(min=0)]).sum()
-    return total / weight.clamp(min=torch.finfo(torch.float32).tiny)
 
 
 def log_frequencies(ids: Array, classes: int) -> Array:

@@ -6,17 +6,15 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-import torch
-from torch.nn import functional
 
 from attribune import metrics as metric
 from attribune.errors import ConfigError, DataError
 from attribune.metrics import Metric
 from attribune.schema.columns import MISSING, canonical
-from attribune.tasks.base import Common, Decoded, checked_logits, cross_entropy, log_frequencies, softmax, unknown
+from attribune.tasks.base import Common, Decoded, checked_logits, log_frequencies, softmax, unknown
 from attribune.tasks.labels import (
     Array,
     Column,
@@ -29,6 +27,9 @@ from attribune.tasks.labels import (
     require_flag,
     sorted_classes,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["Classification"]
 
@@ -186,14 +187,13 @@ class Classification(Common):
             texts = self._texts(columns, 1)
         return unknown(texts, self.class_names)
 
-    def loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy with class weights (weighted mean), or binary cross-entropy for several labels per row."""
+        from attribune.tasks.losses import binary_cross_entropy, cross_entropy
+
         if not self.multi_label:
             return cross_entropy(logits, labels, self.class_weights)
-        logits = logits.float()
-        weight = None if self.class_weights is None else logits.new_tensor(self.class_weights)
-        target = labels[:, : self.outputs].float()
-        return functional.binary_cross_entropy_with_logits(logits, target, pos_weight=weight)
+        return binary_cross_entropy(logits, labels[:, : self.outputs], self.class_weights)
 
     def decode(self, logits: Array) -> Decoded:
         """Return the class of the highest logit, or every class with a probability above one half."""

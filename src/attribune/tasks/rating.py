@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-import torch
 
 from attribune import metrics as metric
 from attribune.errors import ConfigError
 from attribune.metrics import Metric
 from attribune.schema.columns import MISSING, canonical
-from attribune.tasks.base import Common, Decoded, checked_logits, cross_entropy, log_frequencies, softmax, unknown
+from attribune.tasks.base import Common, Decoded, checked_logits, log_frequencies, softmax, unknown
 from attribune.tasks.labels import (
     UNSEEN,
     Array,
@@ -27,6 +26,9 @@ from attribune.tasks.labels import (
     require_flag,
     sorted_classes,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["Rating"]
 
@@ -102,8 +104,10 @@ class Rating(Common):
         texts = [canonical(number) for number in label_numbers(columns[0], missing=self.missing)]
         return unknown(texts, [str(canonical(value)) for value in self._values])
 
-    def loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy of logits (B, C)."""
+        from attribune.tasks.losses import cross_entropy
+
         return cross_entropy(logits, labels)
 
     def decode(self, logits: Array) -> Decoded:

@@ -6,10 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
-import torch
 
 from attribune import metrics as metric
 from attribune.errors import ConfigError, DataError
@@ -17,6 +16,9 @@ from attribune.metrics import Metric
 from attribune.schema.columns import MISSING
 from attribune.tasks.base import Common, Decoded, checked_logits
 from attribune.tasks.labels import Array, Column, label_numbers, missing_texts, require_columns
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["Regression"]
 
@@ -76,12 +78,11 @@ class Regression(Common):
         require_columns(columns, ["label"], task=self.kind)
         return Counter()
 
-    def loss(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Mean squared error of logits (B, 1) and standardised labels (B,)."""
-        target = labels.float()
-        known = torch.isfinite(target)
-        error = torch.where(known, logits.float().squeeze(1) - torch.where(known, target, 0.0), 0.0)
-        return error.square().sum() / known.sum().clamp(min=1)
+        from attribune.tasks.losses import squared_error
+
+        return squared_error(logits, labels)
 
     def _numbers(self, logits: Array) -> Array:
         return np.asarray(checked_logits(logits, 1)[:, 0] * self.std + self.mean)

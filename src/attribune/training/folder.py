@@ -15,6 +15,7 @@ from attribune.methods.linear import LinearModel
 from attribune.model import AttributeModel
 from attribune.prediction import Predictor
 from attribune.recipe import RECIPE_END, Recipe
+from attribune.settings import read_yaml
 
 __all__ = ["RunFolder", "load_run"]
 
@@ -97,7 +98,7 @@ class RunFolder:
                 f"{self.path} is not the folder of a run, it has no recipe.yaml ({', '.join(names) or 'empty'}): "
                 "give a folder that `attribune train` wrote"
             )
-        settings = Recipe.read_yaml(self.recipe)
+        settings = read_yaml(self.recipe)
         if not self.recipe.read_text(encoding="utf-8").endswith(RECIPE_END):
             raise ModelFolderError(
                 f"{self.recipe} is truncated or not the recipe of a run, it does not end in {RECIPE_END.strip()!r}: "

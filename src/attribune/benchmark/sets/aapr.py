@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from attribune.benchmark.cards import Card, Part, Row, Shuffled, SourceFile
-from attribune.benchmark.rows import RowLog
+from attribune.benchmark.rows import GET_AGAIN, RowLog
 from attribune.data.text_files import find_encoding, open_text, readable
 from attribune.errors import DataError
 
@@ -22,28 +22,29 @@ _AUTHORS = ("authors", "author", "author_id")
 
 def _read(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[Part | None, Row]]:
     for role in _FILES:
-        for place, paper in _papers(files[role]):
+        for place, identifier, paper in _papers(files[role]):
             log.read[role] += 1
             row = _row(place, paper, log)
-            if row is not None and log.first("paper", place.rpartition(" ")[2], place):
+            if row is not None and log.first("paper", identifier, place) and log.writable(place, row):
                 yield None, row
 
 
-def _papers(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    with readable(path), open_text(path, find_encoding(path, encoding="utf-8")) as file:
+def _papers(path: Path) -> Iterator[tuple[str, str, Any]]:
+    """Place, id and paper; a whole file is one JSON object, so that it cannot be read line by line."""
+    with readable(path), open_text(path, find_encoding(path, encoding="utf-8", cure=GET_AGAIN)) as file:
         try:
             papers = json.load(file)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{path}: truncated, or not JSON ({error}): get the file again") from error
+            raise DataError(f"{path}: truncated, or not JSON ({error}): {GET_AGAIN}") from error
     if not isinstance(papers, dict):
         raise DataError(f"{path}: a {type(papers).__name__}, not an object of papers by id: get the file of the source")
     for identifier, paper in papers.items():
-        yield f"{path}, paper {identifier}", paper
+        yield f"{path}, paper {identifier}", identifier, paper
 
 
 def _row(place: str, paper: Any, log: RowLog) -> Row | None:
     if not isinstance(paper, dict):
-        log.broken(place, f"{str(paper)[:40]!r} is not an object", "get the file again")
+        log.broken(place, "not an object", GET_AGAIN, found=repr(str(paper)[:40]))
         return None
     texts = {name: str(paper.get(name) or "").strip() for name in ("title", "abstract", "category", "venue")}
     authors = _listed(next((paper[name] for name in _AUTHORS if paper.get(name)), None))

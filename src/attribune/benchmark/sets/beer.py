@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attribune.benchmark.cards import Card, Part, Row, Shuffled, SourceFile
-from attribune.benchmark.rows import RowLog, read_json_lines, words
+from attribune.benchmark.rows import GET_AGAIN, RowLog, read_json_lines, words
 from attribune.data.text_files import find_encoding, open_text, readable
 
 __all__ = ["ASPECTS", "BEER"]
@@ -22,13 +22,13 @@ def _read(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[Part | None,
     plain = ".txt" in path.name
     for place, review in _blocks(path, log) if plain else read_json_lines(path, role="reviews", log=log):
         row = _row(place, review, log)
-        if row is not None:
+        if row is not None and log.writable(place, row):
             yield None, row
 
 
 def _blocks(path: Path, log: RowLog) -> Iterator[tuple[str, dict[str, str]]]:
     """Reviews of lines ``key: value``, divided by blank lines."""
-    with readable(path), open_text(path, find_encoding(path, encoding=None)) as file:
+    with readable(path), open_text(path, find_encoding(path, encoding=None, cure=GET_AGAIN)) as file:
         block: dict[str, str] = {}
         start = 1
         for number, line in enumerate(file, start=1):
@@ -37,7 +37,7 @@ def _blocks(path: Path, log: RowLog) -> Iterator[tuple[str, dict[str, str]]]:
                 start = start if block else number
                 key, colon, value = text.partition(":")
                 if not colon or "/" not in key:
-                    log.broken(f"{path}, line {number}", f"{text[:40]!r} is not 'key: value'", "get the file again")
+                    log.broken(f"{path}, line {number}", "not 'key: value'", GET_AGAIN, found=repr(text[:40]))
                     continue
                 block[key.strip()] = value.strip()
             elif block:
@@ -53,10 +53,13 @@ def _row(place: str, review: Mapping[str, Any], log: RowLog) -> Row | None:
     rated = {name: review.get(f"review/{name}") for name in (*ASPECTS, "overall")}
     ratings = {name: _rating(value) for name, value in rated.items()}
     text = review.get("review/text")
-    user, beer = (str(review.get(name) or "").strip() for name in ("user/profileName", "beer/beerId"))
-    if not isinstance(text, str) or any(value is None for value in ratings.values()) or not beer:
-        name = next((name for name, value in ratings.items() if value is None), "text or beerId")
-        log.broken(place, f"{name} is {str(rated.get(name))[:30]!r}", "get the file again")
+    user, beer = (str(review.get(name) or "").strip() for name in (_user_key(review), "beer/beerId"))
+    wrong = next((name for name, value in ratings.items() if value is None), None)
+    if wrong is not None:
+        log.broken(place, f"{wrong} is not a rating", GET_AGAIN, found=repr(str(rated[wrong])[:30]))
+        return None
+    if not isinstance(text, str) or not beer:
+        log.broken(place, "no review/text or no beer/beerId", GET_AGAIN)
         return None
     reasons = {
         "a rating of 0, which stands for none": "0" in ratings.values(),
@@ -69,6 +72,11 @@ def _row(place: str, review: Mapping[str, Any], log: RowLog) -> Row | None:
             return None
     aspects = {name: ratings[name] for name in ASPECTS}
     return {"text": " ".join(text.split())} | aspects | {"user": user, "beer": beer, "overall": ratings["overall"]}
+
+
+def _user_key(review: Mapping[str, Any]) -> str:
+    """The name of the user's field, which is another one in each format."""
+    return "user/profileName" if "user/profileName" in review else "review/profileName"
 
 
 def _rating(value: Any) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from attribune.benchmark.cards import Card, Part, Row, Shuffled, SourceFile
-from attribune.benchmark.rows import RowLog, read_csv, whole_number
+from attribune.benchmark.rows import GET_AGAIN, RowLog, read_csv, whole_number
 
 __all__ = ["AMAZON", "CRITICS"]
 
@@ -16,7 +16,7 @@ def _read_critics(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[Part
     for place, row in read_csv(files["quotes"], role="quotes", log=log, needs=needs):
         verdict = row["fresh"].strip()
         if verdict not in ("fresh", "rotten", "none", ""):
-            log.broken(place, f"the verdict is {verdict[:30]!r}, not fresh, rotten or none", "get the file again")
+            log.broken(place, "the verdict is not fresh, rotten or none", GET_AGAIN, found=repr(verdict[:30]))
         elif verdict in ("none", ""):
             log.leave_out("no verdict")
         elif not row["quote"].strip():
@@ -52,10 +52,10 @@ def _read_amazon(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[Part 
     for place, row in read_csv(files["reviews"], role="reviews", log=log, needs=needs):
         rating = whole_number(row["overall"], low=1, high=5)
         if rating is None:
-            log.broken(place, f"overall is {row['overall'][:30]!r}, not a rating from 1 to 5", "get the file again")
+            log.broken(place, "overall is not a rating from 1 to 5", GET_AGAIN, found=repr(row["overall"][:30]))
         elif not row["reviewText"].strip():
             log.leave_out("no text")
-        elif log.first("review of", (row["reviewerID"], row["asin"]), place):
+        elif log.first("review", (row["reviewerID"], row["asin"]), place):
             text = row["reviewText"].strip()
             yield None, {"text": text, "rating": str(rating), "user": row["reviewerID"], "product": row["asin"]}
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attribune.benchmark.cards import Card, Part, Row, Shuffled, SourceFile
-from attribune.benchmark.rows import RowLog, read_csv, whole_number, words
+from attribune.benchmark.rows import GET_AGAIN, RowLog, read_csv, whole_number, words
 
 __all__ = ["FOOD", "FOODCOM_REVIEWS"]
 
@@ -33,7 +33,7 @@ _TERMS = "Crawled from Food.com, for research; may not be redistributed."
 def _read(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[Part | None, Row]]:
     for place, row in read_csv(files["recipes"], role="recipes", log=log, needs=_NEEDS):
         made = _row(place, row, log)
-        if made is not None and log.first("recipe", row["id"], place):
+        if made is not None and log.first("recipe", row["id"], place) and log.writable(place, made):
             yield None, made
 
 
@@ -44,7 +44,7 @@ def _row(place: str, row: dict[str, str], log: RowLog) -> Row | None:
     if minutes is None or wrong is not None:
         name = "minutes" if minutes is None else str(wrong)
         kind = "a whole number" if minutes is None else "a list of texts"
-        log.broken(place, f"{name} is {row[name][:40]!r}, not {kind}", "get the file again")
+        log.broken(place, f"{name} is not {kind}", GET_AGAIN, found=repr(row[name][:40]))
         return None
     tags = lists["tags"] or []
     text = "\n".join(part for part in (row["name"], " ".join(lists["steps"] or ())) if part.strip())
@@ -70,7 +70,7 @@ def _listed(text: str) -> list[str] | None:
     """A list as Python writes it; None for anything else."""
     try:
         value: Any = ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
     if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
         return None
@@ -135,12 +135,12 @@ def _read_reviews(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[Part
     for place, row in read_csv(files["reviews"], role="reviews", log=log, needs=needs):
         rating = whole_number(row["rating"], low=0, high=5)
         if rating is None:
-            log.broken(place, f"the rating is {row['rating'][:30]!r}, not 0 to 5", "get the file again")
+            log.broken(place, "the rating is not 0 to 5", GET_AGAIN, found=repr(row["rating"][:30]))
         elif not rating:
             log.leave_out("reviews without a rating (0)")
         elif not row["review"].strip():
             log.leave_out("reviews without a text")
-        elif log.first("review of", (row["user_id"], row["recipe_id"]), place):
+        elif log.first("review", (row["user_id"], row["recipe_id"]), place):
             yield (
                 None,
                 {

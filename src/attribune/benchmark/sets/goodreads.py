@@ -17,7 +17,8 @@ _WORDS = range(32, 257)
 def _read(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[Part | None, Row]]:
     for place, review in read_json_lines(files["reviews"], role="reviews", log=log):
         row = _row(place, review, log)
-        if row is not None and log.first("review", review.get("review_id", place), place):
+        identifier = str(review.get("review_id") or place)
+        if row is not None and log.first("review", identifier, place) and log.writable(place, row):
             yield None, row
 
 
@@ -35,8 +36,9 @@ def _row(place: str, review: dict[str, Any], log: RowLog) -> Row | None:
     if wrong is not None:
         log.broken(
             place,
-            f"{wrong} is {str(review.get(wrong))[:40]!r}",
+            f"{wrong} is missing or of another kind",
             "get goodreads_reviews_spoiler.json.gz again; the file with the ending _raw has other fields",
+            found=repr(str(review.get(wrong))[:40]),
         )
         return None
     assert text is not None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from attribune.benchmark.cards import Card, Folds, Part, Row, SourceFile
-from attribune.benchmark.rows import RowLog, read_csv
+from attribune.benchmark.rows import GET_AGAIN, RowLog, read_csv
 
 __all__ = ["POLMED"]
 
@@ -18,7 +18,7 @@ def _read(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[Part | None,
     for place, row in read_csv(files["messages"], role="messages", log=log, needs=needs, encoding="latin-1"):
         text, message = row["text"].strip(), row["message"].strip()
         if not text or not message:
-            log.broken(place, "no text or no message type", "get the file again")
+            log.broken(place, "no text or no message type", GET_AGAIN)
             continue
         yield None, {"text": text, "message": message} | {ours: row[name].strip() for name, ours in _COLUMNS.items()}
 

@@ -17,8 +17,8 @@ _COLUMNS = ("user", "product", "rating", "text")
 _PARTS: dict[Part, str] = {"train": "train", "validation": "dev", "test": "test"}
 _USER, _PRODUCT = ({"kind": "categorical", "name": name} for name in ("user", "product"))
 _OBTAIN = (
-    "Download emnlp-2015-data.7z from the authors' page (http://ir.hit.edu.cn/~dytang/) and unpack it; the files "
-    "are {names}."
+    "Download dataset.7z of the ACL 2015 paper (http://ir.hit.edu.cn/~dytang/paper/acl2015/dataset.7z) and unpack it; "
+    "the files are {names}. The authors' emnlp-2015-data.7z holds other reviews."
 )
 _TERMS = "Reviews of Yelp and IMDB: for research, under the terms of their sites; may not be redistributed."
 _TANG_CITATION = (
@@ -47,8 +47,9 @@ def _row(place: str, fields: list[str], ratings: int, log: RowLog) -> Row | None
     if number is None:
         log.broken(
             place,
-            f"the third field is {rating[:30]!r} and not a rating from 1 to {ratings}",
+            f"the third field is not a rating from 1 to {ratings}",
             "get the file as published, with the columns user, product, rating and text",
+            found=repr(rating[:30]),
         )
         return None
     return {
@@ -59,9 +60,11 @@ def _row(place: str, fields: list[str], ratings: int, log: RowLog) -> Row | None
     }
 
 
-def _files(prefix: str, sizes: tuple[int, int, int]) -> tuple[SourceFile, ...]:
+def _files(name: str, sizes: tuple[int, int, int]) -> tuple[SourceFile, ...]:
+    """The files as the archive names them, or as others have renamed them."""
+    ours = "imdb.{}.txt.ss" if name == "imdb" else f"{name}-seg-20-20.{{}}.ss"
     return tuple(
-        SourceFile(role=part, names=(f"{prefix}-{word}.txt.ss", f"{prefix}-{word}.txt"), rows=rows)
+        SourceFile(role=part, names=(ours.format(word), f"{name}-{word}.txt.ss", f"{name}-{word}.txt"), rows=rows)
         for (part, word), rows in zip(_PARTS.items(), sizes, strict=True)
     )
 
@@ -153,7 +156,7 @@ def read_pairs(path: Path, *, log: RowLog) -> Iterator[tuple[str, tuple[str, str
     for place, line in lines(path, role="pairs", log=log):
         fields = [part.strip() for part in line.split("\t\t")]
         if len(fields) != 2 or not all(fields):
-            log.broken(place, f"{len(fields)} fields, not a user and a product", "get the list of pairs again")
+            log.broken(place, "not a user and a product", "get the list of pairs again", found=f"{len(fields)} fields")
             continue
         yield place, (fields[0], fields[1])
 
@@ -171,13 +174,13 @@ def _read_cold(files: Mapping[str, Path], log: RowLog, *, ratings: int) -> Itera
                 continue
             wanted[pair] -= 1
         yield part, row
-    if lost := +wanted:
-        (user, product), _ = next(iter(lost.items()))
+    lost = +wanted
+    for user, product in lost.elements():
         log.broken(
             str(files["pairs"]),
-            f"{lost.total():,} listed pairs have no training row, the first being user {user!r} and product "
-            f"{product!r}",
+            "a listed pair has no training row",
             "give the training file from which the list was made",
+            found=f"user {user!r}, product {product!r}; {lost.total():,} such pairs",
         )
     ambiguous = sum(count for pair, count in listed.items() if there[pair] > count)
     log.remarks["rows of pairs that stand more often in the training file than in the list"] += ambiguous

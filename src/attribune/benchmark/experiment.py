@@ -1,0 +1,250 @@
+"""Experiments as data: sets, settings and folds, and the cells that follow from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+from pydantic import Field, field_validator, model_validator
+
+from attribune.errors import ConfigError
+from attribune.settings import Settings, read_yaml
+
+__all__ = ["Cell", "Experiment", "RateSearch", "SetPlan", "Setting"]
+
+_NAME = r"[A-Za-z0-9][A-Za-z0-9 ,.+=_-]*"
+
+
+class SetPlan(Settings):
+    """One data set of an experiment.
+
+    Args:
+        name: for tables and folders.
+        title: for tables; the name unless given.
+        prepared: folder that ``attribune data prepare`` wrote; in place of `data`.
+        data: the data part of a recipe, for a table of one's own.
+        task: the task part of a recipe.
+        folds: which folds test, for a set with folds; elsewhere seeds, of the split where there is one to draw, and of
+            the training.
+        rows: training rows at most, and a tenth of them for validation.
+    """
+
+    name: str = Field(pattern=_NAME)
+    title: str | None = None
+    prepared: str | None = None
+    data: dict[str, Any] | None = None
+    task: dict[str, Any] = Field(default_factory=dict)
+    folds: tuple[int, ...] = Field(default=(0,), min_length=1)
+    rows: int | None = Field(default=None, ge=10)
+
+    @model_validator(mode="after")
+    def _one_source(self) -> SetPlan:
+        if (self.prepared is None) == (self.data is None):
+            raise ConfigError(f"the set {self.name!r} needs either prepared (a folder) or data (columns of a table)")
+        return self
+
+    @property
+    def heading(self) -> str:
+        """The name for tables."""
+        return self.title or self.name
+
+
+class Setting(Settings):
+    """One line of an experiment's table: a method, and what of the recipe it changes.
+
+    Args:
+        name: for tables and folders; that of the method unless given.
+        method: a name, or a tree of options with the name.
+        attributes: the attributes that are used; all unless given, none with an empty list.
+        data: changes to the data part of the recipe, such as ``shuffled: true``.
+        backbone: changes to the backbone part, such as ``tuning: full``.
+        training: changes to the training part.
+        rates: whether the learning rates are chosen for this setting; those of another one where it is named.
+    """
+
+    name: str = Field(pattern=_NAME)
+    method: dict[str, Any]
+    attributes: tuple[str, ...] | None = None
+    data: dict[str, Any] = Field(default_factory=dict)
+    backbone: dict[str, Any] = Field(default_factory=dict)
+    training: dict[str, Any] = Field(default_factory=dict)
+    rates: bool | str = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_forms(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            value = {"method": value}
+        if isinstance(value, dict) and isinstance(value.get("method"), str):
+            value = {**value, "method": {"name": value["method"]}}
+        if isinstance(value, dict) and isinstance(value.get("method"), dict):
+            value = {"name": value["method"].get("name"), **value}
+        return value
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it is one of the linear baselines, which have no learning rate."""
+        return self.method["name"] in ("linear", "attributes-only")
+
+
+class RateSearch(Settings):
+    """How learning rates are chosen: on validation rows, for each set and setting.
+
+    Args:
+        factors: of the learning rates that the recipe has without them.
+        fold: on which they are tried.
+    """
+
+    factors: tuple[float, ...] = Field(default=(0.5, 1.0, 2.0), min_length=2)
+    fold: int = 0
+
+
+class Cell(Settings):
+    """One training: a set, a setting, a fold or seed; with a factor, a trial of learning rates."""
+
+    set: SetPlan
+    setting: Setting
+    fold: int
+    factor: float | None = None
+
+    @property
+    def path(self) -> str:
+        """Where its results are, under the folder of the cells."""
+        trial = "" if self.factor is None else f"rate-x{self.factor:g}-"
+        return f"{_slug(self.set.name)}/{_slug(self.setting.name)}/{trial}{self.fold}"
+
+
+class Experiment(Settings):
+    """What is run and compared.
+
+    Args:
+        name: of the experiment.
+        title: for reports.
+        sets: the data.
+        settings: the lines of the table.
+        methods: options of methods by their names, where a setting does not give its own.
+        data: the part of every recipe about windows and lengths.
+        backbone: that part of every recipe.
+        training: that part of every recipe: the budget that all have in common.
+        rates: how learning rates are chosen; not at all without it.
+        reference: the setting that the others are compared with; the first unless given.
+    """
+
+    what: ClassVar[str] = "the experiment"
+
+    name: str = Field(pattern=_NAME)
+    title: str | None = None
+    sets: tuple[SetPlan, ...] = Field(min_length=1)
+    settings: tuple[Setting, ...] = Field(min_length=1)
+    methods: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    data: dict[str, Any] = Field(default_factory=dict)
+    backbone: dict[str, Any] = Field(default_factory=dict)
+    training: dict[str, Any] = Field(default_factory=dict)
+    rates: RateSearch | None = None
+    reference: str | None = None
+
+    @field_validator("sets", "settings")
+    @classmethod
+    def _names_once(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        slugs = [_slug(item.name) for item in value]
+        twice = sorted({item.name for item, slug in zip(value, slugs, strict=True) if slugs.count(slug) > 1})
+        if twice:
+            raise ConfigError(f"{twice[0]!r} is named twice: give each a name of its own")
+        return value
+
+    @model_validator(mode="after")
+    def _known_names(self) -> Experiment:
+        names = [setting.name for setting in self.settings]
+        for asked in (self.reference, *(s.rates for s in self.settings if isinstance(s.rates, str))):
+            if asked is not None and asked not in names:
+                raise ConfigError(f"there is no setting {asked!r}: choose one of {', '.join(names)}")
+        return self
+
+    @classmethod
+    def read(cls, path: str | Path) -> Experiment:
+        """Read a YAML file.
+
+        Raises:
+            ConfigError: naming the file, with every error at once.
+        """
+        return cls.from_dict(read_yaml(path, what=cls.what), source=str(path))
+
+    def to_yaml(self) -> str:
+        """The whole experiment."""
+        tree = self.model_dump(mode="json", exclude_defaults=True)
+        return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
+
+    @property
+    def first(self) -> str:
+        """The setting that others are compared with."""
+        return self.reference or self.settings[0].name
+
+    def on(self, names: Sequence[str]) -> Experiment:
+        """The same on some of its sets.
+
+        Raises:
+            ConfigError: for a name that is not among them.
+        """
+        known = {plan.name: plan for plan in self.sets}
+        if unknown := [name for name in names if name not in known]:
+            raise ConfigError(f"the experiment has no set {unknown[0]!r}: choose from {', '.join(known)}")
+        return self.model_copy(update={"sets": tuple(known[name] for name in dict.fromkeys(names))})
+
+    def setting(self, name: str) -> Setting:
+        """A setting by its name."""
+        return next(setting for setting in self.settings if setting.name == name)
+
+    def trials(self, plan: SetPlan, setting: Setting) -> tuple[Cell, ...]:
+        """The trials of learning rates that a cell of this set and setting waits for."""
+        if self.rates is None or setting.is_baseline or not setting.rates:
+            return ()
+        tried = setting if setting.rates is True else self.setting(str(setting.rates))
+        return tuple(Cell(set=plan, setting=tried, fold=self.rates.fold, factor=x) for x in self.rates.factors)
+
+    def cells(self) -> Iterator[Cell]:
+        """All cells, in the order in which they are run: for each set the trials, then fold by fold the settings."""
+        for plan in self.sets:
+            seen = set()
+            for setting in self.settings:
+                for trial in self.trials(plan, setting):
+                    if trial.path not in seen:
+                        seen.add(trial.path)
+                        yield trial
+            for fold in plan.folds:
+                for setting in self.settings:
+                    yield Cell(set=plan, setting=setting, fold=fold)
+
+    def recipe(self, cell: Cell, *, data: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]:
+        """The tree of a cell's recipe.
+
+        Args:
+            cell: what is trained.
+            data: columns and files of the set.
+            task: of the set.
+        """
+        setting = cell.setting
+        merged = {**data, **self.data, **setting.data}
+        if setting.attributes is not None:
+            known = {str(attribute["name"]): attribute for attribute in data["attributes"]}
+            missing = [name for name in setting.attributes if name not in known]
+            if missing:
+                raise ConfigError(
+                    f"the setting {setting.name!r} names the attribute {missing[0]!r}, which {cell.set.name} lacks: "
+                    f"choose from {', '.join(known) or 'none'}"
+                )
+            merged["attributes"] = [known[name] for name in setting.attributes]
+        return {
+            "data": merged,
+            "task": dict(task),
+            "method": {**self.methods.get(setting.method["name"], {}), **setting.method},
+            "backbone": {**self.backbone, **setting.backbone},
+            "training": {**self.training, **setting.training, "seed": cell.fold},
+        }
+
+
+def _slug(name: str) -> str:
+    """A name as a folder."""
+    return re.sub(r"[^A-Za-z0-9.+=-]+", "_", name).strip("_").lower()

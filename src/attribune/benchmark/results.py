@@ -1,0 +1,202 @@
+"""The folder of a benchmark, and what its cells hold; read without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+from safetensors.numpy import load_file
+
+from attribune.benchmark.experiment import Cell, Experiment
+from attribune.errors import ConfigError, ModelFolderError
+from attribune.evaluation.bootstrap import Interval, PairedResult, interval, paired
+from attribune.json_file import read_json, replace_file
+from attribune.metrics import Metric, log_loss, pooled
+from attribune.tasks import Task, task_from_dict
+
+__all__ = ["CELL", "EXPERIMENT", "BenchmarkFolder", "CellResult", "Group", "best_factor"]
+
+CELL = "cell.json"
+EXPERIMENT = "experiment.yaml"
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class BenchmarkFolder:
+    """Paths inside the folder of a benchmark: the experiment, ``cells`` that are done, ``work`` in progress."""
+
+    path: Path
+
+    def begin(self, experiment: Experiment) -> None:
+        """Write the experiment, or check that it is the one with which the folder was begun.
+
+        Sets, folds and settings may be added later; what is there stays as it is.
+
+        Raises:
+            ConfigError: for another experiment.
+        """
+        file = self.path / EXPERIMENT
+        if file.is_file():
+            earlier = Experiment.read(file)
+            changed = _changes(earlier, experiment)
+            if changed:
+                raise ConfigError(
+                    f"{self.path} was begun with another experiment ({changed}): choose another folder, or bring the "
+                    "recipe back; sets, folds and settings may be added"
+                )
+        self.path.mkdir(parents=True, exist_ok=True)
+        replace_file(file, experiment.to_yaml().encode())
+
+    def experiment(self) -> Experiment:
+        """The experiment.
+
+        Raises:
+            ModelFolderError: for a folder without one.
+        """
+        file = self.path / EXPERIMENT
+        if not file.is_file():
+            raise ModelFolderError(
+                f"{self.path} is not the folder of a benchmark, it has no {EXPERIMENT}: give a folder that `attribune "
+                "benchmark run` wrote"
+            )
+        return Experiment.read(file)
+
+    def place(self, cell: Cell) -> Path:
+        """Where a cell's results are when it is done."""
+        return self.path / "cells" / cell.path
+
+    def work(self, cell: Cell) -> Path:
+        """Where it is trained."""
+        return self.path / "work" / cell.path
+
+    def lock(self, cell: Cell) -> Path:
+        """The file that a process holds while it trains the cell."""
+        return self.path / "work" / f"{cell.path}.lock"
+
+    def is_done(self, cell: Cell) -> bool:
+        """Whether the cell has its results."""
+        return (self.place(cell) / CELL).is_file()
+
+    def results(self, experiment: Experiment) -> Iterator[CellResult]:
+        """All cells that are done, trials too."""
+        for cell in experiment.cells():
+            if self.is_done(cell):
+                yield CellResult(cell, self.place(cell))
+
+
+def _changes(earlier: Experiment, later: Experiment) -> str | None:
+    """What differs beyond additions; None for nothing."""
+    for name in ("name", "methods", "data", "backbone", "training", "rates"):
+        if getattr(earlier, name) != getattr(later, name):
+            return name
+    for setting in earlier.settings:
+        if setting.name in {other.name for other in later.settings} and later.setting(setting.name) != setting:
+            return f"setting {setting.name!r}"
+    sets = {plan.name: plan for plan in later.sets}
+    for plan in earlier.sets:
+        if plan.name in sets and sets[plan.name].model_copy(update={"folds": plan.folds}) != plan:
+            return f"set {plan.name!r}"
+    return None
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """The results of one cell.
+
+    Args:
+        cell: which.
+        folder: where they are.
+    """
+
+    cell: Cell
+    folder: Path
+
+    @cached_property
+    def record(self) -> dict[str, Any]:
+        """Learning rates, seconds, memory, device, checksum of the data."""
+        return dict(read_json(self.folder / CELL, what="record of the cell"))
+
+    @cached_property
+    def metrics(self) -> dict[str, Any]:
+        """What the run's ``metrics.json`` holds."""
+        return dict(read_json(self.folder / "metrics.json", what="record of results"))
+
+    @cached_property
+    def task(self) -> Task:
+        """What was predicted."""
+        return task_from_dict(self.metrics["task"])
+
+    def scores(self, part: str) -> dict[str, Array]:
+        """Rows, labels and logits of a part."""
+        return load_file(str(self.folder / f"{part}_logits.safetensors"))
+
+    def facts(self) -> dict[str, Array]:
+        """Words and training counts of the test rows; empty where they were not written."""
+        path = self.folder / "test_facts.safetensors"
+        return load_file(str(path)) if path.is_file() else {}
+
+
+@dataclass(frozen=True)
+class Group:
+    """The cells of one set and setting, whose rows are pooled.
+
+    Args:
+        results: one for each fold or seed, in their order.
+    """
+
+    results: tuple[CellResult, ...]
+
+    @property
+    def folds(self) -> tuple[int, ...]:
+        """Which folds or seeds there are."""
+        return tuple(result.cell.fold for result in self.results)
+
+    def on(self, folds: Sequence[int]) -> Group:
+        """The same on some folds."""
+        return Group(tuple(result for result in self.results if result.cell.fold in folds))
+
+    def metrics(self, part: str = "test", rows: Sequence[Array] | None = None) -> dict[str, Metric]:
+        """Every metric over the rows of all folds; with `rows`, a mask for each fold, over those alone."""
+        found: list[dict[str, Metric]] = []
+        for place, result in enumerate(self.results):
+            scores = result.scores(part)
+            chosen = slice(None) if rows is None else rows[place]
+            if len(scores["labels"][chosen]):
+                found.append(result.task.metrics(scores["logits"][chosen], scores["labels"][chosen]))
+        return {name: pooled([one[name] for one in found]) for name in found[0] if all(name in one for one in found)}
+
+    def intervals(self, part: str = "test") -> dict[str, Interval]:
+        """Every metric with its 95 % interval."""
+        return {name: interval(metric) for name, metric in self.metrics(part).items()}
+
+    def against(self, other: Group, *, part: str = "test") -> dict[str, PairedResult]:
+        """The difference of every metric on the folds that both have, with the paired bootstrap."""
+        folds = [fold for fold in self.folds if fold in other.folds]
+        ours, theirs = (group.on(folds).metrics(part) for group in (self, other))
+        return {name: paired(metric, theirs[name]) for name, metric in ours.items() if name in theirs}
+
+    @property
+    def main_metric(self) -> str:
+        """Of the task."""
+        return str(self.results[0].metrics["main_metric"])
+
+
+def best_factor(folder: BenchmarkFolder, trials: Sequence[Cell]) -> float:
+    """The factor of the learning rates with the lowest log loss on validation rows, or the best main metric without."""
+    found = {}
+    for trial in trials:
+        result = CellResult(trial, folder.place(trial))
+        scores = result.scores("validation")
+        labels = scores["labels"]
+        if labels.ndim == 1 and labels.dtype.kind == "i":
+            known = labels >= 0
+            metric = log_loss(labels[known], scores["logits"][known])
+        else:
+            metric = next(iter(result.task.metrics(scores["logits"], labels).values()))
+        value = metric.value()
+        found[float(trial.factor or 1.0)] = -value if metric.higher_is_better else value
+    return min(found, key=lambda factor: (found[factor], factor))

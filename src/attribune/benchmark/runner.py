@@ -1,0 +1,269 @@
+"""Runs the cells of an experiment that are missing: one folder each, which appears when the cell is done."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import numpy.typing as npt
+from safetensors.numpy import load_file, save_file
+
+from attribune.benchmark.experiment import Cell, Experiment, SetPlan
+from attribune.benchmark.memory import PeakMemory
+from attribune.benchmark.preparation import PreparedSet, load_prepared
+from attribune.benchmark.results import CELL, BenchmarkFolder, best_factor
+from attribune.benchmark.rows import words
+from attribune.errors import AttribuneError, ConfigError
+from attribune.json_file import write_json
+from attribune.model import schema_slots
+from attribune.recipe import Recipe
+from attribune.schema import Schema
+from attribune.training.folder import RunFolder
+from attribune.training.preparation import prepare
+from attribune.training.progress import Reporter
+from attribune.training.run import train
+
+__all__ = ["Progress", "check_experiment", "run_cells"]
+
+Array = npt.NDArray[Any]
+_NOT_KEPT = ("model", "checkpoints", "rows.json")
+_PAUSE = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """What is told of a run of cells.
+
+    Args:
+        cell: told when a cell begins, ends or fails, with a word for it.
+        reporter: told what happens in a training.
+    """
+
+    cell: Callable[[Cell, str], None]
+    reporter: Reporter
+
+
+def check_experiment(experiment: Experiment) -> None:
+    """Find what is wrong before anything is trained: sets that are not there, recipes that do not hold.
+
+    Raises:
+        AttribuneError: for the first thing found.
+    """
+    for plan in experiment.sets:
+        source = _Source(plan)
+        for fold in plan.folds:
+            if source.prepared is not None and source.prepared.folds and not 0 <= fold < source.prepared.folds:
+                raise ConfigError(f"{plan.name} has the folds 0 to {source.prepared.folds - 1}, not {fold}")
+        for setting in experiment.settings:
+            cell = Cell(set=plan, setting=setting, fold=plan.folds[0])
+            _recipe(experiment, cell, source, factor=None)
+
+
+def run_cells(experiment: Experiment, folder: BenchmarkFolder, *, progress: Progress) -> list[Cell]:
+    """Run every cell that is neither done nor being run by someone else; returns those that failed.
+
+    A cell is trained in a folder under ``work``, where an interrupted training goes on, and moved to its place in one
+    step when it is done. Several processes may call this on one folder: a lock on each cell keeps them apart.
+    """
+    failed: list[Cell] = []
+    while True:
+        waiting, ran = False, False
+        for cell in experiment.cells():
+            if folder.is_done(cell) or cell in failed:
+                continue
+            if any(not folder.is_done(trial) for trial in _trials(experiment, cell)):
+                waiting = True  # another process has the trial; or it failed, and the cell cannot be run
+                continue
+            with _locked(folder.lock(cell)) as ours:
+                if not ours or folder.is_done(cell):
+                    waiting |= not ours
+                    continue
+                ran = True
+                progress.cell(cell, "begins")
+                try:
+                    _run_cell(experiment, cell, folder, progress.reporter)
+                except (AttribuneError, RuntimeError, MemoryError, OSError) as error:
+                    failed.append(cell)
+                    kind = "" if isinstance(error, AttribuneError) else f"{type(error).__name__}: "
+                    progress.cell(cell, f"failed: {kind}{error}")
+                else:
+                    progress.cell(cell, "done")
+        if not ran:
+            if not waiting or not _others_work(experiment, folder, failed):
+                return failed
+            time.sleep(_PAUSE)
+
+
+def _others_work(experiment: Experiment, folder: BenchmarkFolder, failed: list[Cell]) -> bool:
+    """Whether a cell that is not done is locked by another process."""
+    for cell in experiment.cells():
+        if not folder.is_done(cell) and cell not in failed and folder.lock(cell).is_file():
+            with _locked(folder.lock(cell)) as ours:
+                if not ours:
+                    return True
+    return False
+
+
+def _trials(experiment: Experiment, cell: Cell) -> tuple[Cell, ...]:
+    return () if cell.factor is not None else experiment.trials(cell.set, cell.setting)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[bool]:
+    """Hold a lock while the block runs; yields whether it was free. The system frees it when the process ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
+
+
+class _Source:
+    """Where the rows of a set come from."""
+
+    def __init__(self, plan: SetPlan) -> None:
+        self.plan = plan
+        self.prepared: PreparedSet | None = None if plan.prepared is None else load_prepared(plan.prepared)
+
+    def recipe_parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The data and the task part of a recipe."""
+        if self.prepared is None:
+            return dict(self.plan.data or {}), dict(self.plan.task)
+        manifest = self.prepared.manifest
+        data = {
+            "train": str(self.prepared.folder),
+            "text": "text",
+            "label": list(manifest["labels"]),
+            "attributes": list(manifest["attributes"]),
+        }
+        task = {**manifest["task"], **self.plan.task}
+        if task["kind"] in ("classification", "rating"):
+            task.setdefault("classes", manifest["classes"][manifest["labels"][0]])
+        elif task["kind"] == "aspects":
+            task.setdefault("classes", manifest["classes"])
+        return data, task
+
+    def tables(self, recipe: Recipe, fold: int, *, trial: bool) -> dict[str, datasets.Dataset]:
+        """The rows of each part; trials see no test rows."""
+        if self.prepared is None:
+            tables = {name: part.table for name, part in prepare(recipe).parts.items()}
+        else:
+            parts = self.prepared.parts(fold if self.prepared.folds else 0)
+            tables = {str(name): datasets.Dataset(part) for name, part in parts.items()}
+        if trial:
+            tables.pop("test", None)
+        if self.plan.rows is not None:
+            for name, rows in (("train", self.plan.rows), ("validation", max(1, self.plan.rows // 10))):
+                order = np.random.default_rng(fold).permutation(len(tables[name]))[:rows]
+                tables[name] = tables[name].select(np.sort(order))
+        return tables
+
+    def checksum(self) -> str:
+        """Of what the rows come from."""
+        if self.prepared is not None:
+            sums = [part["sha256"] for part in self.prepared.manifest["parts"].values()]
+        else:
+            data = self.plan.data or {}
+            files = [Path(str(data[name])) for name in ("train", "validation", "test") if data.get(name)]
+            sums = [_file_sum(path) for path in files if path.is_file()]
+        return hashlib.sha256(" ".join(sums).encode()).hexdigest()
+
+
+def _file_sum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _recipe(experiment: Experiment, cell: Cell, source: _Source, *, factor: float | None) -> Recipe:
+    data, task = source.recipe_parts()
+    tree = experiment.recipe(cell, data=data, task=task)
+    if source.prepared is None:
+        tree["data"] = {**tree["data"], "split": {**tree["data"].get("split", {}), "seed": cell.fold}}
+    recipe = Recipe.from_dict(tree, source=f"the recipe of {cell.path}")
+    if factor is None or recipe.is_baseline:
+        return recipe
+    rates = {"learning_rate": factor * recipe.training.learning_rate}
+    if recipe.backbone_learning_rate != recipe.training.learning_rate:
+        rates["backbone_learning_rate"] = factor * recipe.backbone_learning_rate
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update=rates)})
+
+
+def _run_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, reporter: Reporter) -> None:
+    work = folder.work(cell)
+    source = _Source(cell.set)
+    trials = _trials(experiment, cell)
+    factor = best_factor(folder, trials) if trials else cell.factor
+    recipe = _recipe(experiment, cell, source, factor=factor)
+    tables = source.tables(recipe, cell.fold, trial=cell.factor is not None)
+    started, memory = time.perf_counter(), PeakMemory()
+    results = train(recipe, work, tables=tables, baselines=False, resume=True, reporter=reporter)
+    record = {
+        "set": cell.set.name,
+        "setting": cell.setting.name,
+        "fold": cell.fold,
+        "factor": factor,
+        "trial": cell.factor is not None,
+        "learning_rate": None if recipe.is_baseline else recipe.training.learning_rate,
+        "backbone_learning_rate": None if recipe.is_baseline else recipe.backbone_learning_rate,
+        "seconds": round(time.perf_counter() - started, 1),
+        "peak_mb": memory.grown(),
+        "data": source.checksum(),
+        "environment": results["environment"],
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+    if "test" in tables:
+        _write_row_facts(RunFolder(work), tables, recipe)
+    for name in _NOT_KEPT:
+        path = work / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    write_json(work / CELL, record, what="record of the cell", indent=1)
+    place = folder.place(cell)
+    shutil.rmtree(place, ignore_errors=True)  # without its record it is what someone half removed
+    place.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(work, place)
+
+
+def _write_row_facts(run: RunFolder, tables: Mapping[str, datasets.Dataset], recipe: Recipe) -> None:
+    """Of every test row: words, and of each attribute how many training rows have its value.
+
+    Bins of sparsity are made of these alone, so that no test label has a part in them.
+    """
+    test = tables["test"].select(load_file(str(run.logits("test")))["rows"])
+    texts = recipe.data.text_input().read(test)
+    facts = {"words": np.array([words(text) for text in texts], dtype=np.int32)}
+    if kinds := recipe.data.kinds():
+        schema = Schema.fit(tables["train"], kinds, missing=recipe.data.missing)
+        train_ids, test_ids = (schema.encode(table)[0] for table in (tables["train"], test))
+        for slots in schema_slots(schema):
+            here = slice(slots.start, slots.start + slots.count)
+            facts[f"count.{slots.name}"] = training_counts(train_ids[:, here], test_ids[:, here])
+    save_file(facts, str(run.path / "test_facts.safetensors"))
+
+
+def training_counts(train_ids: Array, test_ids: Array) -> Array:
+    """For each test row how many training rows have its value; of several values the rarest, 0 without a known one.
+
+    Args:
+        train_ids: (n, slots) of one attribute; 0 is no value, or an unknown one.
+        test_ids: (m, slots) of the same.
+    """
+    size = int(max(train_ids.max(initial=0), test_ids.max(initial=0))) + 1
+    rows = np.arange(len(train_ids))[:, None].repeat(train_ids.shape[1], axis=1)
+    distinct = np.unique(np.stack([rows.ravel(), train_ids.ravel()]), axis=1)
+    counts = np.bincount(distinct[1], minlength=size)
+    most = np.iinfo(np.int32).max
+    found = np.where(test_ids > 0, counts[test_ids], most).min(axis=1, initial=most)
+    return np.where(found == most, 0, found).astype(np.int32)

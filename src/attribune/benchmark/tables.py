@@ -1,0 +1,318 @@
+"""Tables of a benchmark from its result files alone: Markdown, LaTeX, CSV, HTML."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attribune.benchmark.experiment import Experiment, SetPlan
+from attribune.benchmark.results import BenchmarkFolder, Group
+from attribune.errors import ConfigError
+from attribune.evaluation.bootstrap import Interval, PairedResult
+from attribune.evaluation.report import format_interval, markdown_cells
+
+__all__ = ["FORMATS", "Line", "SetTable", "benchmark_tables", "render"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One setting on one set.
+
+    Args:
+        name: of the setting.
+        group: its cells.
+        metrics: with their intervals.
+        against: the difference to the reference on the folds that both have; None for the reference itself.
+        hidden: accuracy, or the main metric, with the attributes hidden, averaged over the folds; None without any.
+        cost: learning rate factor, trained and all parameters, seconds per pass, memory.
+    """
+
+    name: str
+    group: Group
+    metrics: dict[str, Interval]
+    against: PairedResult | None
+    hidden: float | None
+    cost: dict[str, float | None]
+
+    @property
+    def worse(self) -> bool:
+        """Whether it is shown to be worse than the reference."""
+        return self.against is not None and self.against.high < 0
+
+    @property
+    def better(self) -> bool:
+        """Whether it is shown to be better than the reference."""
+        return self.against is not None and self.against.low > 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetTable:
+    """All settings on one set.
+
+    Args:
+        plan: the set.
+        metric: the main one.
+        lines: in the order of the experiment.
+        reference: the setting compared with.
+        best: names of the settings that no other is shown to be better than.
+        missing: settings without a cell that is done.
+    """
+
+    plan: SetPlan
+    metric: str
+    lines: tuple[Line, ...]
+    reference: str
+    best: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+def benchmark_tables(folder: BenchmarkFolder) -> list[SetTable]:
+    """The tables of a benchmark, for every set with a cell that is done.
+
+    Raises:
+        ModelFolderError: for a folder that holds no benchmark.
+    """
+    experiment = folder.experiment()
+    return [table for plan in experiment.sets if (table := _table(folder, experiment, plan)) is not None]
+
+
+def _table(folder: BenchmarkFolder, experiment: Experiment, plan: SetPlan) -> SetTable | None:
+    groups: dict[str, Group] = {}
+    for result in folder.results(experiment):
+        if result.cell.set.name == plan.name and result.cell.factor is None:
+            name = result.cell.setting.name
+            groups[name] = Group((*groups[name].results, result)) if name in groups else Group((result,))
+    if not groups:
+        return None
+    metric = next(iter(groups.values())).main_metric
+    reference = groups.get(experiment.first)
+    lines = []
+    for setting in experiment.settings:
+        if setting.name not in groups:
+            continue
+        group = groups[setting.name]
+        against = None
+        if reference is not None and group is not reference and set(group.folds) & set(reference.folds):
+            against = group.against(reference)[metric]
+        lines.append(
+            Line(
+                name=setting.name,
+                group=group,
+                metrics=group.intervals(),
+                against=against,
+                hidden=_hidden(group, metric),
+                cost=_cost(group),
+            )
+        )
+    return SetTable(
+        plan=plan,
+        metric=metric,
+        lines=tuple(lines),
+        reference=experiment.first,
+        best=_unbeaten(lines, metric),
+        missing=tuple(setting.name for setting in experiment.settings if setting.name not in groups),
+    )
+
+
+def _unbeaten(lines: Sequence[Line], metric: str) -> tuple[str, ...]:
+    """The settings that the one with the highest value is not shown to be better than: no ranking among them."""
+    higher = lines[0].group.metrics()[metric].higher_is_better
+    top = max(lines, key=lambda line: line.metrics[metric].value * (1 if higher else -1))
+    names = []
+    for line in lines:
+        if line is not top and set(line.group.folds) & set(top.group.folds):
+            pair = top.group.against(line.group)[metric]
+            if (pair.low > 0) if higher else (pair.high < 0):
+                continue
+        names.append(line.name)
+    return tuple(names)
+
+
+def _hidden(group: Group, metric: str) -> float | None:
+    values = [
+        scored["parts"]["test"][metric]["value"]
+        for result in group.results
+        for scored in result.metrics["results"]
+        if scored["name"].endswith("attributes hidden") and "test" in scored["parts"]
+    ]
+    return float(np.mean(values)) if values else None
+
+
+def _cost(group: Group) -> dict[str, float | None]:
+    training = [result.metrics["training"] for result in group.results]
+    sizes = training[0]["parameters"]
+    passes = [one["seconds"] / one["epochs"] for one in training if one.get("epochs")]
+    peaks = [result.record["peak_mb"] for result in group.results if result.record.get("peak_mb") is not None]
+    return {
+        "factor": group.results[0].record.get("factor"),
+        "trained": float(sizes["trained"]),
+        "total": float(sizes["total"]),
+        "share": sizes["trained"] / sizes["total"],
+        "seconds_per_pass": float(np.mean(passes)) if passes else None,
+        "peak_mb": max(peaks) if peaks else None,
+    }
+
+
+def render(tables: Sequence[SetTable], kind: str) -> str:
+    """All tables in one of the `FORMATS`.
+
+    Raises:
+        ConfigError: for another format.
+    """
+    if kind not in FORMATS:
+        raise ConfigError(f"unknown format {kind!r}: choose one of {', '.join(FORMATS)}")
+    return FORMATS[kind](tables)
+
+
+def cells_of(table: SetTable) -> list[list[str]]:
+    """The head and the lines of one table, as text."""
+    metrics = list(dict.fromkeys(name for line in table.lines for name in line.metrics))
+    head = ["", *metrics, f"{table.metric} against {table.reference}", "hidden", "trained", "s per pass", "MB"]
+    lines = [head]
+    for line in table.lines:
+        shares = [format_interval(name, line.metrics[name]) if name in line.metrics else "" for name in metrics]
+        cost = line.cost
+        lines.append(
+            [
+                f"{line.name}{_mark(table, line)}",
+                *shares,
+                "" if line.against is None else _difference(table.metric, line.against),
+                "" if line.hidden is None else _scaled(table.metric, line.hidden),
+                "" if cost["share"] is None else f"{100 * cost['share']:.1f} %",
+                "" if cost["seconds_per_pass"] is None else f"{cost['seconds_per_pass']:.0f}",
+                "" if cost["peak_mb"] is None else f"{cost['peak_mb']:,.0f}",
+            ]
+        )
+    return lines
+
+
+def _mark(table: SetTable, line: Line) -> str:
+    """A star where nothing is shown to be better; a minus where it is worse than the reference."""
+    return (" *" if line.name in table.best else "") + (" -" if line.worse else "")
+
+
+def notes_of(table: SetTable) -> list[str]:
+    """What a reader must know of a table."""
+    rows = len(table.lines[0].group.metrics()[table.metric])
+    folds = {len(line.group.folds) for line in table.lines}
+    counted = f"{min(folds)}" if len(folds) == 1 else f"{min(folds)} to {max(folds)}"
+    text = [
+        f"{counted} folds or seeds, {rows:,} pooled test rows for {table.lines[0].name}; 95 % bootstrap intervals "
+        f"over rows.",
+        "`*`: no other line is shown to be better (paired bootstrap); there is no ranking among these. "
+        f"`-`: shown to be worse than {table.reference}. Hidden: the same model with its attributes hidden.",
+    ]
+    if table.missing:
+        text.append(f"Not run yet: {', '.join(table.missing)}.")
+    return text
+
+
+def _difference(metric: str, pair: PairedResult) -> str:
+    low, value, high = (_scaled(metric, number, sign=True) for number in (pair.low, pair.difference, pair.high))
+    return f"{value} [{low}, {high}]"
+
+
+def _scaled(metric: str, value: float, *, sign: bool = False) -> str:
+    share = metric.endswith(("accuracy", "f1"))
+    number, places = (100 * value, 1) if share else (value, 3)
+    return f"{number:+.{places}f}" if sign else f"{number:.{places}f}"
+
+
+def _markdown(tables: Sequence[SetTable]) -> str:
+    blocks = []
+    for table in tables:
+        blocks += [f"### {table.plan.heading}", markdown_cells(cells_of(table)), "\n".join(notes_of(table))]
+    return "\n\n".join(blocks)
+
+
+_LATEX = {"%": r"\%", "&": r"\&", "_": r"\_", "#": r"\#", "$": r"\$"}
+
+
+def _escaped(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in text)
+
+
+def _latex(tables: Sequence[SetTable]) -> str:
+    blocks = []
+    for table in tables:
+        head, *lines = [[_escaped(cell) for cell in line] for line in cells_of(table)]
+        body = []
+        for line, drawn in zip(table.lines, lines, strict=True):
+            name = _escaped(line.name)
+            drawn[0] = (
+                rf"\textbf{{{name}}}" if line.name in table.best else rf"\textit{{{name}}}" if line.worse else name
+            )
+            body.append(" & ".join(drawn) + r" \\")
+        caption = "".join(
+            _LATEX.get(c, c) for c in " ".join([table.plan.heading + ".", *notes_of(table)]).replace("`", "")
+        )
+        blocks.append(
+            "\n".join(
+                [
+                    r"\begin{table}",
+                    rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}",
+                    r"\hline",
+                    " & ".join(head) + r" \\",
+                    r"\hline",
+                    *body,
+                    r"\hline",
+                    r"\end{tabular}",
+                    rf"\caption{{{caption}}}",
+                    r"\end{table}",
+                ]
+            )
+        )
+    return "\n\n".join(blocks)
+
+
+def _csv(tables: Sequence[SetTable]) -> str:
+    """One line for each set, setting and metric, in numbers."""
+    sink = io.StringIO()
+    writer = csv.writer(sink)
+    gaps = ("difference", "difference_low", "difference_high", "p_value")
+    costs = ("trained", "total", "seconds_per_pass", "peak_mb")
+    writer.writerow(["set", "setting", "folds", "metric", "value", "low", "high", *gaps, *costs])
+    for table in tables:
+        for line in table.lines:
+            for name, found in line.metrics.items():
+                pair = line.against if name == table.metric else None
+                gap = [""] * len(gaps) if pair is None else [pair.difference, pair.low, pair.high, pair.p_value]
+                cost = [line.cost[key] for key in costs]
+                folds = " ".join(map(str, line.group.folds))
+                row: list[Any] = [table.plan.name, line.name, folds, name, found.value, found.low, found.high, *gap]
+                writer.writerow([*row, *("" if value is None else value for value in cost)])
+    return sink.getvalue()
+
+
+def html_table(table: SetTable) -> str:
+    """One table as HTML."""
+    head, *lines = cells_of(table)
+    out = ["<table>", "<thead><tr>", *(f"<th>{html.escape(cell)}</th>" for cell in head), "</tr></thead>", "<tbody>"]
+    for line, drawn in zip(table.lines, lines, strict=True):
+        kind = "best" if line.name in table.best else "worse" if line.worse else ""
+        first, *rest = drawn
+        cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in rest)
+        out.append(f'<tr class="{kind}"><th scope="row">{html.escape(first)}</th>{cells}</tr>')
+    return "\n".join([*out, "</tbody></table>"])
+
+
+def _html(tables: Sequence[SetTable]) -> str:
+    blocks = []
+    for table in tables:
+        notes = "".join(f"<p>{html.escape(note).replace('`', '')}</p>" for note in notes_of(table))
+        blocks.append(f"<h3>{html.escape(table.plan.heading)}</h3>\n{html_table(table)}\n{notes}")
+    return "\n".join(blocks)
+
+
+FORMATS: dict[str, Callable[[Sequence[SetTable]], str]] = {
+    "markdown": _markdown,
+    "latex": _latex,
+    "csv": _csv,
+    "html": _html,
+}

@@ -1,0 +1,150 @@
+"""``attribune benchmark``: experiments over data sets, methods and folds, and what came of them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attribune.cli.output import show
+
+if TYPE_CHECKING:
+    from attribune.benchmark.experiment import Experiment
+    from attribune.benchmark.results import BenchmarkFolder
+
+__all__ = ["add_parser"]
+
+_EXAMPLES = """examples:
+  attribune data prepare polmed --source downloads
+  attribune benchmark run --preset small --output bench/small
+  attribune benchmark run mine.yaml --output bench/mine --workers 2
+  attribune benchmark status bench/small
+  attribune benchmark table bench/small --format latex"""
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = verbs.add_parser(
+        "benchmark",
+        help="run experiments and make tables of them: run, status, table",
+        description="Train every method on every data set and fold, cell by cell; what is done is never done again.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    run = actions.add_parser("run", help="run the cells that are missing")
+    run.add_argument("recipe", nargs="?", metavar="RECIPE", help="YAML file of the experiment")
+    run.add_argument("--preset", metavar="NAME", help="an experiment that comes with the library, in place of RECIPE")
+    run.add_argument("--sets", nargs="+", metavar="NAME", help="only these sets of the experiment")
+    run.add_argument("--output", metavar="DIR", required=True, help="folder of the benchmark, also one begun before")
+    run.add_argument("--workers", type=int, default=1, metavar="N", help="trainings at a time, in processes; 1")
+    run.set_defaults(run=_run, after_interrupt=_after_interrupt)
+    status = actions.add_parser("status", help="what is done, what is left, how long that may take")
+    status.add_argument("folder", metavar="DIR")
+    status.set_defaults(run=_status, after_interrupt=lambda _: "")
+    table = actions.add_parser("table", help="tables from the result files alone")
+    table.add_argument("folder", metavar="DIR")
+    table.add_argument("--format", default="markdown", metavar="FORMAT", help="markdown, latex, csv or html")
+    table.set_defaults(run=_table, after_interrupt=lambda _: "")
+
+
+def _after_interrupt(options: argparse.Namespace) -> str:
+    return f"; finished cells are kept: the same command goes on in {options.output}"
+
+
+def _experiment(options: argparse.Namespace) -> Experiment | None:
+    """The experiment that is asked for; None where the folder's own is to go on."""
+    from attribune.benchmark.experiment import Experiment
+    from attribune.benchmark.presets import read_experiment
+    from attribune.errors import ConfigError
+
+    if options.recipe is not None and options.preset is not None:
+        raise ConfigError(f"both RECIPE {options.recipe} and --preset {options.preset} are given: give one of them")
+    if options.preset is not None:
+        return read_experiment(options.preset)
+    return None if options.recipe is None else Experiment.read(options.recipe)
+
+
+def _run(options: argparse.Namespace) -> None:
+    from attribune.benchmark.results import BenchmarkFolder
+    from attribune.benchmark.runner import check_experiment
+    from attribune.benchmark.status import status_of
+    from attribune.cli.console import quiet_libraries
+    from attribune.errors import ConfigError
+
+    if options.workers < 1:
+        raise ConfigError(f"--workers {options.workers}: give at least 1")
+    quiet_libraries()
+    folder = BenchmarkFolder(Path(options.output))
+    experiment = _experiment(options)
+    if experiment is None:
+        experiment = folder.experiment()
+    if options.sets:
+        experiment = experiment.on(options.sets)
+    check_experiment(experiment)
+    folder.begin(experiment)
+    sys.stderr.write(f"{folder.path}: {status_of(folder).text(workers=options.workers)}\n")
+    failed = _work(folder) if options.workers == 1 else _in_processes(folder, options.workers)
+    status = status_of(folder)
+    sys.stderr.write(f"{folder.path}: {status.text(workers=options.workers)}\n")
+    if failed or status.left:
+        raise ConfigError(
+            f"{len(status.left)} cells are not done, the first being {status.left[0].path}: see the messages above, "
+            "mend the cause and run the same command again"
+        )
+    show(str(folder.path))
+
+
+def _work(folder: BenchmarkFolder) -> int:
+    """Run cells in this process; the number that failed."""
+    from attribune.benchmark.runner import Progress, run_cells
+    from attribune.benchmark.status import status_of
+    from attribune.cli.console import ConsoleReporter
+
+    reporter = ConsoleReporter()
+
+    def told(cell: Any, word: str) -> None:
+        ended = f"; {status_of(folder).text()}" if word == "done" else ""
+        reporter.note(f"{cell.path}: {word}{ended}")
+
+    return len(run_cells(folder.experiment(), folder, progress=Progress(cell=told, reporter=reporter)))
+
+
+def _in_processes(folder: BenchmarkFolder, workers: int) -> int:
+    """Run cells in processes of their own, which share the processor's cores; the number of processes that failed."""
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+    command = [sys.executable, "-m", "attribune.benchmark.worker", str(folder.path)]
+    running = [subprocess.Popen(command, env=environment) for _ in range(workers)]
+    try:
+        return sum(process.wait() != 0 for process in running)
+    finally:
+        for process in running:
+            process.terminate()
+
+
+def _status(options: argparse.Namespace) -> None:
+    from attribune.benchmark.results import BenchmarkFolder
+    from attribune.benchmark.status import status_of
+
+    status = status_of(BenchmarkFolder(Path(options.folder)))
+    lines = [status.text(), *(f"left: {cell.path}" for cell in status.left[:20])]
+    if len(status.left) > len(lines) - 1:
+        lines.append(f"and {len(status.left) - 20} more")
+    show("\n".join(lines))
+
+
+def _table(options: argparse.Namespace) -> None:
+    from attribune.benchmark.results import BenchmarkFolder
+    from attribune.benchmark.tables import benchmark_tables, render
+    from attribune.errors import ConfigError
+
+    tables = benchmark_tables(BenchmarkFolder(Path(options.folder)))
+    if not tables:
+        raise ConfigError(
+            f"{options.folder}: no cell is done yet: run `attribune benchmark run --output {options.folder}`"
+        )
+    show(render(tables, options.format))

@@ -1,0 +1,46 @@
+"""The losses of the tasks, apart from what reads results, which does without torch.
+
+Shapes: B rows of a batch, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from attribune.tasks.labels import UNSEEN
+
+__all__ = ["binary_cross_entropy", "cross_entropy", "mean_cross_entropy", "squared_error"]
+
+
+def cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
+    """Weighted mean over the rows whose label is not UNSEEN; without such rows zero, where torch's own mean is NaN."""
+    logits = logits.float()
+    scale = logits.new_ones(logits.shape[1]) if weights is None else logits.new_tensor(weights)
+    total = functional.cross_entropy(logits, labels, weight=scale, ignore_index=UNSEEN, reduction="sum")
+    weight = torch.where(labels == UNSEEN, 0.0, scale[labels.clamp(min=0)]).sum()
+    return total / weight.clamp(min=torch.finfo(torch.float32).tiny)
+
+
+def mean_cross_entropy(logits: Tensor, labels: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Mean over heads of their cross-entropies; logits (B, outputs) hold the heads side by side, labels (B, heads)."""
+    heads = torch.split(logits, list(sizes), dim=1)
+    return torch.stack([cross_entropy(head, labels[:, i]) for i, head in enumerate(heads)]).mean()
+
+
+def binary_cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
+    """Mean over rows and classes (B, C) of the binary cross-entropy; weights are those of the positives."""
+    logits = logits.float()
+    scale = None if weights is None else logits.new_tensor(weights)
+    return functional.binary_cross_entropy_with_logits(logits, labels.float(), pos_weight=scale)
+
+
+def squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Mean squared error of outputs (B, 1) and labels (B,), over the rows whose label is finite."""
+    target = labels.float()
+    known = torch.isfinite(target)
+    error = torch.where(known, outputs.float().squeeze(1) - torch.where(known, target, 0.0), 0.0)
+    return error.square().sum() / known.sum().clamp(min=1)

@@ -1,0 +1,297 @@
+"""``attribune benchmark``: every cell once, whatever happens in between, and tables from the files alone.
+
+``ATTRIBUNE_KILLS=20 pytest tests/test_benchmark.py -s`` kills twenty times.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import small_runs
+import yaml
+from safetensors.numpy import load_file
+
+from attribune.benchmark.experiment import Experiment
+from attribune.benchmark.results import BenchmarkFolder, CellResult, best_factor
+from attribune.benchmark.tables import benchmark_tables
+from attribune.cli import main
+from attribune.metrics import log_loss
+from attribune.recipe import Recipe
+from attribune.training.preparation import prepare
+
+KILLS = int(os.environ.get("ATTRIBUNE_KILLS", "3"))
+
+
+@pytest.fixture(scope="module")
+def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_runs.save_backbone(tmp_path_factory.mktemp("backbone"))
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory, backbone: Path) -> dict[str, Any]:
+    table = small_runs.write_csv(tmp_path_factory.mktemp("data") / "train.csv", small_runs.reviews(200, seed=3))
+    data = {
+        "train": str(table),
+        "text": "text",
+        "label": "stars",
+        "attributes": [{"name": "user"}, {"kind": "multi_label", "name": "tags", "separator": ";"}],
+        "max_length": 32,
+    }
+    return {
+        "name": "tiny",
+        "sets": [{"name": "reviews", "title": "Small reviews", "data": data, "folds": [0, 1]}],
+        "settings": [
+            "none",
+            "injector",
+            {"name": "injector, shuffled", "method": "injector", "data": {"shuffled": True}, "rates": "injector"},
+            {"name": "user alone", "method": "injector", "attributes": ["user"], "rates": False},
+            "linear",
+        ],
+        "methods": {"injector": {"bottleneck": 4, "vector_size": 4}},
+        "backbone": {"name": str(backbone)},
+        "training": {"steps": 6, "batch_size": 16, "evaluate_every": 3, "precision": "float32"},
+        "rates": {"factors": [0.5, 4.0]},
+    }
+
+
+@pytest.fixture(scope="module")
+def finished(experiment: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> BenchmarkFolder:
+    root = tmp_path_factory.mktemp("benchmark")
+    (root / "tiny.yaml").write_text(yaml.safe_dump(experiment))
+    assert main(["benchmark", "run", str(root / "tiny.yaml"), "--output", str(root / "out")]) == 0
+    return BenchmarkFolder(root / "out")
+
+
+def names(folder: BenchmarkFolder) -> list[str]:
+    return sorted(str(path.parent.relative_to(folder.path / "cells")) for path in folder.path.rglob("cell.json"))
+
+
+def scores(folder: BenchmarkFolder) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder.path)): path.read_bytes()
+        for path in sorted((folder.path / "cells").rglob("*_logits.safetensors"))
+    }
+
+
+def test_every_cell_has_a_folder_without_weights(finished: BenchmarkFolder) -> None:
+    trials = [f"reviews/{setting}/rate-x{factor}-0" for setting in ("injector", "none") for factor in ("0.5", "4")]
+    settings = ("injector", "injector_shuffled", "linear", "none", "user_alone")
+    assert names(finished) == sorted([*trials, *(f"reviews/{name}/{fold}" for name in settings for fold in (0, 1))])
+    for path in finished.path.rglob("cell.json"):
+        files = set(os.listdir(path.parent))
+        assert {"recipe.yaml", "metrics.json", "cell.json", "validation_logits.safetensors"} <= files
+        assert ("test_logits.safetensors" in files) == ("rate-" not in str(path)), "trials never see test rows"
+        assert not files & {"model", "checkpoints"}
+        record = json.loads(path.read_text())
+        assert record["seconds"] > 0
+        assert record["environment"]["versions"]["torch"]
+        assert len(record["data"]) == 64
+
+
+def test_the_rate_of_the_lowest_validation_loss_is_taken(finished: BenchmarkFolder) -> None:
+    experiment = finished.experiment()
+    plan = experiment.sets[0]
+    for name in ("none", "injector", "injector, shuffled"):
+        trials = experiment.trials(plan, experiment.setting(name))
+        assert len(trials) == 2
+        losses = {}
+        for trial in trials:
+            found = load_file(finished.place(trial) / "validation_logits.safetensors")
+            losses[trial.factor] = log_loss(found["labels"], found["logits"]).value()
+        expected = min(losses, key=lambda factor: losses[factor])
+        assert best_factor(finished, trials) == expected
+        for cell in experiment.cells():
+            if cell.setting.name == name and cell.factor is None:
+                record = CellResult(cell, finished.place(cell)).record
+                assert record["factor"] == expected
+                assert record["learning_rate"] == pytest.approx(5e-4 * expected)
+                assert record["backbone_learning_rate"] == pytest.approx((5e-5 if name == "none" else 5e-4) * expected)
+    alone = finished.place(next(c for c in experiment.cells() if c.setting.name == "user alone"))
+    recipe = yaml.safe_load((alone / "recipe.yaml").read_text())
+    assert [attribute["name"] for attribute in recipe["data"]["attributes"]] == ["user"]
+    assert recipe["training"]["learning_rate"] == 5e-4
+
+
+def test_a_second_run_does_nothing(finished: BenchmarkFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (finished.path / "cells").rglob("*")}
+    assert main(["benchmark", "run", "--output", str(finished.path)]) == 0
+    assert {path: path.stat().st_mtime_ns for path in (finished.path / "cells").rglob("*")} == before
+    assert "14 of 14 cells done" in capsys.readouterr().err
+    assert main(["benchmark", "status", str(finished.path)]) == 0
+    assert capsys.readouterr().out == "14 of 14 cells done\n"
+
+
+def test_tables_need_no_torch(finished: BenchmarkFolder) -> None:
+    code = (
+        "import sys\nfrom attribune.cli import main\n"
+        f"assert main(['benchmark', 'table', {str(finished.path)!r}, '--format', sys.argv[1]]) == 0\n"
+        "assert 'torch' not in sys.modules and 'transformers' not in sys.modules\n"
+    )
+    for kind, mark in (("markdown", "### Small reviews"), ("latex", r"\begin{tabular}"), ("html", "<table>")):
+        done = subprocess.run([sys.executable, "-c", code, kind], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert mark in done.stdout
+        assert "injector, shuffled" in done.stdout
+
+
+def test_figures_of_a_table_are_those_of_the_pooled_rows(
+    finished: BenchmarkFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (table,) = benchmark_tables(finished)
+    assert [line.name for line in table.lines] == ["none", "injector", "injector, shuffled", "user alone", "linear"]
+    assert main(["benchmark", "table", str(finished.path), "--format", "csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    for line in table.lines:
+        cells = [finished.path / "cells" / "reviews" / line.name.replace(", ", "_").replace(" ", "_") / f for f in "01"]
+        found = [load_file(cell / "test_logits.safetensors") for cell in cells]
+        hits = np.concatenate([one["labels"] == one["logits"].argmax(axis=1) for one in found])
+        assert line.metrics["accuracy"].value == pytest.approx(hits.mean())
+        written = next(row for row in rows if (row["setting"], row["metric"]) == (line.name, "accuracy"))
+        assert float(written["value"]) == pytest.approx(hits.mean())
+        assert float(written["low"]) <= hits.mean() <= float(written["high"])
+        assert (line.against is None) == (line.name == "none")
+    reference = next(line for line in table.lines if line.name == "none")
+    for line in table.lines[1:]:
+        expected = line.metrics["accuracy"].value - reference.metrics["accuracy"].value
+        assert line.against is not None
+        assert line.against.difference == pytest.approx(expected)
+        beaten = line.name not in table.best
+        if beaten:
+            top = max(table.lines, key=lambda other: other.metrics["accuracy"].value)
+            assert top.group.against(line.group)["accuracy"].low > 0
+
+
+def test_training_counts_come_from_training_rows_alone(finished: BenchmarkFolder, experiment: dict[str, Any]) -> None:
+    table = pd.read_csv(experiment["sets"][0]["data"]["train"], keep_default_na=False)
+    for cell in finished.experiment().cells():
+        if cell.factor is not None:
+            continue
+        result = CellResult(cell, finished.place(cell))
+        recipe = Recipe.from_dict(yaml.safe_load((finished.place(cell) / "recipe.yaml").read_text()))
+        parts = prepare(recipe).parts
+        train, test = table.iloc[parts["train"].rows], table.iloc[parts["test"].rows]
+        facts, users = result.facts(), train["user"].value_counts()
+        assert facts["count.user"].tolist() == [int(users.get(user, 0)) for user in test["user"]]
+        if "count.tags" in facts:
+            tags = Counter(tag for cell_ in train["tags"] for tag in set(cell_.split(";")) - {""})
+            expected = [min([tags[tag] for tag in cell_.split(";") if tag] or [0]) for cell_ in test["tags"]]
+            assert facts["count.tags"].tolist() == expected
+        assert facts["words"].min() > 1
+
+
+@pytest.mark.parametrize("workers", [2])
+def test_processes_share_the_cells(
+    finished: BenchmarkFolder, experiment: dict[str, Any], tmp_path: Path, workers: int
+) -> None:
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(experiment))
+    words = ["benchmark", "run", str(tmp_path / "tiny.yaml"), "--output", str(tmp_path / "out")]
+    assert main([*words, "--workers", str(workers)]) == 0
+    folder = BenchmarkFolder(tmp_path / "out")
+    assert names(folder) == names(finished)
+    assert scores(folder) == scores(finished)
+
+
+def test_killed_at_any_moment_no_cell_is_lost_or_repeated(
+    finished: BenchmarkFolder, experiment: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(experiment))
+    folder = BenchmarkFolder(tmp_path / "out")
+    words = ["benchmark", "run", str(tmp_path / "tiny.yaml"), "--output", str(folder.path)]
+    chance, kills = random.Random(5), 0
+    done: dict[str, int] = {}
+    for _ in range(200):
+        command = small_runs.Command(words, log=tmp_path / "log.txt")
+        command.process.join(chance.uniform(0.05, 6.0) if kills < KILLS else None)
+        if command.process.is_alive():
+            command.process.kill()
+            kills += 1
+        command.wait()
+        now = {name: (folder.path / "cells" / name / "cell.json").stat().st_mtime_ns for name in names(folder)}
+        assert done.items() <= now.items(), "a finished cell is left as it is"
+        done = now
+        if command.process.exitcode == 0:
+            break
+    assert kills == KILLS or len(done) == 14
+    assert names(folder) == names(finished)
+    assert scores(folder) == scores(finished)
+    begun = [line.split(": ")[0] for line in (tmp_path / "log.txt").read_text().splitlines() if line.endswith(": done")]
+    told = [line.split(": ")[0] for line in (tmp_path / "log.txt").read_text().splitlines() if ": done;" in line]
+    assert len(set(told)) == len(told), "no cell is done twice"
+    assert not begun or len(set(begun)) == len(begun)
+
+
+def test_a_failing_cell_stops_no_other(experiment: dict[str, Any], tmp_path: Path, capsys: Any) -> None:
+    broken = {
+        **experiment,
+        "rates": None,
+        "settings": [{"name": "too large", "method": {"name": "injector", "hypercomplex": 5}}, "linear"],
+    }
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(broken))
+    assert main(["benchmark", "run", str(tmp_path / "tiny.yaml"), "--output", str(tmp_path / "out")]) == 1
+    messages = capsys.readouterr().err
+    assert "reviews/too_large/0: failed: " in messages
+    assert "2 cells are not done, the first being reviews/too_large/0" in messages
+    assert names(BenchmarkFolder(tmp_path / "out")) == ["reviews/linear/0", "reviews/linear/1"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sets": []}, "sets: .*at least 1 item"),
+        ({"settings": ["none", "none"]}, "'none' is named twice"),
+        ({"reference": "injectr"}, "there is no setting 'injectr': choose one of none, injector"),
+        ({"stepz": 3}, "stepz: there is no such setting"),
+        ({"sets": [{"name": "x"}]}, "the set 'x' needs either prepared"),
+        ({"sets": [{"name": "x", "prepared": "nowhere"}]}, "nowhere holds no prepared data set"),
+        ({"settings": ["injectr"]}, "unknown method 'injectr'"),
+        (
+            {"settings": [{"method": "injector", "attributes": ["colour"]}]},
+            "names the attribute 'colour', which reviews",
+        ),
+        ({"training": {"steps": 0}}, "training.steps"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_trained(
+    experiment: dict[str, Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    change: dict[str, Any],
+    message: str,
+) -> None:
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump({**experiment, **change}))
+    assert main(["benchmark", "run", str(tmp_path / "tiny.yaml"), "--output", str(tmp_path / "out")]) == 1
+    error = capsys.readouterr().err
+    assert re.search(message, error), error
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_keeps_to_its_experiment(
+    finished: BenchmarkFolder, experiment: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = {**experiment, "training": {**experiment["training"], "steps": 7}}
+    (tmp_path / "other.yaml").write_text(yaml.safe_dump(other))
+    assert main(["benchmark", "run", str(tmp_path / "other.yaml"), "--output", str(finished.path)]) == 1
+    assert "was begun with another experiment (training)" in capsys.readouterr().err
+    assert finished.experiment() == Experiment.from_dict(experiment)
+
+
+def test_the_experiments_of_the_papers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["benchmark", "run", "--preset", "mian", "--output", str(tmp_path / "o")]) == 1
+    assert "unknown experiment 'mian': choose one of ablations, cold, e2ln, main" in capsys.readouterr().err
+    assert main(["benchmark", "run", "--preset", "main", "--output", str(tmp_path / "o"), "--sets", "polmedd"]) == 1
+    assert "has no set 'polmedd': choose from yelp-2013" in capsys.readouterr().err
+    assert main(["benchmark", "table", str(tmp_path)]) == 1
+    assert "is not the folder of a benchmark" in capsys.readouterr().err
