@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -30,6 +32,7 @@ from attribune.benchmark.tables import benchmark_tables
 from attribune.cli import main
 from attribune.metrics import log_loss
 from attribune.recipe import Recipe
+from attribune.report.benchmark import count_ranges, report_page
 from attribune.training.preparation import prepare
 
 KILLS = int(os.environ.get("ATTRIBUNE_KILLS", "3"))
@@ -295,3 +298,71 @@ def test_the_experiments_of_the_papers(tmp_path: Path, capsys: pytest.CaptureFix
     assert "has no set 'polmedd': choose from yelp-2013" in capsys.readouterr().err
     assert main(["benchmark", "table", str(tmp_path)]) == 1
     assert "is not the folder of a benchmark" in capsys.readouterr().err
+
+
+def test_the_report_is_one_page_that_says_no_more_than_its_intervals(
+    finished: BenchmarkFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["benchmark", "report", str(finished.path)]) == 0
+    path = Path(capsys.readouterr().out.strip())
+    page = path.read_text()
+    assert not re.findall(r'(?:src|href)="(?!#)', page), "nothing is loaded from elsewhere"
+    assert page.count("<svg") == page.count("<figcaption>") >= 3
+    (table,) = benchmark_tables(finished)
+    for line in table.lines:
+        assert f'<th scope="row">{line.name}' in page
+    shown = [line.name for line in table.lines if line.better and line.hidden is not None and line.name != "linear"]
+    shown = [name for name in shown if "shuffled" not in name]
+    assert f"Shown to be better than none: {len(shown) or 'none'}" in page
+    again = report_page(finished)
+    assert again == page, "the same results make the same page"
+
+
+def test_the_report_without_torch_and_with_cells_missing(finished: BenchmarkFolder, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(finished.path, copy)
+    shutil.rmtree(copy / "cells" / "reviews" / "none")
+    code = (
+        "import sys\nfrom attribune.cli import main\n"
+        f"assert main(['benchmark', 'report', {str(copy)!r}]) == 0\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert "Not run yet: none." in (copy / "report.html").read_text()
+
+
+def test_a_table_of_ones_own(experiment: dict[str, Any], backbone: Path, tmp_path: Path, capsys: Any) -> None:
+    words = ["benchmark", "new", "--data", experiment["sets"][0]["data"]["train"], "--text", "text", "--label", "stars"]
+    words += ["--attributes", "user", "--multi-label", "tags:;", "--seeds", "1", "--steps", "5"]
+    assert main([*words, "--output", str(tmp_path / "mine.yaml")]) == 0
+    assert f"attribune benchmark run {tmp_path / 'mine.yaml'}" in capsys.readouterr().err
+    made = yaml.safe_load((tmp_path / "mine.yaml").read_text())
+    made["backbone"] = {"name": str(backbone)}
+    made["data"] = {"max_length": 32}
+    made["methods"] = {"injector": {"bottleneck": 4, "vector_size": 4}}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(made))
+    assert main(["benchmark", "run", str(tmp_path / "mine.yaml"), "--output", str(tmp_path / "out")]) == 0
+    page = report_page(BenchmarkFolder(tmp_path / "out"))
+    for question in (
+        "Do the attributes help?",
+        "Which attributes?",
+        "With which method?",
+        "At what cost",
+    ):
+        assert question in page
+    assert main([*words, "--output", str(tmp_path / "mine.yaml")]) == 1
+    assert "is there already" in capsys.readouterr().err
+
+
+def test_bins_hold_all_rows_and_never_look_at_labels() -> None:
+    chance = np.random.default_rng(0)
+    for counts in (chance.zipf(1.5, 2000) - 1, np.zeros(50, int), np.arange(300), np.repeat([0, 5], [3, 400])):
+        ranges = count_ranges(counts)
+        held = [int(((counts >= low) & (counts <= high)).sum()) for low, high in ranges]
+        assert sum(held) == len(counts)
+        assert all(low <= high for low, high in ranges)
+        assert all(first[1] < second[0] for first, second in itertools.pairwise(ranges))
+        assert len(ranges) <= 12
+        assert len(held) == 1 or min(held[1:]) >= 1
+    zero = count_ranges(np.repeat([0, 1, 2, 3], [40, 30, 200, 200]))
+    assert zero[0] == (0, 0), "values that were never trained on have a bin of their own"

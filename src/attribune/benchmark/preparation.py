@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from attribune.benchmark.cards import Card, Folds, Part, Row, Shuffled
-from attribune.benchmark.rows import RowLog
+from attribune.benchmark.rows import GET_AGAIN, RowLog
 from attribune.data.text_files import readable
 from attribune.data.writing import open_writer
 from attribune.errors import DataError, ModelFolderError
@@ -256,10 +256,11 @@ def _schema(card: Card) -> pa.Schema:
 def _check_counts(card: Card, files: Mapping[str, Path], log: RowLog, *, partial: bool) -> None:
     """Tell a partial file from a wrong one."""
     for file in card.files:
-        found = log.read[file.role]
+        found, path = log.read[file.role], files[file.role]
+        if not found:
+            raise DataError(f"{path}: the file has no rows: {GET_AGAIN}")
         if file.rows is None or found == file.rows or (found < file.rows and partial):
             continue
-        path = files[file.role]
         if found < file.rows:
             raise DataError(
                 f"{path}: {found:,} of the {file.rows:,} rows that the source publishes: the file is a part, or was "

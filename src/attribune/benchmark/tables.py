@@ -297,7 +297,8 @@ def html_table(table: SetTable) -> str:
     for line, drawn in zip(table.lines, lines, strict=True):
         kind = "best" if line.name in table.best else "worse" if line.worse else ""
         first, *rest = drawn
-        cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in rest)
+        named = zip(head[1:], rest, strict=True)
+        cells = "".join(f'<td data-of="{html.escape(of)}">{html.escape(cell)}</td>' for of, cell in named)
         out.append(f'<tr class="{kind}"><th scope="row">{html.escape(first)}</th>{cells}</tr>')
     return "\n".join([*out, "</tbody></table>"])
 

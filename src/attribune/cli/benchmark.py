@@ -20,16 +20,18 @@ __all__ = ["add_parser"]
 _EXAMPLES = """examples:
   attribune data prepare polmed --source downloads
   attribune benchmark run --preset small --output bench/small
+  attribune benchmark new --data mine.csv --text review --label stars --attributes user product --output mine.yaml
   attribune benchmark run mine.yaml --output bench/mine --workers 2
   attribune benchmark status bench/small
-  attribune benchmark table bench/small --format latex"""
+  attribune benchmark table bench/small --format latex
+  attribune benchmark report bench/small"""
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
     parser = verbs.add_parser(
         "benchmark",
-        help="run experiments and make tables of them: run, status, table",
+        help="run experiments and read what came of them: run, new, status, table, report",
         description="Train every method on every data set and fold, cell by cell; what is done is never done again.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -42,6 +44,19 @@ def add_parser(verbs: Any) -> None:
     run.add_argument("--output", metavar="DIR", required=True, help="folder of the benchmark, also one begun before")
     run.add_argument("--workers", type=int, default=1, metavar="N", help="trainings at a time, in processes; 1")
     run.set_defaults(run=_run, after_interrupt=_after_interrupt)
+    new = actions.add_parser("new", help="write an experiment for a table of your own")
+    new.add_argument("--data", metavar="TABLE", required=True, help="CSV, TSV, JSONL or Parquet file")
+    new.add_argument("--text", nargs="+", metavar="COLUMN", required=True, help="text columns")
+    new.add_argument("--label", nargs="+", metavar="COLUMN", required=True, help="what is predicted")
+    new.add_argument("--attributes", nargs="+", metavar="COLUMN", default=[], help="columns with one value")
+    new.add_argument("--multi-label", nargs="+", metavar="COLUMN[:SEPARATOR]", default=[], help="with several values")
+    new.add_argument(
+        "--task", metavar="KIND", help="classification, rating, regression or aspects; found out unless given"
+    )
+    new.add_argument("--seeds", type=int, default=2, metavar="N", help="splits and trainings of each setting; 2")
+    new.add_argument("--steps", type=int, default=250, metavar="N", help="of every training; 250")
+    new.add_argument("--output", metavar="FILE", required=True, help="YAML file to write")
+    new.set_defaults(run=_new, after_interrupt=lambda _: "")
     status = actions.add_parser("status", help="what is done, what is left, how long that may take")
     status.add_argument("folder", metavar="DIR")
     status.set_defaults(run=_status, after_interrupt=lambda _: "")
@@ -49,6 +64,10 @@ def add_parser(verbs: Any) -> None:
     table.add_argument("folder", metavar="DIR")
     table.add_argument("--format", default="markdown", metavar="FORMAT", help="markdown, latex, csv or html")
     table.set_defaults(run=_table, after_interrupt=lambda _: "")
+    report = actions.add_parser("report", help="one HTML page with plots and findings, from the result files alone")
+    report.add_argument("folder", metavar="DIR")
+    report.add_argument("--output", metavar="FILE", help="report.html in the folder unless given")
+    report.set_defaults(run=_report, after_interrupt=lambda _: "")
 
 
 def _after_interrupt(options: argparse.Namespace) -> str:
@@ -126,6 +145,28 @@ def _in_processes(folder: BenchmarkFolder, workers: int) -> int:
             process.terminate()
 
 
+def _new(options: argparse.Namespace) -> None:
+    from attribune.benchmark.presets import own_experiment
+    from attribune.cli.train import attribute_list
+    from attribune.errors import ConfigError
+
+    output = Path(options.output)
+    if output.exists():
+        raise ConfigError(f"{output} is there already: choose another name, or remove it")
+    experiment = own_experiment(
+        options.data,
+        text=options.text,
+        label=options.label,
+        attributes=attribute_list(options.attributes, options.multi_label, ()),
+        task=options.task,
+        seeds=options.seeds,
+        steps=options.steps,
+    )
+    output.write_text(experiment.to_yaml(), encoding="utf-8")
+    sys.stderr.write(f"run it with: attribune benchmark run {output} --output {output.with_suffix('')}\n")
+    show(str(output))
+
+
 def _status(options: argparse.Namespace) -> None:
     from attribune.benchmark.results import BenchmarkFolder
     from attribune.benchmark.status import status_of
@@ -148,3 +189,10 @@ def _table(options: argparse.Namespace) -> None:
             f"{options.folder}: no cell is done yet: run `attribune benchmark run --output {options.folder}`"
         )
     show(render(tables, options.format))
+
+
+def _report(options: argparse.Namespace) -> None:
+    from attribune.benchmark.results import BenchmarkFolder
+    from attribune.report.benchmark import write_report
+
+    show(str(write_report(BenchmarkFolder(Path(options.folder)), options.output)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -98,7 +99,7 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
         "data.train": options.data,
         "data.text": options.text,
         "data.label": options.label,
-        "data.attributes": _attributes(options),
+        "data.attributes": attribute_list(options.attributes, options.multi_label, options.numeric) or None,
         "data.validation": options.validation,
         "data.test": options.test,
         "data.encoding": options.encoding,
@@ -158,13 +159,15 @@ def _after_interrupt(options: argparse.Namespace) -> str:
     return f"; nothing finished is lost: the same command with --resume goes on in {options.output}"
 
 
-def _attributes(options: argparse.Namespace) -> list[dict[str, Any]] | None:
-    listed: list[dict[str, Any]] = [{"kind": "categorical", "name": name} for name in options.attributes or ()]
-    for item in options.multi_label or ():
+def attribute_list(
+    categorical: Sequence[str] | None, multi_label: Sequence[str] | None, numeric: Sequence[str] | None
+) -> list[dict[str, Any]]:
+    """Attributes as a recipe has them, from the words after the flags."""
+    listed: list[dict[str, Any]] = [{"kind": "categorical", "name": name} for name in categorical or ()]
+    for item in multi_label or ():
         name, _, separator = item.partition(":")
         listed.append({"kind": "multi_label", "name": name, "separator": separator or None})
-    listed += [{"kind": "numeric", "name": name} for name in options.numeric or ()]
-    return listed or None
+    return listed + [{"kind": "numeric", "name": name} for name in numeric or ()]
 
 
 def _lay_over(settings: dict[str, Any], others: dict[str, Any]) -> None:

@@ -1,0 +1,347 @@
+"""The page of a benchmark: do the attributes help, which, for which rows, with which method, at what cost."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from attribune.benchmark.results import BenchmarkFolder, CellResult, Group
+from attribune.benchmark.tables import Line, SetTable, benchmark_tables, html_table, notes_of
+from attribune.evaluation.bootstrap import paired
+from attribune.json_file import replace_file
+from attribune.report.plots import Bar, Bins, Curve, curves, forest, sparsity
+
+__all__ = ["report_page", "sparsity_bins", "write_report"]
+
+Array = npt.NDArray[Any]
+_BINS = 10
+_LEAST = 20  # rows of a bin
+
+
+def write_report(folder: BenchmarkFolder, path: str | Path | None = None) -> Path:
+    """Write the page; returns where it is.
+
+    Raises:
+        ModelFolderError: for a folder that holds no benchmark.
+    """
+    path = Path(path) if path is not None else folder.path / "report.html"
+    replace_file(path, report_page(folder).encode())
+    return path
+
+
+def report_page(folder: BenchmarkFolder) -> str:
+    """The whole page, with its plots inside; nothing is loaded from elsewhere."""
+    experiment = folder.experiment()
+    title = experiment.title or experiment.name
+    sections = [_section(table) for table in benchmark_tables(folder)]
+    body = "\n".join(sections) or "<p>No cell is done yet.</p>"
+    return _PAGE.format(title=html.escape(title), body=body)
+
+
+def _section(table: SetTable) -> str:
+    parts = [f"<h2>{html.escape(table.plan.heading)}</h2>", *_answers(table)]
+    bars = [_bar(table, line) for line in table.lines]
+    parts.append(
+        _figure(
+            forest(bars, label=_label(table.metric)),
+            f"{_words(table.metric).capitalize()} of every setting on the test rows, with 95 % intervals. Settings in "
+            "blue: none is shown to be better than they are. Overlapping lines in blue have no ranking.",
+        )
+    )
+    gaps = [_gap(table, line) for line in table.lines if line.against is not None]
+    if gaps:
+        parts.append(
+            _figure(
+                forest(gaps, label=f"{_label(table.metric)}, less that of {table.reference}", zero=True),
+                f"The difference to {table.reference} on the same rows. In blue: the interval does not hold zero, a "
+                "difference is shown.",
+            )
+        )
+    parts += _sparsity_figures(table)
+    parts += _learning(table)
+    notes = "".join(f"<p class=note>{html.escape(note.replace('`', ''))}</p>" for note in notes_of(table))
+    parts.append(f"{html_table(table)}{notes}")
+    return "\n".join(parts)
+
+
+def _answers(table: SetTable) -> Iterator[str]:
+    """The findings in words, each no stronger than its interval."""
+    lines = {line.name: line for line in table.lines}
+    yield "<ul class=answers>"
+    for sentence in _sentences(table, lines):
+        yield f"<li>{html.escape(sentence)}</li>"
+    yield "</ul>"
+
+
+def _sentences(table: SetTable, lines: dict[str, Line]) -> Iterator[str]:
+    reading = _reading(table)
+    if reading and table.reference in lines:
+        counted = [f"Do the attributes help? Settings that read them: {len(reading)}."]
+        for verdict, found in (
+            ("better", [line.name for line in reading if line.better]),
+            ("worse", [line.name for line in reading if line.worse]),
+        ):
+            listed = f" ({', '.join(found)})" if found else ""
+            counted.append(f"Shown to be {verdict} than {table.reference}: {len(found) or 'none'}{listed}.")
+        yield " ".join(counted)
+    for line in table.lines:
+        for other in table.lines:
+            if line is not other and (kind := _counterpart(line, other)) is not None:
+                gain = line.group.against(other.group)[table.metric]
+                verdict = "shown" if gain.low > 0 else "not shown"
+                yield f"{line.name} against {other.name}: {_range(table.metric, gain)}; a gain by {kind} is {verdict}."
+    for line in reading:
+        if line.hidden is not None and line.name in table.best:
+            value = line.metrics[table.metric].value
+            yield (
+                f"{line.name} has {_number(table.metric, value)} with its attributes and "
+                f"{_number(table.metric, line.hidden)} with them hidden."
+            )
+    some = [line for line in reading if line.group.results[0].cell.setting.attributes and line.against is not None]
+    if some:
+        listed = "; ".join(f"{line.name} {_range(table.metric, line.against)}" for line in some)
+        yield f"Which attributes? Against {table.reference}: {listed}."
+    best = [name for name in table.best if name in lines]
+    text = "nothing is shown to be better than" if len(best) > 1 else "the best is"
+    yield f"With which method? On these rows {text} {', '.join(best)}."
+    costs = [
+        (line.name, line.cost["share"], line.cost["seconds_per_pass"])
+        for line in table.lines
+        if line.name in best and line.cost["seconds_per_pass"] is not None
+    ]
+    if costs:
+        cheapest = min(costs, key=lambda cost: cost[2] or 0.0)
+        yield (
+            f"At what cost? Of these {cheapest[0]} takes the least time, {cheapest[2]:.0f} s for a pass over the "
+            f"training "
+            f"rows, and trains {100 * (cheapest[1] or 0):.1f} % of its parameters."
+        )
+
+
+def _reading(table: SetTable) -> list[Line]:
+    """The settings that read attributes, without the linear baselines and the controls."""
+    return [
+        line
+        for line in table.lines
+        if line.hidden is not None and not _is_control(line) and not line.group.results[0].cell.setting.is_baseline
+    ]
+
+
+def _is_control(line: Line) -> bool:
+    return bool(line.group.results[0].cell.setting.data.get("shuffled"))
+
+
+def _counterpart(line: Line, other: Line) -> str | None:
+    """By what a setting differs from the same method without its attributes, or with shuffled ones."""
+    ours, theirs = (one.group.results[0].cell.setting for one in (line, other))
+    if ours.method != theirs.method or ours.backbone != theirs.backbone or _is_control(line):
+        return None
+    if _is_control(other) and ours.attributes == theirs.attributes:
+        return "the attributes' own values"
+    return "attributes" if ours.attributes is None and theirs.attributes == () else None
+
+
+def _bar(table: SetTable, line: Line) -> Bar:
+    found, scale = line.metrics[table.metric], _scale(table.metric)
+    ends = (scale * number for number in (found.value, found.low, found.high))
+    value, low, high = ends
+    return Bar(name=line.name, value=value, low=low, high=high, strong=line.name in table.best)
+
+
+def _gap(table: SetTable, line: Line) -> Bar:
+    pair, scale = line.against, _scale(table.metric)
+    assert pair is not None
+    return Bar(
+        name=line.name,
+        value=scale * pair.difference,
+        low=scale * pair.low,
+        high=scale * pair.high,
+        strong=line.better or line.worse,
+    )
+
+
+def _sparsity_figures(table: SetTable) -> Iterator[str]:
+    """For which rows? The difference of the first setting that reads attributes to the reference, by training rows."""
+    lines = {line.name: line for line in table.lines}
+    reading = _reading(table)
+    if not reading or table.reference not in lines:
+        return
+    chosen = next((line for line in reading if line.name in table.best), reading[0])
+    reference = lines[table.reference]
+    for found in sparsity_bins(chosen.group, reference.group, metric=table.metric):
+        slope = found.fit()
+        trend = "" if slope is None else f" The fitted line changes by {slope[1]:+.2f} from bin to bin."
+        yield _figure(
+            sparsity(
+                found,
+                label=f"{_label(table.metric)}, less {table.reference}",
+                across=f"training rows with the {found.name} (below: test rows)",
+            ),
+            f"For which rows does {chosen.name} help? Test rows in bins of how often their {found.name} stands in the "
+            f"training rows, 0 for one that never does. The bins are made without looking at labels.{trend}",
+        )
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of several folds in order, with what is known of them."""
+
+    counts: tuple[Array, ...]
+
+    def masks(self, low: int, high: int) -> list[Array]:
+        return [(one >= low) & (one <= high) for one in self.counts]
+
+
+def sparsity_bins(group: Group, other: Group, *, metric: str, bins: int = _BINS) -> list[Bins]:
+    """The difference of two settings over bins of how many training rows have a row's value, for each attribute.
+
+    Bins hold about as many test rows each, and are cut by the counts of training rows alone. A value without training
+    rows has a bin of its own where there are enough such rows.
+
+    Args:
+        group: the cells of one setting.
+        other: of the other, on the same rows.
+        metric: which.
+        bins: at most.
+    """
+    folds = [fold for fold in group.folds if fold in other.folds]
+    ours, theirs = group.on(folds), other.on(folds)
+    names = [name.removeprefix("count.") for name in ours.results[0].facts() if name.startswith("count.")]
+    found = []
+    for name in names:
+        rows = _Rows(tuple(result.facts()[f"count.{name}"] for result in ours.results))
+        ranges = count_ranges(np.concatenate(rows.counts), bins=bins)
+        if len(ranges) < 2:
+            continue
+        scale = _scale(metric)
+        pairs = []
+        for low, high in ranges:
+            masks = rows.masks(low, high)
+            pairs.append(paired(ours.metrics(rows=masks)[metric], theirs.metrics(rows=masks)[metric], resamples=2_000))
+        found.append(
+            Bins(
+                name=name,
+                edges=tuple(f"{low:,}" if low == high else f"{low:,}-{high:,}" for low, high in ranges),
+                values=np.array([scale * pair.difference for pair in pairs]),
+                lows=np.array([scale * pair.low for pair in pairs]),
+                highs=np.array([scale * pair.high for pair in pairs]),
+                rows=tuple(int(sum(mask.sum() for mask in rows.masks(low, high))) for low, high in ranges),
+            )
+        )
+    return found
+
+
+def count_ranges(counts: Array, *, bins: int = _BINS) -> list[tuple[int, int]]:
+    """Ranges of counts, both ends included, that hold about the same number of rows, and at least twenty each."""
+    levels, rows = np.unique(counts, return_counts=True)
+    wanted = max(_LEAST, len(counts) / bins)
+    ranges: list[tuple[int, int]] = []
+    start, held = 0, 0
+    for place, (level, number) in enumerate(zip(levels.tolist(), rows.tolist(), strict=True)):
+        held += number
+        alone = level == 0 and number >= _LEAST
+        if held >= wanted or alone:
+            ranges.append((int(levels[start]), int(level)))
+            start, held = place + 1, 0
+    if held and ranges and held < _LEAST:
+        ranges[-1] = (ranges[-1][0], int(levels[-1]))
+    elif held:
+        ranges.append((int(levels[start]), int(levels[-1])))
+    return ranges
+
+
+def _learning(table: SetTable) -> Iterator[str]:
+    """Validation loss over the passes, of the first fold, for the settings that nothing is shown to be better than."""
+    drawn = []
+    for line in table.lines:
+        if line.name in table.best or line.name == table.reference:
+            checks = _checks(line.group.results[0])
+            if len(checks) > 1:
+                x, y = ([float(check[key]) for check in checks] for key in ("epoch", "eval_loss"))
+                drawn.append(Curve(name=line.name, x=tuple(x), y=tuple(y)))
+    if drawn:
+        yield _figure(
+            curves(drawn[:6], label="loss on validation rows"),
+            "Learning curves of the first fold or seed. A curve that rises again overfits; the weights kept are those "
+            "of "
+            "the best check.",
+        )
+
+
+def _checks(result: CellResult) -> list[dict[str, Any]]:
+    path = result.folder / "log.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    return [line for line in lines if "eval_loss" in line]
+
+
+def _figure(svg: str, caption: str) -> str:
+    return f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
+
+
+def _scale(metric: str) -> int:
+    return 100 if metric.endswith(("accuracy", "f1")) else 1
+
+
+def _words(metric: str) -> str:
+    return metric.replace("_", " ")
+
+
+def _label(metric: str) -> str:
+    return f"{_words(metric)} (%)" if _scale(metric) == 100 else _words(metric)
+
+
+def _number(metric: str, value: float) -> str:
+    return f"{100 * value:.1f} %" if _scale(metric) == 100 else f"{value:.3f}"
+
+
+def _range(metric: str, pair: Any) -> str:
+    scale, places = _scale(metric), 1 if _scale(metric) == 100 else 3
+    value, low, high = (f"{scale * number:+.{places}f}" for number in (pair.difference, pair.low, pair.high))
+    return f"{value} [{low}, {high}]"
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light; }}
+body {{ font: 16px/1.5 system-ui, sans-serif; color: #1f2933; background: #fff; margin: 0 auto; max-width: 60rem;
+  padding: 1rem; }}
+h1 {{ font-size: 1.6rem; line-height: 1.25; }}
+h2 {{ font-size: 1.25rem; margin-top: 2.5rem; border-top: 1px solid #cbd2d9; padding-top: 1rem; }}
+figure {{ margin: 1.5rem 0; }}
+figure svg {{ width: 100%; height: auto; max-width: 36rem; display: block; }}
+figcaption, .note {{ color: #52606d; font-size: .9rem; max-width: 44rem; }}
+.answers li {{ margin: .4rem 0; max-width: 46rem; }}
+table {{ border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }}
+th, td {{ padding: .3rem .6rem; text-align: right; border-bottom: 1px solid #e4e7eb; white-space: nowrap; }}
+th[scope=row], thead th:first-child {{ text-align: left; position: sticky; left: 0; background: #fff;
+  font-weight: 400; }}
+tr.best th {{ font-weight: 700; }}
+tr.worse th {{ font-style: italic; }}
+@media (max-width: 46rem) {{
+  table, tbody, tr, td, th[scope=row] {{ display: block; position: static; white-space: normal; text-align: left; }}
+  thead {{ display: none; }}
+  tr {{ border-bottom: 1px solid #9aa5b1; padding: .4rem 0; }}
+  th[scope=row], td {{ border: 0; padding: .1rem 0; }}
+  td:empty {{ display: none; }}
+  td::before {{ content: attr(data-of) ": "; color: #52606d; }}
+}}
+</style>
+</head>
+<body>
+<h1>{title}</h1>
+{body}
+</body>
+</html>
+"""
