@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from attribune.benchmark.experiment import Cell
 from attribune.benchmark.results import BenchmarkFolder, CellResult
 
-__all__ = ["Status", "status_of"]
+__all__ = ["Status", "duration", "status_of"]
 
 
 @dataclass(frozen=True, kw_only=True)

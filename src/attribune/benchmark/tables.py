@@ -154,6 +154,7 @@ def _cost(group: Group) -> dict[str, float | None]:
         "trained": float(sizes["trained"]),
         "total": float(sizes["total"]),
         "share": sizes["trained"] / sizes["total"],
+        "seconds": float(np.mean([one["seconds"] for one in training])),
         "seconds_per_pass": float(np.mean(passes)) if passes else None,
         "peak_mb": max(peaks) if peaks else None,
     }

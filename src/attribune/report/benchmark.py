@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.benchmark.results import BenchmarkFolder, CellResult, Group
+from attribune.benchmark.status import duration
 from attribune.benchmark.tables import Line, SetTable, benchmark_tables, html_table, notes_of
 from attribune.evaluation.bootstrap import paired
 from attribune.json_file import replace_file
@@ -111,18 +112,10 @@ def _sentences(table: SetTable, lines: dict[str, Line]) -> Iterator[str]:
     best = [name for name in table.best if name in lines]
     text = "nothing is shown to be better than" if len(best) > 1 else "the best is"
     yield f"With which method? On these rows {text} {', '.join(best)}."
-    costs = [
-        (line.name, line.cost["share"], line.cost["seconds_per_pass"])
-        for line in table.lines
-        if line.name in best and line.cost["seconds_per_pass"] is not None
-    ]
-    if costs:
-        cheapest = min(costs, key=lambda cost: cost[2] or 0.0)
-        yield (
-            f"At what cost? Of these {cheapest[0]} takes the least time, {cheapest[2]:.0f} s for a pass over the "
-            f"training "
-            f"rows, and trains {100 * (cheapest[1] or 0):.1f} % of its parameters."
-        )
+    cheapest = min((lines[name] for name in best), key=lambda line: line.cost["seconds"] or 0.0)
+    share, seconds = cheapest.cost["share"] or 0.0, cheapest.cost["seconds"] or 0.0
+    what = "" if cheapest.cost["seconds_per_pass"] is None else f" and trains {100 * share:.1f} % of its parameters"
+    yield f"At what cost? Of these {cheapest.name} takes the least time, {duration(seconds)} for a training{what}."
 
 
 def _reading(table: SetTable) -> list[Line]:
