@@ -34,6 +34,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/footprint.py
 	$(BIN)/python benchmarks/step_time.py
 	$(BIN)/python benchmarks/chunk_memory.py
+	$(BIN)/python benchmarks/rank.py
 	$(BIN)/python benchmarks/real_data.py sweep
 	$(BIN)/python benchmarks/real_data.py test
 	$(BIN)/python benchmarks/real_data.py rates
