@@ -1,8 +1,8 @@
-"""Write the tables of these pages that follow from the code: where methods run, and how many parameters they train.
+"""Write the tables of these pages that follow from the code: where methods run, what they train, the data sets.
 
     python docs/tables.py
 
-replaces what stands between the marks in methods.md; a test checks that nothing is out of date.
+replaces what stands between the marks of the pages; a test checks that nothing is out of date.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import torch
 from transformers import BertConfig, BertModel
 
 from attribune.backbone import build_backbone
+from attribune.benchmark.sets import CARDS
 from attribune.condition import Slots
 from attribune.methods import METHODS, Host, MethodConfig, method_from_dict
 from attribune.placement import PLACEMENTS, Placement, placement_for
 from attribune.tuning import tune_backbone
 
-PAGE = Path(__file__).parent / "methods.md"
+FOLDER = Path(__file__).parent
 ATTRIBUTES = [Slots(name="user", start=0, count=1, size=2), Slots(name="product", start=1, count=1, size=2)]
 
 
@@ -151,14 +152,30 @@ def counts() -> list[str]:
     return lines
 
 
-def written(text: str) -> str:
-    """The page with its tables made anew."""
-    for name, lines in (("families", matrix()), ("counts", counts())):
+def data_sets() -> list[str]:
+    """The cards of the data sets."""
+    lines = ["| name | attributes | classes | training rows | metric | citation |", "|---|---|---:|---:|---|---|"]
+    for card in CARDS.values():
+        classes = f"{card.classes}" if len(card.labels) == 1 else f"{len(card.labels)} x {card.classes}"
+        rows = f"{card.published['train']:,.0f}" if "train" in card.published else ""
+        cells = [f"`{card.name}`", ", ".join(card.names()), classes, rows, card.metric, card.citation]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+TABLES = {"methods.md": {"families": matrix, "counts": counts}, "benchmark.md": {"data sets": data_sets}}
+
+
+def written(page: str, text: str) -> str:
+    """A page with its tables made anew."""
+    for name, lines in TABLES[page].items():
         start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
         before, _, rest = text.partition(start)
-        text = before + start + "\n" + "\n".join(lines) + "\n\n" + end + rest.partition(end)[2]
+        text = before + start + "\n" + "\n".join(lines()) + "\n\n" + end + rest.partition(end)[2]
     return text
 
 
 if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in TABLES:
+        path = FOLDER / page
+        path.write_text(written(page, path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -22,6 +22,8 @@ from pydantic import BaseModel
 from small_runs import reviews, save_backbone, write_csv
 
 from attribune.backbone import DEFAULT_BACKBONE, build_backbone, locate_backbone
+from attribune.benchmark.experiment import Experiment
+from attribune.benchmark.presets import experiment_names
 from attribune.cli import main
 from attribune.data.tables import ENDINGS
 from attribune.methods import METHODS
@@ -239,10 +241,19 @@ def test_methods_name_every_option_with_its_default(name: str) -> None:
     assert {row[0]: row[1] for row in rows_of_tables(text)} == expected
 
 
-def test_tables_of_methods_are_up_to_date() -> None:
-    page = ROOT / "docs" / "methods.md"
+@pytest.mark.parametrize("page", ["methods.md", "benchmark.md"])
+def test_tables_made_from_the_code_are_up_to_date(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     written = runpy.run_path(str(ROOT / "docs" / "tables.py"))["written"]
-    assert page.read_text(encoding="utf-8") == written(page.read_text(encoding="utf-8"))
+    assert text == written(page, text)
+
+
+def test_the_page_of_the_benchmark() -> None:
+    text = (ROOT / "docs" / "benchmark.md").read_text(encoding="utf-8")
+    (block,) = [block for block in blocks_of(text) if block.language == "yaml"]
+    Experiment.from_dict(yaml.safe_load(block.code))
+    named = {row[0] for row in rows_of_tables(section(text, "Experiments"))}
+    assert named == set(experiment_names())
 
 
 def test_readme_names_every_method() -> None:

@@ -99,7 +99,14 @@ def _info(options: argparse.Namespace) -> None:
     lines = [f"{card.name}: {card.title}"]
     for name, text in blocks.items():
         if text:
-            lines += textwrap.wrap(text, 110, initial_indent=f"  {name}: ", subsequent_indent="    ")
+            lines += textwrap.wrap(
+                text,
+                110,
+                initial_indent=f"  {name}: ",
+                subsequent_indent="    ",
+                break_on_hyphens=False,  # an address in two lines cannot be copied
+                break_long_words=False,
+            )
     show("\n".join(lines))
 
 
