@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
+from scipy import stats
 
 from attribune import metrics
 from attribune.errors import ConfigError, DataError
@@ -179,3 +182,63 @@ def test_wrong_settings_are_named():
         paired(metric, metrics.accuracy([0, 1, 1], [0, 1, 1]))
     with pytest.raises(DataError, match="'accuracy' cannot be compared with 'rmse'"):
         paired(metric, metrics.rmse([0, 1], [0, 1]))
+
+
+# Against scipy, and by simulation
+
+
+def test_intervals_are_those_of_scipy() -> None:
+    chance = np.random.default_rng(4)
+    true, predicted = chance.integers(0, 3, 400), chance.integers(0, 3, 400)
+    predicted[:180] = true[:180]
+    hits = (true == predicted).astype(float)
+    ours = interval(metrics.accuracy(true, predicted))
+    theirs = stats.bootstrap((hits,), np.mean, method="percentile", n_resamples=10_000, rng=chance).confidence_interval
+    assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.005)
+    errors = chance.gamma(2.0, size=300)
+    ours = interval(metrics.rmse(np.zeros(300), errors))
+    root = stats.bootstrap(
+        (errors,), lambda x, axis: np.sqrt((x**2).mean(axis=axis)), method="percentile", n_resamples=10_000, rng=chance
+    ).confidence_interval
+    assert (ours.low, ours.high) == pytest.approx((root.low, root.high), abs=0.03)
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.03, 0.06, 0.1])
+def test_p_values_are_those_of_scipys_paired_permutation_test(gap: float) -> None:
+    chance = np.random.default_rng(6)
+    true = np.zeros(500, dtype=int)
+    first, second = (chance.random(500) > 0.7).astype(int), (chance.random(500) > 0.7 - gap).astype(int)
+    ours = paired(metrics.accuracy(true, first), metrics.accuracy(true, second)).p_value
+    hits = (true == first).astype(float), (true == second).astype(float)
+    theirs = stats.permutation_test(
+        hits, lambda a, b, axis: (a - b).mean(axis=axis), permutation_type="samples", n_resamples=10_000, rng=chance
+    ).pvalue
+    assert ours == pytest.approx(theirs, abs=0.05)  # both count ties, of which whole rows make many
+
+
+def _coverage(simulate: Callable[[np.random.Generator], tuple[float, float]], truth: float, *, times: int) -> float:
+    chance = np.random.default_rng(8)
+    found = [simulate(chance) for _ in range(times)]
+    return sum(low <= truth <= high for low, high in found) / times
+
+
+@pytest.mark.parametrize("n", [120, 500])
+def test_intervals_cover_as_often_as_they_claim(n: int) -> None:
+    """Of 400 data sets, each with its own rows, about 95 % have an interval with the true accuracy in it."""
+
+    def of_accuracy(chance: np.random.Generator) -> tuple[float, float]:
+        predicted = (chance.random(n) > 0.7).astype(int)
+        found = interval(metrics.accuracy(np.zeros(n, dtype=int), predicted), resamples=800)
+        return found.low, found.high
+
+    def of_difference(chance: np.random.Generator) -> tuple[float, float]:
+        shared = chance.random(n)  # both models find the same rows hard
+        first = (shared + 0.2 * chance.random(n) > 0.8).astype(int)
+        second = (shared + 0.2 * chance.random(n) > 0.7).astype(int)
+        true = np.zeros(n, dtype=int)
+        found = paired(metrics.accuracy(true, first), metrics.accuracy(true, second), resamples=800)
+        return found.low, found.high
+
+    spread = 3 * (0.95 * 0.05 / 400) ** 0.5
+    assert abs(_coverage(of_accuracy, 0.7, times=400) - 0.95) < spread + 0.01
+    assert abs(_coverage(of_difference, 0.1, times=400) - 0.95) < spread + 0.01
