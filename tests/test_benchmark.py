@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import importlib.util
 import io
 import itertools
 import json
@@ -13,8 +15,10 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -234,6 +238,57 @@ def test_killed_at_any_moment_no_cell_is_lost_or_repeated(
     told = [line.split(": ")[0] for line in (tmp_path / "log.txt").read_text().splitlines() if ": done;" in line]
     assert len(set(told)) == len(told), "no cell is done twice"
     assert not begun or len(set(begun)) == len(begun)
+
+
+RAY = importlib.util.find_spec("ray") is not None
+
+
+@pytest.mark.skipif(not RAY, reason="Ray is not installed: pip install 'attribune[ray]'")
+def test_a_cluster_of_two_workers_one_of_which_is_killed(
+    finished: BenchmarkFolder, experiment: dict[str, Any], tmp_path: Path
+) -> None:
+    """In a process of its own, since Ray leaves threads and warnings behind."""
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(experiment))
+    folder = BenchmarkFolder(tmp_path / "out")
+    words = ["benchmark", "run", str(tmp_path / "tiny.yaml"), "--output", str(folder.path)]
+    command = [sys.executable, "-m", "attribune.cli", *words, "--engine", "ray", "--workers", "2"]
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    killed, deadline = 0, time.monotonic() + 240
+    while running.poll() is None and not killed and time.monotonic() < deadline:
+        if list(folder.path.glob("work/*/*/recipe.yaml")):
+            killed = kill_a_worker(descendants(running.pid))
+        time.sleep(0.05)
+    _, messages = running.communicate(timeout=300)
+    assert running.returncode == 0, messages
+    assert killed, "no worker was met at its work"
+    assert names(folder) == names(finished)
+    assert scores(folder) == scores(finished)
+    told = [line.split(": ")[0] for line in messages.splitlines() if ": done" in line]
+    assert sorted(told) == names(folder), "each cell is done once"
+
+
+def descendants(pid: int) -> set[int]:
+    """A process's children, their children, and so on."""
+    parents = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    found, new = set(), {pid}
+    while new:
+        found |= new
+        new = {child for child, parent in parents.items() if parent in new} - found
+    return found - {pid}
+
+
+def kill_a_worker(pids: set[int]) -> int:
+    """Kill one that runs a cell; returns its number, 0 for none."""
+    for pid in sorted(pids):
+        with contextlib.suppress(OSError):
+            if (Path("/proc") / str(pid) / "cmdline").read_bytes().startswith(b"ray::_one"):
+                os.kill(pid, signal.SIGKILL)
+                return pid
+    return 0
 
 
 def test_a_failing_cell_stops_no_other(experiment: dict[str, Any], tmp_path: Path, capsys: Any) -> None:

@@ -33,7 +33,7 @@ from attribune.training.preparation import prepare
 from attribune.training.progress import Reporter
 from attribune.training.run import train
 
-__all__ = ["Progress", "check_experiment", "run_cells"]
+__all__ = ["Progress", "check_experiment", "is_ready", "run_cell", "run_cells"]
 
 Array = npt.NDArray[Any]
 _NOT_KEPT = ("model", "checkpoints", "rows.json")
@@ -77,31 +77,39 @@ def run_cells(experiment: Experiment, folder: BenchmarkFolder, *, progress: Prog
     """
     failed: list[Cell] = []
     while True:
-        waiting, ran = False, False
+        ran = False
         for cell in experiment.cells():
-            if folder.is_done(cell) or cell in failed:
+            if cell in failed or not is_ready(experiment, cell, folder):
                 continue
-            if any(not folder.is_done(trial) for trial in _trials(experiment, cell)):
-                waiting = True  # another process has the trial; or it failed, and the cell cannot be run
-                continue
-            with _locked(folder.lock(cell)) as ours:
-                if not ours or folder.is_done(cell):
-                    waiting |= not ours
-                    continue
-                ran = True
-                progress.cell(cell, "begins")
-                try:
-                    _run_cell(experiment, cell, folder, progress.reporter)
-                except (AttribuneError, RuntimeError, MemoryError, OSError) as error:
-                    failed.append(cell)
-                    kind = "" if isinstance(error, AttribuneError) else f"{type(error).__name__}: "
-                    progress.cell(cell, f"failed: {kind}{error}")
-                else:
-                    progress.cell(cell, "done")
+            outcome = run_cell(experiment, cell, folder, progress=progress)
+            ran |= outcome is not None
+            if outcome is False:
+                failed.append(cell)
         if not ran:
-            if not waiting or not _others_work(experiment, folder, failed):
+            if not _others_work(experiment, folder, failed):
                 return failed
             time.sleep(_PAUSE)
+
+
+def is_ready(experiment: Experiment, cell: Cell, folder: BenchmarkFolder) -> bool:
+    """Whether a cell is to be run: it is not done, and the trials that it waits for are."""
+    return not folder.is_done(cell) and all(folder.is_done(trial) for trial in _trials(experiment, cell))
+
+
+def run_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, *, progress: Progress) -> bool | None:
+    """Run one cell; returns whether it is done now, or None where another process has it or had it."""
+    with _locked(folder.lock(cell)) as ours:
+        if not ours or folder.is_done(cell):
+            return None
+        progress.cell(cell, "begins")
+        try:
+            _train_cell(experiment, cell, folder, progress.reporter)
+        except (AttribuneError, RuntimeError, MemoryError, OSError) as error:
+            kind = "" if isinstance(error, AttribuneError) else f"{type(error).__name__}: "
+            progress.cell(cell, f"failed: {kind}{error}")
+            return False
+        progress.cell(cell, "done")
+        return True
 
 
 def _others_work(experiment: Experiment, folder: BenchmarkFolder, failed: list[Cell]) -> bool:
@@ -201,7 +209,7 @@ def _recipe(experiment: Experiment, cell: Cell, source: _Source, *, factor: floa
     return recipe.model_copy(update={"training": recipe.training.model_copy(update=rates)})
 
 
-def _run_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, reporter: Reporter) -> None:
+def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, reporter: Reporter) -> None:
     work = folder.work(cell)
     source = _Source(cell.set)
     trials = _trials(experiment, cell)

@@ -43,6 +43,12 @@ def add_parser(verbs: Any) -> None:
     run.add_argument("--sets", nargs="+", metavar="NAME", help="only these sets of the experiment")
     run.add_argument("--output", metavar="DIR", required=True, help="folder of the benchmark, also one begun before")
     run.add_argument("--workers", type=int, default=1, metavar="N", help="trainings at a time, in processes; 1")
+    run.add_argument(
+        "--engine",
+        choices=("processes", "ray"),
+        default="processes",
+        help="processes on this machine, or Ray: the cluster of RAY_ADDRESS, else this machine",
+    )
     run.set_defaults(run=_run, after_interrupt=_after_interrupt)
     new = actions.add_parser("new", help="write an experiment for a table of your own")
     new.add_argument("--data", metavar="TABLE", required=True, help="CSV, TSV, JSONL or Parquet file")
@@ -106,7 +112,10 @@ def _run(options: argparse.Namespace) -> None:
     check_experiment(experiment)
     folder.begin(experiment)
     sys.stderr.write(f"{folder.path}: {status_of(folder).text(workers=options.workers)}\n")
-    failed = _work(folder) if options.workers == 1 else _in_processes(folder, options.workers)
+    if options.engine == "ray":
+        failed = _on_ray(folder, options.workers)
+    else:
+        failed = _work(folder) if options.workers == 1 else _in_processes(folder, options.workers)
     status = status_of(folder)
     sys.stderr.write(f"{folder.path}: {status.text(workers=options.workers)}\n")
     if failed or status.left:
@@ -143,6 +152,18 @@ def _in_processes(folder: BenchmarkFolder, workers: int) -> int:
     finally:
         for process in running:
             process.terminate()
+
+
+def _on_ray(folder: BenchmarkFolder, workers: int) -> int:
+    """Run cells as tasks of Ray; the number that failed."""
+    from attribune.benchmark.cluster import run_on_ray
+    from attribune.benchmark.status import status_of
+
+    def told(cell: Any, word: str) -> None:
+        ended = f"; {status_of(folder).text(workers=workers)}" if word == "done" else ""
+        sys.stderr.write(f"{cell.path}: {word}{ended}\n")
+
+    return len(run_on_ray(folder, workers=workers, tell=told))
 
 
 def _new(options: argparse.Namespace) -> None:

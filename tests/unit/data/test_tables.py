@@ -189,8 +189,8 @@ def test_a_json_file_may_hold_one_list(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ('{"a": 1}\n\n{"a": \n', r"t\.jsonl, line 3: not JSON"),
-        ('{"a": 1}\n7\n', r"line 2: '7' is not an object"),
-        ('[{"a": 1}, 7]', r"item 2: '7' is not an object"),
+        ('{"a": 1}\n7\n', r"line 2: not an object \('7'\)"),
+        ('[{"a": 1}, 7]', r"item 2: not an object \('7'\)"),
         (" \n\n", "the file has no rows"),
         ("{}\n{}", "rows are empty objects"),
         ('{"": 1}', "has no name"),

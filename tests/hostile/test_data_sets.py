@@ -1,0 +1,429 @@
+"""Files that are not what a source publishes, folders in the way, and preparations that are broken off."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_runs
+from published import (
+    aspects,
+    beer_review,
+    book_review,
+    csv_text,
+    interaction,
+    json_text,
+    recipe,
+    shop_review,
+    tang_line,
+    text_of,
+    write,
+    write_source,
+)
+
+from attribune.benchmark import preparation
+from attribune.benchmark.cards import Part, Row, Shuffled
+from attribune.benchmark.preparation import prepare, sha256_of
+from attribune.benchmark.rows import RowLog
+from attribune.benchmark.sets import CARDS
+from attribune.cli import main
+
+Outcome = tuple[int, str, str]
+Fails = Callable[..., str]
+
+
+def words(name: str, folder: Path, *more: str, partial: bool = True) -> list[str]:
+    """The command that prepares what is in the folder `source`."""
+    command = ["data", "prepare", name, "--source", str(folder / "source"), "--output", str(folder / "out"), *more]
+    return [*command, "--partial"] if partial else command
+
+
+def state(folder: Path) -> dict[str, tuple[int, bytes]]:
+    return {str(path.relative_to(folder)): (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.rglob("*.*")}
+
+
+def in_line(number: int, broken: str, lines: list[str]) -> str:
+    """The lines, the one with this number replaced."""
+    return "".join([*lines[: number - 1], broken, *lines[number:]])
+
+
+REVIEWS = [json_text([beer_review(review_text=text_of(40, i), **aspects(i))]) for i in range(1300)]
+SHOP = [shop_review(asin=i, overall=1 + i % 5, reviewText=f"Guitar {i}") for i in range(40)]
+BAD_ROWS: dict[str, tuple[str, str, int, list[str]]] = {  # set, content, rows that remain, parts of the message
+    "cut JSON": (
+        "beer",
+        in_line(1234, '{"review\\/text": "cut\n', REVIEWS),
+        1299,
+        ["line 1234: not JSON (", "write one whole object"],
+    ),
+    "a list": ("beer", in_line(7, "[1, 2]\n", REVIEWS[:40]), 39, ["line 7: not an object ('[1, 2]'): write one {...}"]),
+    "half a character": (
+        "beer",
+        in_line(9, json_text([beer_review(review_text=text_of(40, "\ud800"))]), REVIEWS[:40]),
+        39,
+        ["line 9: half of a character pair (", "which is not text: correct the row"],
+    ),
+    "book reviews with one id": (
+        "good",
+        json_text(book_review(review_id=f"r{i % 39}", has_spoiler=i % 2 == 0) for i in range(40)),
+        39,
+        ["line 40: the same review stands twice ('r0', first in ", "line 1): remove one of the rows"],
+    ),
+    "recipes with one id": (
+        "food",
+        csv_text([recipe(id=i % 39, minutes=9 + i, description="") for i in range(40)]),
+        39,
+        ["line 41: the same recipe stands twice ('0', first in ", "line 2): remove one"],
+    ),
+    "two reviews of a recipe": (
+        "foodcom-reviews",
+        csv_text([interaction(user_id=i % 39, rating=1 + i % 5, review=f"Made it, {i}") for i in range(40)]),
+        39,
+        ["line 41: the same review stands twice (('0', '30081'), first in ", "remove one"],
+    ),
+    "two reviews of a product": (
+        "amazon-instruments",
+        csv_text([*SHOP, shop_review(asin=7)]),
+        40,
+        ["line 42: the same review stands twice (('A2IBPI20UZIR0U', '7'), first in ", "line 9): remove one"],
+    ),
+    "too few fields": (
+        "amazon-instruments",
+        csv_text(SHOP) + "A2,4,ann\n",
+        40,
+        ["line 42 (row 41): 3 fields, but the header has 9; the row starts with 'A2,4,ann': put fields"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "content", "remain", "parts"), BAD_ROWS.values(), ids=BAD_ROWS)
+def test_a_broken_row_is_named_and_can_be_left_out(
+    fails: Fails,
+    attribune: Callable[..., Outcome],
+    tmp_path: Path,
+    name: str,
+    content: str,
+    remain: int,
+    parts: list[str],
+) -> None:
+    path = write(tmp_path / "source" / CARDS[name].files[0].names[0], content)
+    message = fails(*words(name, tmp_path))
+    assert f"error: {path}, " in message
+    assert message.endswith(", or leave such rows out with --skip-bad\n")
+    for part in parts:
+        assert part in message
+    assert list((tmp_path / "out").iterdir()) == []
+    code, out, err = attribune(*words(name, tmp_path, "--skip-bad"))
+    assert (code, out) == (0, f"{tmp_path / 'out'}\n")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert sum(part["rows"] for part in manifest["parts"].values()) == remain
+    ((reason, bad),) = manifest["bad"].items()
+    assert bad["rows"] == 1
+    assert bad["first"].startswith(f"{path}, line ")
+    assert f"broken and skipped, {reason}: 1, first in {path}, line " in err
+
+
+def test_broken_rows_are_counted_by_reason(attribune: Callable[..., Outcome], tmp_path: Path) -> None:
+    items = [*SHOP[:20], *SHOP[:20]]
+    broken = [shop_review(asin=100 + i, overall=6 + i) for i in range(30)]
+    content = csv_text([*items, *broken]) + "".join(f"A{i},{i}\n" for i in range(9)) + "B,1,2\n"
+    path = write(tmp_path / "source" / "Musical_instruments_reviews.csv.gz", content)
+    assert attribune(*words("amazon-instruments", tmp_path, "--skip-bad"))[0] == 0
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["bad"] == {
+        "the same review stands twice": {"rows": 20, "first": f"{path}, line 22"},
+        "overall is not a rating from 1 to 5": {"rows": 30, "first": f"{path}, line 42"},
+        "2 fields, but the header has 9": {"rows": 9, "first": f"{path}, line 72 (row 71)"},
+        "3 fields, but the header has 9": {"rows": 1, "first": f"{path}, line 81 (row 80)"},
+    }
+
+
+def cut(content: bytes) -> bytes:
+    return gzip.compress(content)[:-40]
+
+
+AGAIN = "get the file again"
+NO_ROWS = [f"the file has no rows: {AGAIN}"]
+WRONG_FILES: list[tuple[str, str, Callable[[bytes], bytes], list[str]]] = [  # set, file, damage, parts of the message
+    (
+        "good",
+        "goodreads_reviews_spoiler.json.gz",
+        cut,
+        ["the compressed file is truncated or damaged (", "get it again"],
+    ),
+    ("imdb", "imdb.dev.txt.ss.gz", cut, ["the compressed file is truncated or damaged (", "get it again"]),
+    ("critics", "critics.csv.gz", cut, ["the compressed file is truncated or damaged (", "get it again"]),
+    ("aapr", "data3.gz", cut, ["the compressed file is truncated or damaged (", "get it again"]),
+    ("polmed", "political_social_media.csv.gz", bytes, ["truncated or damaged (Not a gzipped file", "get it again"]),
+    (
+        "yelp-2013",
+        "yelp-2013-seg-20-20.train.ss",
+        lambda _: tang_line("4", "u1", "p1", "rating, user, product").encode(),
+        [
+            "line 1: the third field is not a rating from 1 to 5 ('p1')",
+            "with the columns user, product, rating and text",
+        ],
+    ),
+    ("aapr", "data2", lambda content: content[:-9], ["data2: truncated, or not JSON (", "line 1 column", AGAIN]),
+    ("aapr", "data2", lambda _: b"[]", ["data2: a list, not an object of papers by id: get the file of the source"]),
+    (
+        "food",
+        "RAW_recipes.csv",
+        lambda _: csv_text([interaction()]).encode(),
+        ["no column name, id, minutes, contributor_id, tags, steps, ingredients (it has: user_id, ", "get that one"],
+    ),
+    (
+        "polmed",
+        "political_social_media.csv",
+        lambda content: content.replace(b",bias,", b",slant,", 1),
+        ["the file has no column bias (it has: ", "another file than the one that the source publishes; get that one"],
+    ),
+    (
+        "amazon-instruments",
+        "Musical_instruments_reviews.csv",
+        lambda content: content + b'"open',
+        ["row starting in line 62: a quote is opened and never closed: double the quotes"],
+    ),
+    (
+        "imdb",
+        "imdb.test.txt.ss",
+        lambda content: content + b"caf\xe9",
+        ["line 21: byte e9 at", "so the file is not utf-8", AGAIN],
+    ),
+    (
+        "good",
+        "goodreads_reviews_spoiler.json",
+        lambda content: content.replace(b"book", b"b\xffok", 1),
+        ["line 1: byte ff at", AGAIN],
+    ),
+    ("aapr", "data4", lambda content: content.replace(b"Idea", b"\x80dea", 1), ["line 1: byte 80 at", AGAIN]),
+    (
+        "food",
+        "RAW_recipes.csv",
+        lambda content: content.replace(b"autumn", b"\0", 1),
+        ["line 2: a NUL character, which no text holds", AGAIN],
+    ),
+    ("imdb", "imdb.train.txt.ss", lambda _: b"", NO_ROWS),
+    ("imdb-cold-20", "imdb/train_zero2.txt.ids", lambda _: b"\n", NO_ROWS),
+    ("good", "goodreads_reviews_spoiler.json", lambda _: b"", NO_ROWS),
+    ("beer", "beeradvocate.json", lambda _: b"\n\n", NO_ROWS),
+    ("aapr", "data1", lambda _: b"{}", NO_ROWS),
+    ("aapr", "data1", lambda _: b"", ["data1: truncated, or not JSON", AGAIN]),
+    ("critics", "critics.csv", lambda _: b"", ["the file is empty: give a file with a header line and rows"]),
+    (
+        "critics",
+        "critics.csv",
+        lambda content: content.splitlines(keepends=True)[0],
+        ["the file has a header but no rows: give a file with rows"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "file", "damage", "parts"), WRONG_FILES)
+def test_a_wrong_file_is_refused_with_its_name_and_a_cure(
+    fails: Fails, tmp_path: Path, name: str, file: str, damage: Callable[[bytes], bytes], parts: list[str]
+) -> None:
+    original = write_source(tmp_path / "source", name) / file.removesuffix(".gz")
+    content = original.read_bytes()
+    original.unlink()
+    path = tmp_path / "source" / file
+    path.write_bytes(damage(content))
+    message = fails(*words(name, tmp_path))
+    assert f"error: {path}" in message
+    for part in parts:
+        assert part in message
+    assert "--encoding" not in message  # which this command does not have
+    assert list((tmp_path / "out").glob("*")) == []
+
+
+@pytest.mark.parametrize("partial", [True, False])
+def test_rows_that_are_all_left_out_are_counted(fails: Fails, tmp_path: Path, partial: bool) -> None:
+    items = [recipe(id=i, minutes=600 if i % 3 else 2, steps=["mix"] if i % 2 else [text_of(20)]) for i in range(12)]
+    write(tmp_path / "source" / "RAW_recipes.csv", csv_text(items))
+    message = fails(*words("food", tmp_path, partial=partial))
+    if partial:
+        assert (
+            "food: no row is left (12 rows read; less than 5 or more than 150 minutes: 12): give the files" in message
+        )
+    else:
+        assert "RAW_recipes.csv: 12 of the 231,637 rows that the source publishes" in message
+
+
+@pytest.mark.parametrize(("name", "partial"), [("polmed", False), ("imdb-cold-50", False), ("polmed", True)])
+def test_a_part_of_a_file_needs_the_flag(fails: Fails, tmp_path: Path, name: str, partial: bool) -> None:
+    write_source(tmp_path / "source", name)
+    if partial:
+        assert main(words(name, tmp_path)) == 0
+        assert json.loads((tmp_path / "out" / "manifest.json").read_text())["origin"]["partial"] is True
+    else:
+        message = fails(*words(name, tmp_path, partial=False))
+        file, rows = ("imdb.train.txt.ss", "20 of the 67,426") if "imdb" in name else ("media.csv", "60 of the 5,000")
+        assert f"{file}: {rows} rows that the source publishes" in message
+        assert "get it again, or take it as it is with --partial" in message
+
+
+def test_a_file_with_more_rows_is_another_one(fails: Fails, tmp_path: Path) -> None:
+    write_source(tmp_path / "source", "polmed", 5001)
+    message = fails(*words("polmed", tmp_path, partial=False))
+    assert "political_social_media.csv: 5,001 rows, more than the 5,000" in message
+    assert "this is another file; get it again" in message
+
+
+class TestFolders:
+    def test_a_missing_folder_says_how_to_get_the_files(self, fails: Fails, tmp_path: Path) -> None:
+        message = fails(*words("good", tmp_path))
+        assert f"{tmp_path / 'source'}: there is no such folder: put the files of good there. Download" in message
+        assert "goodreads_reviews_spoiler.json.gz" in message
+
+    def test_missing_files_are_named_with_what_is_there(self, fails: Fails, tmp_path: Path) -> None:
+        write_source(tmp_path / "source", "yelp-2013-cold-20")
+        (tmp_path / "source" / "yelp-2013-seg-20-20.dev.ss").unlink()
+        (tmp_path / "source" / "yelp2013" / "train_zero2.txt.ids").unlink()
+        message = fails(*words("yelp-2013-cold-20", tmp_path))
+        assert "source lacks yelp-2013-seg-20-20.dev.ss, yelp2013/train_zero2.txt.ids (it has: yelp-2013-seg" in message
+        assert "Download dataset.7z" in message
+        assert "Terms: " in message
+
+    def test_an_empty_folder_is_said_to_be_empty(self, fails: Fails, tmp_path: Path) -> None:
+        (tmp_path / "source").mkdir()
+        assert "lacks critics.csv (it has: nothing). Get critics.csv" in fails(*words("critics", tmp_path))
+
+    def test_an_output_that_is_a_file_is_refused(self, fails: Fails, tmp_path: Path) -> None:
+        write_source(tmp_path / "source", "critics")
+        (tmp_path / "out").write_text("mine")
+        assert f"{tmp_path / 'out'} cannot be made (File exists): choose another" in fails(*words("critics", tmp_path))
+        assert (tmp_path / "out").read_text() == "mine"
+
+    @pytest.mark.parametrize(
+        ("files", "message"),
+        [
+            (
+                {"notes.txt": "mine", "train.parquet": "mine"},
+                "out holds other files (notes.txt): choose an empty folder",
+            ),
+            (
+                {"manifest.json": '{"start_url": "."}'},
+                "manifest.json is damaged, or no manifest of a prepared data set",
+            ),
+            ({"manifest.json": "{"}, "manifest.json is damaged, or no manifest of a prepared data set"),
+        ],
+    )
+    def test_an_output_that_holds_something_else_is_left_as_it_is(
+        self, fails: Fails, tmp_path: Path, files: dict[str, str], message: str
+    ) -> None:
+        write_source(tmp_path / "source", "critics")
+        for name, content in files.items():
+            write(tmp_path / "out" / name, content)
+        assert message in fails(*words("critics", tmp_path))
+        assert {path.name: path.read_text() for path in (tmp_path / "out").iterdir()} == files
+
+    def test_an_output_that_holds_another_set_is_left_as_it_is(
+        self, fails: Fails, attribune: Callable[..., Outcome], tmp_path: Path
+    ) -> None:
+        write_source(write_source(tmp_path / "source", "critics"), "food")
+        assert attribune(*words("critics", tmp_path))[0] == 0
+        before = state(tmp_path / "out")
+        message = fails(*words("food", tmp_path))
+        assert "out holds critics, prepared from other files or with other settings: choose another folder" in message
+        assert state(tmp_path / "out") == before
+
+
+class TestOnce:
+    @pytest.fixture
+    def done(self, attribune: Callable[..., Outcome], tmp_path: Path) -> Path:
+        write_source(tmp_path / "source", "critics")
+        code, _, err = attribune(*words("critics", tmp_path))
+        assert code == 0
+        assert "\nprepared, rows: train 48, validation 6, test 6\n" in err
+        return tmp_path / "out"
+
+    def test_the_second_call_writes_nothing(
+        self, attribune: Callable[..., Outcome], tmp_path: Path, done: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        before = state(done)
+        monkeypatch.setattr(preparation, "open_writer", None)  # and reads nothing
+        os.utime(tmp_path / "source" / "critics.csv")  # the content counts
+        code, out, err = attribune(*words("critics", tmp_path))
+        assert (code, out) == (0, f"{done}\n")
+        assert "\nalready prepared, rows: train 48, validation 6, test 6\n" in err
+        assert state(done) == before
+
+    @pytest.mark.parametrize("more", [["--skip-bad"], []])
+    def test_changed_files_and_settings_are_noticed(
+        self, fails: Fails, tmp_path: Path, done: Path, more: list[str]
+    ) -> None:
+        if not more:  # one letter, the same size
+            path = tmp_path / "source" / "critics.csv"
+            path.write_text(path.read_text().replace("Film number 7", "Film number 8"))
+        before = state(done)
+        assert "out holds critics, prepared from other files or with other" in fails(*words("critics", tmp_path, *more))
+        assert state(done) == before
+
+
+class BrokenOffError(Exception):
+    """What breaks a preparation off."""
+
+
+class TestInterruption:
+    CARD = CARDS["foodcom-reviews"]
+
+    def breaking_reader(self, rows: int) -> Callable[..., Iterator[tuple[Part | None, Row]]]:
+        def read(files: Any, log: RowLog) -> Iterator[tuple[Part | None, Row]]:
+            for number, row in enumerate(self.CARD.read(files, log)):
+                if number == rows:
+                    raise BrokenOffError
+                yield row
+
+        return read
+
+    @pytest.mark.parametrize("stage", ["first rows", "second batch", "parts", "checksum", "replace_file", "write_json"])
+    def test_what_is_broken_off_is_done_anew(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
+        def breaks(*given: Any, **_: Any) -> Any:
+            if stage != "checksum" or given[0].suffix == ".parquet":
+                raise BrokenOffError
+            return sha256_of(*given)
+
+        paths = {"source": write_source(tmp_path / "source", self.CARD.name, 6000), "output": tmp_path / "out"}
+        card, places = self.CARD, {"parts": (Shuffled, "parts"), "checksum": (preparation, "sha256_of")}
+        with monkeypatch.context() as patch:
+            if stage in ("first rows", "second batch"):
+                card = replace(card, read=self.breaking_reader(20 if stage == "first rows" else 5500))
+            else:
+                patch.setattr(*places.get(stage, (preparation, stage)), breaks)
+            with pytest.raises(BrokenOffError):
+                prepare(card, **paths)
+        left = {path.name for path in (tmp_path / "out").iterdir()}
+        assert "manifest.json" not in left
+        assert not {name for name in left if name.startswith(".")}
+        again = prepare(self.CARD, **paths)
+        clean = prepare(self.CARD, source=tmp_path / "source", output=tmp_path / "clean")
+        assert not again.reused
+        assert again.manifest == clean.manifest
+        assert len(again.parts()["train"]) == 4800
+
+    def test_what_is_killed_is_done_anew(self, attribune: Callable[..., Outcome], tmp_path: Path) -> None:
+        write_source(tmp_path / "source", self.CARD.name, 40_000)
+        command = small_runs.Command(words(self.CARD.name, tmp_path), log=tmp_path / "log.txt")
+        while not list((tmp_path / "out").glob(".*")) and command.process.is_alive():
+            time.sleep(0.002)
+        os.kill(int(command.process.pid or 0), signal.SIGKILL)
+        assert command.wait() == -signal.SIGKILL
+        left = [path.name for path in (tmp_path / "out").iterdir()]
+        assert left
+        assert all(name.startswith(".") for name in left)
+        assert attribune(*words(self.CARD.name, tmp_path))[0] == 0
+        assert {path.name for path in (tmp_path / "out").iterdir()} == {
+            "manifest.json",
+            "recipe.yaml",
+            "train.parquet",
+            "validation.parquet",
+            "test.parquet",
+        }
+        assert attribune(*words(self.CARD.name, tmp_path))[2].count("already prepared") == 1
