@@ -256,8 +256,8 @@ def test_a_cluster_of_two_workers_one_of_which_is_killed(
     running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     killed, deadline = 0, time.monotonic() + 240
     while running.poll() is None and not killed and time.monotonic() < deadline:
-        if list(folder.path.glob("work/*/*/recipe.yaml")):
-            killed = kill_a_worker(descendants(running.pid))
+        if list(folder.path.glob("work/*/*/*/recipe.yaml")):
+            killed = kill_a_worker(folder)
         time.sleep(0.05)
     _, messages = running.communicate(timeout=300)
     assert running.returncode == 0, messages
@@ -268,26 +268,14 @@ def test_a_cluster_of_two_workers_one_of_which_is_killed(
     assert sorted(told) == names(folder), "each cell is done once"
 
 
-def descendants(pid: int) -> set[int]:
-    """A process's children, their children, and so on."""
-    parents = {}
-    for folder in Path("/proc").glob("[0-9]*"):
+def kill_a_worker(folder: BenchmarkFolder) -> int:
+    """Kill a process that holds the lock of a cell; returns its number, 0 for none."""
+    for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-    found, new = set(), {pid}
-    while new:
-        found |= new
-        new = {child for child, parent in parents.items() if parent in new} - found
-    return found - {pid}
-
-
-def kill_a_worker(pids: set[int]) -> int:
-    """Kill one that runs a cell; returns its number, 0 for none."""
-    for pid in sorted(pids):
-        with contextlib.suppress(OSError):
-            if (Path("/proc") / str(pid) / "cmdline").read_bytes().startswith(b"ray::_one"):
-                os.kill(pid, signal.SIGKILL)
-                return pid
+            held = [os.readlink(link) for link in (process / "fd").iterdir()]
+            if any(name.startswith(str(folder.path)) and name.endswith(".lock") for name in held):
+                os.kill(int(process.name), signal.SIGKILL)
+                return int(process.name)
     return 0
 
 

@@ -36,7 +36,8 @@ def run_on_ray(folder: BenchmarkFolder, *, workers: int, tell: Callable[[Cell, s
     """
     if importlib.util.find_spec("ray") is None:
         raise ConfigError("--engine ray needs Ray: pip install 'attribune[ray]', or run with --workers on one machine")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    # As a plain process would run; by default Ray's give way to everything else on the machine.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     import ray
 
     cores = os.cpu_count() or 1
