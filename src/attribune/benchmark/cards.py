@@ -28,13 +28,11 @@ class SourceFile:
         role: by which the reader asks for it.
         names: what it may be called, paths inside the folder; compressed with gzip or bzip2, it may end so.
         rows: how many rows the whole file has, where that is published; None where it is not.
-        sha256: of the file, where one file is the source.
     """
 
     role: str
     names: tuple[str, ...]
     rows: int | None = None
-    sha256: str | None = None
 
     def find(self, folder: Path) -> Path | None:
         """The file in a folder, plain or compressed; None where there is none."""

@@ -21,6 +21,7 @@ Array = npt.NDArray[Any]
 SMOOTHING = 2e-5
 """Added to every class of both distributions; with it the divergences of a uniform guess are the paper's to 1e-3."""
 _FEW = 10
+_ROUNDED = 0.05  # what the papers print as 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,14 +45,15 @@ class Figure:
         if self.published is None:
             return None
         gap = abs(self.value - self.published)
-        return gap <= share * abs(self.published) or (self.spread is not None and gap <= spreads * self.spread)
+        near = share * abs(self.published) if self.published else _ROUNDED
+        return gap <= near or (self.spread is not None and gap <= spreads * self.spread)
 
 
 def describe_set(prepared: PreparedSet, *, published: dict[str, float] | None = None) -> list[Figure]:
     """The figures of the papers' tables: rows, words, classes, values, how many of these are rare or never trained on.
 
     Words are counted over all rows, marks of punctuation among them. A value is rare with fewer than ten training rows
-    (Amplayo, Yoo and Lee 2022, table 1), cold without any (table 7); rows and words to a user are in Zhang et al. 2024,
+    (Amplayo, Yoo and Lee 2022, table 1), cold without any (table 7); rows to a user are in Zhang et al. 2024,
     table 5.
 
     Args:

@@ -112,8 +112,7 @@ def _info(options: argparse.Namespace) -> None:
 
 def _file_text(file: Any) -> str:
     rows = "" if file.rows is None else f", {file.rows:,} rows"
-    checksum = "" if file.sha256 is None else f", SHA-256 {file.sha256}"
-    return f"{file.names[0]}{rows}{checksum}"
+    return f"{file.names[0]}{rows}"
 
 
 def _split_text(card: Card) -> str:

@@ -89,8 +89,8 @@ FOOD = Card(
     split=Shuffled(share=0.1),
     attributes=(
         {"kind": "categorical", "name": "user"},
-        {"kind": "multi_label", "name": "ingredient"},
-        {"kind": "multi_label", "name": "tag"},
+        {"kind": "multi_label", "name": "ingredient", "max_per_row": _MOST_TAGS},
+        {"kind": "multi_label", "name": "tag", "max_per_row": _MOST_TAGS},
     ),
     labels=("minutes",),
     task={"kind": "classification"},
