@@ -315,14 +315,14 @@ def test_copied_layers_start_as_the_attention_of_the_backbone(M: int) -> None:
 @pytest.mark.parametrize(
     ("family", "config", "message"),
     [
-        ("bert", Maa(initial="backbone"), "the backbone has no layer -1 whose query map"),
-        ("albert", Maa(initial="backbone", layers=2), "the backbone has no layer -1 whose query map"),
-        ("bert", TinyMaa(initial="backbone"), "has no layer 1 whose query map has the shape of the stack's"),
-        ("llama", Maa(initial="backbone", layers=1), "has no layer 1 whose key map has the shape of the stack's"),
+        ("bert", Maa(initial="backbone"), "the stack has 6 layers and the backbone 2 with weights"),
+        ("albert", Maa(initial="backbone", layers=2), "the stack has 2 layers and the backbone 1 with weights"),
+        ("bert", TinyMaa(initial="backbone"), "layer 2 of the backbone has no query map"),
+        ("llama", Maa(initial="backbone", layers=1), "layer 2 of the backbone has no key map"),
         (
             "modernbert",
             Maa(initial="backbone", layers=1),
-            "has no layer 1 whose inner map has the shape of the stack's",
+            "layer 2 of the backbone has no inner map",
         ),
     ],
 )

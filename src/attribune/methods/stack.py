@@ -182,6 +182,13 @@ def _copy_backbone(method: str, layers: list[nn.Module], host: Host) -> None:
         "W_1": "inner",
         "W_2": "outer",
     }
+    own = len(host.layers)
+    if len(layers) > own:
+        raise ConfigError(
+            f"{method}: initial is 'backbone', but the stack has {len(layers)} layers and the backbone {own} with "
+            f"weights "
+            "of their own; choose fewer layers, or initial=random"
+        )
     for name, kind in kinds.items():
         sites = host.at(kind)
         last = max(site.layer for site in sites)
@@ -190,8 +197,8 @@ def _copy_backbone(method: str, layers: list[nn.Module], host: Host) -> None:
             found = [host.weight(site) for site in sites if site.layer == last - index]
             if len(found) != 1 or found[0].shape[1] != mine.shape[-1]:
                 raise ConfigError(
-                    f"{method}: initial is 'backbone', but the backbone has no layer {last - index} whose {kind} map "
-                    f"has the shape of the stack's; choose fewer layers, the backbone's own sizes, or initial=random"
+                    f"{method}: initial is 'backbone', but layer {last - index + 1} of the backbone has no {kind} map "
+                    f"of the stack's shape; choose fewer layers, the backbone's own sizes, or initial=random"
                 )
             W = found[0].to(mine.dtype)
             copies = mine.numel() // W.numel()
