@@ -26,7 +26,8 @@ from attribune.data.texts import TextInput
 from attribune.data.windows import longest_input
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.methods import DEFAULT_METHOD, METHODS, Host, MethodConfig, method_from_dict
-from attribune.placement import Pooling, first_position, most_positions, placement_for
+from attribune.methods.base import AttributeMethod
+from attribune.placement import Pooling, find_layers, first_position, most_positions, placement_for
 from attribune.schema import Schema
 from attribune.tasks import Task, task_from_dict
 from attribune.tuning import tune_backbone
@@ -267,12 +268,23 @@ class AttributeModel(PreTrainedModel):
         """Count the parameters."""
         parameters = dict(self.named_parameters())
         stored = [parameters[name] for name in self.learned_names()]
+        layers = tuple(
+            f"backbone.{name}."
+            for name in find_layers(self.backbone, placement_for(self.config.text_config.model_type))
+        )
+        tables = {id(p) for module in self.modules() if isinstance(module, AttributeMethod) for p in module.tables}
         return Sizes(
             total=sum(p.numel() for p in parameters.values()),
             trained=sum(p.numel() for p in parameters.values() if p.requires_grad),
             stored=sum(p.numel() for p in stored),
             stored_bytes=sum(p.numel() * p.element_size() for p in stored),
             outputs=self.task.outputs,
+            encoder=sum(p.numel() for name, p in parameters.items() if name.startswith(layers) and "lora_" not in name),
+            injected=sum(
+                p.numel()
+                for name, p in parameters.items()
+                if p.requires_grad and name.startswith((*layers, "method.")) and id(p) not in tables
+            ),
         )
 
     def longest_text(self) -> int | None:

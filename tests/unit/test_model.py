@@ -65,3 +65,25 @@ def test_the_output_as_a_tuple() -> None:
     expected = model(**batch)
     assert torch.equal(loss, expected.loss)
     assert torch.equal(logits, expected.logits)
+
+
+@pytest.mark.parametrize(
+    ("method", "tuning", "injected"),
+    [
+        (Injector(bottleneck=4, vector_size=5), "frozen", "all"),
+        (Injector(bottleneck=4, vector_size=5), "lora:q:2", "all"),
+        (Upa(), "full", "encoder"),
+        (Chim(), "layernorm", "norms"),
+    ],
+)
+def test_sizes_as_the_papers_count_them(method: MethodConfig, tuning: str, injected: str) -> None:
+    """TP is what learns in the layers and the method, without tables, head and embeddings, over the layers."""
+    model = make_model("bert", method, tuning=tuning)
+    sizes = model.sizes()
+    layers = [p for name, p in tiny_backbone("bert").named_parameters() if name.startswith("encoder.")]
+    assert sizes.encoder == sum(p.numel() for p in layers)
+    tables = sum(table.numel() for table in model.method.tables)
+    learned = sum(p.numel() for p in model.method.parameters()) - tables
+    lora = sum(p.numel() for name, p in model.named_parameters() if "lora_" in name)
+    norms = sum(p.numel() for name, p in model.backbone.encoder.named_parameters() if "LayerNorm" in name)
+    assert sizes.injected == learned + {"all": lora, "encoder": sizes.encoder, "norms": norms}[injected]

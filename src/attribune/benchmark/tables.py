@@ -154,6 +154,7 @@ def _cost(group: Group) -> dict[str, float | None]:
         "trained": float(sizes["trained"]),
         "total": float(sizes["total"]),
         "share": sizes["trained"] / sizes["total"],
+        "of_encoder": sizes["injected"] / sizes["encoder"] if sizes["encoder"] else None,
         "seconds": float(np.mean([one["seconds"] for one in training])),
         "seconds_per_pass": float(np.mean(passes)) if passes else None,
         "peak_mb": max(peaks) if peaks else None,
@@ -174,7 +175,7 @@ def render(tables: Sequence[SetTable], kind: str) -> str:
 def cells_of(table: SetTable) -> list[list[str]]:
     """The head and the lines of one table, as text."""
     metrics = list(dict.fromkeys(name for line in table.lines for name in line.metrics))
-    head = ["", *metrics, f"{table.metric} against {table.reference}", "hidden", "trained", "s per pass", "MB"]
+    head = ["", *metrics, f"{table.metric} against {table.reference}", "hidden", "TP", "of all", "s per pass", "MB"]
     lines = [head]
     for line in table.lines:
         shares = [format_interval(name, line.metrics[name]) if name in line.metrics else "" for name in metrics]
@@ -185,6 +186,7 @@ def cells_of(table: SetTable) -> list[list[str]]:
                 *shares,
                 "" if line.against is None else _difference(table.metric, line.against),
                 "" if line.hidden is None else _scaled(table.metric, line.hidden),
+                "" if cost["of_encoder"] is None else f"{cost['of_encoder']:.2f} x",
                 "" if cost["share"] is None else f"{100 * cost['share']:.1f} %",
                 "" if cost["seconds_per_pass"] is None else f"{cost['seconds_per_pass']:.0f}",
                 "" if cost["peak_mb"] is None else f"{cost['peak_mb']:,.0f}",
@@ -205,9 +207,11 @@ def notes_of(table: SetTable) -> list[str]:
     counted = f"{min(folds)}" if len(folds) == 1 else f"{min(folds)} to {max(folds)}"
     text = [
         f"{counted} folds or seeds, {rows:,} pooled test rows for {table.lines[0].name}; 95 % bootstrap intervals "
-        f"over rows.",
+        "over rows.",
         "`*`: no other line is shown to be better (paired bootstrap); there is no ranking among these. "
-        f"`-`: shown to be worse than {table.reference}. Hidden: the same model with its attributes hidden.",
+        f"`-`: shown to be worse than {table.reference}. Hidden: the same model with its attributes hidden. TP: "
+        "trained parameters without attribute tables and head, over those of the encoder's layers; of all: all trained ones "
+        "over the whole model.",
     ]
     if table.missing:
         text.append(f"Not run yet: {', '.join(table.missing)}.")
@@ -277,7 +281,7 @@ def _csv(tables: Sequence[SetTable]) -> str:
     sink = io.StringIO()
     writer = csv.writer(sink)
     gaps = ("difference", "difference_low", "difference_high", "p_value")
-    costs = ("trained", "total", "seconds_per_pass", "peak_mb")
+    costs = ("trained", "total", "of_encoder", "seconds_per_pass", "peak_mb")
     writer.writerow(["set", "setting", "folds", "metric", "value", "low", "high", *gaps, *costs])
     for table in tables:
         for line in table.lines:

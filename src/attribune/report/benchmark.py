@@ -171,14 +171,19 @@ def _sparsity_figures(table: SetTable) -> Iterator[str]:
     for found in sparsity_bins(chosen.group, reference.group, metric=table.metric):
         slope = found.fit()
         trend = "" if slope is None else f" The fitted line changes by {slope[1]:+.2f} from bin to bin."
+        name = found.name.removeprefix("count.")
+        by_value = name != found.name
+        across = f"training rows with the {name}" if by_value else "words of the text"
+        what = f"how often their {name} stands in the training rows, 0 for one that never does" if by_value else across
         yield _figure(
             sparsity(
                 found,
                 label=f"{_label(table.metric)}, less {table.reference}",
-                across=f"training rows with the {found.name} (below: test rows)",
+                across=f"{across} (below: test rows)",
             ),
-            f"For which rows does {chosen.name} help? Test rows in bins of how often their {found.name} stands in the "
-            f"training rows, 0 for one that never does. The bins are made without looking at labels.{trend}",
+            f"For which rows does {chosen.name} help? Test rows in bins of {what}. The bins are made without looking "
+            f"at "
+            f"labels.{trend}",
         )
 
 
@@ -193,10 +198,11 @@ class _Rows:
 
 
 def sparsity_bins(group: Group, other: Group, *, metric: str, bins: int = _BINS) -> list[Bins]:
-    """The difference of two settings over bins of how many training rows have a row's value, for each attribute.
+    """The difference of two settings over bins of what is known of a row: training rows with its value, and its words.
 
-    Bins hold about as many test rows each, and are cut by the counts of training rows alone. A value without training
-    rows has a bin of its own where there are enough such rows.
+    One set of bins for each attribute, by how many training rows have the row's value, and one for the length of the
+    text. Bins hold about as many test rows each, and no label has a part in them. A value without training rows has a
+    bin of its own where there are enough such rows.
 
     Args:
         group: the cells of one setting.
@@ -206,10 +212,9 @@ def sparsity_bins(group: Group, other: Group, *, metric: str, bins: int = _BINS)
     """
     folds = [fold for fold in group.folds if fold in other.folds]
     ours, theirs = group.on(folds), other.on(folds)
-    names = [name.removeprefix("count.") for name in ours.results[0].facts() if name.startswith("count.")]
     found = []
-    for name in names:
-        rows = _Rows(tuple(result.facts()[f"count.{name}"] for result in ours.results))
+    for name in ours.results[0].facts():
+        rows = _Rows(tuple(result.facts()[name] for result in ours.results))
         ranges = count_ranges(np.concatenate(rows.counts), bins=bins)
         if len(ranges) < 2:
             continue

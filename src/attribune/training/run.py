@@ -252,6 +252,7 @@ def _baseline_run(recipe: Recipe, folder: RunFolder, prepared: Prepared) -> tupl
         folder.write_outcome({"C": linear.C, "seconds": time.perf_counter() - started})
     size = int(linear.weight.size + linear.bias.size)
     counted = {"total": size, "trained": size, "stored": size, "stored_bytes": 4 * size, "outputs": linear.task.outputs}
+    counted |= {"encoder": 0, "injected": 0}
     record = {**read_json(folder.outcome, what="training record"), "parameters": counted}
     return predictor_of(recipe, linear), record
 
