@@ -209,9 +209,9 @@ def notes_of(table: SetTable) -> list[str]:
         f"{counted} folds or seeds, {rows:,} pooled test rows for {table.lines[0].name}; 95 % bootstrap intervals "
         "over rows.",
         "`*`: no other line is shown to be better (paired bootstrap); there is no ranking among these. "
-        f"`-`: shown to be worse than {table.reference}. Hidden: the same model with its attributes hidden. TP: "
-        "trained parameters without attribute tables and head, over those of the encoder's layers; of all: all trained ones "
-        "over the whole model.",
+        f"`-`: shown to be worse than {table.reference}. Hidden: the same model with its attributes hidden. "
+        "TP: trained parameters without attribute tables and head, over those of the encoder's layers; "
+        "of all: all trained ones over the whole model.",
     ]
     if table.missing:
         text.append(f"Not run yet: {', '.join(table.missing)}.")
