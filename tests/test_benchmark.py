@@ -28,12 +28,13 @@ import pandas as pd
 import pytest
 import small_runs
 import yaml
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from attribune.benchmark.experiment import Experiment
 from attribune.benchmark.results import BenchmarkFolder, CellResult, best_factor
 from attribune.benchmark.tables import benchmark_tables
 from attribune.cli import main
+from attribune.errors import ConfigError
 from attribune.metrics import log_loss
 from attribune.recipe import Recipe
 from attribune.report.benchmark import count_ranges, report_page
@@ -179,6 +180,15 @@ def test_figures_of_a_table_are_those_of_the_pooled_rows(
         if beaten:
             top = max(table.lines, key=lambda other: other.metrics["accuracy"].value)
             assert top.group.against(line.group)["accuracy"].low > 0
+
+
+def test_rows_that_differ_are_not_compared(finished: BenchmarkFolder, tmp_path: Path) -> None:
+    folder = BenchmarkFolder(Path(shutil.copytree(finished.path, tmp_path / "copy")))
+    path = folder.path / "cells" / "reviews" / "linear" / "1" / "test_logits.safetensors"
+    found = load_file(path)
+    save_file({**found, "rows": found["rows"][::-1].copy()}, path)
+    with pytest.raises(ConfigError, match=r"reviews/linear/1 and reviews/none/1 were scored on different test rows"):
+        benchmark_tables(folder)
 
 
 def test_training_counts_come_from_training_rows_alone(finished: BenchmarkFolder, experiment: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import load_file
 
@@ -174,8 +175,22 @@ class Group:
         return {name: interval(metric) for name, metric in self.metrics(part).items()}
 
     def against(self, other: Group, *, part: str = "test") -> dict[str, PairedResult]:
-        """The difference of every metric on the folds that both have, with the paired bootstrap."""
+        """The difference of every metric on the folds that both have, with the paired bootstrap.
+
+        Raises:
+            ConfigError: where the two were not scored on the same rows.
+        """
         folds = [fold for fold in self.folds if fold in other.folds]
+        for mine, its in zip(self.on(folds).results, other.on(folds).results, strict=True):
+            a, b = mine.scores(part), its.scores(part)
+            if not all(
+                np.array_equal(a[name], b[name], equal_nan=a[name].dtype.kind == "f") for name in ("rows", "labels")
+            ):
+                raise ConfigError(
+                    f"{mine.cell.path} and {its.cell.path} were scored on different {part} rows, so that they cannot "
+                    f"be "
+                    "compared: give all settings the same text, label and missing values"
+                )
         ours, theirs = (group.on(folds).metrics(part) for group in (self, other))
         return {name: paired(metric, theirs[name]) for name, metric in ours.items() if name in theirs}
 
