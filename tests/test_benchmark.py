@@ -32,10 +32,11 @@ from safetensors.numpy import load_file, save_file
 
 from attribune.benchmark.experiment import Experiment
 from attribune.benchmark.results import BenchmarkFolder, CellResult, best_factor
-from attribune.benchmark.tables import benchmark_tables
+from attribune.benchmark.tables import benchmark_tables, verdict
 from attribune.cli import main
 from attribune.errors import ConfigError
-from attribune.metrics import log_loss
+from attribune.evaluation.bootstrap import PairedResult, interval
+from attribune.metrics import accuracy, log_loss, macro_f1, pooled
 from attribune.recipe import Recipe
 from attribune.report.benchmark import count_ranges, report_page
 from attribune.training.preparation import prepare
@@ -318,6 +319,8 @@ def test_a_failing_cell_stops_no_other(experiment: dict[str, Any], tmp_path: Pat
             "names the attribute 'colour', which reviews",
         ),
         ({"training": {"steps": 0}}, "training.steps"),
+        ({"settings": [{"name": "x", "method": {"bottleneck": 3}}]}, "the method .* has no name"),
+        ({"rates": {"factors": [1, 1]}}, "name each once, above 0"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_trained(
@@ -419,3 +422,22 @@ def test_bins_hold_all_rows_and_never_look_at_labels() -> None:
         assert len(held) == 1 or min(held[1:]) >= 1
     zero = count_ranges(np.repeat([0, 1, 2, 3], [40, 30, 200, 200]))
     assert zero[0] == (0, 0), "values that were never trained on have a bin of their own"
+
+
+@pytest.mark.parametrize(("low", "high", "shown"), [(0.1, 0.3, 1), (-0.3, -0.1, -1), (-0.1, 0.1, 0)])
+def test_a_lower_error_is_better(low: float, high: float, shown: int) -> None:
+    pair = PairedResult(difference=(low + high) / 2, low=low, high=high, p_value=0.5, level=0.95, resamples=10)
+    assert verdict(pair, higher_is_better=True) == shown
+    assert verdict(pair, higher_is_better=False) == -shown
+
+
+def test_other_seeds_on_the_same_rows_make_no_interval_narrower() -> None:
+    chance = np.random.default_rng(0)
+    true, predicted = chance.integers(0, 3, 90), chance.integers(0, 3, 90)
+    for metric in (accuracy(true, predicted), macro_f1(true, predicted, classes=3)):
+        rows = np.arange(90)
+        once, five = interval(metric), interval(pooled([metric] * 5, [rows] * 5))
+        assert five.value == pytest.approx(once.value)
+        assert (five.low, five.high) == pytest.approx((once.low, once.high), abs=0.02)
+        apart = interval(pooled([metric] * 5, [rows + 90 * seed for seed in range(5)]))
+        assert apart.high - apart.low < 0.6 * (once.high - once.low)

@@ -77,10 +77,15 @@ class Metric:
         return np.asarray(self.formula((weights @ self.statistics) / weights.sum(axis=-1, keepdims=True)))
 
 
-def pooled(metrics: Sequence[Metric]) -> Metric:
+def pooled(metrics: Sequence[Metric], keys: Sequence[npt.ArrayLike] | None = None) -> Metric:
     """One metric over the rows of several, such as the folds of a cross-validation, which have the same classes.
 
-    An `r2` so pooled measures the variance within the folds.
+    A row that several of them were computed on, as with other seeds on the same test rows, is drawn as one in a
+    bootstrap: its copies are not independent. An `r2` so pooled measures the variance within the folds.
+
+    Args:
+        metrics: with the same name and classes.
+        keys: (n,) of each, which row of the data each row is; all are different rows without it.
 
     Raises:
         DataError: for metrics of different names or statistics.
@@ -93,7 +98,30 @@ def pooled(metrics: Sequence[Metric]) -> Metric:
     parts = [metric.statistics for metric in metrics]
     statistics = sparse.vstack(parts, format="csr") if sparse.issparse(parts[0]) else np.vstack(parts)
     rows = np.concatenate([start + metric.rows for start, metric in zip(starts, metrics, strict=True)])
-    return replace(first, statistics=statistics, rows=rows)
+    whole = replace(first, statistics=statistics, rows=rows)
+    if keys is None:
+        return whole
+    groups, group = np.unique(np.concatenate([np.asarray(one) for one in keys]), return_inverse=True)
+    return whole if len(groups) == len(rows) else _clustered(whole, group.reshape(-1), groups=len(groups))
+
+
+def _clustered(metric: Metric, group: Array, *, groups: int) -> Metric:
+    """The same metric, each group of rows (n,) drawn as one: sums of statistics, and beside them how many rows."""
+    shape = (groups, metric.statistics.shape[0])
+    members = sparse.csr_array((np.ones(len(group)), (group, metric.rows)), shape=shape)
+    sums = members @ metric.statistics
+    counts = np.bincount(group, minlength=groups).astype(np.float64)[:, None]
+    if sparse.issparse(sums):
+        statistics: Any = sparse.hstack([sums, sparse.csr_array(counts)], format="csr")
+    else:
+        statistics = np.hstack([sums, counts])
+    formula = metric.formula
+    return replace(
+        metric,
+        statistics=statistics,
+        rows=np.arange(groups),
+        formula=lambda means: formula(means[..., :-1] / means[..., -1:]),
+    )
 
 
 def _pair(true: npt.ArrayLike, predicted: npt.ArrayLike, *, axes: int = 1) -> tuple[Array, Array]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ __all__ = ["run_on_ray"]
 _RETRIES = 5
 
 
-def run_on_ray(folder: BenchmarkFolder, *, workers: int, tell: Callable[[Cell, str], None]) -> list[Cell]:
+def run_on_ray(
+    folder: BenchmarkFolder, sets: Sequence[str], *, workers: int, tell: Callable[[Cell, str], None]
+) -> list[Cell]:
     """Run the cells that are missing as tasks of a Ray cluster; returns those that failed.
 
     The cluster is the one that ``RAY_ADDRESS`` names, else one on this machine. A task whose worker dies is begun
@@ -28,6 +30,7 @@ def run_on_ray(folder: BenchmarkFolder, *, workers: int, tell: Callable[[Cell, s
 
     Args:
         folder: of the benchmark.
+        sets: whose cells are run.
         workers: tasks at a time on this machine, which share its cores; of a cluster, what its nodes have room for.
         tell: told what happens to a cell.
 
@@ -48,16 +51,22 @@ def run_on_ray(folder: BenchmarkFolder, *, workers: int, tell: Callable[[Cell, s
         share = max(1, (own or cores) // workers)
         threads = max(1, cores // workers)
         task = ray.remote(num_cpus=share, max_retries=_RETRIES)(_one)
-        return _drive(ray, task, folder, tell, threads=threads)
+        return _drive(ray, task, folder, sets, tell, threads=threads)
     finally:
         ray.shutdown()
 
 
 def _drive(
-    ray: Any, task: Any, folder: BenchmarkFolder, tell: Callable[[Cell, str], None], *, threads: int
+    ray: Any,
+    task: Any,
+    folder: BenchmarkFolder,
+    sets: Sequence[str],
+    tell: Callable[[Cell, str], None],
+    *,
+    threads: int,
 ) -> list[Cell]:
     """Hand out cells as soon as the trials that they wait for are done."""
-    experiment = folder.experiment()
+    experiment = folder.experiment().on(sets)
     cells = list(experiment.cells())
     running: dict[Any, Cell] = {}
     handed: set[str] = set()
@@ -75,7 +84,7 @@ def _drive(
         try:
             done, words = ray.get(ended)
         except ray.exceptions.RayError as error:
-            done, words = False, f"failed: {type(error).__name__}: its workers died {_RETRIES + 1} times"
+            done, words = False, f"failed: {type(error).__name__}: {str(error).strip().splitlines()[0]}"
         if done is False:
             failed.append(cell)
         tell(cell, words)

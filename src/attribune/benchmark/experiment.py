@@ -40,6 +40,13 @@ class SetPlan(Settings):
     folds: tuple[int, ...] = Field(default=(0,), min_length=1)
     rows: int | None = Field(default=None, ge=10)
 
+    @field_validator("folds")
+    @classmethod
+    def _folds_once(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if len(set(value)) < len(value) or min(value) < 0:
+            raise ConfigError(f"folds are {list(value)}: name each once, from 0 on")
+        return value
+
     @model_validator(mode="after")
     def _one_source(self) -> SetPlan:
         if (self.prepared is None) == (self.data is None):
@@ -84,6 +91,13 @@ class Setting(Settings):
             value = {"name": value["method"].get("name"), **value}
         return value
 
+    @field_validator("method")
+    @classmethod
+    def _named(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if not isinstance(value.get("name"), str):
+            raise ConfigError(f"the method {value!r} has no name: give it, such as {{name: injector}}")
+        return value
+
     @property
     def is_baseline(self) -> bool:
         """Whether it is one of the linear baselines, which have no learning rate."""
@@ -99,7 +113,14 @@ class RateSearch(Settings):
     """
 
     factors: tuple[float, ...] = Field(default=(0.5, 1.0, 2.0), min_length=2)
-    fold: int = 0
+    fold: int = Field(default=0, ge=0)
+
+    @field_validator("factors")
+    @classmethod
+    def _factors_once(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if len(set(value)) < len(value) or min(value) <= 0:
+            raise ConfigError(f"factors are {list(value)}: name each once, above 0")
+        return value
 
 
 class Cell(Settings):
@@ -228,7 +249,7 @@ class Experiment(Settings):
         setting = cell.setting
         merged = {**data, **self.data, **setting.data}
         if setting.attributes is not None:
-            known = {str(attribute["name"]): attribute for attribute in data["attributes"]}
+            known = {str(attribute["name"]): attribute for attribute in data.get("attributes", ())}
             missing = [name for name in setting.attributes if name not in known]
             if missing:
                 raise ConfigError(

@@ -19,9 +19,10 @@ from attribune.json_file import read_json, replace_file
 from attribune.metrics import Metric, log_loss, pooled
 from attribune.tasks import Task, task_from_dict
 
-__all__ = ["CELL", "EXPERIMENT", "BenchmarkFolder", "CellResult", "Group", "best_factor"]
+__all__ = ["CELL", "EXPERIMENT", "IDENTITY", "BenchmarkFolder", "CellResult", "Group", "best_factor"]
 
 CELL = "cell.json"
+IDENTITY = "identity"
 EXPERIMENT = "experiment.yaml"
 Array = npt.NDArray[Any]
 
@@ -136,9 +137,16 @@ class CellResult:
         return load_file(str(self.folder / f"{part}_logits.safetensors"))
 
     def facts(self) -> dict[str, Array]:
-        """Words and training counts of the test rows; empty where they were not written."""
-        path = self.folder / "test_facts.safetensors"
-        return load_file(str(path)) if path.is_file() else {}
+        """Words and training counts of the test rows."""
+        return {name: values for name, values in self._test_facts.items() if name != IDENTITY}
+
+    def identities(self) -> Array:
+        """Which row of the whole data set each test row is."""
+        return self._test_facts[IDENTITY]
+
+    @cached_property
+    def _test_facts(self) -> dict[str, Array]:
+        return load_file(str(self.folder / "test_facts.safetensors"))
 
 
 @dataclass(frozen=True)
@@ -161,21 +169,28 @@ class Group:
         return Group(tuple(result for result in self.results if result.cell.fold in folds))
 
     def metrics(self, part: str = "test", rows: Sequence[Array] | None = None) -> dict[str, Metric]:
-        """Every metric over the rows of all folds; with `rows`, a mask for each fold, over those alone."""
+        """Every metric over the rows of all folds; with `rows`, a mask for each fold, over those alone.
+
+        A test row that several seeds were scored on counts once in an interval.
+        """
         found: list[dict[str, Metric]] = []
+        keys: list[Array] = []
         for place, result in enumerate(self.results):
             scores = result.scores(part)
             chosen = slice(None) if rows is None else rows[place]
             if len(scores["labels"][chosen]):
                 found.append(result.task.metrics(scores["logits"][chosen], scores["labels"][chosen]))
-        return {name: pooled([one[name] for one in found]) for name in found[0] if all(name in one for one in found)}
+                if part == "test":
+                    keys.append(result.identities()[chosen])
+        names = [name for name in found[0] if all(name in one for one in found)]
+        return {name: pooled([one[name] for one in found], keys or None) for name in names}
 
     def intervals(self, part: str = "test") -> dict[str, Interval]:
         """Every metric with its 95 % interval."""
         return {name: interval(metric) for name, metric in self.metrics(part).items()}
 
     def against(self, other: Group, *, part: str = "test") -> dict[str, PairedResult]:
-        """The difference of every metric on the folds that both have, with the paired bootstrap.
+        """The difference of every metric on the folds that both have, with the paired bootstrap; nothing without any.
 
         Raises:
             ConfigError: where the two were not scored on the same rows.
@@ -191,6 +206,8 @@ class Group:
                     f"be "
                     "compared: give all settings the same text, label and missing values"
                 )
+        if not folds:
+            return {}
         ours, theirs = (group.on(folds).metrics(part) for group in (self, other))
         return {name: paired(metric, theirs[name]) for name, metric in ours.items() if name in theirs}
 

@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from safetensors.numpy import load_file, save_file
 from attribune.benchmark.experiment import Cell, Experiment, SetPlan
 from attribune.benchmark.memory import PeakMemory
 from attribune.benchmark.preparation import PreparedSet, load_prepared
-from attribune.benchmark.results import CELL, BenchmarkFolder, best_factor
+from attribune.benchmark.results import CELL, IDENTITY, BenchmarkFolder, best_factor
 from attribune.benchmark.rows import words
 from attribune.errors import AttribuneError, ConfigError
 from attribune.json_file import write_json
@@ -38,6 +39,7 @@ __all__ = ["Progress", "check_experiment", "is_ready", "run_cell", "run_cells"]
 Array = npt.NDArray[Any]
 _NOT_KEPT = ("model", "checkpoints", "rows.json")
 _PAUSE = 2.0
+_MANY = 2**40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,9 +106,13 @@ def run_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, *, pro
         progress.cell(cell, "begins")
         try:
             _train_cell(experiment, cell, folder, progress.reporter)
-        except (AttribuneError, RuntimeError, MemoryError, OSError) as error:
-            kind = "" if isinstance(error, AttribuneError) else f"{type(error).__name__}: "
-            progress.cell(cell, f"failed: {kind}{error}")
+        except AttribuneError as error:
+            progress.cell(cell, f"failed: {error}")
+            return False
+        except Exception as error:  # one cell must not stop the others, whatever it meets
+            record = folder.lock(cell).with_suffix(".error")
+            record.write_text(traceback.format_exc(), encoding="utf-8")
+            progress.cell(cell, f"failed: {type(error).__name__}: {error} (see {record})")
             return False
         progress.cell(cell, "done")
         return True
@@ -144,6 +150,7 @@ class _Source:
 
     def __init__(self, plan: SetPlan) -> None:
         self.plan = plan
+        self.test_rows: Array | None = None
         self.prepared: PreparedSet | None = None if plan.prepared is None else load_prepared(plan.prepared)
 
     def recipe_parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -167,10 +174,14 @@ class _Source:
     def tables(self, recipe: Recipe, fold: int, *, trial: bool) -> dict[str, datasets.Dataset]:
         """The rows of each part; trials see no test rows."""
         if self.prepared is None:
-            tables = {name: part.table for name, part in prepare(recipe).parts.items()}
+            parts = prepare(recipe).parts
+            tables = {name: part.table for name, part in parts.items()}
+            self.test_rows = parts["test"].rows if "test" in parts else None
         else:
-            parts = self.prepared.parts(fold if self.prepared.folds else 0)
-            tables = {str(name): datasets.Dataset(part) for name, part in parts.items()}
+            found = self.prepared.parts(fold if self.prepared.folds else 0)
+            tables = {str(name): datasets.Dataset(part) for name, part in found.items()}
+            # The parts of folds share no rows; a given test part is the same for every seed.
+            self.test_rows = np.arange(len(found["test"])) + (fold * _MANY if self.prepared.folds else 0)
         if trial:
             tables.pop("test", None)
         if self.plan.rows is not None:
@@ -232,8 +243,8 @@ def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, rep
         "environment": results["environment"],
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-    if "test" in tables:
-        _write_row_facts(RunFolder(work), tables, recipe)
+    if "test" in tables and source.test_rows is not None:
+        _write_row_facts(RunFolder(work), tables, recipe, identity=source.test_rows)
     for name in _NOT_KEPT:
         path = work / name
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
@@ -244,14 +255,20 @@ def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, rep
     os.replace(work, place)
 
 
-def _write_row_facts(run: RunFolder, tables: Mapping[str, datasets.Dataset], recipe: Recipe) -> None:
-    """Of every test row: words, and of each attribute how many training rows have its value.
+def _write_row_facts(
+    run: RunFolder, tables: Mapping[str, datasets.Dataset], recipe: Recipe, *, identity: Array
+) -> None:
+    """Of every test row: which row it is, words, and of each attribute how many training rows have its value.
 
     Bins of sparsity are made of these alone, so that no test label has a part in them.
     """
-    test = tables["test"].select(load_file(str(run.logits("test")))["rows"])
+    rows = load_file(str(run.logits("test")))["rows"]
+    test = tables["test"].select(rows)
     texts = recipe.data.text_input().read(test)
-    facts = {"words": np.array([words(text) for text in texts], dtype=np.int32)}
+    facts = {
+        IDENTITY: identity[rows].astype(np.int64),
+        "words": np.array([words(text) for text in texts], dtype=np.int32),
+    }
     if kinds := recipe.data.kinds():
         schema = Schema.fit(tables["train"], kinds, missing=recipe.data.missing)
         train_ids, test_ids = (schema.encode(table)[0] for table in (tables["train"], test))

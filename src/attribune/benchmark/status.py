@@ -36,14 +36,18 @@ class Status:
         return f"{line}; about {duration(self.seconds / workers)} left with {workers} at a time"
 
 
-def status_of(folder: BenchmarkFolder) -> Status:
+def status_of(folder: BenchmarkFolder, sets: Sequence[str] | None = None) -> Status:
     """Read the folder.
+
+    Args:
+        folder: of the benchmark.
+        sets: of which the cells are counted; all unless given.
 
     Raises:
         ModelFolderError: for a folder that holds no benchmark.
     """
     experiment = folder.experiment()
-    cells = list(experiment.cells())
+    cells = list((experiment if sets is None else experiment.on(sets)).cells())
     done = [cell for cell in cells if folder.is_done(cell)]
     left = [cell for cell in cells if not folder.is_done(cell)]
     took = [(cell, float(CellResult(cell, folder.place(cell)).record["seconds"])) for cell in done]

@@ -39,16 +39,17 @@ class Line:
     against: PairedResult | None
     hidden: float | None
     cost: dict[str, float | None]
+    higher_is_better: bool
 
     @property
     def worse(self) -> bool:
         """Whether it is shown to be worse than the reference."""
-        return self.against is not None and self.against.high < 0
+        return self.against is not None and verdict(self.against, higher_is_better=self.higher_is_better) < 0
 
     @property
     def better(self) -> bool:
         """Whether it is shown to be better than the reference."""
-        return self.against is not None and self.against.low > 0
+        return self.against is not None and verdict(self.against, higher_is_better=self.higher_is_better) > 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +71,12 @@ class SetTable:
     reference: str
     best: tuple[str, ...]
     missing: tuple[str, ...]
+
+
+def verdict(pair: PairedResult, *, higher_is_better: bool) -> int:
+    """1 where the first of a pair is shown to be better, -1 where it is shown to be worse, 0 where neither is shown."""
+    shown = (pair.low > 0) - (pair.high < 0)
+    return shown if higher_is_better else -shown
 
 
 def benchmark_tables(folder: BenchmarkFolder) -> list[SetTable]:
@@ -97,17 +104,16 @@ def _table(folder: BenchmarkFolder, experiment: Experiment, plan: SetPlan) -> Se
         if setting.name not in groups:
             continue
         group = groups[setting.name]
-        against = None
-        if reference is not None and group is not reference and set(group.folds) & set(reference.folds):
-            against = group.against(reference)[metric]
+        pairs = {} if reference is None or group is reference else group.against(reference)
         lines.append(
             Line(
                 name=setting.name,
                 group=group,
                 metrics=group.intervals(),
-                against=against,
+                against=pairs.get(metric),
                 hidden=_hidden(group, metric),
                 cost=_cost(group),
+                higher_is_better=group.metrics()[metric].higher_is_better,
             )
         )
     return SetTable(
@@ -121,17 +127,17 @@ def _table(folder: BenchmarkFolder, experiment: Experiment, plan: SetPlan) -> Se
 
 
 def _unbeaten(lines: Sequence[Line], metric: str) -> tuple[str, ...]:
-    """The settings that the one with the highest value is not shown to be better than: no ranking among them."""
-    higher = lines[0].group.metrics()[metric].higher_is_better
-    top = max(lines, key=lambda line: line.metrics[metric].value * (1 if higher else -1))
-    names = []
-    for line in lines:
-        if line is not top and set(line.group.folds) & set(top.group.folds):
-            pair = top.group.against(line.group)[metric]
-            if (pair.low > 0) if higher else (pair.high < 0):
-                continue
-        names.append(line.name)
-    return tuple(names)
+    """The settings with as many folds as any that no other is shown to be better than; no ranking among them."""
+    most = max(len(line.group.folds) for line in lines)
+    whole = [line for line in lines if len(line.group.folds) == most]
+    beaten = set()
+    for place, line in enumerate(whole):
+        for other in whole[place + 1 :]:
+            pair = line.group.against(other.group).get(metric)
+            shown = 0 if pair is None else verdict(pair, higher_is_better=line.higher_is_better)
+            if shown:
+                beaten.add(other.name if shown > 0 else line.name)
+    return tuple(line.name for line in whole if line.name not in beaten)
 
 
 def _hidden(group: Group, metric: str) -> float | None:
@@ -208,11 +214,17 @@ def notes_of(table: SetTable) -> list[str]:
     text = [
         f"{counted} folds or seeds, {rows:,} pooled test rows for {table.lines[0].name}; 95 % bootstrap intervals "
         "over rows.",
-        "`*`: no other line is shown to be better (paired bootstrap); there is no ranking among these. "
+        "`*`: no other line is shown to be better (paired bootstrap of every pair, 95 % each); there is no ranking "
+        "among "
+        "these. "
         f"`-`: shown to be worse than {table.reference}. Hidden: the same model with its attributes hidden. "
         "TP: trained parameters without attribute tables and head, over those of the encoder's layers; "
         "of all: all trained ones over the whole model.",
     ]
+    if len(folds) > 1:
+        text.append("Settings with fewer folds than others are not marked.")
+    if not table.lines[0].higher_is_better:
+        text.append(f"Lower is better: {table.metric}.")
     if table.missing:
         text.append(f"Not run yet: {', '.join(table.missing)}.")
     return text

@@ -1,4 +1,4 @@
-"""One process of several that run the cells of a benchmark: ``python -m attribune.benchmark.worker FOLDER``."""
+"""One process of several that run the cells of a benchmark: ``python -m attribune.benchmark.worker FOLDER SET ...``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def main() -> int:
     """Run cells until none is left; 1 if one failed."""
     quiet_libraries()
     folder = BenchmarkFolder(Path(sys.argv[1]))
-    failed = run_cells(folder.experiment(), folder, progress=Progress(cell=_tell, reporter=Reporter()))
+    failed = run_cells(folder.experiment().on(sys.argv[2:]), folder, progress=Progress(cell=_tell, reporter=Reporter()))
     return 1 if failed else 0
 
 

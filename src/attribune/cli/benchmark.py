@@ -6,6 +6,7 @@ import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +20,12 @@ __all__ = ["add_parser"]
 
 _EXAMPLES = """examples:
   attribune data prepare polmed --source downloads
-  attribune benchmark run --preset small --output bench/small
+  attribune benchmark run --preset main --sets polmed --output bench/main
   attribune benchmark new --data mine.csv --text review --label stars --attributes user product --output mine.yaml
   attribune benchmark run mine.yaml --output bench/mine --workers 2
-  attribune benchmark status bench/small
-  attribune benchmark table bench/small --format latex
-  attribune benchmark report bench/small"""
+  attribune benchmark status bench/mine
+  attribune benchmark table bench/mine --format latex
+  attribune benchmark report bench/mine"""
 
 
 def add_parser(verbs: Any) -> None:
@@ -107,16 +108,15 @@ def _run(options: argparse.Namespace) -> None:
     experiment = _experiment(options)
     if experiment is None:
         experiment = folder.experiment()
-    if options.sets:
-        experiment = experiment.on(options.sets)
-    check_experiment(experiment)
+    sets = tuple(options.sets or (plan.name for plan in experiment.sets))
+    check_experiment(experiment.on(sets))
     folder.begin(experiment)
-    sys.stderr.write(f"{folder.path}: {status_of(folder).text(workers=options.workers)}\n")
+    sys.stderr.write(f"{folder.path}: {status_of(folder, sets).text(workers=options.workers)}\n")
     if options.engine == "ray":
-        failed = _on_ray(folder, options.workers)
+        failed = _on_ray(folder, sets, options.workers)
     else:
-        failed = _work(folder) if options.workers == 1 else _in_processes(folder, options.workers)
-    status = status_of(folder)
+        failed = _work(folder, sets) if options.workers == 1 else _in_processes(folder, sets, options.workers)
+    status = status_of(folder, sets)
     sys.stderr.write(f"{folder.path}: {status.text(workers=options.workers)}\n")
     if failed or status.left:
         raise ConfigError(
@@ -126,7 +126,7 @@ def _run(options: argparse.Namespace) -> None:
     show(str(folder.path))
 
 
-def _work(folder: BenchmarkFolder) -> int:
+def _work(folder: BenchmarkFolder, sets: Sequence[str]) -> int:
     """Run cells in this process; the number that failed."""
     from attribune.benchmark.runner import Progress, run_cells
     from attribune.benchmark.status import status_of
@@ -135,17 +135,17 @@ def _work(folder: BenchmarkFolder) -> int:
     reporter = ConsoleReporter()
 
     def told(cell: Any, word: str) -> None:
-        ended = f"; {status_of(folder).text()}" if word == "done" else ""
+        ended = f"; {status_of(folder, sets).text()}" if word == "done" else ""
         reporter.note(f"{cell.path}: {word}{ended}")
 
-    return len(run_cells(folder.experiment(), folder, progress=Progress(cell=told, reporter=reporter)))
+    return len(run_cells(folder.experiment().on(sets), folder, progress=Progress(cell=told, reporter=reporter)))
 
 
-def _in_processes(folder: BenchmarkFolder, workers: int) -> int:
+def _in_processes(folder: BenchmarkFolder, sets: Sequence[str], workers: int) -> int:
     """Run cells in processes of their own, which share the processor's cores; the number of processes that failed."""
     threads = max(1, (os.cpu_count() or 1) // workers)
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-    command = [sys.executable, "-m", "attribune.benchmark.worker", str(folder.path)]
+    command = [sys.executable, "-m", "attribune.benchmark.worker", str(folder.path), *sets]
     running = [subprocess.Popen(command, env=environment) for _ in range(workers)]
     try:
         return sum(process.wait() != 0 for process in running)
@@ -154,16 +154,16 @@ def _in_processes(folder: BenchmarkFolder, workers: int) -> int:
             process.terminate()
 
 
-def _on_ray(folder: BenchmarkFolder, workers: int) -> int:
+def _on_ray(folder: BenchmarkFolder, sets: Sequence[str], workers: int) -> int:
     """Run cells as tasks of Ray; the number that failed."""
     from attribune.benchmark.cluster import run_on_ray
     from attribune.benchmark.status import status_of
 
     def told(cell: Any, word: str) -> None:
-        ended = f"; {status_of(folder).text(workers=workers)}" if word == "done" else ""
+        ended = f"; {status_of(folder, sets).text(workers=workers)}" if word == "done" else ""
         sys.stderr.write(f"{cell.path}: {word}{ended}\n")
 
-    return len(run_on_ray(folder, workers=workers, tell=told))
+    return len(run_on_ray(folder, sets, workers=workers, tell=told))
 
 
 def _new(options: argparse.Namespace) -> None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from attribune.benchmark.results import BenchmarkFolder, CellResult, Group
 from attribune.benchmark.status import duration
-from attribune.benchmark.tables import Line, SetTable, benchmark_tables, html_table, notes_of
+from attribune.benchmark.tables import Line, SetTable, benchmark_tables, html_table, notes_of, verdict
 from attribune.evaluation.bootstrap import paired
 from attribune.json_file import replace_file
 from attribune.report.plots import Bar, Bins, Curve, curves, forest, sparsity
@@ -82,35 +82,49 @@ def _answers(table: SetTable) -> Iterator[str]:
 
 
 def _sentences(table: SetTable, lines: dict[str, Line]) -> Iterator[str]:
-    reading = _reading(table)
-    if reading and table.reference in lines:
-        counted = [f"Do the attributes help? Settings that read them: {len(reading)}."]
-        for verdict, found in (
-            ("better", [line.name for line in reading if line.better]),
-            ("worse", [line.name for line in reading if line.worse]),
-        ):
-            listed = f" ({', '.join(found)})" if found else ""
-            counted.append(f"Shown to be {verdict} than {table.reference}: {len(found) or 'none'}{listed}.")
-        yield " ".join(counted)
+    yield from _on_reading(table)
     for line in table.lines:
         for other in table.lines:
-            if line is not other and (kind := _counterpart(line, other)) is not None:
-                gain = line.group.against(other.group)[table.metric]
-                verdict = "shown" if gain.low > 0 else "not shown"
-                yield f"{line.name} against {other.name}: {_range(table.metric, gain)}; a gain by {kind} is {verdict}."
-    for line in reading:
-        if line.hidden is not None and line.name in table.best:
-            value = line.metrics[table.metric].value
-            yield (
-                f"{line.name} has {_number(table.metric, value)} with its attributes and "
-                f"{_number(table.metric, line.hidden)} with them hidden."
-            )
-    some = [line for line in reading if line.group.results[0].cell.setting.attributes and line.against is not None]
+            if line is not other:
+                yield from _on_pair(table, line, other)
+    yield from _on_method(table, lines)
+
+
+def _on_reading(table: SetTable) -> Iterator[str]:
+    """The settings that read attributes against the reference, and those with some of the attributes alone."""
+    reading = [line for line in _reading(table) if line.against is not None]
+    if not reading:
+        return
+    counted = [f"Settings that read attributes: {len(reading)}."]
+    for word, names in (
+        ("better", [line.name for line in reading if line.better]),
+        ("worse", [line.name for line in reading if line.worse]),
+    ):
+        listed = f" ({', '.join(names)})" if names else ""
+        counted.append(f"Shown to be {word} than {table.reference}: {len(names) or 'none'}{listed}.")
+    yield " ".join(counted)
+    some = [line for line in reading if line.group.results[0].cell.setting.attributes]
     if some:
         listed = "; ".join(f"{line.name} {_range(table.metric, line.against)}" for line in some)
         yield f"Which attributes? Against {table.reference}: {listed}."
+
+
+def _on_pair(table: SetTable, line: Line, other: Line) -> Iterator[str]:
+    """A method with its attributes against the same without them, or with shuffled ones."""
+    kind = _counterpart(line, other)
+    gain = None if kind is None else line.group.against(other.group).get(table.metric)
+    if gain is not None:
+        shown = "shown" if verdict(gain, higher_is_better=line.higher_is_better) > 0 else "not shown"
+        gap = _range(table.metric, gain)
+        yield f"Do the attributes help? {line.name} against {other.name}: {gap}; a gain by {kind} is {shown}."
+
+
+def _on_method(table: SetTable, lines: dict[str, Line]) -> Iterator[str]:
+    """Which settings nothing is shown to be better than, and the one of them that takes the least time."""
     best = [name for name in table.best if name in lines]
-    text = "nothing is shown to be better than" if len(best) > 1 else "the best is"
+    if len(table.lines) < 2 or not best:
+        return
+    text = "nothing is shown to be better than" if len(best) > 1 else "all others are shown to be worse than"
     yield f"With which method? On these rows {text} {', '.join(best)}."
     cheapest = min((lines[name] for name in best), key=lambda line: line.cost["seconds"] or 0.0)
     share, seconds = cheapest.cost["share"] or 0.0, cheapest.cost["seconds"] or 0.0
@@ -134,7 +148,9 @@ def _is_control(line: Line) -> bool:
 def _counterpart(line: Line, other: Line) -> str | None:
     """By what a setting differs from the same method without its attributes, or with shuffled ones."""
     ours, theirs = (one.group.results[0].cell.setting for one in (line, other))
-    if ours.method != theirs.method or ours.backbone != theirs.backbone or _is_control(line):
+    if _is_control(line) or any(
+        getattr(ours, name) != getattr(theirs, name) for name in ("method", "backbone", "training")
+    ):
         return None
     if _is_control(other) and ours.attributes == theirs.attributes:
         return "the attributes' own values"
@@ -169,8 +185,6 @@ def _sparsity_figures(table: SetTable) -> Iterator[str]:
     chosen = next((line for line in reading if line.name in table.best), reading[0])
     reference = lines[table.reference]
     for found in sparsity_bins(chosen.group, reference.group, metric=table.metric):
-        slope = found.fit()
-        trend = "" if slope is None else f" The fitted line changes by {slope[1]:+.2f} from bin to bin."
         name = found.name.removeprefix("count.")
         by_value = name != found.name
         across = f"training rows with the {name}" if by_value else "words of the text"
@@ -182,8 +196,7 @@ def _sparsity_figures(table: SetTable) -> Iterator[str]:
                 across=f"{across} (below: test rows)",
             ),
             f"For which rows does {chosen.name} help? Test rows in bins of {what}. The bins are made without looking "
-            f"at "
-            f"labels.{trend}",
+            "at labels; the line is fitted to them, weighted by their rows.",
         )
 
 
@@ -211,6 +224,8 @@ def sparsity_bins(group: Group, other: Group, *, metric: str, bins: int = _BINS)
         bins: at most.
     """
     folds = [fold for fold in group.folds if fold in other.folds]
+    if not folds:
+        return []
     ours, theirs = group.on(folds), other.on(folds)
     found = []
     for name in ours.results[0].facts():
@@ -293,10 +308,6 @@ def _words(metric: str) -> str:
 
 def _label(metric: str) -> str:
     return f"{_words(metric)} (%)" if _scale(metric) == 100 else _words(metric)
-
-
-def _number(metric: str, value: float) -> str:
-    return f"{100 * value:.1f} %" if _scale(metric) == 100 else f"{value:.3f}"
 
 
 def _range(metric: str, pair: Any) -> str:
