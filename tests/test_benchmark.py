@@ -349,7 +349,7 @@ def test_a_folder_keeps_to_its_experiment(
 
 def test_the_experiments_of_the_papers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["benchmark", "run", "--preset", "mian", "--output", str(tmp_path / "o")]) == 1
-    assert "unknown experiment 'mian': choose one of ablations, cold, e2ln, main" in capsys.readouterr().err
+    assert "unknown experiment 'mian': choose one of ablations, cold, e2ln, main, small" in capsys.readouterr().err
     assert main(["benchmark", "run", "--preset", "main", "--output", str(tmp_path / "o"), "--sets", "polmedd"]) == 1
     assert "has no set 'polmedd': choose from yelp-2013" in capsys.readouterr().err
     assert main(["benchmark", "table", str(tmp_path)]) == 1
@@ -441,3 +441,59 @@ def test_other_seeds_on_the_same_rows_make_no_interval_narrower() -> None:
         assert (five.low, five.high) == pytest.approx((once.low, once.high), abs=0.02)
         apart = interval(pooled([metric] * 5, [rows + 90 * seed for seed in range(5)]))
         assert apart.high - apart.low < 0.6 * (once.high - once.low)
+
+
+def test_rows_that_were_changed_in_between_are_refused(
+    finished: BenchmarkFolder, experiment: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = BenchmarkFolder(Path(shutil.copytree(finished.path, tmp_path / "copy")))
+    table = Path(shutil.copy(experiment["sets"][0]["data"]["train"], tmp_path / "train.csv"))
+    changed = json.loads(json.dumps(experiment))
+    changed["sets"][0]["data"]["train"] = str(table)
+    (copy.path / "experiment.yaml").write_text(yaml.safe_dump(changed))
+    shutil.rmtree(copy.path / "cells" / "reviews" / "linear" / "1")
+    with table.open("a") as file:
+        file.write(table.read_text().splitlines()[-1] + "\n")
+    assert main(["benchmark", "run", "--output", str(copy.path)]) == 1
+    assert re.search(r"the data of reviews are not those that reviews/\S+ was trained on", capsys.readouterr().err)
+    assert not copy.is_done(next(c for c in copy.experiment().cells() if c.path == "reviews/linear/1"))
+
+
+def test_a_killed_cell_is_named_with_the_likely_cause(experiment: dict[str, Any], tmp_path: Path) -> None:
+    one = {**experiment, "rates": None, "settings": ["injector"], "training": {**experiment["training"], "steps": 4000}}
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(one))
+    folder = BenchmarkFolder(tmp_path / "out")
+    words = ["benchmark", "run", str(tmp_path / "tiny.yaml"), "--output", str(folder.path)]
+    running = subprocess.Popen([sys.executable, "-m", "attribune.cli", *words], stderr=subprocess.PIPE, text=True)
+    for _ in range(2):
+        killed, deadline = 0, time.monotonic() + 120
+        while not killed and time.monotonic() < deadline:
+            if list(folder.path.glob("work/*/*/*/recipe.yaml")):
+                killed = kill_a_worker(folder)
+            time.sleep(0.05)
+        assert killed, "no process was met at its work"
+    _, messages = running.communicate(timeout=120)
+    assert running.returncode == 1
+    assert "reviews/injector/0: failed: its process was killed, as the system does when memory runs out" in messages
+    assert "2 cells are not done, the first being reviews/injector/0" in messages
+
+
+def test_an_interrupt_stops_every_process(experiment: dict[str, Any], tmp_path: Path) -> None:
+    long = {**experiment, "rates": None, "training": {**experiment["training"], "steps": 4000}}
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(long))
+    folder = BenchmarkFolder(tmp_path / "out")
+    words = ["benchmark", "run", str(tmp_path / "tiny.yaml"), "--output", str(folder.path), "--workers", "2"]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "attribune.cli", *words], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    deadline = time.monotonic() + 120
+    while len(list(folder.path.glob("work/*/*/*/log.jsonl"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(running.pid, signal.SIGINT)  # as a terminal does
+    _, messages = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert messages.rstrip().endswith(
+        f"interrupted; finished cells are kept: the same command goes on in {folder.path}"
+    )
+    assert "Traceback" not in messages
+    assert not kill_a_worker(folder), "no process is left at work"

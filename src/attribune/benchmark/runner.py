@@ -5,26 +5,28 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import resource
 import shutil
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import datasets
 import numpy as np
 import numpy.typing as npt
+import torch
 from safetensors.numpy import load_file, save_file
 
+from attribune.benchmark.engines import Engine, Outcome
 from attribune.benchmark.experiment import Cell, Experiment, SetPlan
-from attribune.benchmark.memory import PeakMemory
 from attribune.benchmark.preparation import PreparedSet, load_prepared
 from attribune.benchmark.results import CELL, IDENTITY, BenchmarkFolder, best_factor
 from attribune.benchmark.rows import words
-from attribune.errors import AttribuneError, ConfigError
+from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.json_file import write_json
 from attribune.model import schema_slots
 from attribune.recipe import Recipe
@@ -34,25 +36,12 @@ from attribune.training.preparation import prepare
 from attribune.training.progress import Reporter
 from attribune.training.run import train
 
-__all__ = ["Progress", "check_experiment", "is_ready", "run_cell", "run_cells"]
+__all__ = ["check_experiment", "run_cell", "run_cells"]
 
 Array = npt.NDArray[Any]
 _NOT_KEPT = ("model", "checkpoints", "rows.json")
 _PAUSE = 2.0
 _MANY = 2**40
-
-
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """What is told of a run of cells.
-
-    Args:
-        cell: told when a cell begins, ends or fails, with a word for it.
-        reporter: told what happens in a training.
-    """
-
-    cell: Callable[[Cell, str], None]
-    reporter: Reporter
 
 
 def check_experiment(experiment: Experiment) -> None:
@@ -71,65 +60,83 @@ def check_experiment(experiment: Experiment) -> None:
             _recipe(experiment, cell, source, factor=None)
 
 
-def run_cells(experiment: Experiment, folder: BenchmarkFolder, *, progress: Progress) -> list[Cell]:
+def run_cells(
+    experiment: Experiment, folder: BenchmarkFolder, engine: Engine, *, tell: Callable[[Cell, str], None]
+) -> list[Cell]:
     """Run every cell that is neither done nor being run by someone else; returns those that failed.
 
-    A cell is trained in a folder under ``work``, where an interrupted training goes on, and moved to its place in one
-    step when it is done. Several processes may call this on one folder: a lock on each cell keeps them apart.
+    Several machines may do this on one folder at a time: a lock on each cell keeps them apart, and each waits for the
+    cells that others have.
+
+    Args:
+        experiment: with the sets that are asked for.
+        folder: of the benchmark.
+        engine: what runs them; it is closed at the end.
+        tell: told what happens to a cell.
     """
+    cells = {cell.path: cell for cell in experiment.cells()}
+    running: set[str] = set()
     failed: list[Cell] = []
-    while True:
-        ran = False
-        for cell in experiment.cells():
-            if cell in failed or not is_ready(experiment, cell, folder):
-                continue
-            outcome = run_cell(experiment, cell, folder, progress=progress)
-            ran |= outcome is not None
-            if outcome is False:
-                failed.append(cell)
-        if not ran:
-            if not _others_work(experiment, folder, failed):
+    try:
+        while True:
+            left = [cell for cell in cells.values() if not (folder.is_done(cell) or cell in failed)]
+            elsewhere = False
+            for cell in left:
+                if not engine.has_room():
+                    break
+                if cell.path in running or not all(folder.is_done(trial) for trial in _trials(experiment, cell)):
+                    continue
+                if _is_held(folder.lock(cell)):
+                    elsewhere = True
+                    continue
+                tell(cell, "begins")
+                engine.start(cell.path)
+                running.add(cell.path)
+            if running:
+                for outcome in engine.wait():
+                    running.discard(outcome.path)
+                    if outcome.done is False:
+                        failed.append(cells[outcome.path])
+                    tell(cells[outcome.path], outcome.word)
+            elif elsewhere:
+                time.sleep(_PAUSE)
+            else:
                 return failed
-            time.sleep(_PAUSE)
+    finally:
+        engine.close()
 
 
-def is_ready(experiment: Experiment, cell: Cell, folder: BenchmarkFolder) -> bool:
-    """Whether a cell is to be run: it is not done, and the trials that it waits for are."""
-    return not folder.is_done(cell) and all(folder.is_done(trial) for trial in _trials(experiment, cell))
+def run_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, *, reporter: Reporter) -> Outcome:
+    """Run one cell in this process.
 
-
-def run_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, *, progress: Progress) -> bool | None:
-    """Run one cell; returns whether it is done now, or None where another process has it or had it."""
+    A cell is trained in a folder under ``work``, where an interrupted training goes on, and moved to its place in one
+    step when it is done.
+    """
     with _locked(folder.lock(cell)) as ours:
         if not ours or folder.is_done(cell):
-            return None
-        progress.cell(cell, "begins")
+            return Outcome(path=cell.path, done=None, word="done elsewhere")
         try:
-            _train_cell(experiment, cell, folder, progress.reporter)
+            _train_cell(experiment, cell, folder, reporter)
         except AttribuneError as error:
-            progress.cell(cell, f"failed: {error}")
-            return False
+            return Outcome(path=cell.path, done=False, word=f"failed: {error}")
         except Exception as error:  # one cell must not stop the others, whatever it meets
             record = folder.lock(cell).with_suffix(".error")
             record.write_text(traceback.format_exc(), encoding="utf-8")
-            progress.cell(cell, f"failed: {type(error).__name__}: {error} (see {record})")
-            return False
-        progress.cell(cell, "done")
-        return True
-
-
-def _others_work(experiment: Experiment, folder: BenchmarkFolder, failed: list[Cell]) -> bool:
-    """Whether a cell that is not done is locked by another process."""
-    for cell in experiment.cells():
-        if not folder.is_done(cell) and cell not in failed and folder.lock(cell).is_file():
-            with _locked(folder.lock(cell)) as ours:
-                if not ours:
-                    return True
-    return False
+            word = f"failed: {type(error).__name__}: {error} (see {record})"
+            return Outcome(path=cell.path, done=False, word=word)
+        return Outcome(path=cell.path, done=True, word="done")
 
 
 def _trials(experiment: Experiment, cell: Cell) -> tuple[Cell, ...]:
     return () if cell.factor is not None else experiment.trials(cell.set, cell.setting)
+
+
+def _is_held(lock: Path) -> bool:
+    """Whether a process trains the cell now."""
+    if not lock.is_file():
+        return False
+    with _locked(lock) as free:
+        return not free
 
 
 @contextmanager
@@ -227,7 +234,9 @@ def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, rep
     factor = best_factor(folder, trials) if trials else cell.factor
     recipe = _recipe(experiment, cell, source, factor=factor)
     tables = source.tables(recipe, cell.fold, trial=cell.factor is not None)
-    started, memory = time.perf_counter(), PeakMemory()
+    data = source.checksum()
+    _check_same_data(folder, experiment, cell, data)
+    started = time.perf_counter()
     results = train(recipe, work, tables=tables, baselines=False, resume=True, reporter=reporter)
     record = {
         "set": cell.set.name,
@@ -238,8 +247,8 @@ def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, rep
         "learning_rate": None if recipe.is_baseline else recipe.training.learning_rate,
         "backbone_learning_rate": None if recipe.is_baseline else recipe.backbone_learning_rate,
         "seconds": round(time.perf_counter() - started, 1),
-        "peak_mb": memory.grown(),
-        "data": source.checksum(),
+        **_peak_memory(),
+        "data": data,
         "environment": results["environment"],
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
@@ -253,6 +262,25 @@ def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, rep
     shutil.rmtree(place, ignore_errors=True)  # without its record it is what someone half removed
     place.parent.mkdir(parents=True, exist_ok=True)
     os.replace(work, place)
+
+
+def _check_same_data(folder: BenchmarkFolder, experiment: Experiment, cell: Cell, data: str) -> None:
+    """Refuse rows other than those that earlier cells of the set were trained on."""
+    for other in folder.results(experiment):
+        if other.cell.set.name == cell.set.name:
+            if other.record["data"] != data:
+                raise DataError(
+                    f"the data of {cell.set.name} are not those that {other.cell.path} was trained on: bring them back "
+                    "or run the experiment in another folder"
+                )
+            return
+
+
+def _peak_memory() -> dict[str, float | None]:
+    """Peaks in MB: of what this process held resident, libraries and all; of what was allocated on its device."""
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024)
+    device = torch.cuda.max_memory_allocated() / 1024**2 if torch.cuda.is_available() else None
+    return {"peak_mb": round(own, 1), "device_peak_mb": None if device is None else round(device, 1)}
 
 
 def _write_row_facts(

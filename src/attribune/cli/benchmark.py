@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attribune.cli.output import show
 
 if TYPE_CHECKING:
-    from attribune.benchmark.experiment import Experiment
+    from attribune.benchmark.engines import Engine
+    from attribune.benchmark.experiment import Cell, Experiment
     from attribune.benchmark.results import BenchmarkFolder
 
 __all__ = ["add_parser"]
@@ -96,9 +94,9 @@ def _experiment(options: argparse.Namespace) -> Experiment | None:
 
 def _run(options: argparse.Namespace) -> None:
     from attribune.benchmark.results import BenchmarkFolder
-    from attribune.benchmark.runner import check_experiment
+    from attribune.benchmark.runner import check_experiment, run_cells
     from attribune.benchmark.status import status_of
-    from attribune.cli.console import quiet_libraries
+    from attribune.cli.console import ConsoleReporter, quiet_libraries
     from attribune.errors import ConfigError
 
     if options.workers < 1:
@@ -112,10 +110,14 @@ def _run(options: argparse.Namespace) -> None:
     check_experiment(experiment.on(sets))
     folder.begin(experiment)
     sys.stderr.write(f"{folder.path}: {status_of(folder, sets).text(workers=options.workers)}\n")
-    if options.engine == "ray":
-        failed = _on_ray(folder, sets, options.workers)
-    else:
-        failed = _work(folder, sets) if options.workers == 1 else _in_processes(folder, sets, options.workers)
+    engine = _engine(options, folder)
+    reporter = ConsoleReporter()
+
+    def told(cell: Cell, word: str) -> None:
+        ended = f"; {status_of(folder, sets).text(workers=options.workers)}" if word == "done" else ""
+        reporter.note(f"{cell.path}: {word}{ended}")
+
+    failed = run_cells(folder.experiment().on(sets), folder, engine, tell=told)
     status = status_of(folder, sets)
     sys.stderr.write(f"{folder.path}: {status.text(workers=options.workers)}\n")
     if failed or status.left:
@@ -126,44 +128,12 @@ def _run(options: argparse.Namespace) -> None:
     show(str(folder.path))
 
 
-def _work(folder: BenchmarkFolder, sets: Sequence[str]) -> int:
-    """Run cells in this process; the number that failed."""
-    from attribune.benchmark.runner import Progress, run_cells
-    from attribune.benchmark.status import status_of
-    from attribune.cli.console import ConsoleReporter
+def _engine(options: argparse.Namespace, folder: BenchmarkFolder) -> Engine:
+    from attribune.benchmark.engines import Processes, RayCluster
 
-    reporter = ConsoleReporter()
-
-    def told(cell: Any, word: str) -> None:
-        ended = f"; {status_of(folder, sets).text()}" if word == "done" else ""
-        reporter.note(f"{cell.path}: {word}{ended}")
-
-    return len(run_cells(folder.experiment().on(sets), folder, progress=Progress(cell=told, reporter=reporter)))
-
-
-def _in_processes(folder: BenchmarkFolder, sets: Sequence[str], workers: int) -> int:
-    """Run cells in processes of their own, which share the processor's cores; the number of processes that failed."""
-    threads = max(1, (os.cpu_count() or 1) // workers)
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-    command = [sys.executable, "-m", "attribune.benchmark.worker", str(folder.path), *sets]
-    running = [subprocess.Popen(command, env=environment) for _ in range(workers)]
-    try:
-        return sum(process.wait() != 0 for process in running)
-    finally:
-        for process in running:
-            process.terminate()
-
-
-def _on_ray(folder: BenchmarkFolder, sets: Sequence[str], workers: int) -> int:
-    """Run cells as tasks of Ray; the number that failed."""
-    from attribune.benchmark.cluster import run_on_ray
-    from attribune.benchmark.status import status_of
-
-    def told(cell: Any, word: str) -> None:
-        ended = f"; {status_of(folder, sets).text(workers=workers)}" if word == "done" else ""
-        sys.stderr.write(f"{cell.path}: {word}{ended}\n")
-
-    return len(run_on_ray(folder, sets, workers=workers, tell=told))
+    if options.engine == "ray":
+        return RayCluster(folder, workers=options.workers)
+    return Processes(folder, workers=options.workers, show=options.workers == 1)
 
 
 def _new(options: argparse.Namespace) -> None:

@@ -1,0 +1,219 @@
+"""Where cells are run: processes of this machine, or workers of a Ray cluster; each cell in a process of its own.
+
+Of its own, so that one that runs out of memory takes no other with it, and that the memory of each can be told.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, Protocol
+
+from attribune.benchmark.results import BenchmarkFolder
+from attribune.errors import ConfigError
+from attribune.training.progress import Reporter
+
+__all__ = ["Engine", "Outcome", "Processes", "RayCluster"]
+
+_RETRIES = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of a cell.
+
+    Args:
+        path: of the cell.
+        done: whether it has its results; None where another process has it or had it.
+        word: for the user.
+    """
+
+    path: str
+    done: bool | None
+    word: str
+
+
+class Engine(Protocol):
+    """Runs cells, some at a time."""
+
+    def has_room(self) -> bool:
+        """Whether another cell may be started."""
+        ...
+
+    def start(self, path: str) -> None:
+        """Begin with a cell."""
+        ...
+
+    def wait(self) -> Sequence[Outcome]:
+        """Wait until a cell has ended."""
+        ...
+
+    def close(self) -> None:
+        """Stop the cells that still run; they go on from their checkpoints when they are started again."""
+        ...
+
+
+class Processes:
+    """Processes of this machine, which share its cores.
+
+    Args:
+        folder: of the benchmark.
+        workers: cells at a time.
+        show: whether a cell shows its progress on stderr.
+    """
+
+    def __init__(self, folder: BenchmarkFolder, *, workers: int, show: bool) -> None:
+        import torch
+
+        # A forked process has the libraries at once, but could not use a device that its parent has looked at.
+        self._context: Any = multiprocessing.get_context("spawn" if torch.version.cuda else "forkserver")
+        if not torch.version.cuda:
+            self._context.set_forkserver_preload(["attribune.benchmark.runner", "attribune.cli.console"])
+        self._folder, self._workers, self._show = folder, workers, show
+        given = os.environ.get("OMP_NUM_THREADS", "")
+        self._threads = int(given) if given.isdigit() else max(1, (os.cpu_count() or 1) // workers)
+        self._running: dict[Connection, tuple[Any, str]] = {}
+
+    def has_room(self) -> bool:
+        """Whether fewer than `workers` run."""
+        return len(self._running) < self._workers
+
+    def start(self, path: str) -> None:
+        """Begin with a cell."""
+        ours, theirs = self._context.Pipe()
+        words = (theirs, str(self._folder.path), path, self._threads, self._show)
+        process = self._context.Process(target=_in_process, args=words)
+        process.start()
+        theirs.close()
+        self._running[ours] = (process, path)
+
+    def wait(self) -> list[Outcome]:
+        """Wait until a process has ended, also one that was killed."""
+        outcomes = []
+        for ready in wait(list(self._running)):
+            assert isinstance(ready, Connection)
+            process, path = self._running[ready]
+            try:
+                outcomes.append(ready.recv())
+            except (EOFError, ConnectionResetError):
+                process.join()
+                outcomes.append(Outcome(path=path, done=False, word=f"failed: {_end(process.exitcode)}"))
+            del self._running[ready]
+            ready.close()
+            process.join()
+        return outcomes
+
+    def close(self) -> None:
+        """Stop what runs."""
+        for process, _ in self._running.values():
+            process.terminate()
+        for connection, (process, _) in self._running.items():
+            process.join()
+            connection.close()
+        self._running.clear()
+
+
+def _end(code: int) -> str:
+    if code == -signal.SIGKILL:
+        return (
+            "its process was killed, as the system does when memory runs out: use fewer --workers, a smaller "
+            "batch_size or a shorter max_length"
+        )
+    return f"its process ended with exit code {code}"
+
+
+def _in_process(connection: Connection, folder: str, path: str, threads: int, show: bool) -> None:
+    """Run one cell, and leave when the process that began it is gone."""
+    from attribune.cli.console import ConsoleReporter
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that began it decides
+    threading.Thread(target=_leave_with, args=(connection,), daemon=True).start()
+    connection.send(_run(folder, path, threads, ConsoleReporter() if show else Reporter()))
+
+
+def _leave_with(connection: Connection) -> None:
+    try:
+        connection.recv()
+    except (EOFError, OSError):
+        os._exit(1)
+
+
+def _run(folder: str, path: str, threads: int, reporter: Reporter) -> Outcome:
+    import torch
+
+    from attribune.benchmark.runner import run_cell
+    from attribune.cli.console import quiet_libraries
+
+    torch.set_num_threads(threads)
+    quiet_libraries()
+    benchmark = BenchmarkFolder(Path(folder))
+    experiment = benchmark.experiment()
+    cell = next(cell for cell in experiment.cells() if cell.path == path)
+    return run_cell(experiment, cell, benchmark, reporter=reporter)
+
+
+class RayCluster:
+    """Tasks of a Ray cluster: the one that ``RAY_ADDRESS`` names, else one on this machine.
+
+    The folder must be one that all nodes see. A task whose worker dies is begun again, and goes on from the cell's last
+    checkpoint.
+
+    Args:
+        folder: of the benchmark.
+        workers: tasks at a time on this machine, which share its cores; of a cluster, what its nodes have room for.
+
+    Raises:
+        ConfigError: where Ray is not installed.
+    """
+
+    def __init__(self, folder: BenchmarkFolder, *, workers: int) -> None:
+        if importlib.util.find_spec("ray") is None:
+            raise ConfigError(
+                "--engine ray needs Ray: pip install 'attribune[ray]', or run with --workers on one machine"
+            )
+        # As a plain process would run; by default Ray's give way to everything else on the machine.
+        os.environ.setdefault("RAY_worker_niceness", "0")
+        import ray
+
+        cores = os.cpu_count() or 1
+        address = os.environ.get("RAY_ADDRESS")
+        own = None if address else max(cores, workers)
+        ray.init(
+            address=address, num_cpus=own, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
+        )
+        share = max(1, (own or cores) // workers)
+        self._ray: Any = ray
+        self._task = ray.remote(num_cpus=share, max_retries=_RETRIES, max_calls=1)(_run)
+        self._folder, self._threads = folder, max(1, cores // workers)
+        self._running: dict[Any, str] = {}
+
+    def has_room(self) -> bool:
+        """Always: the cluster queues."""
+        return True
+
+    def start(self, path: str) -> None:
+        """Hand out a cell."""
+        reference = self._task.remote(str(self._folder.path.resolve()), path, self._threads, Reporter())
+        self._running[reference] = path
+
+    def wait(self) -> list[Outcome]:
+        """Wait until a task has ended, or failed as often as it may."""
+        (ended, *_), _ = self._ray.wait(list(self._running), num_returns=1)
+        path = self._running.pop(ended)
+        try:
+            return [self._ray.get(ended)]
+        except self._ray.exceptions.RayError as error:
+            first = str(error).strip().splitlines()[0]
+            return [Outcome(path=path, done=False, word=f"failed: {type(error).__name__}: {first}")]
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        self._ray.shutdown()
