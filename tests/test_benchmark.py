@@ -112,9 +112,9 @@ def test_every_cell_has_a_folder_without_weights(finished: BenchmarkFolder) -> N
 
 def test_the_rate_of_the_lowest_validation_loss_is_taken(finished: BenchmarkFolder) -> None:
     experiment = finished.experiment()
-    plan = experiment.sets[0]
     for name in ("none", "injector", "injector, shuffled"):
-        trials = experiment.trials(plan, experiment.setting(name))
+        first = next(cell for cell in experiment.cells() if cell.setting.name == name and cell.factor is None)
+        trials = experiment.trials(first)
         assert len(trials) == 2
         losses = {}
         for trial in trials:
@@ -132,6 +132,18 @@ def test_the_rate_of_the_lowest_validation_loss_is_taken(finished: BenchmarkFold
     recipe = yaml.safe_load((alone / "recipe.yaml").read_text())
     assert [attribute["name"] for attribute in recipe["data"]["attributes"]] == ["user"]
     assert recipe["training"]["learning_rate"] == 5e-4
+
+
+def test_rates_of_each_fold_are_tried_on_it_alone(experiment: dict[str, Any]) -> None:
+    each = Experiment.from_dict({**experiment, "rates": {"factors": [0.5, 4.0], "fold": "each"}})
+    cells = list(each.cells())
+    assert len({cell.path for cell in cells}) == len(cells)
+    for cell in cells:
+        trials = each.trials(cell)
+        assert all(trial.fold == cell.fold for trial in trials)
+        assert {trial.path for trial in trials} <= {other.path for other in cells}
+        assert len(trials) == (2 if cell.factor is None and cell.setting.name not in ("user alone", "linear") else 0)
+    assert sum(cell.factor is not None for cell in cells) == 8
 
 
 def test_a_second_run_does_nothing(finished: BenchmarkFolder, capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,6 +193,24 @@ def test_figures_of_a_table_are_those_of_the_pooled_rows(
         if beaten:
             top = max(table.lines, key=lambda other: other.metrics["accuracy"].value)
             assert top.group.against(line.group)["accuracy"].low > 0
+
+
+def test_the_second_best_is_underlined_and_compared_with_the_best(
+    finished: BenchmarkFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (table,) = benchmark_tables(finished)
+    values = {line.name: line.metrics["accuracy"].value for line in table.lines}
+    ordered = sorted(values.values(), reverse=True)
+    assert table.leaders is not None
+    first, second, pair = table.leaders
+    assert (values[first], values[second]) == tuple(ordered[:2])
+    assert pair.difference == pytest.approx(ordered[0] - ordered[1])
+    for kind, mark in (("markdown", f"<u>{second}</u>"), ("latex", rf"\underline{{{second}}}")):
+        assert main(["benchmark", "table", str(finished.path), "--format", kind]) == 0
+        drawn = capsys.readouterr().out
+        assert drawn.count(mark) == 1
+        assert f"The best figure is that of {first}; against the second best, {second}" in drawn
+    assert "`" not in drawn, "marks of Markdown mean nothing in LaTeX"
 
 
 def test_rows_that_differ_are_not_compared(finished: BenchmarkFolder, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import yaml
 from pydantic import Field, field_validator, model_validator
@@ -109,11 +109,12 @@ class RateSearch(Settings):
 
     Args:
         factors: of the learning rates that the recipe has without them.
-        fold: on which they are tried.
+        fold: on which they are tried for all folds, or ``each``: on every fold for itself. One fold for all costs less,
+            but its trials have seen rows that other folds or seeds test on.
     """
 
     factors: tuple[float, ...] = Field(default=(0.5, 1.0, 2.0), min_length=2)
-    fold: int = Field(default=0, ge=0)
+    fold: Annotated[int, Field(ge=0)] | Literal["each"] = 0
 
     @field_validator("factors")
     @classmethod
@@ -218,25 +219,21 @@ class Experiment(Settings):
         """A setting by its name."""
         return next(setting for setting in self.settings if setting.name == name)
 
-    def trials(self, plan: SetPlan, setting: Setting) -> tuple[Cell, ...]:
-        """The trials of learning rates that a cell of this set and setting waits for."""
-        if self.rates is None or setting.is_baseline or not setting.rates:
+    def trials(self, cell: Cell) -> tuple[Cell, ...]:
+        """The trials of learning rates that a cell waits for."""
+        setting = cell.setting
+        if self.rates is None or cell.factor is not None or setting.is_baseline or not setting.rates:
             return ()
         tried = setting if setting.rates is True else self.setting(str(setting.rates))
-        return tuple(Cell(set=plan, setting=tried, fold=self.rates.fold, factor=x) for x in self.rates.factors)
+        fold = cell.fold if self.rates.fold == "each" else self.rates.fold
+        return tuple(Cell(set=cell.set, setting=tried, fold=fold, factor=factor) for factor in self.rates.factors)
 
     def cells(self) -> Iterator[Cell]:
         """All cells, in the order in which they are run: for each set the trials, then fold by fold the settings."""
         for plan in self.sets:
-            seen = set()
-            for setting in self.settings:
-                for trial in self.trials(plan, setting):
-                    if trial.path not in seen:
-                        seen.add(trial.path)
-                        yield trial
-            for fold in plan.folds:
-                for setting in self.settings:
-                    yield Cell(set=plan, setting=setting, fold=fold)
+            scored = [Cell(set=plan, setting=setting, fold=fold) for fold in plan.folds for setting in self.settings]
+            yield from {trial.path: trial for cell in scored for trial in self.trials(cell)}.values()
+            yield from scored
 
     def recipe(self, cell: Cell, *, data: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]:
         """The tree of a cell's recipe.

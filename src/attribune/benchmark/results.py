@@ -203,8 +203,7 @@ class Group:
             ):
                 raise ConfigError(
                     f"{mine.cell.path} and {its.cell.path} were scored on different {part} rows, so that they cannot "
-                    f"be "
-                    "compared: give all settings the same text, label and missing values"
+                    "be compared: give all settings the same text, label and missing values"
                 )
         if not folds:
             return {}

@@ -52,9 +52,10 @@ def check_experiment(experiment: Experiment) -> None:
     """
     for plan in experiment.sets:
         source = _Source(plan)
-        for fold in plan.folds:
-            if source.prepared is not None and source.prepared.folds and not 0 <= fold < source.prepared.folds:
-                raise ConfigError(f"{plan.name} has the folds 0 to {source.prepared.folds - 1}, not {fold}")
+        number = 0 if source.prepared is None else source.prepared.folds
+        for fold in sorted({cell.fold for cell in experiment.cells() if cell.set is plan}):
+            if number and fold >= number:
+                raise ConfigError(f"{plan.name} has the folds 0 to {number - 1}, not {fold}")
         for setting in experiment.settings:
             cell = Cell(set=plan, setting=setting, fold=plan.folds[0])
             _recipe(experiment, cell, source, factor=None)
@@ -84,7 +85,7 @@ def run_cells(
             for cell in left:
                 if not engine.has_room():
                     break
-                if cell.path in running or not all(folder.is_done(trial) for trial in _trials(experiment, cell)):
+                if cell.path in running or not all(folder.is_done(trial) for trial in experiment.trials(cell)):
                     continue
                 if _is_held(folder.lock(cell)):
                     elsewhere = True
@@ -125,10 +126,6 @@ def run_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, *, rep
             word = f"failed: {type(error).__name__}: {error} (see {record})"
             return Outcome(path=cell.path, done=False, word=word)
         return Outcome(path=cell.path, done=True, word="done")
-
-
-def _trials(experiment: Experiment, cell: Cell) -> tuple[Cell, ...]:
-    return () if cell.factor is not None else experiment.trials(cell.set, cell.setting)
 
 
 def _is_held(lock: Path) -> bool:
@@ -230,7 +227,7 @@ def _recipe(experiment: Experiment, cell: Cell, source: _Source, *, factor: floa
 def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, reporter: Reporter) -> None:
     work = folder.work(cell)
     source = _Source(cell.set)
-    trials = _trials(experiment, cell)
+    trials = experiment.trials(cell)
     factor = best_factor(folder, trials) if trials else cell.factor
     recipe = _recipe(experiment, cell, source, factor=factor)
     tables = source.tables(recipe, cell.fold, trial=cell.factor is not None)

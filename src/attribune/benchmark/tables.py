@@ -62,6 +62,8 @@ class SetTable:
         lines: in the order of the experiment.
         reference: the setting compared with.
         best: names of the settings that no other is shown to be better than.
+        leaders: the settings with the best figure and with the second best, and the difference between the two; None
+            where there are no two with the same folds.
         missing: settings without a cell that is done.
     """
 
@@ -70,6 +72,7 @@ class SetTable:
     lines: tuple[Line, ...]
     reference: str
     best: tuple[str, ...]
+    leaders: tuple[str, str, PairedResult] | None
     missing: tuple[str, ...]
 
 
@@ -122,14 +125,28 @@ def _table(folder: BenchmarkFolder, experiment: Experiment, plan: SetPlan) -> Se
         lines=tuple(lines),
         reference=experiment.first,
         best=_unbeaten(lines, metric),
+        leaders=_leaders(lines, metric),
         missing=tuple(setting.name for setting in experiment.settings if setting.name not in groups),
     )
 
 
+def _whole(lines: Sequence[Line]) -> list[Line]:
+    """The lines with as many folds as any."""
+    most = max(len(line.group.folds) for line in lines)
+    return [line for line in lines if len(line.group.folds) == most]
+
+
+def _leaders(lines: Sequence[Line], metric: str) -> tuple[str, str, PairedResult] | None:
+    ordered = sorted(_whole(lines), key=lambda line: line.metrics[metric].value, reverse=lines[0].higher_is_better)
+    if len(ordered) < 2:
+        return None
+    pair = ordered[0].group.against(ordered[1].group).get(metric)
+    return None if pair is None else (ordered[0].name, ordered[1].name, pair)
+
+
 def _unbeaten(lines: Sequence[Line], metric: str) -> tuple[str, ...]:
     """The settings with as many folds as any that no other is shown to be better than; no ranking among them."""
-    most = max(len(line.group.folds) for line in lines)
-    whole = [line for line in lines if len(line.group.folds) == most]
+    whole = _whole(lines)
     beaten = set()
     for place, line in enumerate(whole):
         for other in whole[place + 1 :]:
@@ -206,21 +223,36 @@ def _mark(table: SetTable, line: Line) -> str:
     return (" *" if line.name in table.best else "") + (" -" if line.worse else "")
 
 
-def notes_of(table: SetTable) -> list[str]:
-    """What a reader must know of a table."""
+def _is_second(table: SetTable, line: Line) -> bool:
+    return table.leaders is not None and line.name == table.leaders[1]
+
+
+def notes_of(table: SetTable, marks: tuple[str, str] = ("`*`", "`-`")) -> list[str]:
+    """What a reader must know of a table.
+
+    Args:
+        table: what is told of.
+        marks: how a line that nothing is shown to be better than looks, and one that is worse than the reference.
+    """
     rows = len(table.lines[0].group.metrics()[table.metric])
     folds = {len(line.group.folds) for line in table.lines}
     counted = f"{min(folds)}" if len(folds) == 1 else f"{min(folds)} to {max(folds)}"
     text = [
         f"{counted} folds or seeds, {rows:,} pooled test rows for {table.lines[0].name}; 95 % bootstrap intervals "
         "over rows.",
-        "`*`: no other line is shown to be better (paired bootstrap of every pair, 95 % each); there is no ranking "
-        "among "
-        "these. "
-        f"`-`: shown to be worse than {table.reference}. Hidden: the same model with its attributes hidden. "
-        "TP: trained parameters without attribute tables and head, over those of the encoder's layers; "
-        "of all: all trained ones over the whole model.",
+        f"{marks[0]}: no other line is shown to be better (paired bootstrap of every pair, 95 % each); there is no "
+        f"ranking among these. {marks[1]}: shown to be worse than {table.reference}. Hidden: the same model with its "
+        "attributes hidden. TP: trained parameters without attribute tables and head, over those of the encoder's "
+        "layers; of all: all trained ones over the whole model. MB: resident memory of a training at its peak, "
+        "libraries and all.",
     ]
+    if table.leaders is not None:
+        first, second, pair = table.leaders
+        shown = verdict(pair, higher_is_better=table.lines[0].higher_is_better) != 0
+        text.append(
+            f"The best figure is that of {first}; against the second best, {second} (underlined): "
+            f"{_difference(table.metric, pair)}{'' if shown else ', no difference shown'}."
+        )
     if len(folds) > 1:
         text.append("Settings with fewer folds than others are not marked.")
     if not table.lines[0].higher_is_better:
@@ -244,7 +276,11 @@ def _scaled(metric: str, value: float, *, sign: bool = False) -> str:
 def _markdown(tables: Sequence[SetTable]) -> str:
     blocks = []
     for table in tables:
-        blocks += [f"### {table.plan.heading}", markdown_cells(cells_of(table)), "\n".join(notes_of(table))]
+        cells = cells_of(table)
+        for line, drawn in zip(table.lines, cells[1:], strict=True):
+            if _is_second(table, line):
+                drawn[0] = drawn[0].replace(line.name, f"<u>{line.name}</u>", 1)
+        blocks += [f"### {table.plan.heading}", markdown_cells(cells), "\n".join(notes_of(table))]
     return "\n\n".join(blocks)
 
 
@@ -262,13 +298,13 @@ def _latex(tables: Sequence[SetTable]) -> str:
         body = []
         for line, drawn in zip(table.lines, lines, strict=True):
             name = _escaped(line.name)
-            drawn[0] = (
-                rf"\textbf{{{name}}}" if line.name in table.best else rf"\textit{{{name}}}" if line.worse else name
-            )
+            if _is_second(table, line):
+                name = rf"\underline{{{name}}}"
+            drawn[0] = rf"\textbf{{{name}}}" if line.name in table.best else name
+            if line.worse:
+                drawn[0] = rf"\textit{{{drawn[0]}}}"
             body.append(" & ".join(drawn) + r" \\")
-        caption = "".join(
-            _LATEX.get(c, c) for c in " ".join([table.plan.heading + ".", *notes_of(table)]).replace("`", "")
-        )
+        caption = _escaped(" ".join([table.plan.heading + ".", *notes_of(table, ("Bold", "Italics"))]))
         blocks.append(
             "\n".join(
                 [
@@ -312,7 +348,8 @@ def html_table(table: SetTable) -> str:
     head, *lines = cells_of(table)
     out = ["<table>", "<thead><tr>", *(f"<th>{html.escape(cell)}</th>" for cell in head), "</tr></thead>", "<tbody>"]
     for line, drawn in zip(table.lines, lines, strict=True):
-        kind = "best" if line.name in table.best else "worse" if line.worse else ""
+        kinds = {"best": line.name in table.best, "worse": line.worse, "second": _is_second(table, line)}
+        kind = " ".join(name for name, holds in kinds.items() if holds)
         first, *rest = drawn
         named = zip(head[1:], rest, strict=True)
         cells = "".join(f'<td data-of="{html.escape(of)}">{html.escape(cell)}</td>' for of, cell in named)

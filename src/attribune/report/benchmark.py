@@ -338,6 +338,7 @@ th[scope=row], thead th:first-child {{ text-align: left; position: sticky; left:
   font-weight: 400; }}
 tr.best th {{ font-weight: 700; }}
 tr.worse th {{ font-style: italic; }}
+tr.second th {{ text-decoration: underline; }}
 @media (max-width: 46rem) {{
   table, tbody, tr, td, th[scope=row] {{ display: block; position: static; white-space: normal; text-align: left; }}
   thead {{ display: none; }}
