@@ -26,7 +26,7 @@ from attribune.data.texts import TextInput
 from attribune.data.windows import longest_input
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.methods import DEFAULT_METHOD, METHODS, Host, MethodConfig, method_from_dict
-from attribune.methods.base import AttributeMethod
+from attribune.methods.base import AttributeMethod, SiteModule
 from attribune.placement import Pooling, find_layers, first_position, most_positions, placement_for
 from attribune.schema import Schema
 from attribune.tasks import Task, task_from_dict
@@ -272,7 +272,7 @@ class AttributeModel(PreTrainedModel):
             f"backbone.{name}."
             for name in find_layers(self.backbone, placement_for(self.config.text_config.model_type))
         )
-        tables = {id(p) for module in self.modules() if isinstance(module, AttributeMethod) for p in module.tables}
+        tables = self.attribute_tables()
         return Sizes(
             total=sum(p.numel() for p in parameters.values()),
             trained=sum(p.numel() for p in parameters.values() if p.requires_grad),
@@ -283,9 +283,27 @@ class AttributeModel(PreTrainedModel):
             injected=sum(
                 p.numel()
                 for name, p in parameters.items()
-                if p.requires_grad and name.startswith((*layers, "method.")) and id(p) not in tables
+                if p.requires_grad and name.startswith((*layers, "method.")) and name not in tables
             ),
         )
+
+    def attribute_parameters(self) -> dict[str, nn.Parameter]:
+        """What reads attributes, by name: the method without its task adapters, nothing of backbone and head."""
+        modules = dict(self.named_modules())
+        readers = tuple(f"{name}." for name, module in modules.items() if isinstance(module, AttributeMethod))
+        others = tuple(
+            f"{name}."
+            for name, module in modules.items()
+            if isinstance(module, SiteModule) and not module.reads_attributes
+        )
+        return {
+            name: p for name, p in self.named_parameters() if name.startswith(readers) and not name.startswith(others)
+        }
+
+    def attribute_tables(self) -> set[str]:
+        """Names of the tables with a vector for each value."""
+        tables = {id(p) for module in self.modules() if isinstance(module, AttributeMethod) for p in module.tables}
+        return {name for name, p in self.named_parameters() if id(p) in tables}
 
     def longest_text(self) -> int | None:
         """Ids, special tokens included, that a text may have; None without a limit.

@@ -178,6 +178,17 @@ class TrainingRecipe(Settings):
         return value
 
 
+class TransferRecipe(Settings):
+    """Attribute parameters of a trained model to begin with, in place of initial values.
+
+    ``run`` is the folder of the run or the model; ``frozen`` keeps them as they are, so that values which that run does
+    not know stay unknown, else they learn on and unknown values are added.
+    """
+
+    run: str
+    frozen: bool = True
+
+
 class Recipe(Settings):
     """One training run.
 
@@ -187,6 +198,7 @@ class Recipe(Settings):
         task: ``kind`` and the task's options.
         backbone: pretrained weights and tuning.
         training: optimisation.
+        transfer: attribute parameters of another run to begin with.
     """
 
     data: DataRecipe
@@ -194,6 +206,7 @@ class Recipe(Settings):
     task: dict[str, Any] = Field(default_factory=dict)
     backbone: BackboneRecipe = BackboneRecipe()
     training: TrainingRecipe = TrainingRecipe()
+    transfer: TransferRecipe | None = None
 
     @field_validator("method")
     @classmethod
@@ -236,6 +249,11 @@ class Recipe(Settings):
             both := sorted({kind.name for kind in self.data.kinds()}.intersection(self.data.text))
         ):
             raise ConfigError(f"column {', '.join(both)} is a text and an attribute: it cannot be shuffled as one only")
+        if self.transfer is not None and (self.is_baseline or not self.needs_attributes):
+            raise ConfigError(
+                f"method {self.method['name']!r} has no attribute parameters to take over: leave transfer out, or use "
+                "the method of that run"
+            )
         if self.needs_attributes and not self.data.attributes:
             raise ConfigError(f"method {self.method['name']!r} needs attributes: name their columns with --attributes")
         return self

@@ -59,6 +59,11 @@ def add_parser(verbs: Any) -> None:
         "lora[:q,v[:RANK]], or a sum of these",
     )
     parser.add_argument("--backbone", metavar="NAME_OR_DIR", help="pretrained model (default: all-MiniLM-L6-v2)")
+    parser.add_argument(
+        "--init-attributes",
+        metavar="RUN",
+        help="attribute parameters of this run, kept as they are (--set transfer.frozen=false learns them further)",
+    )
     parser.add_argument("--epochs", type=float, metavar="N")
     parser.add_argument("--batch-size", type=int, metavar="N")
     parser.add_argument("--learning-rate", type=float, metavar="X")
@@ -110,6 +115,7 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
         "method.name": options.method,
         "backbone.name": options.backbone,
         "backbone.tuning": options.tuning,
+        "transfer.run": options.init_attributes,
         "training.epochs": options.epochs,
         "training.batch_size": options.batch_size,
         "training.learning_rate": options.learning_rate,
@@ -188,7 +194,9 @@ def _put(settings: dict[str, Any], key: str, value: Any) -> None:
     tree = settings
     *path, last = key.split(".")
     for step in path:
-        tree = tree.setdefault(step, {})
+        if tree.get(step) is None:
+            tree[step] = {}
+        tree = tree[step]
         if not isinstance(tree, dict):
             raise ConfigError(f"{key}: {step!r} is not a group of settings: give it as a tree, see any recipe.yaml")
     tree[last] = value

@@ -85,6 +85,8 @@ class AdapterSite(Bottleneck):
         source: what keeps the sub-layer's input, for adapters beside it.
     """
 
+    reads_attributes: ClassVar[bool] = False
+
     def __init__(self, config: Adapter, *, hidden: int, source: _Source | None = None) -> None:
         A = config.bottleneck
         super().__init__(hidden=hidden, bottleneck=A, scale=config.initial_scale)

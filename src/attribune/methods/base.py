@@ -57,7 +57,12 @@ class Embedded(NamedTuple):
 
 
 class SiteModule(nn.Module):
-    """A module that acts at one site: ``forward(output, condition)`` changes what the backbone's module there made."""
+    """A module that acts at one site: ``forward(output, condition)`` changes what the backbone's module there made.
+
+    ``reads_attributes`` is whether it depends on them; what does not belongs to the task.
+    """
+
+    reads_attributes: ClassVar[bool] = True
 
     def act(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor, condition: Condition) -> Tensor:
         """Change the output; overridden where the module's own parameters or its input are needed too.

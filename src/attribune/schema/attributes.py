@@ -9,7 +9,7 @@ import difflib
 import hashlib
 import os
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal, TypeAlias
 
@@ -243,6 +243,27 @@ class FittedAttribute:
             dropped=int((~fits).sum()),
         )
         return ids, counts
+
+    def grown(self, other: FittedAttribute, *, start: int) -> FittedAttribute:
+        """The same with the values of another fit as ids after its own; see `Schema.grown`."""
+        slots = max(self.slots, other.slots)
+        if isinstance(self.spec, Numeric):
+            return replace(self, start=start)
+        if not self.values or not other.values:
+            if (self.size, self.check, self.spec.unseen) != (
+                other.size,
+                other.check,
+                getattr(other.spec, "unseen", ""),
+            ):
+                raise ConfigError(f"attribute {self.name!r} is hashed in two ways: give both the same buckets and salt")
+            return replace(self, start=start, slots=slots, counts=self.counts + other.counts)
+        known = dict(zip(self.values, range(1, self.size), strict=True))
+        new = [value for value in other.values if value not in known]
+        counts = np.concatenate([self.counts, np.zeros(len(new), dtype=np.int64)])
+        ids = {**known, **dict(zip(new, range(self.size, len(counts)), strict=True))}
+        for place, count in zip([0, *(ids[value] for value in other.values)], other.counts, strict=True):
+            counts[place] += count
+        return replace(self, start=start, slots=slots, values=(*self.values, *new), counts=counts)
 
     def _ids(self, cells: Cells, first_row: int) -> IntArray:
         if isinstance(self.spec, Numeric):

@@ -165,6 +165,20 @@ class Schema:
             report += EncodingReport(counts)
         return np.concatenate(blocks), report
 
+    def grown(self, other: Schema) -> Schema:
+        """The same with the values of another schema of these attributes, as ids after its own; counts add up.
+
+        Numbers keep the bins of this one, hashed values their buckets.
+
+        Raises:
+            ConfigError: for an attribute that the other one lacks, or that is hashed in another way there.
+        """
+        attributes: list[FittedAttribute] = []
+        for attribute in self.attributes:
+            start = sum(done.slots for done in attributes)
+            attributes.append(attribute.grown(other[attribute.name], start=start))
+        return Schema(attributes, missing=self.missing, fit_report=other.fit_report)
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the attributes, in order."""

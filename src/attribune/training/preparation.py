@@ -19,6 +19,7 @@ from attribune.errors import DataError, numbered_in_file
 from attribune.recipe import Recipe
 from attribune.schema import Schema, canonical
 from attribune.tasks import Task, fit_task
+from attribune.transfer import AttributeSource
 
 __all__ = ["Part", "Prepared", "encode_part", "prepare"]
 
@@ -74,6 +75,8 @@ def prepare(recipe: Recipe, tables: Mapping[str, Any] | None = None) -> Prepared
     sources = {name: usable.get(name, usable["train"]).source for name in tables_}
     with numbered_in_file(rows["train"], sources["train"]):
         schema = Schema.fit(tables_["train"], recipe.data.kinds(), missing=recipe.data.missing)
+    if recipe.transfer is not None:
+        schema = AttributeSource.load(recipe.transfer.run).schema_with(schema, frozen=recipe.transfer.frozen)
     if schema.fit_report is not None:
         notes.extend(schema.fit_report.lines())
     options = {key: value for key, value in recipe.task.items() if key != "kind"}

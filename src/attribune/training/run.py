@@ -36,6 +36,7 @@ from attribune.training.folder import RunFolder, predictor_of
 from attribune.training.preparation import Part, Prepared, encode_part, prepare, shuffled
 from attribune.training.progress import Reporter
 from attribune.training.trainer import fit_model, resolve_precision
+from attribune.transfer import AttributeSource
 
 __all__ = ["SHUFFLED", "train"]
 
@@ -148,14 +149,14 @@ def _with_method(recipe: Recipe, name: str) -> Recipe:
         settings = recipe.model_dump()
         settings["data"]["shuffled"] = True
         return Recipe.from_dict(settings, source="the recipe with shuffled attributes")
-    settings = {**recipe.model_dump(), "method": {"name": name}}
+    settings = {**recipe.model_dump(), "method": {"name": name}, "transfer": None}
     if recipe.data.shuffled and not _reads(recipe, name):
         settings["data"] = {**settings["data"], "shuffled": False}
     return Recipe.from_dict(settings, source=f"the recipe with method {name}")
 
 
 def _reads(recipe: Recipe, name: str) -> bool:
-    plain = {**recipe.model_dump(), "method": {"name": name}}
+    plain = {**recipe.model_dump(), "method": {"name": name}, "transfer": None}
     plain["data"] = {**plain["data"], "shuffled": False}
     return Recipe.from_dict(plain, source=f"the recipe with method {name}").reads_attributes
 
@@ -224,6 +225,8 @@ def _neural_run(
             tokenizer=tokenizer,
             text_input=recipe.data.text_input(),
         )
+        if recipe.transfer is not None:
+            AttributeSource.load(recipe.transfer.run).give_to(model, frozen=recipe.transfer.frozen)
         limit = model.longest_text()
         outcome = fit_model(
             model,

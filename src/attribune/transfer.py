@@ -1,0 +1,111 @@
+"""Attribute parameters of one model as the beginning of another: vectors, and what turns them into changes of a text.
+
+Amplayo, Yoo and Lee 2022 (section 5): parameters that read attributes are learned on one task and kept as they are on
+another, where the task adapter and the head alone are learned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from attribune.configuration import AttributeConfig
+from attribune.errors import ConfigError
+from attribune.model import AttributeModel
+from attribune.saving import find_model, read_model
+from attribune.schema import Schema
+
+__all__ = ["AttributeSource"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributeSource:
+    """A trained model whose attribute parameters are taken over.
+
+    Args:
+        folder: of the run or the model.
+        config: its configuration.
+        schema: its attributes.
+        tensors: what it learned.
+    """
+
+    folder: Path
+    config: AttributeConfig
+    schema: Schema
+    tensors: dict[str, Tensor]
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Read a run or a model, without its backbone.
+
+        Raises:
+            ModelFolderError: for a folder that holds no whole model.
+        """
+        files = find_model(folder)
+        config, tensors = read_model(files)
+        return cls(folder=Path(folder), config=config, schema=Schema.load(files.schema), tensors=tensors)
+
+    def schema_with(self, fitted: Schema, *, frozen: bool) -> Schema:
+        """The attributes of a model that takes over: the source's values under their ids.
+
+        Args:
+            fitted: on the training rows of that model.
+            frozen: whether nothing is learned about attributes any more, so that values which the source does not know
+                stay unknown; else they get ids of their own, after the source's.
+
+        Raises:
+            ConfigError: for other attributes than the source's.
+        """
+        ours, theirs = ([(a.name, a.spec.kind) for a in schema] for schema in (fitted, self.schema))
+        if ours != theirs:
+            raise ConfigError(
+                f"the attributes are {_listed(ours)}, but {self.folder} has {_listed(theirs)}: name the same ones in "
+                "the same order"
+            )
+        return self.schema if frozen else self.schema.grown(fitted)
+
+    @torch.no_grad()
+    def give_to(self, model: AttributeModel, *, frozen: bool) -> None:
+        """Put the attribute parameters into a model made for `schema_with`'s schema.
+
+        Vectors of values that the source does not know keep their initial values.
+
+        Args:
+            model: of the same backbone and method.
+            frozen: whether they stay as they are in training.
+
+        Raises:
+            ConfigError: where the two do not fit, naming what differs.
+        """
+        if model.config.backbone_fingerprint != self.config.backbone_fingerprint:
+            raise ConfigError(
+                f"{self.folder} was trained on the backbone {self.config.backbone}, whose weights are not those of "
+                f"{model.config.backbone}: use the same one"
+            )
+        parameters = model.attribute_parameters()
+        if not parameters:
+            raise ConfigError(
+                f"method {model.method_config.name!r} has no parameters that read attributes: use another"
+            )
+        tables = model.attribute_tables()
+        for name, parameter in parameters.items():
+            given = self.tensors.get(name)
+            rows = len(given) if given is not None and name in tables else len(parameter)
+            if given is None or given.shape != parameter[:rows].shape:
+                found = "none" if given is None else f"one of shape {tuple(given.shape)}"
+                method = (self.config.method or {}).get("name")
+                raise ConfigError(
+                    f"{self.folder} (method {method}) has {found} where method {model.method_config.name!r} has "
+                    f"{name} of shape {tuple(parameter.shape)}: give the method and options with which it was trained"
+                )
+        for name, parameter in parameters.items():
+            parameter[: len(self.tensors[name])] = self.tensors[name].to(parameter.dtype)
+            parameter.requires_grad_(not frozen)
+
+
+def _listed(attributes: list[tuple[str, str]]) -> str:
+    return ", ".join(f"{name} ({kind})" for name, kind in attributes) or "none"
