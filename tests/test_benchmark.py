@@ -379,7 +379,10 @@ def test_a_folder_keeps_to_its_experiment(
 
 def test_the_experiments_of_the_papers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["benchmark", "run", "--preset", "mian", "--output", str(tmp_path / "o")]) == 1
-    assert "unknown experiment 'mian': choose one of ablations, cold, e2ln, main, small" in capsys.readouterr().err
+    assert (
+        "unknown experiment 'mian': choose one of ablations, cold, e2ln, main, small, transfer"
+        in capsys.readouterr().err
+    )
     assert main(["benchmark", "run", "--preset", "main", "--output", str(tmp_path / "o"), "--sets", "polmedd"]) == 1
     assert "has no set 'polmedd': choose from yelp-2013" in capsys.readouterr().err
     assert main(["benchmark", "table", str(tmp_path)]) == 1
@@ -527,3 +530,68 @@ def test_an_interrupt_stops_every_process(experiment: dict[str, Any], tmp_path: 
     )
     assert "Traceback" not in messages
     assert not kill_a_worker(folder), "no process is left at work"
+
+
+def test_attribute_parameters_of_other_labels_and_rows(
+    experiment: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Learned for `taste` on half of the rows, kept for `look` on the other half."""
+    rows = small_runs.reviews(160, seed=4)
+    cuts = {"train": rows[:100], "validation": rows[100:130], "test": rows[130:]}
+    files = {name: str(small_runs.write_csv(tmp_path / f"{name}.csv", cut)) for name, cut in cuts.items()}
+    data = {**experiment["sets"][0]["data"], **files, "label": ["look", "taste"]}
+    common = {"data": data, "task": {"kind": "aspects", "classes": ["1", "2", "3", "4"]}, "disjoint": True}
+    moved = {
+        **experiment,
+        "sets": [
+            {"name": "moved", **common, "labels": ["look"], "attributes_from": "source"},
+            {"name": "look", **common, "labels": ["look"]},
+            {"name": "source", **common, "labels": ["taste"]},
+        ],
+        "settings": ["injector", "none"],
+        "rates": {"factors": [0.5, 1.0]},
+    }
+    (tmp_path / "moved.yaml").write_text(yaml.safe_dump(moved))
+    folder = BenchmarkFolder(tmp_path / "out")
+    words = ["benchmark", "run", str(tmp_path / "moved.yaml"), "--output", str(folder.path)]
+    assert main([*words, "--sets", "moved"]) == 0
+    assert {name.split("/")[0] for name in names(folder)} == {"moved", "source"}, "with the set that it builds on"
+    assert main(words) == 0
+    capsys.readouterr()
+    used = {
+        name: json.loads((folder.path / f"cells/{name}/injector/0/metrics.json").read_text())
+        for name in ("look", "source")
+    }
+    assert sum(one["rows"]["train"] for one in used.values()) == 100
+    assert min(one["rows"]["train"] for one in used.values()) > 30
+    source = folder.path / "cells/source/injector/0/model"
+    recipe = yaml.safe_load((folder.path / "cells/moved/injector/0/recipe.yaml").read_text())
+    assert recipe["transfer"] == {"run": str(source), "frozen": True}
+    assert yaml.safe_load((folder.path / "cells/moved/none/0/recipe.yaml").read_text())["transfer"] is None
+    assert [path.parent for path in folder.path.rglob("cells/**/model") if path.parent != source.parent] == [
+        folder.path / "cells/source/none/0"
+    ]
+    table = next(table for table in benchmark_tables(folder) if table.plan.name == "moved")
+    line = next(line for line in table.lines if line.name == "injector")
+    assert line.moved is not None
+    pair, here = line.moved
+    assert pair.difference == pytest.approx(line.metrics["mean_accuracy"].value - here)
+    assert main(["benchmark", "table", str(folder.path)]) == 0
+    assert f"{100 * pair.difference / here:+.1f} %" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"attributes_from": "nothing"}, "takes its attributes from 'nothing': name a set"),
+        ({"attributes_from": "reviews", "folds": [0, 5]}, "the set 'reviews' has no fold 5"),
+        ({"labels": ["taste"]}, "second has no label 'taste': choose from stars"),
+    ],
+)
+def test_sets_that_do_not_build_on_each_other(
+    experiment: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], change: dict[str, Any], message: str
+) -> None:
+    second = {**experiment["sets"][0], "name": "second", **change}
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump({**experiment, "sets": [experiment["sets"][0], second]}))
+    assert main(["benchmark", "run", str(tmp_path / "tiny.yaml"), "--output", str(tmp_path / "out")]) == 1
+    assert message in capsys.readouterr().err

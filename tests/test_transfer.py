@@ -130,7 +130,16 @@ def test_by_flag_beside_other_methods(
     table = str(recipe(place, backbone).data.train)
     words = ["train", table, "--text", "text", "--label", "stars", "--attributes", "user", "--multi-label", "tags:;"]
     words += ["--backbone", str(backbone), "--set", "method.bottleneck=8", "method.vector_size=8", "training.steps=4"]
-    words += ["--max-length", "32", "--init-attributes", str(source), "--compare", "none", "--output", str(place / "flag")]
+    words += [
+        "--max-length",
+        "32",
+        "--init-attributes",
+        str(source),
+        "--compare",
+        "none",
+        "--output",
+        str(place / "flag"),
+    ]
     assert main(words) == 0, capsys.readouterr().err
     written = yaml.safe_load((place / "flag" / "recipe.yaml").read_text())
     assert written["transfer"] == {"run": str(source), "frozen": True}

@@ -79,7 +79,8 @@ class DataRecipe(Settings):
     """Where the rows are and which columns are read.
 
     ``shuffled`` is a control: in every part the attributes are dealt out anew over the rows, so that what a method
-    still gains by them is not the attributes' doing.
+    still gains by them is not the attributes' doing. ``partial_labels`` trains on rows that have some of several
+    labels; validation and test rows, which must then be given, have all of them.
     """
 
     train: Name
@@ -95,6 +96,7 @@ class DataRecipe(Settings):
     max_length: int = Field(default=256, ge=4)
     text_separator: str = "\n"
     shuffled: bool = False
+    partial_labels: bool = False
 
     @field_validator("text", "label", mode="before")
     @classmethod

@@ -30,6 +30,11 @@ class SetPlan(Settings):
         folds: which folds test, for a set with folds; elsewhere seeds, of the split where there is one to draw, and of
             the training.
         rows: training rows at most, and a tenth of them for validation.
+        labels: of several label columns, those that are predicted.
+        disjoint: whether the training rows are cut into as many parts as there are label columns, each with the label
+            of its own column alone, so that what is learned for two labels comes from different rows.
+        attributes_from: another set of the experiment: every setting begins with the attribute parameters that it
+            learned there on the same fold, and keeps them as they are.
     """
 
     name: str = Field(pattern=_NAME)
@@ -39,6 +44,9 @@ class SetPlan(Settings):
     task: dict[str, Any] = Field(default_factory=dict)
     folds: tuple[int, ...] = Field(default=(0,), min_length=1)
     rows: int | None = Field(default=None, ge=10)
+    labels: tuple[str, ...] | None = Field(default=None, min_length=1)
+    disjoint: bool = False
+    attributes_from: str | None = None
 
     @field_validator("folds")
     @classmethod
@@ -183,6 +191,19 @@ class Experiment(Settings):
         for asked in (self.reference, *(s.rates for s in self.settings if isinstance(s.rates, str))):
             if asked is not None and asked not in names:
                 raise ConfigError(f"there is no setting {asked!r}: choose one of {', '.join(names)}")
+        sets = {plan.name: plan for plan in self.sets}
+        for plan in self.sets:
+            if plan.attributes_from is None:
+                continue
+            source = sets.get(plan.attributes_from)
+            if source is None or source.attributes_from is not None:
+                raise ConfigError(
+                    f"the set {plan.name!r} takes its attributes from {plan.attributes_from!r}: name a set of the "
+                    "experiment that takes none over itself"
+                )
+            tried = {self.rates.fold} if self.rates is not None and self.rates.fold != "each" else set()
+            if lacking := sorted({*plan.folds, *tried} - set(source.folds)):
+                raise ConfigError(f"the set {source.name!r} has no fold {lacking[0]}, on which {plan.name!r} builds")
         return self
 
     @classmethod
@@ -213,7 +234,8 @@ class Experiment(Settings):
         known = {plan.name: plan for plan in self.sets}
         if unknown := [name for name in names if name not in known]:
             raise ConfigError(f"the experiment has no set {unknown[0]!r}: choose from {', '.join(known)}")
-        return self.model_copy(update={"sets": tuple(known[name] for name in dict.fromkeys(names))})
+        sources = [plan.attributes_from for plan in self.sets if plan.name in names and plan.attributes_from]
+        return self.model_copy(update={"sets": tuple(known[name] for name in dict.fromkeys([*sources, *names]))})
 
     def setting(self, name: str) -> Setting:
         """A setting by its name."""
@@ -227,6 +249,22 @@ class Experiment(Settings):
         tried = setting if setting.rates is True else self.setting(str(setting.rates))
         fold = cell.fold if self.rates.fold == "each" else self.rates.fold
         return tuple(Cell(set=cell.set, setting=tried, fold=fold, factor=factor) for factor in self.rates.factors)
+
+    def source(self, cell: Cell) -> Cell | None:
+        """The cell whose attribute parameters a cell begins with."""
+        plans = {plan.name: plan for plan in self.sets}
+        if cell.set.attributes_from is None or cell.setting.is_baseline:
+            return None
+        return Cell(set=plans[cell.set.attributes_from], setting=cell.setting, fold=cell.fold)
+
+    def needs(self, cell: Cell) -> tuple[Cell, ...]:
+        """The cells that must be done before a cell."""
+        source = self.source(cell)
+        return self.trials(cell) if source is None else (*self.trials(cell), source)
+
+    def is_source(self, cell: Cell) -> bool:
+        """Whether the model of a cell is needed for others."""
+        return cell.factor is None and any(plan.attributes_from == cell.set.name for plan in self.sets)
 
     def cells(self) -> Iterator[Cell]:
         """All cells, in the order in which they are run: for each set the trials, then fold by fold the settings."""
@@ -245,6 +283,10 @@ class Experiment(Settings):
         """
         setting = cell.setting
         merged = {**data, **self.data, **setting.data}
+        if cell.set.labels is not None:
+            merged["label"] = list(cell.set.labels)
+        if cell.set.disjoint:
+            merged["partial_labels"] = True
         if setting.attributes is not None:
             known = {str(attribute["name"]): attribute for attribute in data.get("attributes", ())}
             missing = [name for name in setting.attributes if name not in known]

@@ -10,7 +10,7 @@ import shutil
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from attribune.benchmark.rows import words
 from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.json_file import write_json
 from attribune.model import schema_slots
-from attribune.recipe import Recipe
+from attribune.recipe import Recipe, TransferRecipe
 from attribune.schema import Schema
 from attribune.training.folder import RunFolder
 from attribune.training.preparation import prepare
@@ -39,7 +39,7 @@ from attribune.training.run import train
 __all__ = ["check_experiment", "run_cell", "run_cells"]
 
 Array = npt.NDArray[Any]
-_NOT_KEPT = ("model", "checkpoints", "rows.json")
+_NOT_KEPT = ("checkpoints", "rows.json")
 _PAUSE = 2.0
 _MANY = 2**40
 
@@ -85,7 +85,7 @@ def run_cells(
             for cell in left:
                 if not engine.has_room():
                     break
-                if cell.path in running or not all(folder.is_done(trial) for trial in experiment.trials(cell)):
+                if cell.path in running or not all(folder.is_done(other) for other in experiment.needs(cell)):
                     continue
                 if _is_held(folder.lock(cell)):
                     elsewhere = True
@@ -157,22 +157,33 @@ class _Source:
         self.test_rows: Array | None = None
         self.prepared: PreparedSet | None = None if plan.prepared is None else load_prepared(plan.prepared)
 
+    @property
+    def labels(self) -> list[str]:
+        """All label columns."""
+        if self.prepared is not None:
+            return list(self.prepared.manifest["labels"])
+        given = (self.plan.data or {}).get("label", [])
+        return [given] if isinstance(given, str) else list(given)
+
     def recipe_parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The data and the task part of a recipe."""
+        if unknown := sorted(set(self.plan.labels or ()) - set(self.labels)):
+            raise ConfigError(f"{self.plan.name} has no label {unknown[0]!r}: choose from {', '.join(self.labels)}")
         if self.prepared is None:
             return dict(self.plan.data or {}), dict(self.plan.task)
         manifest = self.prepared.manifest
         data = {
             "train": str(self.prepared.folder),
             "text": "text",
-            "label": list(manifest["labels"]),
+            "label": self.labels,
             "attributes": list(manifest["attributes"]),
         }
         task = {**manifest["task"], **self.plan.task}
         if task["kind"] in ("classification", "rating"):
             task.setdefault("classes", manifest["classes"][manifest["labels"][0]])
         elif task["kind"] == "aspects":
-            task.setdefault("classes", manifest["classes"])
+            task["names"] = list(self.plan.labels or self.labels)
+            task.setdefault("classes", {name: manifest["classes"][name] for name in task["names"]})
         return data, task
 
     def tables(self, recipe: Recipe, fold: int, *, trial: bool) -> dict[str, datasets.Dataset]:
@@ -192,6 +203,8 @@ class _Source:
             for name, rows in (("train", self.plan.rows), ("validation", max(1, self.plan.rows // 10))):
                 order = np.random.default_rng(fold).permutation(len(tables[name]))[:rows]
                 tables[name] = tables[name].select(np.sort(order))
+        if self.plan.disjoint:
+            tables["train"] = _own_labels(tables["train"], self.labels, kept=self.plan.labels or self.labels)
         return tables
 
     def checksum(self) -> str:
@@ -203,6 +216,19 @@ class _Source:
             files = [Path(str(data[name])) for name in ("train", "validation", "test") if data.get(name)]
             sums = [_file_sum(path) for path in files if path.is_file()]
         return hashlib.sha256(" ".join(sums).encode()).hexdigest()
+
+
+def _own_labels(table: datasets.Dataset, labels: Sequence[str], *, kept: Sequence[str]) -> datasets.Dataset:
+    """Rows dealt out over the labels, each with its own label alone; only those of the labels that are kept."""
+    part = np.random.default_rng(0).integers(len(labels), size=len(table))
+    values = {
+        name: [v if p == place else None for v, p in zip(table[name], part, strict=True)]
+        for place, name in enumerate(labels)
+    }
+    frame = table.remove_columns(list(labels))
+    for name in kept:
+        frame = frame.add_column(name, values[name])
+    return frame.select(np.flatnonzero(np.isin(part, [list(labels).index(name) for name in kept])))
 
 
 def _file_sum(path: Path) -> str:
@@ -230,6 +256,10 @@ def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, rep
     trials = experiment.trials(cell)
     factor = best_factor(folder, trials) if trials else cell.factor
     recipe = _recipe(experiment, cell, source, factor=factor)
+    begun = experiment.source(cell)
+    if begun is not None and recipe.needs_attributes:
+        model = folder.place(begun) / "model"
+        recipe = recipe.model_copy(update={"transfer": TransferRecipe(run=str(model), frozen=True)})
     tables = source.tables(recipe, cell.fold, trial=cell.factor is not None)
     data = source.checksum()
     _check_same_data(folder, experiment, cell, data)
@@ -251,7 +281,7 @@ def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, rep
     }
     if "test" in tables and source.test_rows is not None:
         _write_row_facts(RunFolder(work), tables, recipe, identity=source.test_rows)
-    for name in _NOT_KEPT:
+    for name in (*_NOT_KEPT, *(() if experiment.is_source(cell) else ("model",))):
         path = work / name
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     write_json(work / CELL, record, what="record of the cell", indent=1)

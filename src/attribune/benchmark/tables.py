@@ -31,6 +31,9 @@ class Line:
         against: the difference to the reference on the folds that both have; None for the reference itself.
         hidden: accuracy, or the main metric, with the attributes hidden, averaged over the folds; None without any.
         cost: learning rate factor, trained and all parameters, seconds per pass, memory.
+        moved: where the set takes its attribute parameters from another: the difference to the same setting that
+            learned them here, and that setting's figure.
+        higher_is_better: of the main metric.
     """
 
     name: str
@@ -39,6 +42,7 @@ class Line:
     against: PairedResult | None
     hidden: float | None
     cost: dict[str, float | None]
+    moved: tuple[PairedResult, float] | None
     higher_is_better: bool
 
     @property
@@ -93,13 +97,11 @@ def benchmark_tables(folder: BenchmarkFolder) -> list[SetTable]:
 
 
 def _table(folder: BenchmarkFolder, experiment: Experiment, plan: SetPlan) -> SetTable | None:
-    groups: dict[str, Group] = {}
-    for result in folder.results(experiment):
-        if result.cell.set.name == plan.name and result.cell.factor is None:
-            name = result.cell.setting.name
-            groups[name] = Group((*groups[name].results, result)) if name in groups else Group((result,))
+    groups = _groups(folder, experiment, plan)
     if not groups:
         return None
+    direct = _direct(experiment, plan)
+    learned_here = {} if direct is None else _groups(folder, experiment, direct)
     metric = next(iter(groups.values())).main_metric
     reference = groups.get(experiment.first)
     lines = []
@@ -116,6 +118,7 @@ def _table(folder: BenchmarkFolder, experiment: Experiment, plan: SetPlan) -> Se
                 against=pairs.get(metric),
                 hidden=_hidden(group, metric),
                 cost=_cost(group),
+                moved=_moved(group, learned_here.get(setting.name), metric),
                 higher_is_better=group.metrics()[metric].higher_is_better,
             )
         )
@@ -128,6 +131,32 @@ def _table(folder: BenchmarkFolder, experiment: Experiment, plan: SetPlan) -> Se
         leaders=_leaders(lines, metric),
         missing=tuple(setting.name for setting in experiment.settings if setting.name not in groups),
     )
+
+
+def _groups(folder: BenchmarkFolder, experiment: Experiment, plan: SetPlan) -> dict[str, Group]:
+    """The cells of a set that are done, by setting."""
+    groups: dict[str, Group] = {}
+    for result in folder.results(experiment):
+        if result.cell.set.name == plan.name and result.cell.factor is None:
+            name = result.cell.setting.name
+            groups[name] = Group((*groups[name].results, result)) if name in groups else Group((result,))
+    return groups
+
+
+def _direct(experiment: Experiment, plan: SetPlan) -> SetPlan | None:
+    """The set with the same rows and labels that takes no attribute parameters from another."""
+    if plan.attributes_from is None:
+        return None
+    same = {"name": plan.name, "title": plan.title, "attributes_from": plan.attributes_from}
+    others = (other for other in experiment.sets if other.attributes_from is None)
+    return next((other for other in others if other.model_copy(update=same) == plan), None)
+
+
+def _moved(group: Group, learned_here: Group | None, metric: str) -> tuple[PairedResult, float] | None:
+    pair = None if learned_here is None else group.against(learned_here).get(metric)
+    if learned_here is None or pair is None:
+        return None
+    return pair, learned_here.on(group.folds).metrics()[metric].value()
 
 
 def _whole(lines: Sequence[Line]) -> list[Line]:
@@ -199,7 +228,8 @@ def cells_of(table: SetTable) -> list[list[str]]:
     """The head and the lines of one table, as text."""
     metrics = list(dict.fromkeys(name for line in table.lines for name in line.metrics))
     head = ["", *metrics, f"{table.metric} against {table.reference}", "hidden", "TP", "of all", "s per pass", "MB"]
-    lines = [head]
+    moved = any(line.moved is not None for line in table.lines)
+    lines = [[*head, "against learned here", "relative"] if moved else head]
     for line in table.lines:
         shares = [format_interval(name, line.metrics[name]) if name in line.metrics else "" for name in metrics]
         cost = line.cost
@@ -213,9 +243,17 @@ def cells_of(table: SetTable) -> list[list[str]]:
                 "" if cost["share"] is None else f"{100 * cost['share']:.1f} %",
                 "" if cost["seconds_per_pass"] is None else f"{cost['seconds_per_pass']:.0f}",
                 "" if cost["peak_mb"] is None else f"{cost['peak_mb']:,.0f}",
+                *(_moved_cells(table.metric, line) if moved else ()),
             ]
         )
     return lines
+
+
+def _moved_cells(metric: str, line: Line) -> tuple[str, str]:
+    if line.moved is None:
+        return "", ""
+    pair, here = line.moved
+    return _difference(metric, pair), f"{100 * pair.difference / here:+.1f} %" if here else ""
 
 
 def _mark(table: SetTable, line: Line) -> str:
@@ -252,6 +290,12 @@ def notes_of(table: SetTable, marks: tuple[str, str] = ("`*`", "`-`")) -> list[s
         text.append(
             f"The best figure is that of {first}; against the second best, {second} (underlined): "
             f"{_difference(table.metric, pair)}{'' if shown else ', no difference shown'}."
+        )
+    if table.plan.attributes_from is not None:
+        text.append(
+            f"Attribute parameters are those that the same setting learned on {table.plan.attributes_from}, kept as "
+            "they are; against learned here: the same setting that learned them on this set, and the difference "
+            "relative to its figure."
         )
     if len(folds) > 1:
         text.append("Settings with fewer folds than others are not marked.")

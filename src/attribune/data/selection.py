@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import datasets
 import numpy as np
@@ -29,18 +29,32 @@ def rows_with_text(table: Table, names: Sequence[str]) -> Mask:
     return np.concatenate(found) if found else np.zeros(0, dtype=bool)
 
 
-def rows_with_label(table: Table, names: Sequence[str], *, missing: Collection[str]) -> Mask:
-    """(n,), whether every label column has a value that is not one of the texts that mean missing."""
+def rows_with_label(
+    table: Table,
+    names: Sequence[str],
+    *,
+    missing: Collection[str],
+    enough: Callable[[Iterable[bool]], bool] = all,
+) -> Mask:
+    """(n,), whether the label columns have values that are not among the texts that mean missing.
+
+    Args:
+        table: the rows.
+        names: the label columns.
+        missing: texts that mean no label.
+        enough: ``all`` or ``any`` of the columns.
+    """
 
     def has(value: object) -> bool:
         return isinstance(value, list) or (canonical(value) or "") not in unusable
 
     unusable = {*missing, ""}
     found = [
-        np.all([[has(value) for value in columns[name].to_pylist()] for name in names], axis=0)
+        enough(has(value) for value in row)
         for _, columns in column_batches(table, names)
+        for row in zip(*(columns[name].to_pylist() for name in names), strict=True)
     ]
-    return np.concatenate(found) if found else np.zeros(0, dtype=bool)
+    return np.array(found, dtype=bool)
 
 
 def shuffle_columns(table: datasets.Dataset, names: Sequence[str], *, seed: int) -> datasets.Dataset:

@@ -15,7 +15,7 @@ from attribune.data.encoding import encode_with_report
 from attribune.data.selection import rows_with_label, rows_with_text, shuffle_columns
 from attribune.data.splits import share_texts, split_table
 from attribune.data.tables import read_table, require_columns
-from attribune.errors import DataError, numbered_in_file
+from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.recipe import Recipe
 from attribune.schema import Schema, canonical
 from attribune.tasks import Task, fit_task
@@ -70,6 +70,11 @@ def prepare(recipe: Recipe, tables: Mapping[str, Any] | None = None) -> Prepared
     usable = {
         name: _usable_rows(recipe, source, name=name, notes=notes) for name, source in _sources(recipe, tables).items()
     }
+    if recipe.data.partial_labels and "validation" not in usable:
+        raise ConfigError(
+            "partial_labels is on, but there are no validation rows of their own, which must have all labels: give "
+            "them as a file, or turn it off"
+        )
     with numbered_in_file(usable["train"].rows, usable["train"].source):
         tables_, rows = _split(recipe, usable, notes)
     sources = {name: usable.get(name, usable["train"]).source for name in tables_}
@@ -158,7 +163,8 @@ def _usable_rows(recipe: Recipe, source: Any, *, name: str, notes: list[str]) ->
     attributes = [kind.name for kind in recipe.data.kinds()]
     require_columns(table, [*recipe.data.text, *recipe.data.label, *attributes], source=shown)
     has_text = rows_with_text(table, recipe.data.text)
-    has_label = rows_with_label(table, recipe.data.label, missing=_missing_labels(recipe))
+    enough = any if recipe.data.partial_labels and name == "train" else all
+    has_label = rows_with_label(table, recipe.data.label, missing=_missing_labels(recipe), enough=enough)
     kept = np.flatnonzero(has_text & has_label)
     notes.append(f"{name}: {len(table):,} rows read from {shown}")
     if dropped := int((~has_text).sum()):
