@@ -15,8 +15,9 @@ from safetensors.numpy import load_file
 from attribune.benchmark.experiment import Cell, Experiment
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.evaluation.bootstrap import Interval, PairedResult, interval, paired
+from attribune.evaluation.choice import validation_score
 from attribune.json_file import read_json, replace_file
-from attribune.metrics import Metric, log_loss, pooled
+from attribune.metrics import Metric, pooled
 from attribune.tasks import Task, task_from_dict
 
 __all__ = ["CELL", "EXPERIMENT", "IDENTITY", "BenchmarkFolder", "CellResult", "Group", "best_factor"]
@@ -222,12 +223,5 @@ def best_factor(folder: BenchmarkFolder, trials: Sequence[Cell]) -> float:
     for trial in trials:
         result = CellResult(trial, folder.place(trial))
         scores = result.scores("validation")
-        labels = scores["labels"]
-        if labels.ndim == 1 and labels.dtype.kind == "i":
-            known = labels >= 0
-            metric = log_loss(labels[known], scores["logits"][known])
-        else:
-            metric = next(iter(result.task.metrics(scores["logits"], labels).values()))
-        value = metric.value()
-        found[float(trial.factor or 1.0)] = -value if metric.higher_is_better else value
+        found[float(trial.factor or 1.0)] = validation_score(result.task, scores["logits"], scores["labels"])
     return min(found, key=lambda factor: (found[factor], factor))

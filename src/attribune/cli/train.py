@@ -13,7 +13,7 @@ from attribune.errors import ConfigError
 if TYPE_CHECKING:
     from attribune.recipe import Recipe
 
-__all__ = ["add_parser"]
+__all__ = ["add_parser", "add_recipe_flags", "attribute_list", "recipe_of"]
 
 _EXAMPLES = """examples:
   attribune train reviews.csv --text text --label stars --attributes user product --output runs/stars
@@ -38,6 +38,24 @@ def add_parser(verbs: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    add_recipe_flags(parser)
+    parser.add_argument("--output", required=True, metavar="DIR", help="folder of the run")
+    parser.add_argument("--resume", action="store_true", help="go on with an interrupted run")
+    parser.add_argument(
+        "--compare",
+        **_SEVERAL,
+        metavar="METHOD",
+        default=[],
+        help="methods to train as well; `shuffled` is the same on shuffled attributes",
+    )
+    parser.add_argument(
+        "--no-baselines", dest="baselines", action="store_false", help="leave linear, attributes-only and majority out"
+    )
+    parser.set_defaults(run=_run, after_interrupt=_after_interrupt)
+
+
+def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
+    """Add what `recipe_of` reads."""
     parser.add_argument("data", nargs="?", metavar="DATA", help="CSV, TSV, JSONL or Parquet file, or a name on the hub")
     parser.add_argument("--text", **_SEVERAL, metavar="COL", help="text column, or several that are joined")
     parser.add_argument("--label", **_SEVERAL, metavar="COL", help="label column; several with --task aspects")
@@ -73,19 +91,6 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--config", metavar="FILE", help="recipe in YAML, over which the flags are laid")
     parser.add_argument("--shuffled", action="store_true", default=None, help="control: deal the attributes out anew")
     parser.add_argument("--set", **_SEVERAL, metavar="KEY=VALUE", default=[], help="any setting of the recipe")
-    parser.add_argument("--output", required=True, metavar="DIR", help="folder of the run")
-    parser.add_argument("--resume", action="store_true", help="go on with an interrupted run")
-    parser.add_argument(
-        "--compare",
-        **_SEVERAL,
-        metavar="METHOD",
-        default=[],
-        help="methods to train as well; `shuffled` is the same on shuffled attributes",
-    )
-    parser.add_argument(
-        "--no-baselines", dest="baselines", action="store_false", help="leave linear, attributes-only and majority out"
-    )
-    parser.set_defaults(run=_run, after_interrupt=_after_interrupt)
 
 
 def recipe_of(options: argparse.Namespace) -> Recipe:

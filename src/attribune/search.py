@@ -1,0 +1,278 @@
+"""Search of hyperparameters: trials drawn by Optuna and scored on validation rows, which go on where they were.
+
+    search(recipe, "searches/stars", trials=30)
+
+Test rows are never read: they are what the chosen setting is for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib.util
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import transformers
+from pydantic import Field, TypeAdapter, ValidationError
+from safetensors.numpy import load_file
+
+from attribune.backbone import locate_backbone
+from attribune.errors import AttribuneError, ConfigError
+from attribune.evaluation.choice import validation_score
+from attribune.json_file import read_json, replace_file, write_json
+from attribune.recipe import Recipe
+from attribune.settings import Settings
+from attribune.tasks import task_from_dict
+from attribune.training.folder import RunFolder
+from attribune.training.preparation import prepare
+from attribune.training.progress import Reporter
+from attribune.training.run import train
+
+__all__ = ["Range", "SearchResult", "Trial", "default_space", "read_space", "search"]
+
+_PLAN, _VALUES, _RESULT = "search.json", "values.json", "result.json"
+_HYPERCOMPLEX = (2, 4, 8, 16)
+_AT_RANDOM = 8  # trials before Optuna goes by what they found
+
+
+class Range(Settings):
+    """Numbers from `low` to `high`, drawn evenly, or with ``log`` evenly over their logarithms."""
+
+    low: float
+    high: float
+    log: bool = False
+    integer: bool = False
+
+
+Space = dict[str, Range | Annotated[list[str | float | int | bool], Field(min_length=1)]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One trial.
+
+    Args:
+        number: in the order of the draws.
+        values: of the settings that are searched.
+        score: on validation rows, lower is better; None where it failed.
+        metrics: on validation rows.
+        error: why it failed.
+    """
+
+    number: int
+    values: dict[str, Any]
+    score: float | None
+    metrics: dict[str, float]
+    error: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchResult:
+    """What a search found.
+
+    Args:
+        folder: of the search; its ``recipe.yaml`` has the best values.
+        tried: every trial that has ended.
+        best: the one with the lowest score; None where all failed.
+    """
+
+    folder: Path
+    tried: tuple[Trial, ...]
+    best: Trial | None
+
+
+def default_space(recipe: Recipe) -> dict[str, Any]:
+    """What is searched unless a space is given: the learning rate, and A, O and Z of methods that have them.
+
+    O is drawn from the numbers whose square divides the hidden size. The grids of the papers are not published in full;
+    these are ours.
+    """
+    rate = recipe.training.learning_rate
+    space: dict[str, Any] = {"training.learning_rate": {"low": rate / 10, "high": rate * 10, "log": True}}
+    options = {} if recipe.is_baseline else recipe.method_config().to_dict()
+    if "bottleneck" in options:
+        space["method.bottleneck"] = [16, 32, 64, 128, 256]
+    if "hypercomplex" in options:
+        source = locate_backbone(recipe.backbone.name)
+        hidden = transformers.AutoConfig.from_pretrained(source, revision=recipe.backbone.revision).hidden_size
+        if fitting := [number for number in _HYPERCOMPLEX if hidden % number**2 == 0]:
+            space["method.hypercomplex"] = fitting
+    if "vector_size" in options:
+        space["method.vector_size"] = [16, 32, 64, 128, 256]
+    return space
+
+
+def read_space(tree: Mapping[str, Any]) -> Space:
+    """Check a space: settings of the recipe by their dotted names, each with a range or a list of values.
+
+    Raises:
+        ConfigError: naming what is wrong.
+    """
+    try:
+        space = TypeAdapter(Space).validate_python(dict(tree))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(
+            f"the space to search: {'.'.join(str(part) for part in first['loc'])}: {first['msg']}: give a list of "
+            "values, or low and high, with log: true or integer: true"
+        ) from error
+    if not space:
+        raise ConfigError("the space to search is empty: name at least one setting, such as training.learning_rate")
+    for name, values in space.items():
+        if isinstance(values, Range) and not (values.low < values.high and (values.low > 0 or not values.log)):
+            raise ConfigError(
+                f"the space to search: {name} goes from {values.low:g} to {values.high:g}: give low below high, and "
+                "above 0 with log"
+            )
+    return space
+
+
+def search(
+    recipe: Recipe,
+    output: str | Path,
+    *,
+    trials: int,
+    space: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    reporter: Reporter | None = None,
+) -> SearchResult:
+    """Try settings until there are as many trials as asked for; a second call goes on where the first one was.
+
+    Args:
+        recipe: what all trials have in common.
+        output: folder of the search.
+        trials: in all, those of earlier calls included.
+        space: what is searched; `default_space` unless given.
+        seed: of the draws.
+        reporter: is told what happens.
+
+    Raises:
+        ConfigError: without Optuna, for a space that does not hold, for a folder of another search, or one that another
+            process works on.
+    """
+    if importlib.util.find_spec("optuna") is None:
+        raise ConfigError("a search needs Optuna: pip install 'attribune[search]'")
+    if trials < 1:
+        raise ConfigError(f"trials is {trials}: give at least 1")
+    reporter = reporter or Reporter()
+    folder = Path(output)
+    tree = default_space(recipe) if space is None else dict(space)
+    checked = read_space(tree)
+    for name, values in checked.items():
+        first = values.low if isinstance(values, Range) else values[0]
+        _with_values(recipe, {name: int(first) if isinstance(values, Range) and values.integer else first})
+    with _begun(folder, recipe, tree):
+        # One reading for all: a trial must not see test rows, nor other training rows than the one before it.
+        tables = {name: part.table for name, part in prepare(recipe).parts.items() if name != "test"}
+        tried: list[Trial] = []
+        for number in range(trials):
+            place = folder / "trials" / f"{number:04d}"
+            if not (place / _RESULT).is_file():
+                if not (place / _VALUES).is_file():
+                    place.mkdir(parents=True, exist_ok=True)
+                    write_json(place / _VALUES, _draw(checked, tried, seed + number), what="values of the trial")
+                values = read_json(place / _VALUES, what="values of the trial")
+                reporter.note(f"trial {number + 1} of {trials}: {listed(values)}")
+                found = _run(number, values, recipe, place / "run", tables, reporter)
+                write_json(place / _RESULT, asdict(found), what="result of the trial", indent=1)
+                shutil.rmtree(place / "run", ignore_errors=True)
+            tried.append(Trial(**read_json(place / _RESULT, what="result of the trial")))
+        scored = [(trial.score, trial.number, trial) for trial in tried if trial.score is not None]
+        best = min(scored)[2] if scored else None
+        if best is not None:
+            replace_file(folder / "recipe.yaml", _with_values(recipe, best.values).to_yaml().encode())
+        return SearchResult(folder=folder, tried=tuple(tried), best=best)
+
+
+def listed(values: Mapping[str, Any]) -> str:
+    """The values of a trial in one line."""
+    return ", ".join(
+        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in values.items()
+    )
+
+
+def _run(
+    number: int, values: dict[str, Any], recipe: Recipe, run: Path, tables: Mapping[str, Any], reporter: Reporter
+) -> Trial:
+    """Train with these values, or go on where that was interrupted."""
+    try:
+        tried = _with_values(recipe, values)
+        results = train(tried, run, tables=tables, baselines=False, resume=True, reporter=reporter)
+    except AttribuneError as error:
+        reporter.note(f"trial {number + 1} failed: {error}")
+        return Trial(number=number, values=values, score=None, metrics={}, error=str(error))
+    found = load_file(str(RunFolder(run).logits("validation")))
+    score = validation_score(task_from_dict(results["task"]), found["logits"], found["labels"])
+    metrics = {name: float(part["value"]) for name, part in results["results"][0]["parts"]["validation"].items()}
+    return Trial(number=number, values=values, score=score, metrics=metrics)
+
+
+def _with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
+    tree = recipe.model_dump(mode="json")
+    for name, value in values.items():
+        *path, last = name.split(".")
+        branch: Any = tree
+        for step in path:
+            branch = branch.get(step)
+            if not isinstance(branch, dict):
+                raise ConfigError(f"the space to search: there is no setting {name!r}: name one of the recipe's")
+        branch[last] = value
+    return Recipe.from_dict(tree, source=f"the recipe with {listed(values)}")
+
+
+@contextlib.contextmanager
+def _begun(folder: Path, recipe: Recipe, space: Mapping[str, Any]) -> Iterator[None]:
+    """Make the folder, or check that it is that of this search; held against other processes while the block runs."""
+    plan = {"recipe": recipe.model_dump(mode="json"), "space": json.loads(json.dumps(space))}
+    file = folder / _PLAN
+    if folder.is_dir() and any(folder.iterdir()) and not file.is_file():
+        raise ConfigError(f"{folder} holds something else: choose another folder")
+    if file.is_file() and read_json(file, what="plan of the search") != plan:
+        raise ConfigError(
+            f"{folder} was begun with another recipe or space: choose another folder, or bring them back; only the "
+            "number of trials may change"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(f"another process searches in {folder}: wait for it, or stop it") from None
+        if not file.is_file():
+            write_json(file, plan, what="plan of the search", indent=1)
+        yield
+
+
+def _draw(space: Space, tried: Sequence[Trial], seed: int) -> dict[str, Any]:
+    """The values of the next trial by Optuna's tree-structured Parzen estimator; the same for the same history."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    distributions = {name: _distribution(choices) for name, choices in space.items()}
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed % 2**32, n_startup_trials=_AT_RANDOM))
+    for trial in tried:
+        failed = trial.score is None
+        study.add_trial(
+            optuna.trial.create_trial(
+                params=trial.values,
+                distributions=distributions,
+                value=None if failed else trial.score,
+                state=optuna.trial.TrialState.FAIL if failed else optuna.trial.TrialState.COMPLETE,
+            )
+        )
+    return dict(study.ask(distributions).params)
+
+
+def _distribution(choices: Range | list[Any]) -> Any:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(choices, list):
+        return CategoricalDistribution(choices)
+    if choices.integer:
+        return IntDistribution(int(choices.low), int(choices.high), log=choices.log)
+    return FloatDistribution(choices.low, choices.high, log=choices.log)
