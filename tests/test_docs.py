@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import pytest
 import yaml
@@ -30,6 +30,7 @@ from attribune.methods import METHODS
 from attribune.placement import PLACEMENTS, Placement
 from attribune.recipe import BASELINES, Recipe
 from attribune.schema.attributes import KINDS
+from attribune.search import read_space
 from attribune.tasks import TASKS
 from attribune.tuning import TUNINGS
 
@@ -187,10 +188,11 @@ def settings_of(model: type[BaseModel], prefix: str) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("part", ["data", "backbone", "training"])
+@pytest.mark.parametrize("part", ["data", "backbone", "training", "transfer"])
 def test_recipes_name_every_setting_with_its_default(part: str) -> None:
     text = section((ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"), f"`{part}`")
     annotation = Recipe.model_fields[part].annotation
+    annotation = next((choice for choice in get_args(annotation) if choice is not type(None)), annotation)
     assert annotation is not None
     documented = {row[0]: row[1] for row in rows_of_tables(text) if row[0].startswith(f"{part}.")}
     assert documented == settings_of(annotation, f"{part}.")
@@ -230,7 +232,11 @@ def test_recipes_name_every_option_of_a_task() -> None:
 @pytest.mark.parametrize("block", blocks_of((ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")))
 def test_recipes_in_yaml_are_recipes(block: Block) -> None:
     if block.language == "yaml":
-        Recipe.from_dict(yaml.safe_load(block.code))
+        tree = yaml.safe_load(block.code)
+        if "data" in tree:
+            Recipe.from_dict(tree)
+        else:
+            read_space(tree)
 
 
 @pytest.mark.parametrize("name", METHODS)
