@@ -380,7 +380,7 @@ def test_a_folder_keeps_to_its_experiment(
 def test_the_experiments_of_the_papers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["benchmark", "run", "--preset", "mian", "--output", str(tmp_path / "o")]) == 1
     assert (
-        "unknown experiment 'mian': choose one of ablations, cold, e2ln, main, small, transfer"
+        "unknown experiment 'mian': choose one of ablations, cold, e2ln, e2ln-sizes, main, small, transfer"
         in capsys.readouterr().err
     )
     assert main(["benchmark", "run", "--preset", "main", "--output", str(tmp_path / "o"), "--sets", "polmedd"]) == 1
