@@ -595,3 +595,22 @@ def test_sets_that_do_not_build_on_each_other(
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump({**experiment, "sets": [experiment["sets"][0], second]}))
     assert main(["benchmark", "run", str(tmp_path / "tiny.yaml"), "--output", str(tmp_path / "out")]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_a_class_that_a_split_lacks_is_a_class_of_its_models_too(experiment: dict[str, Any], tmp_path: Path) -> None:
+    rows = small_runs.reviews(80, seed=6)
+    rows[0]["stars"] = rows[1]["stars"] = "never again"
+    data = {**experiment["sets"][0]["data"], "train": str(small_runs.write_csv(tmp_path / "train.csv", rows))}
+    rare = {
+        **experiment,
+        "sets": [{"name": "rare", "data": data, "folds": [0, 1, 2]}],
+        "settings": ["linear", {"name": "linear, text alone", "method": "linear", "attributes": []}],
+        "reference": "linear",
+    }
+    (tmp_path / "rare.yaml").write_text(yaml.safe_dump(rare))
+    folder = BenchmarkFolder(tmp_path / "out")
+    assert main(["benchmark", "run", str(tmp_path / "rare.yaml"), "--output", str(folder.path)]) == 0
+    (table,) = benchmark_tables(folder)
+    for line in table.lines:
+        classes = [result.metrics["task"]["classes"] for result in line.group.results]
+        assert classes == [["bad", "good", "never again"]] * 3

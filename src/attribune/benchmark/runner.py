@@ -32,7 +32,7 @@ from attribune.model import schema_slots
 from attribune.recipe import Recipe, TransferRecipe
 from attribune.schema import Schema
 from attribune.training.folder import RunFolder
-from attribune.training.preparation import prepare
+from attribune.training.preparation import prepare, with_all_classes
 from attribune.training.progress import Reporter
 from attribune.training.run import train
 
@@ -186,11 +186,13 @@ class _Source:
             task.setdefault("classes", {name: manifest["classes"][name] for name in task["names"]})
         return data, task
 
-    def tables(self, recipe: Recipe, fold: int, *, trial: bool) -> dict[str, datasets.Dataset]:
-        """The rows of each part; trials see no test rows."""
+    def tables(self, recipe: Recipe, fold: int, *, trial: bool) -> tuple[Recipe, dict[str, datasets.Dataset]]:
+        """The rows of each part, and the recipe with the classes of all of them; trials see no test rows."""
         if self.prepared is None:
             parts = prepare(recipe).parts
             tables = {name: part.table for name, part in parts.items()}
+            if "classes" not in recipe.task:
+                recipe = with_all_classes(recipe, tables)
             self.test_rows = parts["test"].rows if "test" in parts else None
         else:
             found = self.prepared.parts(fold if self.prepared.folds else 0)
@@ -205,7 +207,7 @@ class _Source:
                 tables[name] = tables[name].select(np.sort(order))
         if self.plan.disjoint:
             tables["train"] = _own_labels(tables["train"], self.labels, kept=self.plan.labels or self.labels)
-        return tables
+        return recipe, tables
 
     def checksum(self) -> str:
         """Of what the rows come from."""
@@ -260,7 +262,7 @@ def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, rep
     if begun is not None and recipe.needs_attributes:
         model = folder.place(begun) / "model"
         recipe = recipe.model_copy(update={"transfer": TransferRecipe(run=str(model), frozen=True)})
-    tables = source.tables(recipe, cell.fold, trial=cell.factor is not None)
+    recipe, tables = source.tables(recipe, cell.fold, trial=cell.factor is not None)
     data = source.checksum()
     _check_same_data(folder, experiment, cell, data)
     started = time.perf_counter()

@@ -21,7 +21,7 @@ from attribune.schema import Schema, canonical
 from attribune.tasks import Task, fit_task
 from attribune.transfer import AttributeSource
 
-__all__ = ["Part", "Prepared", "encode_part", "prepare"]
+__all__ = ["Part", "Prepared", "encode_part", "prepare", "with_all_classes"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,12 +84,8 @@ def prepare(recipe: Recipe, tables: Mapping[str, Any] | None = None) -> Prepared
         schema = AttributeSource.load(recipe.transfer.run).schema_with(schema, frozen=recipe.transfer.frozen)
     if schema.fit_report is not None:
         notes.extend(schema.fit_report.lines())
-    options = {key: value for key, value in recipe.task.items() if key != "kind"}
-    options["missing"] = _missing_labels(recipe)
-    if recipe.task_kind == "aspects":
-        options.setdefault("names", recipe.data.label)
     with numbered_in_file(rows["train"], sources["train"]):
-        task = fit_task(recipe.task_kind, _label_columns(tables_["train"], recipe), **options)
+        task = _fit_task(recipe, _label_columns(tables_["train"], recipe))
     parts = {}
     for name, table in tables_.items():
         columns = _label_columns(table, recipe)
@@ -107,6 +103,22 @@ def prepare(recipe: Recipe, tables: Mapping[str, Any] | None = None) -> Prepared
         if encoded is not None:
             notes.extend(f"{name}: {line}" for line in encoded.lines())
     return Prepared(parts=parts, schema=schema, task=task, notes=notes)
+
+
+def _fit_task(recipe: Recipe, columns: list[list[Any]]) -> Task:
+    options = {key: value for key, value in recipe.task.items() if key != "kind"}
+    options["missing"] = _missing_labels(recipe)
+    if recipe.task_kind == "aspects":
+        options.setdefault("names", recipe.data.label)
+    return fit_task(recipe.task_kind, columns, **options)
+
+
+def with_all_classes(recipe: Recipe, tables: Mapping[str, Dataset]) -> Recipe:
+    """The recipe with the classes of all these rows, so that models trained on other parts of them predict the same."""
+    found = [_label_columns(table, recipe) for table in tables.values()]
+    task = _fit_task(recipe, [[label for part in column for label in part] for column in zip(*found, strict=True)])
+    classes = task.to_dict().get("classes")
+    return recipe if classes is None else recipe.model_copy(update={"task": {**recipe.task, "classes": classes}})
 
 
 def shuffled(prepared: Prepared, *, seed: int) -> Prepared:
