@@ -38,8 +38,11 @@ bench: $(READY)
 	$(BIN)/python benchmarks/real_data.py sweep
 	$(BIN)/python benchmarks/real_data.py test
 	$(BIN)/python benchmarks/real_data.py rates
-	$(BIN)/python benchmarks/real_data.py methods
 	$(BIN)/python benchmarks/real_data.py table
+	$(BIN)/attribune data prepare polmed --source "$$ATTRIBUNE_DATA" --output data/polmed
+	$(BIN)/attribune data prepare critics --source "$$ATTRIBUNE_DATA" --output data/critics
+	$(BIN)/attribune benchmark run --preset small --output benchmarks/results/small --workers 2
+	$(BIN)/python docs/tables.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
