@@ -1,4 +1,4 @@
-"""Write the tables of these pages that follow from the code: where methods run, what they train, the data sets.
+"""Write the tables of these pages that follow from the code and from result files.
 
     python docs/tables.py
 
@@ -7,6 +7,7 @@ replaces what stands between the marks of the pages; a test checks that nothing 
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,13 +15,16 @@ import torch
 from transformers import BertConfig, BertModel
 
 from attribune.backbone import build_backbone
+from attribune.benchmark.results import BenchmarkFolder
 from attribune.benchmark.sets import CARDS
+from attribune.benchmark.tables import benchmark_tables, render
 from attribune.condition import Slots
 from attribune.methods import METHODS, Host, MethodConfig, method_from_dict
 from attribune.placement import PLACEMENTS, Placement, placement_for
 from attribune.tuning import tune_backbone
 
 FOLDER = Path(__file__).parent
+SMALL = FOLDER.parent / "benchmarks" / "results" / "small"
 ATTRIBUTES = [Slots(name="user", start=0, count=1, size=2), Slots(name="product", start=1, count=1, size=2)]
 
 
@@ -163,7 +167,26 @@ def data_sets() -> list[str]:
     return lines
 
 
-TABLES = {"methods.md": {"families": matrix, "counts": counts}, "benchmark.md": {"data sets": data_sets}}
+def every_method() -> list[str]:
+    """The tables of the preset `small`, and how long it took."""
+    folder = BenchmarkFolder(SMALL)
+    records = [result.record for result in folder.results(folder.experiment())]
+    ended = sorted(datetime.fromisoformat(str(record["finished"])) for record in records)
+    first = next(record for record in records if datetime.fromisoformat(str(record["finished"])) == ended[0])
+    whole = (ended[-1] - ended[0]).total_seconds() + float(first["seconds"])
+    threads = {record["environment"]["threads"] for record in records}
+    took = (
+        f"{len(records)} trainings in {whole / 60:.0f} minutes ({sum(r['seconds'] for r in records) / 60:.0f} minutes "
+        f"of trainings, each with {' or '.join(map(str, sorted(threads)))} thread)."
+    )
+    return [took, "", *render(benchmark_tables(folder), "markdown").splitlines()]
+
+
+TABLES = {
+    "methods.md": {"families": matrix, "counts": counts},
+    "benchmark.md": {"data sets": data_sets},
+    "results.md": {"every method": every_method},
+}
 
 
 def written(page: str, text: str) -> str:

@@ -39,7 +39,8 @@ from attribune.training.run import train
 __all__ = ["check_experiment", "run_cell", "run_cells"]
 
 Array = npt.NDArray[Any]
-_NOT_KEPT = ("checkpoints", "rows.json")
+# The predictions are those of the logits.
+_NOT_KEPT = ("checkpoints", "rows.json", "validation_predictions.parquet", "test_predictions.parquet")
 _PAUSE = 2.0
 _MANY = 2**40
 
