@@ -31,6 +31,7 @@ RECIPE = "recipe.yaml"
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
 _ALL = "all"
 _VERSION = 1
+_UNFINISHED = ".unfinished"  # marks a folder whose files an interrupted preparation left
 _BATCH = 5_000
 
 
@@ -133,6 +134,8 @@ def prepare(
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
+            if not any((output / f"{name}.parquet").exists() for name in (_ALL, *PARTS)):
+                (output / _UNFINISHED).unlink(missing_ok=True)
     manifest = {
         "name": card.name,
         "title": card.title,
@@ -154,6 +157,7 @@ def prepare(
     }
     replace_file(output / RECIPE, _recipe(card, output).encode())
     write_json(output / MANIFEST, manifest, what="manifest", indent=1)
+    (output / _UNFINISHED).unlink(missing_ok=True)
     return PreparedSet(folder=output, manifest=manifest)
 
 
@@ -176,13 +180,16 @@ def _begin(output: Path, origin: Mapping[str, Any]) -> PreparedSet | None:
             return PreparedSet(folder=output, manifest=manifest, reused=True)
     try:
         output.mkdir(parents=True, exist_ok=True)
-        ours = {MANIFEST, RECIPE, *(f"{name}.parquet" for name in (_ALL, *PARTS))}
+        mark = output / _UNFINISHED
+        begun = mark.is_file() or (output / MANIFEST).is_file()
+        ours = {MANIFEST, RECIPE, *(f"{name}.parquet" for name in (_ALL, *PARTS))} if begun else set()
         others = [path.name for path in output.iterdir() if path.name not in ours and not path.name.startswith(".")]
         if others:
             raise DataError(
                 f"{output} holds other files ({', '.join(sorted(others)[:5])}): choose an empty folder, or one that is "
                 "not there yet"
             )
+        mark.touch()
         for path in (output / MANIFEST, *output.glob(".*.parquet.*.tmp")):
             path.unlink(missing_ok=True)
     except OSError as error:
