@@ -345,6 +345,10 @@ def test_a_failing_cell_stops_no_other(experiment: dict[str, Any], tmp_path: Pat
         ({"sets": [{"name": "x", "prepared": "nowhere"}]}, "nowhere holds no prepared data set"),
         ({"settings": ["injectr"]}, "unknown method 'injectr'"),
         (
+            {"sets": [{"name": "x", "data": {"train": "no.csv", "text": "t", "label": "l"}}]},
+            r"no\.csv, the train rows of the set 'x', is not there",
+        ),
+        (
             {"settings": [{"method": "injector", "attributes": ["colour"]}]},
             "names the attribute 'colour', which reviews",
         ),

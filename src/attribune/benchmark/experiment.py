@@ -282,7 +282,7 @@ class Experiment(Settings):
             task: of the set.
         """
         setting = cell.setting
-        merged = {**data, **self.data, **setting.data}
+        merged = {**self.data, **data, **setting.data}
         if cell.set.labels is not None:
             merged["label"] = list(cell.set.labels)
         if cell.set.disjoint:

@@ -7,13 +7,26 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attribune.data.json_lines import json_objects
 from attribune.data.text_files import csv_rows, find_encoding, open_text, readable
 from attribune.errors import DataError
 
-__all__ = ["GET_AGAIN", "RowLog", "lines", "read_csv", "read_json_lines", "separated", "whole_number", "words"]
+if TYPE_CHECKING:
+    from attribune.benchmark.cards import Part, Row
+
+__all__ = [
+    "GET_AGAIN",
+    "RowLog",
+    "lines",
+    "read_csv",
+    "read_json_lines",
+    "read_reviews",
+    "separated",
+    "whole_number",
+    "words",
+]
 
 GET_AGAIN = "get the file again"
 _WORD = re.compile(r"https?://\S+|\w+(?:['\u2019-]\w+)*|[^\w\s]")
@@ -166,6 +179,33 @@ def whole_number(text: Any, *, low: int, high: int) -> int | None:
     except (TypeError, ValueError, OverflowError):
         return None
     return int(number) if number.is_integer() and low <= number <= high else None
+
+
+def read_reviews(
+    path: Path, log: RowLog, *, lowest: int, columns: Mapping[str, str]
+) -> Iterator[tuple[Part | None, Row]]:
+    """Reviews of a CSV file with a rating of at most 5; those without a text, or rated 0, are left out.
+
+    Args:
+        path: of the file.
+        log: of what is left out or broken.
+        lowest: rating that the file may have; 0 stands for none.
+        columns: of the file, by the names ``text``, ``rating`` and the attributes, of which each pair has one review.
+    """
+    attributes = [name for name in columns if name not in ("text", "rating")]
+    for place, row in read_csv(path, role="reviews", log=log, needs=tuple(columns.values())):
+        text, given = row[columns["text"]].strip(), row[columns["rating"]]
+        rating = whole_number(given, low=lowest, high=5)
+        values = {name: row[columns[name]] for name in attributes}
+        if rating is None:
+            reason = f"{columns['rating']} is not a rating from {lowest} to 5"
+            log.broken(place, reason, GET_AGAIN, found=repr(given[:30]))
+        elif not rating:
+            log.leave_out("reviews without a rating (0)")
+        elif not text:
+            log.leave_out("reviews without a text")
+        elif log.first("review", tuple(values.values()), place):
+            yield None, {"text": text, "rating": str(rating), **values}
 
 
 def words(text: str) -> int:

@@ -26,6 +26,7 @@ from attribune.benchmark.experiment import Cell, Experiment, SetPlan
 from attribune.benchmark.preparation import PreparedSet, load_prepared
 from attribune.benchmark.results import CELL, IDENTITY, BenchmarkFolder, best_factor
 from attribune.benchmark.rows import words
+from attribune.data.tables import ENDINGS
 from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.json_file import write_json
 from attribune.model import schema_slots
@@ -53,6 +54,7 @@ def check_experiment(experiment: Experiment) -> None:
     """
     for plan in experiment.sets:
         source = _Source(plan)
+        source.check_files()
         number = 0 if source.prepared is None else source.prepared.folds
         for fold in sorted({cell.fold for cell in experiment.cells() if cell.set is plan}):
             if number and fold >= number:
@@ -165,6 +167,15 @@ class _Source:
             return list(self.prepared.manifest["labels"])
         given = (self.plan.data or {}).get("label", [])
         return [given] if isinstance(given, str) else list(given)
+
+    def check_files(self) -> None:
+        """Refuse a table of one's own that is not there."""
+        for name in ("train", "validation", "test"):
+            file = (self.plan.data or {}).get(name)
+            if isinstance(file, str) and file.endswith(ENDINGS) and not Path(file).is_file():
+                raise DataError(
+                    f"{file}, the {name} rows of the set {self.plan.name!r}, is not there: correct its path"
+                )
 
     def recipe_parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The data and the task part of a recipe."""

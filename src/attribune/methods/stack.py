@@ -186,8 +186,7 @@ def _copy_backbone(method: str, layers: list[nn.Module], host: Host) -> None:
     if len(layers) > own:
         raise ConfigError(
             f"{method}: initial is 'backbone', but the stack has {len(layers)} layers and the backbone {own} with "
-            f"weights "
-            "of their own; choose fewer layers, or initial=random"
+            "weights of their own; choose fewer layers, or initial=random"
         )
     for name, kind in kinds.items():
         sites = host.at(kind)

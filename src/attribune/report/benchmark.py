@@ -282,9 +282,8 @@ def _learning(table: SetTable) -> Iterator[str]:
     if drawn:
         yield _figure(
             curves(drawn[:6], label="loss on validation rows"),
-            "Learning curves of the first fold or seed. A curve that rises again overfits; the weights kept are those "
-            "of "
-            "the best check.",
+            "Learning curves of the first fold or seed. A curve that rises again overfits; the weights kept are "
+            "those of the best check.",
         )
 
 

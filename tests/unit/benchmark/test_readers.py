@@ -376,7 +376,7 @@ class TestReviewsOfRecipes:
     @pytest.mark.parametrize("rating", ["6", "-1", "4.5", ""])
     def test_other_ratings_are_refused(self, tmp_path: Path, rating: str) -> None:
         with pytest.raises(
-            DataError, match=rf"csv, line 2: the rating is not 0 to 5{f' .{rating!r}.' if rating else ''}"
+            DataError, match=rf"csv, line 2: rating is not a rating from 0 to 5{f' .{rating!r}.' if rating else ''}"
         ):
             kept_of("foodcom-reviews", tmp_path, [interaction(rating=rating)])
 
@@ -530,7 +530,7 @@ class TestAmazon:
         rows, left_out = kept_of("amazon-instruments", tmp_path, items)
         assert [row["rating"] for row in rows] == list("12345")
         assert tuple(rows[0].values()) == ("Not much to write.", "1", "A2IBPI20UZIR0U", "1")
-        assert left_out == {"no text": 1}
+        assert left_out == {"reviews without a text": 1}
 
     @pytest.mark.parametrize(
         ("changes", "reason"),

@@ -109,8 +109,7 @@ AAPR = Card(
     divergence={"random": 0.693, "majority": 0.693, "author": 1.357, "research_area": 0.665, "all": 0.664},
     notes=(
         "The paper takes the split of Kim et al. 2019 (TACL), which is an archive of its own; this one is drawn anew "
-        "with "
-        "the same sizes. The name of the authors' field differs between descriptions of the files: authors, author and "
-        "author_id are read."
+        "with the same sizes. The name of the authors' field differs between descriptions of the files: authors, "
+        "author and author_id are read."
     ),
 )

@@ -94,8 +94,7 @@ BEER = Card(
     source="Julian McAuley, Jure Leskovec and Dan Jurafsky, Stanford: BeerAdvocate",
     obtain=(
         "Get the BeerAdvocate reviews from the authors (https://snap.stanford.edu/data/web-BeerAdvocate.html: the set "
-        "was "
-        "withdrawn from the page at the site's request; ask them), as beeradvocate.json (one object a line) or "
+        "was withdrawn from the page at the site's request; ask them), as beeradvocate.json (one object a line) or "
         "beeradvocate.txt (lines 'key: value')."
     ),
     terms="Withdrawn from public distribution at BeerAdvocate's request; may not be redistributed.",
@@ -115,9 +114,8 @@ BEER = Card(
     classes=9,
     metric="mean_accuracy",
     preparation=(
-        "Reviews of less than 32 or more than 256 words are left out, as for GOOD, and those "
-        "with "
-        "a rating of 0, which the site gave where none was."
+        "Reviews of less than 32 or more than 256 words are left out, as for GOOD, and those with a rating of 0, "
+        "which the site gave where none was."
     ),
     published={
         "train": 1_500_000,

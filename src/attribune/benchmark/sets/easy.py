@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from attribune.benchmark.cards import Card, Part, Row, Shuffled, SourceFile
-from attribune.benchmark.rows import GET_AGAIN, RowLog, read_csv, whole_number
+from attribune.benchmark.rows import GET_AGAIN, RowLog, read_csv, read_reviews
 
 __all__ = ["AMAZON", "CRITICS"]
 
@@ -48,16 +48,8 @@ CRITICS = Card(
 
 
 def _read_amazon(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[Part | None, Row]]:
-    needs = ("reviewerID", "asin", "reviewText", "overall")
-    for place, row in read_csv(files["reviews"], role="reviews", log=log, needs=needs):
-        rating = whole_number(row["overall"], low=1, high=5)
-        if rating is None:
-            log.broken(place, "overall is not a rating from 1 to 5", GET_AGAIN, found=repr(row["overall"][:30]))
-        elif not row["reviewText"].strip():
-            log.leave_out("no text")
-        elif log.first("review", (row["reviewerID"], row["asin"]), place):
-            text = row["reviewText"].strip()
-            yield None, {"text": text, "rating": str(rating), "user": row["reviewerID"], "product": row["asin"]}
+    columns = {"text": "reviewText", "rating": "overall", "user": "reviewerID", "product": "asin"}
+    return read_reviews(files["reviews"], log, lowest=1, columns=columns)
 
 
 AMAZON = Card(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attribune.benchmark.cards import Card, Part, Row, Shuffled, SourceFile
-from attribune.benchmark.rows import GET_AGAIN, RowLog, read_csv, whole_number, words
+from attribune.benchmark.rows import GET_AGAIN, RowLog, read_csv, read_reviews, whole_number, words
 
 __all__ = ["FOOD", "FOODCOM_REVIEWS"]
 
@@ -97,11 +97,9 @@ FOOD = Card(
     classes=16,
     metric="accuracy",
     preparation=(
-        "Text: name and steps. Class: the minutes, rounded down to tens. Left out: recipes of less than "
-        "5 or "
-        "more than 150 minutes, of less than 10 or more than 500 words, with more than 50 "
-        "tags. "
-        "Tags that say the duration are removed, and time-to-make."
+        "Text: name and steps. Class: the minutes, rounded down to tens. Left out: recipes of less than 5 or more "
+        "than 150 minutes, of less than 10 or more than 500 words, with more than 50 tags. Tags that say the duration "
+        "are removed, and time-to-make."
     ),
     published={
         "train": 162_400,
@@ -122,34 +120,15 @@ FOOD = Card(
     },
     notes=(
         "The paper does not say which fields are the text: with name and steps a sample of 481 recipes has 101 (63) "
-        "words, "
-        "as its table 1 has 101 (65); with the description it has 148 (79). It names two of the removed tags; the "
-        "others "
-        "that say a duration are found by their names."
+        "words, as its table 1 has 101 (65); with the description it has 148 (79). It names two of the removed tags; "
+        "the others that say a duration are found by their names."
     ),
 )
 
 
 def _read_reviews(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[Part | None, Row]]:
-    needs = ("user_id", "recipe_id", "rating", "review")
-    for place, row in read_csv(files["reviews"], role="reviews", log=log, needs=needs):
-        rating = whole_number(row["rating"], low=0, high=5)
-        if rating is None:
-            log.broken(place, "the rating is not 0 to 5", GET_AGAIN, found=repr(row["rating"][:30]))
-        elif not rating:
-            log.leave_out("reviews without a rating (0)")
-        elif not row["review"].strip():
-            log.leave_out("reviews without a text")
-        elif log.first("review", (row["user_id"], row["recipe_id"]), place):
-            yield (
-                None,
-                {
-                    "text": row["review"].strip(),
-                    "rating": str(rating),
-                    "user": row["user_id"],
-                    "recipe": row["recipe_id"],
-                },
-            )
+    columns = {"text": "review", "rating": "rating", "user": "user_id", "recipe": "recipe_id"}
+    return read_reviews(files["reviews"], log, lowest=0, columns=columns)
 
 
 FOODCOM_REVIEWS = Card(
@@ -158,8 +137,7 @@ FOODCOM_REVIEWS = Card(
     source=FOOD.source,
     obtain=(
         "Get RAW_interactions.csv from the data set 'Food.com Recipes and Interactions' on Kaggle (shuyangli94), or "
-        "any "
-        "part of it with its header, as foodcom_interactions.csv."
+        "any part of it with its header, as foodcom_interactions.csv."
     ),
     terms=_TERMS,
     citation=_CITATION,

@@ -29,8 +29,7 @@ POLMED = Card(
     source="Figure Eight (CrowdFlower), Data for Everyone: Political Social Media Posts",
     obtain=(
         "Get political_social_media.csv (data set 'Political Social Media Posts', 5,000 rows) from the Data for "
-        "Everyone "
-        "library or one of its mirrors, such as the data set of that name on Kaggle."
+        "Everyone library or one of its mirrors, such as the data set of that name on Kaggle."
     ),
     terms="Published for everyone by CrowdFlower; the mirrors name CC BY 4.0 or no licence.",
     citation=(
@@ -74,7 +73,6 @@ POLMED = Card(
     },
     notes=(
         "Audience and bias are judgements of the annotators who also judged the message type. The paper's accuracies "
-        "in "
-        "its table 2 are all multiples of 1/495: they come from one test set of 495 rows, not from ten folds."
+        "in its table 2 are all multiples of 1/495: they come from one test set of 495 rows, not from ten folds."
     ),
 )

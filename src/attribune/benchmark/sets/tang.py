@@ -213,10 +213,8 @@ def _cold(base: Card, percent: int, digit: int, published: Mapping[str, float]) 
         metric=base.metric,
         preparation=(
             "The training rows whose (user, product) pair is listed, in the order of the file; where a pair has more "
-            "rows "
-            "than the list has it, the first ones are taken and counted as ambiguous. Validation and test rows are "
-            "those "
-            f"of {base.name}."
+            "rows than the list has it, the first ones are taken and counted as ambiguous. Validation and test rows "
+            f"are those of {base.name}."
         ),
         published=published,
     )
