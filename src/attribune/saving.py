@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +72,7 @@ def write_model(
         if tokenizer is not None:
             tokenizer.save_pretrained(str(folder))
         save_file({k: v.detach().contiguous() for k, v in tensors.items()}, str(partial), metadata={"format": "pt"})
+        shutil.copymode(folder / CONFIG, partial)  # safetensors writes files that only their owner can read
         os.replace(partial, folder / TENSORS)
     except (OSError, SafetensorError) as error:
         raise ModelFolderError(

@@ -47,6 +47,14 @@ def test_the_folder_holds_the_learned_tensors_alone(model: AttributeModel, tmp_p
     assert not any(name.startswith("backbone.") for name in model.learned_names())
 
 
+def test_all_files_can_be_read_by_the_same_people(model: AttributeModel, tmp_path: Path) -> None:
+    model.save_pretrained(tmp_path / "model")
+    (tmp_path / "plain").write_text("")
+    expected = (tmp_path / "plain").stat().st_mode
+    modes = {path.name: path.stat().st_mode for path in (tmp_path / "model").iterdir()}
+    assert modes == dict.fromkeys(modes, expected)
+
+
 def test_a_model_tuned_in_full_needs_no_backbone(backbone: Path, tmp_path: Path) -> None:
     moved = shutil.copytree(backbone, tmp_path / "backbone")
     model = AttributeModel.build(str(moved), SCHEMA, task=TASK, method=Plain(), tuning="full").eval()

@@ -19,7 +19,7 @@ import datasets
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from attribune.benchmark.engines import Engine, Outcome
 from attribune.benchmark.experiment import Cell, Experiment, SetPlan
@@ -28,7 +28,7 @@ from attribune.benchmark.results import CELL, IDENTITY, BenchmarkFolder, best_fa
 from attribune.benchmark.rows import words
 from attribune.data.tables import ENDINGS
 from attribune.errors import AttribuneError, ConfigError, DataError
-from attribune.json_file import write_json
+from attribune.json_file import replace_file, write_json
 from attribune.model import schema_slots
 from attribune.recipe import Recipe, TransferRecipe
 from attribune.schema import Schema
@@ -344,7 +344,7 @@ def _write_row_facts(
         for slots in schema_slots(schema):
             here = slice(slots.start, slots.start + slots.count)
             facts[f"count.{slots.name}"] = training_counts(train_ids[:, here], test_ids[:, here])
-    save_file(facts, str(run.path / "test_facts.safetensors"))
+    replace_file(run.path / "test_facts.safetensors", save(facts))
 
 
 def training_counts(train_ids: Array, test_ids: Array) -> Array:
