@@ -45,11 +45,22 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
     )
 
 
-def test_a_search_repeats_goes_on_and_never_reads_test_rows(recipe: Recipe, tmp_path: Path) -> None:
+def test_a_search_repeats_goes_on_and_never_reads_test_rows(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained, parts_given = searching.train, []
+
+    def spied(*args: Any, **kwargs: Any) -> Any:
+        parts_given.append(set(kwargs["tables"]))
+        return trained(*args, **kwargs)
+
+    monkeypatch.setattr(searching, "train", spied)
     whole = search(recipe, tmp_path / "whole", trials=4, space=SPACE)
     search(recipe, tmp_path / "parts", trials=2, space=SPACE)
     parts = search(recipe, tmp_path / "parts", trials=4, space=SPACE)
     assert parts.tried == whole.tried
+    assert parts_given == [{"train", "validation"}] * 8
+    assert search(recipe, tmp_path / "parts", trials=1, space=SPACE).best == whole.best, "fewer trials lose nothing"
     assert len({json.dumps(trial.values) for trial in whole.tried}) == 4
     scores = [trial.score for trial in whole.tried if trial.score is not None]
     assert len(scores) == 4
@@ -59,7 +70,6 @@ def test_a_search_repeats_goes_on_and_never_reads_test_rows(recipe: Recipe, tmp_
     assert written.training.learning_rate == whole.best.values["training.learning_rate"]
     assert written.method["bottleneck"] == whole.best.values["method.bottleneck"]
     assert not list(tmp_path.rglob("model")), "weights of trials are not kept"
-    assert not list(tmp_path.rglob("test_*")), "test rows are never scored"
 
 
 def test_an_interrupted_trial_goes_on_with_its_values(
@@ -81,6 +91,33 @@ def test_an_interrupted_trial_goes_on_with_its_values(
     assert search(recipe, tmp_path / "parts", trials=3, space=SPACE).tried == whole.tried
     assert len(calls) == 4
     assert calls[1] == calls[2], "the interrupted one is repeated with its values"
+
+
+def test_a_trial_that_kills_its_process_is_given_up(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any, **__: Any) -> Any:
+        raise SystemExit(137)  # what is left on the disk is the same
+
+    with monkeypatch.context() as patch:
+        patch.setattr(searching, "train", killed)
+        for _ in range(3):
+            with pytest.raises(SystemExit):
+                search(recipe, tmp_path / "out", trials=2, space=SPACE)
+    found = search(recipe, tmp_path / "out", trials=2, space=SPACE)
+    assert [trial.score is None for trial in found.tried] == [True, False]
+    assert "was killed 3 times" in str(found.tried[0].error)
+
+
+def test_other_rows_are_noticed(recipe: Recipe, tmp_path: Path) -> None:
+    table = tmp_path / "train.csv"
+    table.write_bytes(Path(recipe.data.train).read_bytes())
+    mine = Recipe.from_dict({**recipe.model_dump(), "data": {**recipe.data.model_dump(), "train": str(table)}})
+    search(mine, tmp_path / "out", trials=1, space=SPACE)
+    with table.open("a") as file:
+        file.write(table.read_text().splitlines()[-1] + "\n")
+    with pytest.raises(ConfigError, match="begun with another recipe, space, seed or other rows"):
+        search(mine, tmp_path / "out", trials=2, space=SPACE)
 
 
 def test_later_draws_go_by_what_was_found(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +143,9 @@ def test_what_is_searched_unless_a_space_is_given(recipe: Recipe) -> None:
     assert {"method.bottleneck", "method.vector_size"} <= set(space)
     assert set(read_space(space)) == set(space)
     plain = Recipe.from_dict({**recipe.model_dump(), "method": {"name": "none"}})
-    assert set(default_space(plain)) == {"training.learning_rate"}
+    assert set(default_space(plain)) == {"training.learning_rate", "training.backbone_learning_rate"}
+    with pytest.raises(ConfigError, match="'linear' chooses its regularisation itself"):
+        search(Recipe.from_dict({**recipe.model_dump(), "method": {"name": "linear"}}), "nowhere", trials=1)
 
 
 @pytest.mark.parametrize(
@@ -134,10 +173,10 @@ def test_folders_of_something_else(recipe: Recipe, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds something else"):
         search(recipe, tmp_path / "other", trials=1, space=SPACE)
     search(recipe, tmp_path / "out", trials=1, space=SPACE)
-    with pytest.raises(ConfigError, match="begun with another recipe or space"):
+    with pytest.raises(ConfigError, match="begun with another recipe, space, seed or other rows"):
         search(recipe, tmp_path / "out", trials=1, space={"method.bottleneck": [4, 8]})
     with (
-        searching._begun(tmp_path / "out", recipe, SPACE),
+        searching._begun(tmp_path / "out", searching.read_json(tmp_path / "out" / "search.json", what="plan")),
         pytest.raises(ConfigError, match="another process searches"),
     ):
         search(recipe, tmp_path / "out", trials=2, space=SPACE)

@@ -17,7 +17,6 @@ from attribune.cli import main
 from attribune.errors import ConfigError
 from attribune.methods import METHODS
 from attribune.recipe import Recipe
-from attribune.schema import FittedAttribute
 from attribune.training.run import train
 from attribune.transfer import AttributeSource
 
@@ -152,6 +151,11 @@ def test_by_flag_beside_other_methods(
     [
         ({"data": ["user"]}, r"the attributes are user \(categorical\), but .* has user \(categorical\), tags"),
         ({"method": {"name": "injector", **SMALL, "vector_size": 4}}, r"has one of shape .* of shape \(8, 4\)"),
+        (
+            {"separator": "|"},
+            r"attribute 'tags' has separator='\|', but .* has ';': its values would be read otherwise",
+        ),
+        ({"missing": ("", "u3")}, r"the texts that mean no value are \['', 'u3'\], but .*: give the same data.missing"),
         ({"method": {"name": "upa"}}, r"\(method injector\) has none where method 'upa' has method\.\S+ of shape"),
         ({"method": {"name": "none"}}, "method 'none' has no attribute parameters to take over"),
         ({"transfer": {"run": "nowhere"}}, "nowhere"),
@@ -165,6 +169,10 @@ def test_what_does_not_fit_is_refused(
     tree["transfer"] = {"run": str(source)}
     if "data" in changes:
         tree["data"]["attributes"] = [{"name": "user"}]
+    elif "separator" in changes:
+        tree["data"]["attributes"][1]["separator"] = "|"
+    elif "missing" in changes:
+        tree["data"]["missing"] = changes["missing"]
     elif "backbone" in changes:
         tree["backbone"]["name"] = str(small_runs.save_backbone(tmp_path / "another", seed=1))
     else:
@@ -194,9 +202,3 @@ def test_a_grown_schema_reads_the_old_values_as_before() -> None:
     other = Schema.fit({"a": ["x"]}, [Categorical("a", unseen="hash", buckets=16)])
     with pytest.raises(ConfigError, match="attribute 'a' is hashed in two ways"):
         Schema.fit({"a": ["x"]}, [kinds[0]]).grown(other)
-
-
-def test_counts_of_a_grown_attribute_keep_their_kind(place: Path) -> None:
-    fitted = Schema.fit({"a": ["x"]}, [Categorical("a")])["a"]
-    assert isinstance(fitted.grown(fitted, start=3), FittedAttribute)
-    assert fitted.grown(fitted, start=3).start == 3

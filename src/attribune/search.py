@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import importlib.util
 import json
+import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -21,8 +22,8 @@ import transformers
 from pydantic import Field, TypeAdapter, ValidationError
 from safetensors.numpy import load_file
 
-from attribune.backbone import locate_backbone
-from attribune.errors import AttribuneError, ConfigError
+from attribune.backbone import load_tokenizer, locate_backbone
+from attribune.errors import ConfigError, DataError
 from attribune.evaluation.choice import validation_score
 from attribune.json_file import read_json, replace_file, write_json
 from attribune.recipe import Recipe
@@ -31,11 +32,12 @@ from attribune.tasks import task_from_dict
 from attribune.training.folder import RunFolder
 from attribune.training.preparation import prepare
 from attribune.training.progress import Reporter
-from attribune.training.run import train
+from attribune.training.run import rows_digest, train
 
 __all__ = ["Range", "SearchResult", "Trial", "default_space", "read_space", "search"]
 
-_PLAN, _VALUES, _RESULT = "search.json", "values.json", "result.json"
+_PLAN, _VALUES, _RESULT, _ATTEMPTS = "search.json", "values.json", "result.json", "attempts.json"
+_MOST_ATTEMPTS = 3
 _HYPERCOMPLEX = (2, 4, 8, 16)
 _AT_RANDOM = 8  # trials before Optuna goes by what they found
 
@@ -87,14 +89,17 @@ class SearchResult:
 
 
 def default_space(recipe: Recipe) -> dict[str, Any]:
-    """What is searched unless a space is given: the learning rate, and A, O and Z of methods that have them.
+    """What is searched unless a space is given: the learning rates, and A, O and Z of methods that have them.
 
     O is drawn from the numbers whose square divides the hidden size. The grids of the papers are not published in full;
     these are ours.
     """
     rate = recipe.training.learning_rate
     space: dict[str, Any] = {"training.learning_rate": {"low": rate / 10, "high": rate * 10, "log": True}}
-    options = {} if recipe.is_baseline else recipe.method_config().to_dict()
+    if recipe.backbone_learning_rate != rate:
+        own = recipe.backbone_learning_rate
+        space["training.backbone_learning_rate"] = {"low": own / 10, "high": own * 10, "log": True}
+    options = recipe.method_config().to_dict()
     if "bottleneck" in options:
         space["method.bottleneck"] = [16, 32, 64, 128, 256]
     if "hypercomplex" in options:
@@ -152,13 +157,15 @@ def search(
         reporter: is told what happens.
 
     Raises:
-        ConfigError: without Optuna, for a space that does not hold, for a folder of another search, or one that another
-            process works on.
+        ConfigError: without Optuna, for a space that does not hold, for a folder of another search or with other rows,
+            or one that another process works on.
     """
     if importlib.util.find_spec("optuna") is None:
         raise ConfigError("a search needs Optuna: pip install 'attribune[search]'")
     if trials < 1:
         raise ConfigError(f"trials is {trials}: give at least 1")
+    if recipe.is_baseline:
+        raise ConfigError(f"method {recipe.method['name']!r} chooses its regularisation itself: search another method")
     reporter = reporter or Reporter()
     folder = Path(output)
     tree = default_space(recipe) if space is None else dict(space)
@@ -166,11 +173,19 @@ def search(
     for name, values in checked.items():
         first = values.low if isinstance(values, Range) else values[0]
         _with_values(recipe, {name: int(first) if isinstance(values, Range) and values.integer else first})
-    with _begun(folder, recipe, tree):
-        # One reading for all: a trial must not see test rows, nor other training rows than the one before it.
-        tables = {name: part.table for name, part in prepare(recipe).parts.items() if name != "test"}
+    load_tokenizer(recipe.backbone.name, revision=recipe.backbone.revision)  # a wrong name is no failed trial
+    prepared = prepare(recipe)
+    plan = {
+        "recipe": recipe.model_dump(mode="json"),
+        "space": json.loads(json.dumps(tree)),
+        "seed": seed,
+        "rows": rows_digest(prepared, recipe),
+    }
+    with _begun(folder, plan):
+        # A trial must not see test rows, nor other rows than the trial before it.
+        tables = {name: part.table for name, part in prepared.parts.items() if name != "test"}
         tried: list[Trial] = []
-        for number in range(trials):
+        for number in range(max(trials, len(list(folder.glob(f"trials/*/{_RESULT}"))))):
             place = folder / "trials" / f"{number:04d}"
             if not (place / _RESULT).is_file():
                 if not (place / _VALUES).is_file():
@@ -178,9 +193,16 @@ def search(
                     write_json(place / _VALUES, _draw(checked, tried, seed + number), what="values of the trial")
                 values = read_json(place / _VALUES, what="values of the trial")
                 reporter.note(f"trial {number + 1} of {trials}: {listed(values)}")
-                found = _run(number, values, recipe, place / "run", tables, reporter)
+                with _counted(place / _ATTEMPTS) as attempt:
+                    if attempt > _MOST_ATTEMPTS:
+                        error = (
+                            f"its process was killed {_MOST_ATTEMPTS} times, as the system does when memory runs out"
+                        )
+                        found = Trial(number=number, values=values, score=None, metrics={}, error=error)
+                    else:
+                        found = _run(number, values, recipe, place / "run", tables, reporter)
                 write_json(place / _RESULT, asdict(found), what="result of the trial", indent=1)
-                shutil.rmtree(place / "run", ignore_errors=True)
+            shutil.rmtree(place / "run", ignore_errors=True)
             tried.append(Trial(**read_json(place / _RESULT, what="result of the trial")))
         scored = [(trial.score, trial.number, trial) for trial in tried if trial.score is not None]
         best = min(scored)[2] if scored else None
@@ -203,13 +225,27 @@ def _run(
     try:
         tried = _with_values(recipe, values)
         results = train(tried, run, tables=tables, baselines=False, resume=True, reporter=reporter)
-    except AttribuneError as error:
+    except (ConfigError, DataError, RuntimeError) as error:  # sizes that do not fit, a loss without end, memory
         reporter.note(f"trial {number + 1} failed: {error}")
         return Trial(number=number, values=values, score=None, metrics={}, error=str(error))
     found = load_file(str(RunFolder(run).logits("validation")))
     score = validation_score(task_from_dict(results["task"]), found["logits"], found["labels"])
+    if not math.isfinite(score):
+        return Trial(number=number, values=values, score=None, metrics={}, error=f"the validation score is {score}")
     metrics = {name: float(part["value"]) for name, part in results["results"][0]["parts"]["validation"].items()}
     return Trial(number=number, values=values, score=score, metrics=metrics)
+
+
+@contextlib.contextmanager
+def _counted(file: Path) -> Iterator[int]:
+    """Count how often a trial was begun, stops by the user left out; yields the number of this time."""
+    before = int(read_json(file, what="count of attempts")) if file.is_file() else 0
+    write_json(file, before + 1, what="count of attempts")
+    try:
+        yield before + 1
+    except KeyboardInterrupt:
+        write_json(file, before, what="count of attempts")
+        raise
 
 
 def _with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
@@ -226,16 +262,17 @@ def _with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
 
 
 @contextlib.contextmanager
-def _begun(folder: Path, recipe: Recipe, space: Mapping[str, Any]) -> Iterator[None]:
+def _begun(folder: Path, plan: dict[str, Any]) -> Iterator[None]:
     """Make the folder, or check that it is that of this search; held against other processes while the block runs."""
-    plan = {"recipe": recipe.model_dump(mode="json"), "space": json.loads(json.dumps(space))}
     file = folder / _PLAN
-    if folder.is_dir() and any(folder.iterdir()) and not file.is_file():
+    others = [path for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
+    if others and not file.is_file():
         raise ConfigError(f"{folder} holds something else: choose another folder")
-    if file.is_file() and read_json(file, what="plan of the search") != plan:
+    tried = (folder / "trials").is_dir()
+    if tried and read_json(file, what="plan of the search") != plan:
         raise ConfigError(
-            f"{folder} was begun with another recipe or space: choose another folder, or bring them back; only the "
-            "number of trials may change"
+            f"{folder} was begun with another recipe, space, seed or other rows: choose another folder, or bring them "
+            "back; only the number of trials may change"
         )
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as held:
@@ -243,7 +280,7 @@ def _begun(folder: Path, recipe: Recipe, space: Mapping[str, Any]) -> Iterator[N
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise ConfigError(f"another process searches in {folder}: wait for it, or stop it") from None
-        if not file.is_file():
+        if not tried:
             write_json(file, plan, what="plan of the search", indent=1)
         yield
 

@@ -6,7 +6,7 @@ another, where the task adapter and the head alone are learned.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
 
@@ -20,6 +20,8 @@ from attribune.saving import find_model, read_model
 from attribune.schema import Schema
 
 __all__ = ["AttributeSource"]
+
+_FITTING = ("min_count", "max_values")  # which values get an id, not how they are read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +67,18 @@ class AttributeSource:
             raise ConfigError(
                 f"the attributes are {_listed(ours)}, but {self.folder} has {_listed(theirs)}: name the same ones in "
                 "the same order"
+            )
+        for one, other in zip(fitted, self.schema, strict=True):
+            mine, its = asdict(one.spec), asdict(other.spec)
+            if wrong := next((name for name in mine if name not in _FITTING and mine[name] != its[name]), None):
+                raise ConfigError(
+                    f"attribute {one.name!r} has {wrong}={mine[wrong]!r}, but {self.folder} has {its[wrong]!r}: its "
+                    "values would be read otherwise; give the same"
+                )
+        if set(fitted.missing) != set(self.schema.missing):
+            raise ConfigError(
+                f"the texts that mean no value are {list(fitted.missing)}, but {self.folder} has "
+                f"{list(self.schema.missing)}: give the same data.missing"
             )
         return self.schema if frozen else self.schema.grown(fitted)
 

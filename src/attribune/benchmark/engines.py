@@ -5,6 +5,7 @@ Of its own, so that one that runs out of memory takes no other with it, and that
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import logging
 import multiprocessing
@@ -79,7 +80,7 @@ class Processes:
             self._context.set_forkserver_preload(["attribune.benchmark.runner", "attribune.cli.console"])
         self._folder, self._workers, self._show = folder, workers, show
         given = os.environ.get("OMP_NUM_THREADS", "")
-        self._threads = int(given) if given.isdigit() else max(1, (os.cpu_count() or 1) // workers)
+        self._threads = int(given) if given.isdigit() and int(given) else max(1, _cores() // workers)
         self._running: dict[Connection, tuple[Any, str]] = {}
 
     def has_room(self) -> bool:
@@ -89,7 +90,7 @@ class Processes:
     def start(self, path: str) -> None:
         """Begin with a cell."""
         ours, theirs = self._context.Pipe()
-        words = (theirs, str(self._folder.path), path, self._threads, self._show)
+        words = (theirs, str(self._folder.path.resolve()), path, self._threads, self._show, os.getcwd())
         process = self._context.Process(target=_in_process, args=words)
         process.start()
         theirs.close()
@@ -121,6 +122,11 @@ class Processes:
         self._running.clear()
 
 
+def _cores() -> int:
+    """Of the processor, as many as this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _end(code: int) -> str:
     if code == -signal.SIGKILL:
         return (
@@ -130,13 +136,13 @@ def _end(code: int) -> str:
     return f"its process ended with exit code {code}"
 
 
-def _in_process(connection: Connection, folder: str, path: str, threads: int, show: bool) -> None:
+def _in_process(connection: Connection, folder: str, path: str, threads: int, show: bool, begun_in: str) -> None:
     """Run one cell, and leave when the process that began it is gone."""
     from attribune.cli.console import ConsoleReporter
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that began it decides
     threading.Thread(target=_leave_with, args=(connection,), daemon=True).start()
-    connection.send(_run(folder, path, threads, ConsoleReporter() if show else Reporter()))
+    connection.send(_run(folder, path, threads, ConsoleReporter() if show else Reporter(), begun_in))
 
 
 def _leave_with(connection: Connection) -> None:
@@ -146,8 +152,10 @@ def _leave_with(connection: Connection) -> None:
         os._exit(1)
 
 
-def _run(folder: str, path: str, threads: int, reporter: Reporter) -> Outcome:
+def _run(folder: str, path: str, threads: int, reporter: Reporter, begun_in: str) -> Outcome:
     import torch
+
+    os.chdir(begun_in)  # paths of an experiment are seen from where it was started
 
     from attribune.benchmark.runner import run_cell
     from attribune.cli.console import quiet_libraries
@@ -163,15 +171,15 @@ def _run(folder: str, path: str, threads: int, reporter: Reporter) -> Outcome:
 class RayCluster:
     """Tasks of a Ray cluster: the one that ``RAY_ADDRESS`` names, else one on this machine.
 
-    The folder must be one that all nodes see. A task whose worker dies is begun again, and goes on from the cell's last
-    checkpoint.
+    The folder and the data must be seen by all nodes under the same paths. A task whose worker dies is begun again, and
+    goes on from the cell's last checkpoint.
 
     Args:
         folder: of the benchmark.
-        workers: tasks at a time on this machine, which share its cores; of a cluster, what its nodes have room for.
+        workers: tasks at a time, which share the cores and the devices of the cluster.
 
     Raises:
-        ConfigError: where Ray is not installed.
+        ConfigError: where Ray is not installed, or the cluster has no node with a core.
     """
 
     def __init__(self, folder: BenchmarkFolder, *, workers: int) -> None:
@@ -181,27 +189,32 @@ class RayCluster:
             )
         # As a plain process would run; by default Ray's give way to everything else on the machine.
         os.environ.setdefault("RAY_worker_niceness", "0")
-        import ray
-
-        cores = os.cpu_count() or 1
+        ray: Any = importlib.import_module("ray")
         address = os.environ.get("RAY_ADDRESS")
-        own = None if address else max(cores, workers)
+        own = None if address else max(_cores(), workers)
         ray.init(
             address=address, num_cpus=own, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
         )
-        share = max(1, (own or cores) // workers)
-        self._ray: Any = ray
-        self._task = ray.remote(num_cpus=share, max_retries=_RETRIES, max_calls=1)(_run)
-        self._folder, self._threads = folder, max(1, cores // workers)
+        nodes = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
+        if not any(nodes):
+            ray.shutdown()
+            raise ConfigError(f"the Ray cluster {address} has no node with a core: start its workers")
+        share = max(1, min(max(nodes), sum(nodes) // workers))
+        devices = min(1.0, ray.cluster_resources().get("GPU", 0.0) / workers)
+        self._ray = ray
+        self._task = ray.remote(num_cpus=share, num_gpus=devices, max_retries=_RETRIES, max_calls=1)(_run)
+        self._folder, self._workers = folder, workers
+        self._threads = share if address else max(1, _cores() // workers)
         self._running: dict[Any, str] = {}
 
     def has_room(self) -> bool:
-        """Always: the cluster queues."""
-        return True
+        """Whether fewer than `workers` run."""
+        return len(self._running) < self._workers
 
     def start(self, path: str) -> None:
         """Hand out a cell."""
-        reference = self._task.remote(str(self._folder.path.resolve()), path, self._threads, Reporter())
+        folder = str(self._folder.path.resolve())
+        reference = self._task.remote(folder, path, self._threads, Reporter(), os.getcwd())
         self._running[reference] = path
 
     def wait(self) -> list[Outcome]:

@@ -15,7 +15,7 @@ from attribune.settings import Settings, read_yaml
 
 __all__ = ["Cell", "Experiment", "RateSearch", "SetPlan", "Setting"]
 
-_NAME = r"[A-Za-z0-9][A-Za-z0-9 ,.+=_-]*"
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9 ,.+=_-]*$"
 
 
 class SetPlan(Settings):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +19,7 @@ from attribune.errors import ConfigError, ModelFolderError
 from attribune.evaluation.bootstrap import Interval, PairedResult, interval, paired
 from attribune.evaluation.choice import validation_score
 from attribune.json_file import read_json, replace_file
-from attribune.metrics import Metric, pooled
+from attribune.metrics import Metric, log_loss, pooled
 from attribune.tasks import Task, task_from_dict
 
 __all__ = ["CELL", "EXPERIMENT", "IDENTITY", "BenchmarkFolder", "CellResult", "Group", "best_factor"]
@@ -43,16 +45,22 @@ class BenchmarkFolder:
             ConfigError: for another experiment.
         """
         file = self.path / EXPERIMENT
-        if file.is_file():
-            earlier = Experiment.read(file)
-            changed = _changes(earlier, experiment)
+        there = [path.name for path in self.path.iterdir()] if self.path.is_dir() else []
+        others = sorted(name for name in there if not name.startswith("."))
+        if others and EXPERIMENT not in others:
+            raise ConfigError(f"{self.path} holds something else ({', '.join(others[:3])}): choose another folder")
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / ".lock").open("w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)  # several machines may begin at once
+            earlier = Experiment.read(file) if file.is_file() else None
+            changed = None if earlier is None else _changes(earlier, experiment)
             if changed:
                 raise ConfigError(
                     f"{self.path} was begun with another experiment ({changed}): choose another folder, or bring the "
-                    "recipe back; sets, folds and settings may be added"
+                    "recipe back; sets, folds and settings may be added, not changed or taken away (--sets runs some)"
                 )
-        self.path.mkdir(parents=True, exist_ok=True)
-        replace_file(file, experiment.to_yaml().encode())
+            if experiment != earlier:
+                replace_file(file, experiment.to_yaml().encode())
 
     def experiment(self) -> Experiment:
         """The experiment.
@@ -96,13 +104,17 @@ def _changes(earlier: Experiment, later: Experiment) -> str | None:
     for name in ("name", "methods", "data", "backbone", "training", "rates"):
         if getattr(earlier, name) != getattr(later, name):
             return name
+    settings = {setting.name: setting for setting in later.settings}
     for setting in earlier.settings:
-        if setting.name in {other.name for other in later.settings} and later.setting(setting.name) != setting:
+        if settings.get(setting.name) != setting:
             return f"setting {setting.name!r}"
     sets = {plan.name: plan for plan in later.sets}
     for plan in earlier.sets:
-        if plan.name in sets and sets[plan.name].model_copy(update={"folds": plan.folds}) != plan:
+        other = sets.get(plan.name)
+        if other is None or other.model_copy(update={"folds": plan.folds}) != plan:
             return f"set {plan.name!r}"
+        if lacking := set(plan.folds) - set(other.folds):
+            return f"fold {min(lacking)} of the set {plan.name!r}"
     return None
 
 
@@ -180,11 +192,19 @@ class Group:
             scores = result.scores(part)
             chosen = slice(None) if rows is None else rows[place]
             if len(scores["labels"][chosen]):
-                found.append(result.task.metrics(scores["logits"][chosen], scores["labels"][chosen]))
-                if part == "test":
-                    keys.append(result.identities()[chosen])
+                found.append(_metrics(result.task, scores["logits"][chosen], scores["labels"][chosen]))
+                keys.append(self._identities(part, place)[chosen])
         names = [name for name in found[0] if all(name in one for one in found)]
-        return {name: pooled([one[name] for one in found], keys or None) for name in names}
+        return {name: pooled([one[name] for one in found], keys) for name in names}
+
+    def _identities(self, part: str, place: int) -> Array:
+        """Which row of the whole data set each row of one fold's part is."""
+        if part == "test":
+            return self.results[place].identities()
+        first, mine = (result.scores(part) for result in (self.results[0], self.results[place]))
+        rows = mine["rows"].astype(np.int64)
+        same = all(np.array_equal(first[name], mine[name]) for name in ("rows", "labels"))
+        return rows if same else rows + (place << 40)
 
     def intervals(self, part: str = "test") -> dict[str, Interval]:
         """Every metric with its 95 % interval."""
@@ -217,11 +237,27 @@ class Group:
         return str(self.results[0].metrics["main_metric"])
 
 
+def _metrics(task: Task, logits: Array, labels: Array) -> dict[str, Metric]:
+    """Those of the task and, where there is one known class per row, the log loss of its probabilities."""
+    found = task.metrics(logits, labels)
+    if labels.ndim == 1 and labels.dtype.kind == "i" and labels.min(initial=0) >= 0:
+        loss = log_loss(labels, logits)
+        found = {**found, loss.name: loss}
+    return found
+
+
 def best_factor(folder: BenchmarkFolder, trials: Sequence[Cell]) -> float:
     """The factor of the learning rates with the lowest log loss on validation rows, or the best main metric without."""
     found = {}
     for trial in trials:
         result = CellResult(trial, folder.place(trial))
-        scores = result.scores("validation")
-        found[float(trial.factor or 1.0)] = validation_score(result.task, scores["logits"], scores["labels"])
+        score = math.inf
+        if not result.record.get("failure"):
+            scores = result.scores("validation")
+            score = validation_score(result.task, scores["logits"], scores["labels"])
+        found[float(trial.factor or 1.0)] = score if math.isfinite(score) else math.inf
+    if min(found.values()) == math.inf:
+        raise ConfigError(
+            f"no trial of {trials[0].set.name}, {trials[0].setting.name} gave a finite loss: lower the learning rate"
+        )
     return min(found, key=lambda factor: (found[factor], factor))

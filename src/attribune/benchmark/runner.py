@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import datasets
 import numpy as np
@@ -83,12 +83,14 @@ def run_cells(
     failed: list[Cell] = []
     try:
         while True:
-            left = [cell for cell in cells.values() if not (folder.is_done(cell) or cell in failed)]
+            left = [cell for cell in cells.values() if not (_is_done(experiment, cell, folder) or cell in failed)]
             elsewhere = False
             for cell in left:
                 if not engine.has_room():
                     break
-                if cell.path in running or not all(folder.is_done(other) for other in experiment.needs(cell)):
+                if cell.path in running or not all(
+                    _is_done(experiment, other, folder) for other in experiment.needs(cell)
+                ):
                     continue
                 if _is_held(folder.lock(cell)):
                     elsewhere = True
@@ -116,8 +118,8 @@ def run_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, *, rep
     A cell is trained in a folder under ``work``, where an interrupted training goes on, and moved to its place in one
     step when it is done.
     """
-    with _locked(folder.lock(cell)) as ours:
-        if not ours or folder.is_done(cell):
+    with _locked(folder.lock(cell), tries=5) as ours:
+        if not ours or _is_done(experiment, cell, folder):
             return Outcome(path=cell.path, done=None, word="done elsewhere")
         try:
             _train_cell(experiment, cell, folder, reporter)
@@ -131,6 +133,11 @@ def run_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, *, rep
         return Outcome(path=cell.path, done=True, word="done")
 
 
+def _is_done(experiment: Experiment, cell: Cell, folder: BenchmarkFolder) -> bool:
+    """Whether a cell has its results, and its model where others build on that."""
+    return folder.is_done(cell) and (not experiment.is_source(cell) or (folder.place(cell) / "model").is_dir())
+
+
 def _is_held(lock: Path) -> bool:
     """Whether a process trains the cell now."""
     if not lock.is_file():
@@ -140,16 +147,26 @@ def _is_held(lock: Path) -> bool:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[bool]:
-    """Hold a lock while the block runs; yields whether it was free. The system frees it when the process ends."""
+def _locked(path: Path, *, tries: int = 1) -> Iterator[bool]:
+    """Hold a lock while the block runs; yields whether it was free. The system frees it when the process ends.
+
+    More than one try outlasts someone who only looks whether it is held.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as held:
+        yield _taken(held, tries)
+
+
+def _taken(file: IO[str], tries: int) -> bool:
+    for left in reversed(range(tries)):
         try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            yield False
-            return
-        yield True
+            if left:
+                time.sleep(0.05)
+        else:
+            return True
+    return False
 
 
 class _Source:
@@ -169,13 +186,24 @@ class _Source:
         return [given] if isinstance(given, str) else list(given)
 
     def check_files(self) -> None:
-        """Refuse a table of one's own that is not there."""
+        """Refuse a table of one's own that is not there, or that cannot be scored."""
+        data = self.plan.data or {}
         for name in ("train", "validation", "test"):
-            file = (self.plan.data or {}).get(name)
+            file = data.get(name)
             if isinstance(file, str) and file.endswith(ENDINGS) and not Path(file).is_file():
                 raise DataError(
                     f"{file}, the {name} rows of the set {self.plan.name!r}, is not there: correct its path"
                 )
+        if data.get("validation") and not data.get("test"):
+            raise ConfigError(
+                f"the set {self.plan.name!r} has validation rows but no test rows, on which settings are compared: "
+                "give a test file, or neither"
+            )
+        if data and self.plan.disjoint and not data.get("validation"):
+            raise ConfigError(
+                f"the set {self.plan.name!r} is disjoint, so that its training rows have one label each: give "
+                "validation and test rows with all labels as files"
+            )
 
     def recipe_parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The data and the task part of a recipe."""
@@ -203,22 +231,25 @@ class _Source:
         if self.prepared is None:
             parts = prepare(recipe).parts
             tables = {name: part.table for name, part in parts.items()}
+            train_rows = parts["train"].rows
             if "classes" not in recipe.task:
                 recipe = with_all_classes(recipe, tables)
             self.test_rows = parts["test"].rows if "test" in parts else None
         else:
             found = self.prepared.parts(fold if self.prepared.folds else 0)
             tables = {str(name): datasets.Dataset(part) for name, part in found.items()}
+            train_rows = np.arange(len(found["train"]))
             # The parts of folds share no rows; a given test part is the same for every seed.
             self.test_rows = np.arange(len(found["test"])) + (fold * _MANY if self.prepared.folds else 0)
         if trial:
             tables.pop("test", None)
+        if self.plan.disjoint:
+            kept = self.plan.labels or self.labels
+            tables["train"] = _own_labels(tables["train"], train_rows, self.labels, kept=kept)
         if self.plan.rows is not None:
             for name, rows in (("train", self.plan.rows), ("validation", max(1, self.plan.rows // 10))):
                 order = np.random.default_rng(fold).permutation(len(tables[name]))[:rows]
                 tables[name] = tables[name].select(np.sort(order))
-        if self.plan.disjoint:
-            tables["train"] = _own_labels(tables["train"], self.labels, kept=self.plan.labels or self.labels)
         return recipe, tables
 
     def checksum(self) -> str:
@@ -232,9 +263,14 @@ class _Source:
         return hashlib.sha256(" ".join(sums).encode()).hexdigest()
 
 
-def _own_labels(table: datasets.Dataset, labels: Sequence[str], *, kept: Sequence[str]) -> datasets.Dataset:
-    """Rows dealt out over the labels, each with its own label alone; only those of the labels that are kept."""
-    part = np.random.default_rng(0).integers(len(labels), size=len(table))
+def _own_labels(
+    table: datasets.Dataset, rows: Array, labels: Sequence[str], *, kept: Sequence[str]
+) -> datasets.Dataset:
+    """Rows dealt out over the labels, each with its own label alone; only those of the labels that are kept.
+
+    A row goes to the same label whatever other rows are there: it goes by `rows`, the rows' numbers in their file.
+    """
+    part = np.random.default_rng(0).integers(len(labels), size=int(rows.max(initial=-1)) + 1)[rows]
     values = {
         name: [v if p == place else None for v, p in zip(table[name], part, strict=True)]
         for place, name in enumerate(labels)
@@ -258,9 +294,10 @@ def _recipe(experiment: Experiment, cell: Cell, source: _Source, *, factor: floa
     recipe = Recipe.from_dict(tree, source=f"the recipe of {cell.path}")
     if factor is None or recipe.is_baseline:
         return recipe
-    rates = {"learning_rate": factor * recipe.training.learning_rate}
-    if recipe.backbone_learning_rate != recipe.training.learning_rate:
-        rates["backbone_learning_rate"] = factor * recipe.backbone_learning_rate
+    rates = {
+        "learning_rate": factor * recipe.training.learning_rate,
+        "backbone_learning_rate": factor * recipe.backbone_learning_rate,
+    }
     return recipe.model_copy(update={"training": recipe.training.model_copy(update=rates)})
 
 
@@ -272,13 +309,20 @@ def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, rep
     recipe = _recipe(experiment, cell, source, factor=factor)
     begun = experiment.source(cell)
     if begun is not None and recipe.needs_attributes:
-        model = folder.place(begun) / "model"
+        model = (folder.place(begun) / "model").resolve()
         recipe = recipe.model_copy(update={"transfer": TransferRecipe(run=str(model), frozen=True)})
     recipe, tables = source.tables(recipe, cell.fold, trial=cell.factor is not None)
     data = source.checksum()
     _check_same_data(folder, experiment, cell, data)
-    started = time.perf_counter()
-    results = train(recipe, work, tables=tables, baselines=False, resume=True, reporter=reporter)
+    started, failure = time.perf_counter(), None
+    results: dict[str, Any] = {}
+    try:
+        results = train(recipe, work, tables=tables, baselines=False, resume=True, reporter=reporter)
+    except DataError as error:
+        if cell.factor is None:
+            raise
+        failure = str(error)  # a rate with which the loss has no end is a result of the search
+    training = results.get("training", {}).get("seconds", 0.0)
     record = {
         "set": cell.set.name,
         "setting": cell.setting.name,
@@ -287,17 +331,19 @@ def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, rep
         "trial": cell.factor is not None,
         "learning_rate": None if recipe.is_baseline else recipe.training.learning_rate,
         "backbone_learning_rate": None if recipe.is_baseline else recipe.backbone_learning_rate,
-        "seconds": round(time.perf_counter() - started, 1),
+        "seconds": round(max(time.perf_counter() - started, training), 1),
         **_peak_memory(),
         "data": data,
-        "environment": results["environment"],
+        "environment": results.get("environment"),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "failure": failure,
     }
     if "test" in tables and source.test_rows is not None:
         _write_row_facts(RunFolder(work), tables, recipe, identity=source.test_rows)
     for name in (*_NOT_KEPT, *(() if experiment.is_source(cell) else ("model",))):
         path = work / name
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    work.mkdir(parents=True, exist_ok=True)
     write_json(work / CELL, record, what="record of the cell", indent=1)
     place = folder.place(cell)
     shutil.rmtree(place, ignore_errors=True)  # without its record it is what someone half removed
@@ -338,7 +384,8 @@ def _write_row_facts(
         IDENTITY: identity[rows].astype(np.int64),
         "words": np.array([words(text) for text in texts], dtype=np.int32),
     }
-    if kinds := recipe.data.kinds():
+    learned_here = recipe.transfer is None or not recipe.transfer.frozen
+    if learned_here and (kinds := recipe.data.kinds()):
         schema = Schema.fit(tables["train"], kinds, missing=recipe.data.missing)
         train_ids, test_ids = (schema.encode(table)[0] for table in (tables["train"], test))
         for slots in schema_slots(schema):

@@ -19,6 +19,8 @@ from attribune.evaluation.report import format_interval, markdown_cells
 
 __all__ = ["FORMATS", "Line", "SetTable", "benchmark_tables", "render"]
 
+_LOSS = "log_loss"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
@@ -29,10 +31,12 @@ class Line:
         group: its cells.
         metrics: with their intervals.
         against: the difference to the reference on the folds that both have; None for the reference itself.
+        loss: the same of the log loss, where there is one.
         hidden: accuracy, or the main metric, with the attributes hidden, averaged over the folds; None without any.
         cost: learning rate factor, trained and all parameters, seconds per pass, memory.
         moved: where the set takes its attribute parameters from another: the difference to the same setting that
             learned them here, and that setting's figure.
+        rows: that were scored.
         higher_is_better: of the main metric.
     """
 
@@ -40,9 +44,11 @@ class Line:
     group: Group
     metrics: dict[str, Interval]
     against: PairedResult | None
+    loss: PairedResult | None
     hidden: float | None
     cost: dict[str, float | None]
     moved: tuple[PairedResult, float] | None
+    rows: int
     higher_is_better: bool
 
     @property
@@ -65,6 +71,7 @@ class SetTable:
         metric: the main one.
         lines: in the order of the experiment.
         reference: the setting compared with.
+        part: whose rows are scored.
         best: names of the settings that no other is shown to be better than.
         leaders: the settings with the best figure and with the second best, and the difference between the two; None
             where there are no two with the same folds.
@@ -75,6 +82,7 @@ class SetTable:
     metric: str
     lines: tuple[Line, ...]
     reference: str
+    part: str
     best: tuple[str, ...]
     leaders: tuple[str, str, PairedResult] | None
     missing: tuple[str, ...]
@@ -86,17 +94,21 @@ def verdict(pair: PairedResult, *, higher_is_better: bool) -> int:
     return shown if higher_is_better else -shown
 
 
-def benchmark_tables(folder: BenchmarkFolder) -> list[SetTable]:
+def benchmark_tables(folder: BenchmarkFolder, *, part: str = "test") -> list[SetTable]:
     """The tables of a benchmark, for every set with a cell that is done.
+
+    Args:
+        folder: of the benchmark.
+        part: whose rows are scored, ``test`` or ``validation``.
 
     Raises:
         ModelFolderError: for a folder that holds no benchmark.
     """
     experiment = folder.experiment()
-    return [table for plan in experiment.sets if (table := _table(folder, experiment, plan)) is not None]
+    return [table for plan in experiment.sets if (table := _table(folder, experiment, plan, part)) is not None]
 
 
-def _table(folder: BenchmarkFolder, experiment: Experiment, plan: SetPlan) -> SetTable | None:
+def _table(folder: BenchmarkFolder, experiment: Experiment, plan: SetPlan, part: str) -> SetTable | None:
     groups = _groups(folder, experiment, plan)
     if not groups:
         return None
@@ -109,17 +121,19 @@ def _table(folder: BenchmarkFolder, experiment: Experiment, plan: SetPlan) -> Se
         if setting.name not in groups:
             continue
         group = groups[setting.name]
-        pairs = {} if reference is None or group is reference else group.against(reference)
+        pairs = {} if reference is None or group is reference else group.against(reference, part=part)
         lines.append(
             Line(
                 name=setting.name,
                 group=group,
-                metrics=group.intervals(),
+                metrics=group.intervals(part),
                 against=pairs.get(metric),
-                hidden=_hidden(group, metric),
+                loss=pairs.get(_LOSS),
+                hidden=_hidden(group, metric, part),
                 cost=_cost(group),
-                moved=_moved(group, learned_here.get(setting.name), metric),
-                higher_is_better=group.metrics()[metric].higher_is_better,
+                moved=_moved(group, learned_here.get(setting.name), metric, part),
+                rows=len(group.metrics(part)[metric]),
+                higher_is_better=group.metrics(part)[metric].higher_is_better,
             )
         )
     return SetTable(
@@ -127,8 +141,9 @@ def _table(folder: BenchmarkFolder, experiment: Experiment, plan: SetPlan) -> Se
         metric=metric,
         lines=tuple(lines),
         reference=experiment.first,
-        best=_unbeaten(lines, metric),
-        leaders=_leaders(lines, metric),
+        part=part,
+        best=_unbeaten(lines, metric, part),
+        leaders=_leaders(lines, metric, part),
         missing=tuple(setting.name for setting in experiment.settings if setting.name not in groups),
     )
 
@@ -147,16 +162,21 @@ def _direct(experiment: Experiment, plan: SetPlan) -> SetPlan | None:
     """The set with the same rows and labels that takes no attribute parameters from another."""
     if plan.attributes_from is None:
         return None
-    same = {"name": plan.name, "title": plan.title, "attributes_from": plan.attributes_from}
+    same = {
+        "name": plan.name,
+        "title": plan.title,
+        "folds": plan.folds,
+        "attributes_from": plan.attributes_from,
+    }
     others = (other for other in experiment.sets if other.attributes_from is None)
     return next((other for other in others if other.model_copy(update=same) == plan), None)
 
 
-def _moved(group: Group, learned_here: Group | None, metric: str) -> tuple[PairedResult, float] | None:
-    pair = None if learned_here is None else group.against(learned_here).get(metric)
+def _moved(group: Group, learned_here: Group | None, metric: str, part: str) -> tuple[PairedResult, float] | None:
+    pair = None if learned_here is None else group.against(learned_here, part=part).get(metric)
     if learned_here is None or pair is None:
         return None
-    return pair, learned_here.on(group.folds).metrics()[metric].value()
+    return pair, learned_here.on(group.folds).metrics(part)[metric].value()
 
 
 def _whole(lines: Sequence[Line]) -> list[Line]:
@@ -165,33 +185,33 @@ def _whole(lines: Sequence[Line]) -> list[Line]:
     return [line for line in lines if len(line.group.folds) == most]
 
 
-def _leaders(lines: Sequence[Line], metric: str) -> tuple[str, str, PairedResult] | None:
+def _leaders(lines: Sequence[Line], metric: str, part: str) -> tuple[str, str, PairedResult] | None:
     ordered = sorted(_whole(lines), key=lambda line: line.metrics[metric].value, reverse=lines[0].higher_is_better)
     if len(ordered) < 2:
         return None
-    pair = ordered[0].group.against(ordered[1].group).get(metric)
+    pair = ordered[0].group.against(ordered[1].group, part=part).get(metric)
     return None if pair is None else (ordered[0].name, ordered[1].name, pair)
 
 
-def _unbeaten(lines: Sequence[Line], metric: str) -> tuple[str, ...]:
+def _unbeaten(lines: Sequence[Line], metric: str, part: str) -> tuple[str, ...]:
     """The settings with as many folds as any that no other is shown to be better than; no ranking among them."""
     whole = _whole(lines)
     beaten = set()
     for place, line in enumerate(whole):
         for other in whole[place + 1 :]:
-            pair = line.group.against(other.group).get(metric)
+            pair = line.group.against(other.group, part=part).get(metric)
             shown = 0 if pair is None else verdict(pair, higher_is_better=line.higher_is_better)
             if shown:
                 beaten.add(other.name if shown > 0 else line.name)
     return tuple(line.name for line in whole if line.name not in beaten)
 
 
-def _hidden(group: Group, metric: str) -> float | None:
+def _hidden(group: Group, metric: str, part: str) -> float | None:
     values = [
-        scored["parts"]["test"][metric]["value"]
+        scored["parts"][part][metric]["value"]
         for result in group.results
         for scored in result.metrics["results"]
-        if scored["name"].endswith("attributes hidden") and "test" in scored["parts"]
+        if scored["name"].endswith("attributes hidden") and part in scored["parts"]
     ]
     return float(np.mean(values)) if values else None
 
@@ -227,7 +247,9 @@ def render(tables: Sequence[SetTable], kind: str) -> str:
 def cells_of(table: SetTable) -> list[list[str]]:
     """The head and the lines of one table, as text."""
     metrics = list(dict.fromkeys(name for line in table.lines for name in line.metrics))
-    head = ["", *metrics, f"{table.metric} against {table.reference}", "hidden", "TP", "of all", "s per pass", "MB"]
+    gaps = [table.metric, *(name for name in metrics if name == _LOSS)]
+    head = ["", *metrics, *(f"{name} against {table.reference}" for name in gaps)]
+    head += ["hidden", "TP", "of all", "s per pass", "MB"]
     moved = any(line.moved is not None for line in table.lines)
     lines = [[*head, "against learned here", "relative"] if moved else head]
     for line in table.lines:
@@ -237,7 +259,10 @@ def cells_of(table: SetTable) -> list[list[str]]:
             [
                 f"{line.name}{_mark(table, line)}",
                 *shares,
-                "" if line.against is None else _difference(table.metric, line.against),
+                *(
+                    "" if pair is None else _difference(name, pair)
+                    for name, pair in zip(gaps, (line.against, line.loss), strict=False)
+                ),
                 "" if line.hidden is None else _scaled(table.metric, line.hidden),
                 "" if cost["of_encoder"] is None else f"{cost['of_encoder']:.2f} x",
                 "" if cost["share"] is None else f"{100 * cost['share']:.1f} %",
@@ -272,12 +297,12 @@ def notes_of(table: SetTable, marks: tuple[str, str] = ("`*`", "`-`")) -> list[s
         table: what is told of.
         marks: how a line that nothing is shown to be better than looks, and one that is worse than the reference.
     """
-    rows = len(table.lines[0].group.metrics()[table.metric])
+    rows = table.lines[0].rows
     folds = {len(line.group.folds) for line in table.lines}
     counted = f"{min(folds)}" if len(folds) == 1 else f"{min(folds)} to {max(folds)}"
     text = [
-        f"{counted} folds or seeds, {rows:,} pooled test rows for {table.lines[0].name}; 95 % bootstrap intervals "
-        "over rows.",
+        f"{counted} folds or seeds, {rows:,} pooled {table.part} rows for {table.lines[0].name}; 95 % bootstrap "
+        "intervals over rows.",
         f"{marks[0]}: no other line is shown to be better (paired bootstrap of every pair, 95 % each); there is no "
         f"ranking among these. {marks[1]}: shown to be worse than {table.reference}. Hidden: the same model with its "
         "attributes hidden. TP: trained parameters without attribute tables and head, over those of the encoder's "
@@ -373,17 +398,27 @@ def _csv(tables: Sequence[SetTable]) -> str:
     sink = io.StringIO()
     writer = csv.writer(sink)
     gaps = ("difference", "difference_low", "difference_high", "p_value")
-    costs = ("trained", "total", "of_encoder", "seconds_per_pass", "peak_mb")
-    writer.writerow(["set", "setting", "folds", "metric", "value", "low", "high", *gaps, *costs])
+    moved = ("moved_difference", "moved_low", "moved_high", "moved_p_value", "learned_here")
+    costs = ("factor", "trained", "total", "of_encoder", "seconds", "seconds_per_pass", "peak_mb")
+    writer.writerow(["set", "setting", "folds", "metric", "value", "low", "high", *gaps, "hidden", *moved, *costs])
     for table in tables:
         for line in table.lines:
             for name, found in line.metrics.items():
-                pair = line.against if name == table.metric else None
-                gap = [""] * len(gaps) if pair is None else [pair.difference, pair.low, pair.high, pair.p_value]
+                against = {table.metric: line.against, _LOSS: line.loss}.get(name)
+                gap = (
+                    [""] * len(gaps)
+                    if against is None
+                    else [against.difference, against.low, against.high, against.p_value]
+                )
                 cost = [line.cost[key] for key in costs]
                 folds = " ".join(map(str, line.group.folds))
+                main = name == table.metric
+                hidden = line.hidden if main else None
+                pair, here = line.moved if line.moved is not None and main else (None, None)
+                move = [None] * 4 if pair is None else [pair.difference, pair.low, pair.high, pair.p_value]
                 row: list[Any] = [table.plan.name, line.name, folds, name, found.value, found.low, found.high, *gap]
-                writer.writerow([*row, *("" if value is None else value for value in cost)])
+                rest = [hidden, *move, here, *cost]
+                writer.writerow([*row, *("" if value is None else value for value in rest)])
     return sink.getvalue()
 
 

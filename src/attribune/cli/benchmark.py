@@ -68,6 +68,7 @@ def add_parser(verbs: Any) -> None:
     table = actions.add_parser("table", help="tables from the result files alone")
     table.add_argument("folder", metavar="DIR")
     table.add_argument("--format", default="markdown", metavar="FORMAT", help="markdown, latex, csv or html")
+    table.add_argument("--part", choices=("test", "validation"), default="test", help="whose rows; test")
     table.set_defaults(run=_table, after_interrupt=lambda _: "")
     report = actions.add_parser("report", help="one HTML page with plots and findings, from the result files alone")
     report.add_argument("folder", metavar="DIR")
@@ -117,10 +118,10 @@ def _run(options: argparse.Namespace) -> None:
         ended = f"; {status_of(folder, sets).text(workers=options.workers)}" if word == "done" else ""
         reporter.note(f"{cell.path}: {word}{ended}")
 
-    failed = run_cells(folder.experiment().on(sets), folder, engine, tell=told)
+    run_cells(folder.experiment().on(sets), folder, engine, tell=told)
     status = status_of(folder, sets)
     sys.stderr.write(f"{folder.path}: {status.text(workers=options.workers)}\n")
-    if failed or status.left:
+    if status.left:
         raise ConfigError(
             f"{len(status.left)} cells are not done, the first being {status.left[0].path}: see the messages above, "
             "mend the cause and run the same command again"
@@ -142,6 +143,8 @@ def _new(options: argparse.Namespace) -> None:
     from attribune.errors import ConfigError
 
     output = Path(options.output)
+    if output.suffix not in (".yaml", ".yml"):
+        raise ConfigError(f"--output {output}: give the name of a YAML file, such as {output.with_suffix('.yaml')}")
     if output.exists():
         raise ConfigError(f"{output} is there already: choose another name, or remove it")
     experiment = own_experiment(
@@ -174,7 +177,7 @@ def _table(options: argparse.Namespace) -> None:
     from attribune.benchmark.tables import benchmark_tables, render
     from attribune.errors import ConfigError
 
-    tables = benchmark_tables(BenchmarkFolder(Path(options.folder)))
+    tables = benchmark_tables(BenchmarkFolder(Path(options.folder)), part=options.part)
     if not tables:
         raise ConfigError(
             f"{options.folder}: no cell is done yet: run `attribune benchmark run --output {options.folder}`"

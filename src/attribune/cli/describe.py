@@ -28,6 +28,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--changes", action="store_true", help="how far training moved each term of the backbone, layer by layer"
     )
+    parser.add_argument("--backbone", metavar="DIR", help="for --changes: the pretrained weights, if they have moved")
     parser.set_defaults(run=_run, after_interrupt=lambda _: "")
 
 
@@ -38,7 +39,7 @@ def _run(options: argparse.Namespace) -> None:
 
     quiet_libraries()
     if options.changes:
-        show(_changes(options.run_folder, as_json=options.json))
+        show(_changes(options.run_folder, backbone=options.backbone, as_json=options.json))
         return
     description = describe_run(options.run_folder)
     if options.json:
@@ -58,14 +59,14 @@ def _run(options: argparse.Namespace) -> None:
         show("\n" + results_text(results))
 
 
-def _changes(run: str, *, as_json: bool) -> str:
+def _changes(run: str, *, backbone: str | None, as_json: bool) -> str:
     """A line for each layer, a column for each term: mean absolute change of a number, in thousandths."""
     from dataclasses import asdict
 
     from attribune.evaluation.report import text_cells
     from attribune.evaluation.terms import term_changes
 
-    found = term_changes(run)
+    found = term_changes(run, backbone=backbone)
     if as_json:
         return json.dumps([asdict(change) for change in found], indent=1)
     inside = [change for change in found if change.layer is not None]

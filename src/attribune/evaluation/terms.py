@@ -45,7 +45,9 @@ def term_changes(run: str | Path, *, backbone: str | None = None) -> list[TermCh
     config, tensors = read_model(files)
     source = backbone or config.backbone
     learned = {
-        name.removeprefix("backbone."): tensor for name, tensor in tensors.items() if name.startswith("backbone.")
+        name.removeprefix("backbone.").replace(".base_layer.", "."): tensor  # peft renames what LoRA stands beside
+        for name, tensor in tensors.items()
+        if name.startswith("backbone.") and ".lora_" not in name
     }
     if not learned:
         raise ConfigError(f"{run}: nothing of the backbone learned (tuning {config.tuning}), so that no term changed")

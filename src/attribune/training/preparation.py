@@ -91,7 +91,8 @@ def prepare(recipe: Recipe, tables: Mapping[str, Any] | None = None) -> Prepared
         columns = _label_columns(table, recipe)
         with numbered_in_file(rows[name], sources[name]):
             labels, _ = task.encode_labels(columns)
-            encoded = schema.encode(table)[1] if name != "train" and len(schema) else None
+            foreign = name != "train" or recipe.transfer is not None  # its values need not be in the vocabulary
+            encoded = schema.encode(table)[1] if foreign and len(schema) else None
         unseen = task.unseen_labels(columns)
         if unseen:
             listed = ", ".join(f"{value!r} ({count:,})" for value, count in unseen.most_common(5))

@@ -38,7 +38,7 @@ from attribune.training.progress import Reporter
 from attribune.training.trainer import fit_model, resolve_precision
 from attribune.transfer import AttributeSource
 
-__all__ = ["SHUFFLED", "train"]
+__all__ = ["SHUFFLED", "rows_digest", "train"]
 
 SHUFFLED = "shuffled"
 """Among the methods to compare with: the same method on shuffled attributes."""
@@ -171,15 +171,20 @@ def _check_others(recipe: Recipe, others: Sequence[str]) -> None:
         raise ConfigError(f"--compare {' '.join(others)}: name every method once")
 
 
-def _check_same_rows(folder: RunFolder, prepared: Prepared, recipe: Recipe) -> None:
-    """Refuse to go on with other rows than those with which the run was begun."""
+def rows_digest(prepared: Prepared, recipe: Recipe) -> str:
+    """A checksum of the texts, labels and attributes of all parts."""
     digest = hashlib.blake2b(digest_size=16)
     columns = list(dict.fromkeys([*recipe.data.text, *recipe.data.label, *prepared.schema.names]))
     for name, part in prepared.parts.items():
         digest.update(name.encode() + part.rows.tobytes())
         for _, batch in column_batches(part.table, columns):
             digest.update(repr([array.to_pylist() for array in batch.values()]).encode())
-    mark = {"digest": digest.hexdigest()}
+    return digest.hexdigest()
+
+
+def _check_same_rows(folder: RunFolder, prepared: Prepared, recipe: Recipe) -> None:
+    """Refuse to go on with other rows than those with which the run was begun."""
+    mark = {"digest": rows_digest(prepared, recipe)}
     if not folder.rows.is_file():
         write_json(folder.rows, mark, what="mark of the rows")
     elif read_json(folder.rows, what="mark of the rows") != mark:
