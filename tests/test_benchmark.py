@@ -552,6 +552,7 @@ def test_a_killed_cell_is_named_with_the_likely_cause(experiment: dict[str, Any]
     assert running.returncode == 1
     assert "reviews/injector/0: failed: its process was killed, as the system does when memory runs out" in messages
     assert "2 cells are not done, the first being reviews/injector/0" in messages
+    assert "resource_tracker" not in messages
 
 
 def test_an_interrupt_stops_every_process(experiment: dict[str, Any], tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import signal
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Protocol
@@ -79,6 +80,7 @@ class Processes:
         if not torch.version.cuda:
             self._context.set_forkserver_preload(["attribune.benchmark.runner", "attribune.cli.console"])
         self._folder, self._workers, self._show = folder, workers, show
+        _ensure_quiet_tracker()
         given = os.environ.get("OMP_NUM_THREADS", "")
         self._threads = int(given) if given.isdigit() and int(given) else max(1, _cores() // workers)
         self._running: dict[Connection, tuple[Any, str]] = {}
@@ -120,6 +122,21 @@ class Processes:
             process.join()
             connection.close()
         self._running.clear()
+
+
+def _ensure_quiet_tracker() -> None:
+    """Start Python's tracker of shared resources without its complaint at the end.
+
+    Libraries make locks when the fork server imports them; the tracker frees these, and would call them leaked.
+    """
+    before = os.environ.get("PYTHONWARNINGS")
+    os.environ["PYTHONWARNINGS"] = "ignore:resource_tracker:UserWarning"
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        del os.environ["PYTHONWARNINGS"]
+        if before is not None:
+            os.environ["PYTHONWARNINGS"] = before
 
 
 def _cores() -> int:

@@ -210,8 +210,13 @@ class Group:
         """Every metric with its 95 % interval."""
         return {name: interval(metric) for name, metric in self.metrics(part).items()}
 
-    def against(self, other: Group, *, part: str = "test") -> dict[str, PairedResult]:
+    def against(self, other: Group, *, part: str = "test", only: str | None = None) -> dict[str, PairedResult]:
         """The difference of every metric on the folds that both have, with the paired bootstrap; nothing without any.
+
+        Args:
+            other: what it is compared with.
+            part: whose rows.
+            only: the one metric to compare, which is faster.
 
         Raises:
             ConfigError: where the two were not scored on the same rows.
@@ -229,7 +234,11 @@ class Group:
         if not folds:
             return {}
         ours, theirs = (group.on(folds).metrics(part) for group in (self, other))
-        return {name: paired(metric, theirs[name]) for name, metric in ours.items() if name in theirs}
+        return {
+            name: paired(metric, theirs[name])
+            for name, metric in ours.items()
+            if name in theirs and only in (None, name)
+        }
 
     @property
     def main_metric(self) -> str:

@@ -173,7 +173,7 @@ def _direct(experiment: Experiment, plan: SetPlan) -> SetPlan | None:
 
 
 def _moved(group: Group, learned_here: Group | None, metric: str, part: str) -> tuple[PairedResult, float] | None:
-    pair = None if learned_here is None else group.against(learned_here, part=part).get(metric)
+    pair = None if learned_here is None else group.against(learned_here, part=part, only=metric).get(metric)
     if learned_here is None or pair is None:
         return None
     return pair, learned_here.on(group.folds).metrics(part)[metric].value()
@@ -189,7 +189,7 @@ def _leaders(lines: Sequence[Line], metric: str, part: str) -> tuple[str, str, P
     ordered = sorted(_whole(lines), key=lambda line: line.metrics[metric].value, reverse=lines[0].higher_is_better)
     if len(ordered) < 2:
         return None
-    pair = ordered[0].group.against(ordered[1].group, part=part).get(metric)
+    pair = ordered[0].group.against(ordered[1].group, part=part, only=metric).get(metric)
     return None if pair is None else (ordered[0].name, ordered[1].name, pair)
 
 
@@ -199,7 +199,7 @@ def _unbeaten(lines: Sequence[Line], metric: str, part: str) -> tuple[str, ...]:
     beaten = set()
     for place, line in enumerate(whole):
         for other in whole[place + 1 :]:
-            pair = line.group.against(other.group, part=part).get(metric)
+            pair = line.group.against(other.group, part=part, only=metric).get(metric)
             shown = 0 if pair is None else verdict(pair, higher_is_better=line.higher_is_better)
             if shown:
                 beaten.add(other.name if shown > 0 else line.name)
