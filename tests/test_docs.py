@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
+import numpy as np
 import pytest
 import yaml
 from families import tiny_config
@@ -22,8 +23,9 @@ from pydantic import BaseModel
 from small_runs import reviews, save_backbone, write_csv
 
 from attribune.backbone import DEFAULT_BACKBONE, build_backbone, locate_backbone
-from attribune.benchmark.experiment import Experiment
-from attribune.benchmark.presets import experiment_names
+from attribune.benchmark.experiment import Cell, Experiment
+from attribune.benchmark.presets import experiment_names, read_experiment
+from attribune.benchmark.results import BenchmarkFolder, CellResult
 from attribune.cli import main
 from attribune.data.tables import ENDINGS
 from attribune.methods import METHODS
@@ -245,6 +247,28 @@ def test_methods_name_every_option_with_its_default(name: str) -> None:
     options = {field.name: field.default for field in dataclasses.fields(METHODS[name])}
     expected = {option: value if isinstance(value, str) else shown(value) for option, value in options.items()}
     assert {row[0]: row[1] for row in rows_of_tables(text)} == expected
+
+
+def test_results_of_every_method_are_those_of_the_files() -> None:
+    """The values alone: intervals take minutes."""
+    folder = BenchmarkFolder(ROOT / "benchmarks" / "results" / "small")
+    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    experiment = folder.experiment()
+    assert experiment == read_experiment("small")
+    for plan in experiment.sets:
+        rows = {row[0].replace("<u>", "").replace("</u>", ""): row for row in markdown_rows(text, plan.heading)}
+        for setting in experiment.settings:
+            cells = (Cell(set=plan, setting=setting, fold=fold) for fold in plan.folds)
+            scores = [CellResult(cell, folder.place(cell)).scores("test") for cell in cells]
+            hits = np.concatenate([found["logits"].argmax(axis=1) == found["labels"] for found in scores])
+            (row,) = (row for name, row in rows.items() if re.fullmatch(rf"{re.escape(setting.name)}( [*-])*", name))
+            assert row[1].startswith(f"{100 * hits.mean():.1f} ["), (plan.name, setting.name)
+
+
+def markdown_rows(text: str, heading: str) -> list[list[str]]:
+    """The rows of the first table below the first heading of this name."""
+    lines = text.split(f"\n### {heading}\n", maxsplit=1)[1].strip().splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[: lines.index("")]][2:]
 
 
 @pytest.mark.parametrize("page", ["methods.md", "benchmark.md"])
