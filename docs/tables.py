@@ -182,10 +182,15 @@ def every_method() -> list[str]:
     return [took, "", *render(benchmark_tables(folder), "markdown").splitlines()]
 
 
+def longer() -> list[str]:
+    """The tables of the Injector and PLN with more steps."""
+    return render(benchmark_tables(BenchmarkFolder(SMALL.with_name("longer"))), "markdown").splitlines()
+
+
 TABLES = {
     "methods.md": {"families": matrix, "counts": counts},
     "benchmark.md": {"data sets": data_sets},
-    "results.md": {"every method": every_method},
+    "results.md": {"every method": every_method, "longer": longer},
 }
 
 

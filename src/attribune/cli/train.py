@@ -199,9 +199,9 @@ def _put(settings: dict[str, Any], key: str, value: Any) -> None:
     tree = settings
     *path, last = key.split(".")
     for step in path:
-        if tree.get(step) is None:
-            tree[step] = {}
-        tree = tree[step]
+        if step == "transfer" and tree.get(step) is None:
+            tree[step] = {}  # the one group that a recipe may leave empty
+        tree = tree.setdefault(step, {})
         if not isinstance(tree, dict):
             raise ConfigError(f"{key}: {step!r} is not a group of settings: give it as a tree, see any recipe.yaml")
     tree[last] = value
