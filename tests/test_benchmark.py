@@ -445,7 +445,7 @@ def test_the_report_is_one_page_that_says_no_more_than_its_intervals(
         assert f'<th scope="row">{line.name}' in page
     shown = [line.name for line in table.lines if line.better and line.hidden is not None and line.name != "linear"]
     shown = [name for name in shown if "shuffled" not in name]
-    assert f"Shown to be better than none: {len(shown) or 'none'}" in page
+    assert f"Shown to be better than none: {len(shown) or 'no setting'}" in page
     again = report_page(finished)
     assert again == page, "the same results make the same page"
 

@@ -53,7 +53,7 @@ def _section(table: SetTable) -> str:
         _figure(
             forest(bars, label=_label(table.metric)),
             f"{_words(table.metric).capitalize()} of every setting on the test rows, with 95 % intervals. Settings in "
-            "blue: none is shown to be better than they are. Overlapping lines in blue have no ranking.",
+            "blue: nothing is shown to be better. Overlapping lines in blue have no ranking.",
         )
     )
     gaps = [_gap(table, line) for line in table.lines if line.against is not None]
@@ -101,7 +101,7 @@ def _on_reading(table: SetTable) -> Iterator[str]:
         ("worse", [line.name for line in reading if line.worse]),
     ):
         listed = f" ({', '.join(names)})" if names else ""
-        counted.append(f"Shown to be {word} than {table.reference}: {len(names) or 'none'}{listed}.")
+        counted.append(f"Shown to be {word} than {table.reference}: {len(names) or 'no setting'}{listed}.")
     yield " ".join(counted)
     some = [line for line in reading if line.group.results[0].cell.setting.attributes]
     if some:
