@@ -560,13 +560,22 @@ def test_a_killed_cell_is_named_with_the_likely_cause(experiment: dict[str, Any]
     assert "resource_tracker" not in messages
 
 
+def _heed_interrupts() -> None:
+    """A command that a shell runs in the background ignores them, and so does what it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupt_stops_every_process(experiment: dict[str, Any], tmp_path: Path) -> None:
     long = {**experiment, "rates": None, "training": {**experiment["training"], "steps": 4000, "patience": 4000}}
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(long))
     folder = BenchmarkFolder(tmp_path / "out")
     words = ["benchmark", "run", str(tmp_path / "tiny.yaml"), "--output", str(folder.path), "--workers", "2"]
     running = subprocess.Popen(
-        [sys.executable, "-m", "attribune.cli", *words], stderr=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-m", "attribune.cli", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=_heed_interrupts,
     )
     deadline = time.monotonic() + 120
     while len(list(folder.path.glob("work/*/*/*/log.jsonl"))) < 2 and time.monotonic() < deadline:
