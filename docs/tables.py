@@ -15,9 +15,10 @@ import torch
 from transformers import BertConfig, BertModel
 
 from attribune.backbone import build_backbone
+from attribune.benchmark.rendering import render
 from attribune.benchmark.results import BenchmarkFolder
 from attribune.benchmark.sets import CARDS
-from attribune.benchmark.tables import benchmark_tables, render
+from attribune.benchmark.tables import benchmark_tables
 from attribune.condition import Slots
 from attribune.methods import METHODS, Host, MethodConfig, method_from_dict
 from attribune.placement import PLACEMENTS, Placement, placement_for

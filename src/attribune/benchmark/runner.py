@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import resource
 import shutil
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -22,18 +21,16 @@ import torch
 from safetensors.numpy import load_file, save
 
 from attribune.benchmark.engines import Engine, Outcome
-from attribune.benchmark.experiment import Cell, Experiment, SetPlan
-from attribune.benchmark.preparation import PreparedSet, load_prepared
+from attribune.benchmark.experiment import Cell, Experiment
 from attribune.benchmark.results import CELL, IDENTITY, BenchmarkFolder, best_factor
 from attribune.benchmark.rows import words
-from attribune.data.tables import ENDINGS
+from attribune.benchmark.source import SetSource
 from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.json_file import replace_file, write_json
 from attribune.model import schema_slots
 from attribune.recipe import Recipe, TransferRecipe
 from attribune.schema import Schema
 from attribune.training.folder import RunFolder
-from attribune.training.preparation import prepare, with_all_classes
 from attribune.training.progress import Reporter
 from attribune.training.run import train
 
@@ -43,7 +40,6 @@ Array = npt.NDArray[Any]
 # The predictions are those of the logits.
 _NOT_KEPT = ("checkpoints", "rows.json", "validation_predictions.parquet", "test_predictions.parquet")
 _PAUSE = 2.0
-_MANY = 2**40
 
 
 def check_experiment(experiment: Experiment) -> None:
@@ -53,7 +49,7 @@ def check_experiment(experiment: Experiment) -> None:
         AttribuneError: for the first thing found.
     """
     for plan in experiment.sets:
-        source = _Source(plan)
+        source = SetSource(plan)
         source.check_files()
         number = 0 if source.prepared is None else source.prepared.folds
         for fold in sorted({cell.fold for cell in experiment.cells() if cell.set is plan}):
@@ -169,124 +165,7 @@ def _taken(file: IO[str], tries: int) -> bool:
     return False
 
 
-class _Source:
-    """Where the rows of a set come from."""
-
-    def __init__(self, plan: SetPlan) -> None:
-        self.plan = plan
-        self.test_rows: Array | None = None
-        self.prepared: PreparedSet | None = None if plan.prepared is None else load_prepared(plan.prepared)
-
-    @property
-    def labels(self) -> list[str]:
-        """All label columns."""
-        if self.prepared is not None:
-            return list(self.prepared.manifest["labels"])
-        given = (self.plan.data or {}).get("label", [])
-        return [given] if isinstance(given, str) else list(given)
-
-    def check_files(self) -> None:
-        """Refuse a table of one's own that is not there, or that cannot be scored."""
-        data = self.plan.data or {}
-        for name in ("train", "validation", "test"):
-            file = data.get(name)
-            if isinstance(file, str) and file.endswith(ENDINGS) and not Path(file).is_file():
-                raise DataError(
-                    f"{file}, the {name} rows of the set {self.plan.name!r}, is not there: correct its path"
-                )
-        if data.get("validation") and not data.get("test"):
-            raise ConfigError(
-                f"the set {self.plan.name!r} has validation rows but no test rows, on which settings are compared: "
-                "give a test file, or neither"
-            )
-        if data and self.plan.disjoint and not data.get("validation"):
-            raise ConfigError(
-                f"the set {self.plan.name!r} is disjoint, so that its training rows have one label each: give "
-                "validation and test rows with all labels as files"
-            )
-
-    def recipe_parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The data and the task part of a recipe."""
-        if unknown := sorted(set(self.plan.labels or ()) - set(self.labels)):
-            raise ConfigError(f"{self.plan.name} has no label {unknown[0]!r}: choose from {', '.join(self.labels)}")
-        if self.prepared is None:
-            return dict(self.plan.data or {}), dict(self.plan.task)
-        manifest = self.prepared.manifest
-        data = {
-            "train": str(self.prepared.folder),
-            "text": "text",
-            "label": self.labels,
-            "attributes": list(manifest["attributes"]),
-        }
-        task = {**manifest["task"], **self.plan.task}
-        if task["kind"] in ("classification", "rating"):
-            task.setdefault("classes", manifest["classes"][manifest["labels"][0]])
-        elif task["kind"] == "aspects":
-            task["names"] = list(self.plan.labels or self.labels)
-            task.setdefault("classes", {name: manifest["classes"][name] for name in task["names"]})
-        return data, task
-
-    def tables(self, recipe: Recipe, fold: int, *, trial: bool) -> tuple[Recipe, dict[str, datasets.Dataset]]:
-        """The rows of each part, and the recipe with the classes of all of them; trials see no test rows."""
-        if self.prepared is None:
-            parts = prepare(recipe).parts
-            tables = {name: part.table for name, part in parts.items()}
-            train_rows = parts["train"].rows
-            if "classes" not in recipe.task:
-                recipe = with_all_classes(recipe, tables)
-            self.test_rows = parts["test"].rows if "test" in parts else None
-        else:
-            found = self.prepared.parts(fold if self.prepared.folds else 0)
-            tables = {str(name): datasets.Dataset(part) for name, part in found.items()}
-            train_rows = np.arange(len(found["train"]))
-            # The parts of folds share no rows; a given test part is the same for every seed.
-            self.test_rows = np.arange(len(found["test"])) + (fold * _MANY if self.prepared.folds else 0)
-        if trial:
-            tables.pop("test", None)
-        if self.plan.disjoint:
-            kept = self.plan.labels or self.labels
-            tables["train"] = _own_labels(tables["train"], train_rows, self.labels, kept=kept)
-        if self.plan.rows is not None:
-            for name, rows in (("train", self.plan.rows), ("validation", max(1, self.plan.rows // 10))):
-                order = np.random.default_rng(fold).permutation(len(tables[name]))[:rows]
-                tables[name] = tables[name].select(np.sort(order))
-        return recipe, tables
-
-    def checksum(self) -> str:
-        """Of what the rows come from."""
-        if self.prepared is not None:
-            sums = [part["sha256"] for part in self.prepared.manifest["parts"].values()]
-        else:
-            data = self.plan.data or {}
-            files = [Path(str(data[name])) for name in ("train", "validation", "test") if data.get(name)]
-            sums = [_file_sum(path) for path in files if path.is_file()]
-        return hashlib.sha256(" ".join(sums).encode()).hexdigest()
-
-
-def _own_labels(
-    table: datasets.Dataset, rows: Array, labels: Sequence[str], *, kept: Sequence[str]
-) -> datasets.Dataset:
-    """Rows dealt out over the labels, each with its own label alone; only those of the labels that are kept.
-
-    A row goes to the same label whatever other rows are there: it goes by `rows`, the rows' numbers in their file.
-    """
-    part = np.random.default_rng(0).integers(len(labels), size=int(rows.max(initial=-1)) + 1)[rows]
-    values = {
-        name: [v if p == place else None for v, p in zip(table[name], part, strict=True)]
-        for place, name in enumerate(labels)
-    }
-    frame = table.remove_columns(list(labels))
-    for name in kept:
-        frame = frame.add_column(name, values[name])
-    return frame.select(np.flatnonzero(np.isin(part, [list(labels).index(name) for name in kept])))
-
-
-def _file_sum(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _recipe(experiment: Experiment, cell: Cell, source: _Source, *, factor: float | None) -> Recipe:
+def _recipe(experiment: Experiment, cell: Cell, source: SetSource, *, factor: float | None) -> Recipe:
     data, task = source.recipe_parts()
     tree = experiment.recipe(cell, data=data, task=task)
     if source.prepared is None:
@@ -303,7 +182,7 @@ def _recipe(experiment: Experiment, cell: Cell, source: _Source, *, factor: floa
 
 def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, reporter: Reporter) -> None:
     work = folder.work(cell)
-    source = _Source(cell.set)
+    source = SetSource(cell.set)
     trials = experiment.trials(cell)
     factor = best_factor(folder, trials) if trials else cell.factor
     recipe = _recipe(experiment, cell, source, factor=factor)

@@ -173,8 +173,9 @@ def _status(options: argparse.Namespace) -> None:
 
 
 def _table(options: argparse.Namespace) -> None:
+    from attribune.benchmark.rendering import render
     from attribune.benchmark.results import BenchmarkFolder
-    from attribune.benchmark.tables import benchmark_tables, render
+    from attribune.benchmark.tables import benchmark_tables
     from attribune.errors import ConfigError
 
     tables = benchmark_tables(BenchmarkFolder(Path(options.folder)), part=options.part)

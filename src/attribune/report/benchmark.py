@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from attribune.benchmark.rendering import html_table, notes_of
 from attribune.benchmark.results import BenchmarkFolder, CellResult, Group
 from attribune.benchmark.status import duration
-from attribune.benchmark.tables import Line, SetTable, benchmark_tables, html_table, notes_of, verdict
+from attribune.benchmark.tables import Line, SetTable, benchmark_tables, verdict
 from attribune.evaluation.bootstrap import paired
 from attribune.json_file import replace_file
 from attribune.report.plots import Bar, Bins, Curve, curves, forest, sparsity
