@@ -107,10 +107,17 @@ def pooled(metrics: Sequence[Metric], keys: Sequence[npt.ArrayLike] | None = Non
 
 def _clustered(metric: Metric, group: Array, *, groups: int) -> Metric:
     """The same metric, each group of rows (n,) drawn as one: sums of statistics, and beside them how many rows."""
-    shape = (groups, metric.statistics.shape[0])
-    members = sparse.csr_array((np.ones(len(group)), (group, metric.rows)), shape=shape)
+    order = np.lexsort((metric.rows, group))
+    sizes = np.bincount(group, minlength=groups)
+    place = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    contents = np.full((groups, sizes.max()), -1, dtype=np.int64)
+    contents[group[order], place] = metric.rows[order]
+    distinct, rows = np.unique(contents, axis=0, return_inverse=True)
+    owner, column = np.nonzero(distinct >= 0)
+    shape = (len(distinct), metric.statistics.shape[0])
+    members = sparse.csr_array((np.ones(len(owner)), (owner, distinct[owner, column])), shape=shape)
     sums = members @ metric.statistics
-    counts = np.bincount(group, minlength=groups).astype(np.float64)[:, None]
+    counts = (distinct >= 0).sum(axis=1, keepdims=True).astype(np.float64)
     if sparse.issparse(sums):
         statistics: Any = sparse.hstack([sums, sparse.csr_array(counts)], format="csr")
     else:
@@ -119,7 +126,7 @@ def _clustered(metric: Metric, group: Array, *, groups: int) -> Metric:
     return replace(
         metric,
         statistics=statistics,
-        rows=np.arange(groups),
+        rows=rows.reshape(-1),
         formula=lambda means: formula(means[..., :-1] / means[..., -1:]),
     )
 

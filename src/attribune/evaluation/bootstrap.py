@@ -6,8 +6,9 @@ which has exactly the distribution of drawing n rows with replacement, at a cost
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ __all__ = ["Interval", "PairedResult", "interval", "paired"]
 Array = npt.NDArray[Any]
 
 _CELLS = 2_000_000  # numbers held at once; a few such arrays live together, below 200 MB
+_KEPT = 40_000_000  # counts of resampled rows that are kept for the next metric, at most two sets of 160 MB
 _MANY_GROUPS = 50_000
 _FEWEST = 1_000
 _SPARSE = 8  # fewer rows per group than this: rows are drawn one by one
@@ -133,25 +135,48 @@ def _resampled(
     groups, rows = len(counts), int(counts.sum())
     if groups > _MANY_GROUPS:
         resamples = min(resamples, max(_FEWEST, resamples * _MANY_GROUPS // groups))
-    owners = np.repeat(np.arange(groups), counts) if groups * _SPARSE > rows else None
-    chunk = max(1, _CELLS // max(groups, width, 0 if owners is None else rows))
+    if groups * _SPARSE > rows:
+        drawn = _by_row(counts, resamples=resamples, seed=seed)
+    else:
+        drawn = _by_group(counts, chunk=max(1, _CELLS // max(groups, width)), resamples=resamples, seed=seed)
+    return np.concatenate([formula(part) for part in drawn])
+
+
+def _by_group(counts: Array, *, chunk: int, resamples: int, seed: int) -> Iterator[Array]:
+    """Draw how often each group occurs (R, G): a multinomial."""
+    generator, rows = np.random.default_rng(seed), int(counts.sum())
+    for start in range(0, resamples, chunk):
+        yield generator.multinomial(rows, counts / rows, size=min(chunk, resamples - start))
+
+
+def _by_row(counts: Array, *, resamples: int, seed: int) -> Iterator[Array]:
+    """The same row by row: cheaper for few rows per group, and drawn once for all metrics of as many rows."""
+    rows, there = int(counts.sum()), np.flatnonzero(counts)
+    starts = np.cumsum(counts[there]) - counts[there]
+    whole = rows * resamples <= _KEPT
+    for part in _kept_rows(rows, resamples, seed) if whole else _rows(rows, resamples, seed):
+        if len(counts) == rows == len(there):
+            yield part
+        else:
+            found = np.zeros((len(part), len(counts)), dtype=np.int64)
+            found[:, there] = np.add.reduceat(part, starts, axis=1, dtype=np.int64)
+            yield found
+
+
+@lru_cache(maxsize=2)
+def _kept_rows(rows: int, resamples: int, seed: int) -> tuple[Array, ...]:
+    return tuple(_rows(rows, resamples, seed))
+
+
+def _rows(rows: int, resamples: int, seed: int) -> Iterator[Array]:
+    """Draw n rows with replacement, and count how often each occurs (R, n)."""
     generator = np.random.default_rng(seed)
-    parts = []
+    chunk = max(1, _CELLS // rows)
     for start in range(0, resamples, chunk):
         size = min(chunk, resamples - start)
-        if owners is None:
-            parts.append(formula(generator.multinomial(rows, counts / rows, size=size)))
-        else:
-            parts.append(formula(_count_rows(generator, owners, groups=groups, resamples=size)))
-    return np.concatenate(parts)
-
-
-def _count_rows(generator: np.random.Generator, owners: Array, *, groups: int, resamples: int) -> Array:
-    """Draw n rows with replacement and count their groups (R, G); cheaper than a multinomial of few rows per group."""
-    counts = np.zeros((resamples, groups), dtype=np.int64)
-    first = groups * np.arange(resamples)[:, None]
-    for start in range(0, len(owners), _CELLS):
-        picked = generator.integers(len(owners), size=(resamples, min(_CELLS, len(owners) - start)))
-        found = (owners[picked] + first).reshape(-1)
-        counts += np.bincount(found, minlength=counts.size).reshape(counts.shape)
-    return counts
+        found = np.zeros(size * rows, dtype=np.int64)
+        first = rows * np.arange(size)[:, None]
+        for done in range(0, rows, _CELLS):
+            picked = generator.integers(rows, size=(size, min(_CELLS, rows - done)))
+            found += np.bincount((picked + first).reshape(-1), minlength=found.size)
+        yield found.reshape(size, rows).astype(np.int32)

@@ -61,14 +61,21 @@ def test_both_ways_of_drawing_have_the_multinomial_mean_and_covariance(monkeypat
     counts = np.array([1, 4, 7])
     share = counts / 12
     covariance = 12 * (np.diag(share) - np.outer(share, share))
-    by_group = np.random.default_rng(0).multinomial(12, share, size=40_000)
+    by_group = np.concatenate(list(bootstrap._by_group(counts, chunk=7_000, resamples=40_000, seed=0)))
+    kept = np.concatenate(list(bootstrap._by_row(counts, resamples=40_000, seed=0)))
     monkeypatch.setattr(bootstrap, "_CELLS", 5)
-    owners = np.repeat(np.arange(3), counts)
-    by_row = bootstrap._count_rows(np.random.default_rng(0), owners, groups=3, resamples=40_000)
-    for drawn in (by_group, by_row):
+    monkeypatch.setattr(bootstrap, "_KEPT", 0)
+    anew = np.concatenate(list(bootstrap._by_row(counts, resamples=40_000, seed=0)))
+    for drawn in (by_group, kept, anew):
         assert (drawn.sum(axis=1) == 12).all()
         np.testing.assert_allclose(drawn.mean(axis=0), counts, atol=0.05)
         np.testing.assert_allclose(np.cov(drawn.T), covariance, atol=0.06)
+
+
+def test_groups_without_rows_are_never_drawn():
+    drawn = np.concatenate(list(bootstrap._by_row(np.array([0, 2, 0, 0, 3, 0]), resamples=50, seed=0)))
+    assert (drawn[:, [0, 2, 3, 5]] == 0).all()
+    assert (drawn.sum(axis=1) == 5).all()
 
 
 def test_chunks_do_not_change_the_shape_of_the_result(monkeypatch):
@@ -242,3 +249,20 @@ def test_intervals_cover_as_often_as_they_claim(n: int) -> None:
     spread = 3 * (0.95 * 0.05 / 400) ** 0.5
     assert abs(_coverage(of_accuracy, 0.7, times=400) - 0.95) < spread + 0.01
     assert abs(_coverage(of_difference, 0.1, times=400) - 0.95) < spread + 0.01
+
+
+def test_rows_of_several_seeds_are_drawn_together():
+    rng = np.random.default_rng(9)
+    true, keys = rng.integers(0, 3, 200), rng.integers(0, 80, 200)
+    predicted = np.where(rng.random(200) < 0.6, true, rng.integers(0, 3, 200))
+    halves = [slice(0, 70), slice(70, 200)]
+    parts = [metrics.macro_f1(true[half], predicted[half], classes=3) for half in halves]
+    whole = metrics.pooled(parts, [keys[half] for half in halves])
+    assert whole.value() == pytest.approx(metrics.macro_f1(true, predicted, classes=3).value())
+    names, drawn = np.unique(keys), []
+    for _ in range(1_500):
+        rows = np.concatenate([np.flatnonzero(keys == key) for key in rng.choice(names, len(names))])
+        drawn.append(metrics.macro_f1(true[rows], predicted[rows], classes=3).value())
+    found = interval(whole)
+    assert found.low == pytest.approx(np.quantile(drawn, 0.025), abs=0.2 * np.std(drawn))
+    assert found.high == pytest.approx(np.quantile(drawn, 0.975), abs=0.2 * np.std(drawn))
