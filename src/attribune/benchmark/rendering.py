@@ -214,9 +214,16 @@ def html_table(table: SetTable) -> str:
         kind = " ".join(name for name, holds in kinds.items() if holds)
         first, *rest = drawn
         named = zip(head[1:], rest, strict=True)
-        cells = "".join(f'<td data-of="{html.escape(of)}">{html.escape(cell)}</td>' for of, cell in named)
+        cells = "".join(f'<td data-of="{html.escape(of)}">{_unbroken(html.escape(cell))}</td>' for of, cell in named)
         out.append(f'<tr class="{kind}"><th scope="row">{html.escape(first)}</th>{cells}</tr>')
     return "\n".join([*out, "</tbody></table>"])
+
+
+def _unbroken(cell: str) -> str:
+    """A cell whose lines end between a value and its interval alone."""
+    value, bracket, interval = cell.partition(" [")
+    value = value.replace(" ", "&nbsp;")
+    return f'{value} <span class="interval">[{interval}</span>' if bracket else value
 
 
 def _html(tables: Sequence[SetTable]) -> str:

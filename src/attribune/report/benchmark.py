@@ -333,9 +333,10 @@ figure svg {{ width: 100%; height: auto; max-width: 36rem; display: block; }}
 figcaption, .note {{ color: #52606d; font-size: .9rem; max-width: 44rem; }}
 .answers li {{ margin: .4rem 0; max-width: 46rem; }}
 table {{ border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }}
-th, td {{ padding: .3rem .6rem; text-align: right; border-bottom: 1px solid #e4e7eb; }}
+th, td {{ padding: .3rem .5rem; text-align: right; border-bottom: 1px solid #e4e7eb; }}
 th[scope=row], thead th:first-child {{ text-align: left; position: sticky; left: 0; background: #fff;
   font-weight: 400; }}
+.interval {{ white-space: nowrap; color: #52606d; }}
 tr.best th {{ font-weight: 700; }}
 tr.worse th {{ font-style: italic; }}
 tr.second th {{ text-decoration: underline; }}

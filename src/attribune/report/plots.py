@@ -18,6 +18,7 @@ __all__ = ["Bar", "Bins", "Curve", "curves", "forest", "sparsity"]
 
 Array = npt.NDArray[Any]
 INK, GREY, BLUE, ORANGE = "#1f2933", "#9aa5b1", "#1864ab", "#d9480f"
+_ROOM = 45  # characters of the names of bins that fit side by side in full size
 _COLOURS = (BLUE, ORANGE, "#2b8a3e", "#862e9c", "#5c940d", "#0b7285")
 
 
@@ -102,7 +103,8 @@ def sparsity(bins: Bins, *, label: str, across: str) -> str:
         axes.plot(x, bins.values, "o", color=BLUE, markersize=5.5)
         if (line := bins.fit()) is not None:
             axes.plot(x, line[0] + line[1] * x, color=ORANGE, linewidth=1.6)
-        axes.set_xticks(x, [f"{edge}\n{rows:,}" for edge, rows in zip(bins.edges, bins.rows, strict=True)])
+        names = [f"{edge}\n{rows:,}" for edge, rows in zip(bins.edges, bins.rows, strict=True)]
+        axes.set_xticks(x, names, fontsize=7.5 if sum(map(len, bins.edges)) > _ROOM else 10)
         axes.set_xlabel(across)
         axes.set_ylabel(label)
         axes.grid(axis="y", color="#e4e7eb", linewidth=0.8)
@@ -118,7 +120,7 @@ def curves(lines: Sequence[Curve], *, label: str) -> str:
         axes.set_ylabel(label)
         axes.grid(color="#e4e7eb", linewidth=0.8)
         if len(lines) > 1:
-            axes.legend(frameon=False, fontsize=9)
+            figure.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=3)
         return _svg(figure)
 
 
