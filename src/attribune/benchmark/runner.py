@@ -9,7 +9,7 @@ import shutil
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -77,19 +77,16 @@ def run_cells(
     cells = {cell.path: cell for cell in experiment.cells()}
     running: set[str] = set()
     failed: list[Cell] = []
+    waited: list[Cell] = []
     try:
         while True:
-            left = [cell for cell in cells.values() if not (_is_done(experiment, cell, folder) or cell in failed)]
-            elsewhere = False
-            for cell in left:
+            elsewhere: list[Cell] = []
+            others = [cell for path, cell in cells.items() if not (path in running or cell in failed)]
+            for cell in _startable(experiment, folder, others):
                 if not engine.has_room():
                     break
-                if cell.path in running or not all(
-                    _is_done(experiment, other, folder) for other in experiment.needs(cell)
-                ):
-                    continue
                 if _is_held(folder.lock(cell)):
-                    elsewhere = True
+                    elsewhere.append(cell)
                     continue
                 tell(cell, "begins")
                 engine.start(cell.path)
@@ -101,11 +98,22 @@ def run_cells(
                         failed.append(cells[outcome.path])
                     tell(cells[outcome.path], outcome.word)
             elif elsewhere:
+                for cell in (cell for cell in elsewhere if cell not in waited):
+                    tell(cell, "is being trained by another process; waiting for it")
+                waited += elsewhere
                 time.sleep(_PAUSE)
             else:
                 return failed
     finally:
         engine.close()
+
+
+def _startable(experiment: Experiment, folder: BenchmarkFolder, cells: Iterable[Cell]) -> Iterator[Cell]:
+    """Those that are not done, while all that they need is."""
+    for cell in cells:
+        needed = experiment.needs(cell)
+        if not _is_done(experiment, cell, folder) and all(_is_done(experiment, other, folder) for other in needed):
+            yield cell
 
 
 def run_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, *, reporter: Reporter) -> Outcome:
