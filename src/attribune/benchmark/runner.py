@@ -100,7 +100,7 @@ def run_cells(
             elif elsewhere:
                 for cell in (cell for cell in elsewhere if cell not in waited):
                     tell(cell, "is being trained by another process; waiting for it")
-                waited += elsewhere
+                waited = elsewhere
                 time.sleep(_PAUSE)
             else:
                 return failed
