@@ -1,0 +1,46 @@
+"""What the scripts share: where they were run, how fast it multiplies, and where they write."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on."""
+    name = next(
+        (line.split(":")[1].strip() for line in _cpu_lines() if line.startswith("model name")), platform.machine()
+    )
+    return {"processor": name, "threads": torch.get_num_threads(), "torch": torch.__version__}
+
+
+def _cpu_lines() -> list[str]:
+    file = Path("/proc/cpuinfo")
+    return file.read_text().splitlines() if file.is_file() else []
+
+
+def product_rate(dtype: torch.dtype) -> float:
+    """Multiplications and additions per second of a large matrix product."""
+    a, b = torch.randn(2048, 2048).to(dtype), torch.randn(2048, 2048).to(dtype)
+    a @ b
+    times = []
+    for _ in range(7):
+        started = time.perf_counter()
+        a @ b
+        times.append(time.perf_counter() - started)
+    return 2 * 2048**3 / min(times)
+
+
+def write_result(name: str, result: dict[str, Any]) -> None:
+    """Write a result file beside the others."""
+    file = RESULTS / f"{name}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"written: {file}")

@@ -1,0 +1,273 @@
+"""Time and memory of one training step: what attributes cost beside plain adapters, LoRA and full fine-tuning.
+
+    python benchmarks/training_step.py [--shapes bert-base minilm] [--precisions bf16 float32] [--rounds 11]
+
+All cases of a shape take turns in one process on the same batch; a figure is the median of the ratios of the rounds,
+so that a machine that is slower for a while slows all alike. `chain` is the reference: M + 1 static adapters in a row,
+the arithmetic of an Injector with M attributes whose weights are given instead of generated. `peft` cases are LoRA of
+the peft library on query and value with the same head. Floors count the multiplications and additions of the matrix
+products that a step cannot do without (of frozen weights no gradient, and nothing in front of the first site that
+learns); to that of an Injector the time of its tangents is added, measured in this process.
+Peak memory is that of a process of its own for each case. Writes benchmarks/results/training_step.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import peft
+import torch
+import transformers
+from common import machine, product_rate, write_result
+from torch import Tensor, nn
+
+from attribune import Adapter, AttributeModel, Categorical, Classification, Injector, Plain, Schema
+from attribune.backbone import build_backbone
+from attribune.methods.adapter import AdapterSite
+from attribune.methods.base import SiteModule
+
+RESULT = "training_step"
+BOTTLENECK = 64
+POLMED = (2, 2, 2)  # distinct values of all but the first attribute in a batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """A backbone and a batch.
+
+    Args:
+        hidden: H.
+        layers: of the backbone.
+        heads: of each layer.
+        rows: B.
+        tokens: T.
+        distinct: of each attribute, how many values are in the batch.
+    """
+
+    hidden: int
+    layers: int
+    heads: int
+    rows: int
+    tokens: int
+    distinct: tuple[int, ...]
+
+    def config(self) -> transformers.BertConfig:
+        """Of a BERT of this shape."""
+        return transformers.BertConfig(
+            hidden_size=self.hidden,
+            num_hidden_layers=self.layers,
+            num_attention_heads=self.heads,
+            intermediate_size=4 * self.hidden,
+        )
+
+    def table(self) -> dict[str, list[str]]:
+        """Values such that the batch has as many distinct ones as asked for."""
+        return {f"a{j}": [f"v{i % size}" for i in range(self.rows)] for j, size in enumerate(self.distinct)}
+
+
+SHAPES = {
+    "bert-base": Shape(hidden=768, layers=12, heads=12, rows=8, tokens=512, distinct=(8, 8)),
+    "minilm": Shape(hidden=384, layers=6, heads=12, rows=32, tokens=64, distinct=(32, *POLMED)),
+    "minilm, all distinct": Shape(hidden=384, layers=6, heads=12, rows=32, tokens=64, distinct=(32, 32, 32, 32)),
+}
+CASES = ("adapter", "chain", "injector", "peft 8", "peft 16", "full")
+
+
+class _ChainSite(SiteModule):
+    """M + 1 static adapters in a row."""
+
+    def __init__(self, adapters: int, *, hidden: int) -> None:
+        super().__init__()
+        settings = Adapter(bottleneck=BOTTLENECK)
+        self.adapters = nn.ModuleList(AdapterSite(settings, hidden=hidden) for _ in range(adapters))
+
+    def forward(self, hidden: Tensor, condition: Any) -> Tensor:
+        for adapter in self.adapters:
+            hidden = adapter(hidden)
+        return hidden
+
+
+def build(case: str, shape: Shape) -> nn.Module:
+    """The model of one case, in training mode."""
+    torch.manual_seed(0)
+    table = shape.table()
+    schema = Schema.fit(table, [Categorical(name) for name in table])
+    backbone = build_backbone(shape.config())
+    task = Classification(classes=5)
+    if case == "injector":
+        model = AttributeModel.build(backbone, schema, task=task, method=Injector(bottleneck=BOTTLENECK))
+    elif case in ("adapter", "chain"):
+        model = AttributeModel.build(
+            backbone, schema, task=task, method=Adapter(bottleneck=BOTTLENECK), tuning="frozen"
+        )
+        if case == "chain":
+            sites = range(len(model.method.sites))
+            model.method.sites = nn.ModuleList(
+                _ChainSite(len(shape.distinct) + 1, hidden=shape.hidden) for _ in sites
+            )
+    else:
+        model = AttributeModel.build(backbone, schema, task=task, method=Plain())
+        if case.startswith("peft"):
+            settings = peft.LoraConfig(r=int(case.split()[1]), target_modules=["query", "value"], lora_alpha=16)
+            model.backbone = peft.get_peft_model(model.backbone, settings)
+    return model.train()
+
+
+def batch(shape: Shape) -> dict[str, Tensor]:
+    """One batch without padding."""
+    table = shape.table()
+    schema = Schema.fit(table, [Categorical(name) for name in table])
+    return {
+        "input_ids": torch.randint(1000, 20000, (shape.rows, shape.tokens)),
+        "attention_mask": torch.ones(shape.rows, shape.tokens, dtype=torch.int64),
+        "attribute_ids": torch.as_tensor(schema.encode(table)[0]),
+        "labels": torch.randint(0, 5, (shape.rows,)),
+    }
+
+
+def step(model: nn.Module, given: dict[str, Tensor], precision: str) -> float:
+    """Seconds of a forward and a backward pass."""
+    started = time.perf_counter()
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
+        loss = model(**given).loss
+    loss.backward()
+    seconds = time.perf_counter() - started
+    model.zero_grad()
+    return seconds
+
+
+def floor_operations(case: str, shape: Shape) -> float:
+    """Multiplications and additions of one step."""
+    H, n = shape.hidden, shape.rows * shape.tokens
+    attention = 2 * shape.tokens * H  # scores and weighted sums, of one token in one layer
+    if case == "full":
+        return 2.0 * n * shape.layers * 3 * (12 * H * H + attention)
+    if case.startswith("peft"):
+        learned = 2 * 2 * H * int(case.split()[1])
+        in_front = 2 * H * H  # query and key or value of the first layer pass no gradient on
+        return 2.0 * n * (shape.layers * (2 * 12 * H * H + 3 * attention + 3 * learned) - in_front)
+    adapters = 1 if case == "adapter" else len(shape.distinct) + 1
+    in_front = 4 * H * H + 2 * attention  # the first attention, in front of the first site
+    learned = 2 * adapters * 2 * H * BOTTLENECK
+    return 2.0 * n * (shape.layers * (2 * 12 * H * H + 3 * attention + 3 * learned) - in_front)
+
+
+def tangent_seconds(shape: Shape) -> float:
+    """Measured time of as many hyperbolic tangents as the generated weights of a forward and a backward pass have."""
+    O = Injector().hypercomplex
+    there = torch.randn(1 << 18)
+    times = []
+    for _ in range(9):
+        started = time.perf_counter()
+        for _ in range(16):
+            torch.tanh(there)
+        times.append((time.perf_counter() - started) / 16 / there.numel())
+    elements = sum(shape.distinct) * O * BOTTLENECK * shape.hidden * 2 * shape.layers
+    return 2 * elements * statistics.median(times)
+
+
+def measured_times(shape: Shape, precision: str, rounds: int) -> dict[str, list[float]]:
+    """Seconds of every round of every case."""
+    models = {case: build(case, shape) for case in CASES}
+    given = batch(shape)
+    times: dict[str, list[float]] = {case: [] for case in CASES}
+    for number in range(rounds + 1):
+        for case, model in models.items():
+            seconds = step(model, given, precision)
+            if number:
+                times[case].append(seconds)
+    return times
+
+
+def peak_megabytes(case: str, name: str, precision: str) -> float:
+    """Of a process that makes two steps, less that of one that only builds the model of the chain."""
+    words = [sys.executable, __file__, "--one", case, "--shapes", name, "--precisions", precision]
+    return float(subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()[-1])
+
+
+def one_case(case: str, shape: Shape, precision: str) -> None:
+    """Make two steps and print the peak of what this process held."""
+    model, given = build(case, shape), batch(shape)
+    before = _resident()
+    for _ in range(2):
+        step(model, given, precision)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before)
+
+
+def _resident() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
+
+
+def ratios(times: Sequence[float], to: Sequence[float]) -> float:
+    """Median over the rounds."""
+    return statistics.median(a / b for a, b in zip(times, to, strict=True))
+
+
+def measure(name: str, precision: str, rounds: int, *, memory: bool) -> dict[str, Any]:
+    """All cases of one shape and precision."""
+    shape = SHAPES[name]
+    rate = product_rate(torch.bfloat16 if precision == "bf16" else torch.float32)
+    tangents = tangent_seconds(shape)
+    times = measured_times(shape, precision, rounds)
+    floors = {case: floor_operations("chain" if case == "injector" else case, shape) / rate for case in CASES}
+    floors["injector"] += tangents
+    peaks = {case: peak_megabytes(case, name, precision) for case in CASES} if memory else {}
+    against: Callable[[str], dict[str, float]] = lambda other: {
+        "time": ratios(times["injector"], times[other]),
+        "floor": floors["injector"] / floors[other],
+        **({"memory": peaks["injector"] / peaks[other]} if memory else {}),
+    }
+    return {
+        "shape": name,
+        "precision": precision,
+        "rows": shape.rows,
+        "tokens": shape.tokens,
+        "distinct": shape.distinct,
+        "product_gflops": rate / 1e9,
+        "tangent_milliseconds": 1e3 * tangents,
+        "injector_against": {other: against(other) for other in CASES if other != "injector"},
+        "cases": {
+            case: {
+                "milliseconds": 1e3 * statistics.median(times[case]),
+                "floor_milliseconds": 1e3 * floors[case],
+                **({"step_megabytes": peaks[case]} if memory else {}),
+            }
+            for case in CASES
+        },
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
+    parser.add_argument("--precisions", nargs="+", choices=("bf16", "float32"), default=["bf16", "float32"])
+    parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--no-memory", action="store_true")
+    parser.add_argument("--no-write", action="store_true")
+    parser.add_argument("--one", choices=CASES, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        one_case(options.one, SHAPES[options.shapes[0]], options.precisions[0])
+        return
+    found = []
+    for name in options.shapes:
+        for precision in options.precisions:
+            found.append(measure(name, precision, options.rounds, memory=not options.no_memory))
+            print(json.dumps(found[-1], indent=1), flush=True)
+    if not options.no_write:
+        write_result(RESULT, {"machine": machine(), "measured": found})
+
+
+if __name__ == "__main__":
+    main()
