@@ -20,7 +20,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,9 +112,7 @@ def build(case: str, shape: Shape) -> nn.Module:
         )
         if case == "chain":
             sites = range(len(model.method.sites))
-            model.method.sites = nn.ModuleList(
-                _ChainSite(len(shape.distinct) + 1, hidden=shape.hidden) for _ in sites
-            )
+            model.method.sites = nn.ModuleList(_ChainSite(len(shape.distinct) + 1, hidden=shape.hidden) for _ in sites)
     else:
         model = AttributeModel.build(backbone, schema, task=task, method=Plain())
         if case.startswith("peft"):
@@ -223,11 +221,6 @@ def measure(name: str, precision: str, rounds: int, *, memory: bool) -> dict[str
     floors = {case: floor_operations("chain" if case == "injector" else case, shape) / rate for case in CASES}
     floors["injector"] += tangents
     peaks = {case: peak_megabytes(case, name, precision) for case in CASES} if memory else {}
-    against: Callable[[str], dict[str, float]] = lambda other: {
-        "time": ratios(times["injector"], times[other]),
-        "floor": floors["injector"] / floors[other],
-        **({"memory": peaks["injector"] / peaks[other]} if memory else {}),
-    }
     return {
         "shape": name,
         "precision": precision,
@@ -236,7 +229,15 @@ def measure(name: str, precision: str, rounds: int, *, memory: bool) -> dict[str
         "distinct": shape.distinct,
         "product_gflops": rate / 1e9,
         "tangent_milliseconds": 1e3 * tangents,
-        "injector_against": {other: against(other) for other in CASES if other != "injector"},
+        "injector_against": {
+            other: {
+                "time": ratios(times["injector"], times[other]),
+                "floor": floors["injector"] / floors[other],
+                **({"memory": peaks["injector"] / peaks[other]} if memory else {}),
+            }
+            for other in CASES
+            if other != "injector"
+        },
         "cases": {
             case: {
                 "milliseconds": 1e3 * statistics.median(times[case]),

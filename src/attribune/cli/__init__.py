@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from importlib import import_module, metadata
 from typing import Any
 
+from attribune.allocator import keep_freed_memory
 from attribune.errors import AttribuneError, AttribuneWarning
 
 __all__ = ["main"]
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warnings.showwarning = _show_warning
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a value that the terminal cannot show is no failure
+    keep_freed_memory()
     try:
         options.run(options)
         sys.stdout.flush()

@@ -145,7 +145,7 @@ def encode_with_report(
     limit: int | None = None,
     separator: str = "\n",
     on_empty_text: Literal["drop", "error", "keep"] = "drop",
-    on_missing_label: Literal["drop", "error"] = "drop",
+    on_missing_label: Literal["drop", "error", "partial"] = "drop",
     cache_dir: str | Path | None = None,
 ) -> tuple[datasets.Dataset, EncodeReport]:
     """Encode a table batch by batch, and say what was kept, left out and changed.
@@ -161,7 +161,8 @@ def encode_with_report(
         limit: ids that the backbone takes; None asks the tokenizer.
         separator: stands between two joined texts.
         on_empty_text: what becomes of a row without a text.
-        on_missing_label: what becomes of a row without a label.
+        on_missing_label: what becomes of a row without a label; ``drop`` and ``error`` mean one that lacks any of
+            several, ``partial`` drops one that lacks them all.
         cache_dir: folder for a result too large for memory; None takes a temporary one.
 
     Returns:
@@ -182,8 +183,9 @@ def encode_with_report(
         for first_row, columns in column_batches(table, names, batch_size=_BATCH):
             rows = encode_rows(columns, schema, encoder, text=text_input, first_row=first_row)
             ids = _encode_labels([columns[name] for name in labels], labels, task, first_row)
+            ids = choices.given(ids)
             keep = choices.keep(rows.empty, ids, first_row)
-            tally.add(rows, ids, keep, first_row, dropping=on_empty_text == "drop")
+            tally.add(rows, ids, keep, first_row, choices)
             store.write(_batch(rows, ids, np.flatnonzero(keep)))
         report = tally.report()
         if not len(report.kept):
@@ -209,8 +211,14 @@ class _Choices:
     def __post_init__(self) -> None:
         if self.on_empty_text not in ("drop", "error", "keep"):
             raise ConfigError(f"on_empty_text={self.on_empty_text!r} must be 'drop', 'error' or 'keep'")
-        if self.on_missing_label not in ("drop", "error"):
-            raise ConfigError(f"on_missing_label={self.on_missing_label!r} must be 'drop' or 'error'")
+        if self.on_missing_label not in ("drop", "error", "partial"):
+            raise ConfigError(f"on_missing_label={self.on_missing_label!r} must be 'drop', 'error' or 'partial'")
+
+    def given(self, labels: _Labels | None) -> _Labels | None:
+        """The labels with the rows that count as labelled."""
+        if labels is None or self.on_missing_label != "partial" or labels.values.ndim == 1:
+            return labels
+        return labels._replace(given=(labels.values != _UNSEEN).any(axis=1))
 
     def keep(self, empty: npt.NDArray[np.bool_], labels: _Labels | None, first_row: int) -> npt.NDArray[np.bool_]:
         """Return which rows stay, (rows,)."""
@@ -248,10 +256,9 @@ class _Tally:
         labels: _Labels | None,
         keep: npt.NDArray[np.bool_],
         first_row: int,
-        *,
-        dropping: bool,
+        choices: _Choices,
     ) -> None:
-        empty = rows.empty if dropping else np.zeros(len(keep), dtype=bool)
+        empty = rows.empty if choices.on_empty_text == "drop" else np.zeros(len(keep), dtype=bool)
         self.kept.append(np.flatnonzero(keep).astype(np.int64) + first_row - 1)
         self.rows += len(keep)
         self.empty_text += int(empty.sum())
@@ -259,8 +266,9 @@ class _Tally:
         self.schema += rows.schema_report
         if labels is not None:
             self.no_label += int((~labels.given & ~empty).sum())
-            if labels.values.dtype.kind == "i":
-                unseen = (labels.values[keep] == _UNSEEN).reshape(int(keep.sum()), -1).any(axis=1)
+            # With partial labels, one that is missing looks like one that is unseen.
+            if labels.values.dtype.kind == "i" and choices.on_missing_label != "partial":
+                unseen = (labels.values[keep] == _UNSEEN).any(axis=tuple(range(1, labels.values.ndim)))
                 self.unseen_labels += int(unseen.sum())
 
     def report(self) -> EncodeReport:

@@ -150,6 +150,7 @@ def encode_part(
         window=text.window,
         limit=limit,
         separator=text.separator,
+        on_missing_label="partial" if recipe.data.partial_labels and name == "train" else "drop",
     )
     note = f"{name}: {report.shortened:,} of {report.rows:,} texts cut to the window {text.window}"
     if report.shortened and note not in prepared.notes:

@@ -22,6 +22,7 @@ import torch
 import transformers
 from safetensors.numpy import save
 
+from attribune.allocator import keep_freed_memory
 from attribune.backbone import load_tokenizer
 from attribune.data.writing import prediction_array
 from attribune.errors import AttribuneError, ConfigError
@@ -82,6 +83,7 @@ def train(
             f"train was started in {os.environ['WORLD_SIZE']} processes, which would all write one run folder: start "
             "one, or train the AttributeModel on several devices with the stock transformers.Trainer"
         )
+    keep_freed_memory()
     _check_others(recipe, others)
     folder = RunFolder(Path(output))
     new = not folder.recipe.is_file()

@@ -18,6 +18,7 @@ from attribune.data.texts import TextEncoder, TextInput, join_text
 from attribune.data.windows import Head, HeadTail
 from attribune.errors import ConfigError, DataError
 from attribune.schema import Categorical, MultiLabel, Schema
+from attribune.tasks import Aspects
 
 ROWS = {
     "user": ["a", "b", None, "new", "a", "a"],
@@ -113,6 +114,19 @@ def test_empty_texts_can_stay_or_stop(tokenizer: Any, tokenizer_of: Any) -> None
     assert bare["input_ids"][2] == [decoder.eos_token_id]
     with pytest.raises(DataError, match="row 3 has no text"):
         encode(ROWS, SCHEMA, tokenizer, text="text", on_empty_text="error")
+
+
+def test_rows_with_some_of_several_labels_can_stay(tokenizer: Any) -> None:
+    rows = {**ROWS, "text": ["w1"] * 6, "look": ["1", "", "2", "", "", "1"], "taste": ["", "2", "1", "", "", ""]}
+    task = Aspects(names=("look", "taste"), classes=("1", "2"))
+    settings: dict[str, Any] = {"text": "text", "label": ["look", "taste"], "task": task}
+    assert encode(rows, SCHEMA, tokenizer, **settings)["labels"] == [[1, 0]]
+    data, report = encode_with_report(rows, SCHEMA, tokenizer, **settings, on_missing_label="partial")
+    assert data["labels"] == [[0, -100], [-100, 1], [1, 0], [0, -100]]
+    assert (report.no_label, report.unseen_labels) == (2, 0)
+    none = {**rows, "taste": [""] * 6}
+    with pytest.raises(DataError, match="no row is left"):
+        encode(none, SCHEMA, tokenizer, **settings)
 
 
 def test_a_missing_label_can_stop(tokenizer: Any) -> None:

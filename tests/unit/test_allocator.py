@@ -1,0 +1,41 @@
+"""Freed memory stays with the process, in one of its own so that this one's settings do not matter."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+_FAULTS = """
+import resource, sys, torch
+from attribune.allocator import keep_freed_memory
+done = keep_freed_memory() if sys.argv[1] == "keep" else None
+for _ in range(30):
+    torch.ones(1 << 24)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    torch.ones(1 << 24)
+print(done, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def faults(word: str, **settings: str) -> tuple[str, int]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_", "LD_PRE"))}
+    words = [sys.executable, "-c", _FAULTS, word]
+    done, count = subprocess.run(
+        words, env={**clean, **settings}, check=True, capture_output=True, text=True
+    ).stdout.split()
+    return done, int(count)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
+def test_memory_of_tensors_is_not_asked_for_again() -> None:
+    assert faults("leave")[1] > 1000, "ten tensors of 64 MB begin with the system handing out pages"
+    assert faults("keep") == ("True", pytest.approx(0, abs=100))
+
+
+def test_settings_of_the_user_are_left_alone() -> None:
+    assert faults("keep", MALLOC_TOP_PAD_="100000")[0] == "False"
