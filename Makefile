@@ -32,7 +32,7 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/footprint.py
-	$(BIN)/python benchmarks/step_time.py
+	$(BIN)/python benchmarks/training_step.py
 	$(BIN)/python benchmarks/chunk_memory.py
 	$(BIN)/python benchmarks/rank.py
 	$(BIN)/python benchmarks/real_data.py sweep

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from attribune.errors import DataError
+from attribune.kept import KeptRows
 
 __all__ = [
     "Condition",
@@ -53,11 +54,18 @@ class Values:
         membership: (B, U), how often row b has value u. The column of id 0 is zero, so that it adds nothing, unless the
             method learns a vector for the unknown: then it is 1 for the rows without any value.
         vectors: (U, Z), the values' learned vectors.
+        kept: where what was made of them in earlier passes is kept; None where nothing is.
     """
 
     ids: Tensor
     membership: Tensor
     vectors: Tensor
+    kept: KeptRows | None = None
+
+    def over_chunks(self, chunks: int) -> Values:
+        """The same of a batch in which each row is cut into so many."""
+        kept = None if self.kept is None else self.kept.over_chunks(chunks)
+        return replace(self, membership=self.membership.repeat_interleave(chunks, dim=0), kept=kept)
 
     @classmethod
     def collect(cls, ids: Tensor, table: Tensor, *, unknown: bool = False) -> Values:
@@ -118,9 +126,7 @@ class Condition:
             self,
             rows=self.rows * chunks,
             ids=None if self.ids is None else self.ids.repeat_interleave(chunks, dim=0),
-            values=tuple(
-                replace(values, membership=values.membership.repeat_interleave(chunks, dim=0)) for values in self.values
-            ),
+            values=tuple(values.over_chunks(chunks) for values in self.values),
             parts=tuple(part.over_chunks(chunks) for part in self.parts),
             chunks=chunks,
         )

@@ -259,6 +259,22 @@ class AttributeModel(PreTrainedModel):
             "(torchrun or accelerate launch), or make one device visible"
         )
 
+    def keep_weights(self, megabytes: float) -> None:
+        """Keep what methods generate for the values seen last, for passes without gradients: the same users again.
+
+        Only weights of attributes with one value per row are kept, and only by methods that generate any (Injector);
+        they are forgotten when a parameter changes. 0, the beginning, keeps none.
+
+        Args:
+            megabytes: that are kept at most.
+
+        Raises:
+            ConfigError: for a negative number.
+        """
+        if not megabytes >= 0:
+            raise ConfigError(f"megabytes is {megabytes}: give 0 or more")
+        self.method.keep_weights(megabytes)
+
     def learned_names(self) -> list[str]:
         """Names of the tensors that are stored: all that learned when the model was built, and all that learn now."""
         before = set(self.config.learned or ())

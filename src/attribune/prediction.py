@@ -36,6 +36,8 @@ class Predictor:
         batch_size: rows in one forward pass.
         precision: ``float32`` or ``bf16``.
         device: where a neural model runs; a GPU when there is one.
+        kept_megabytes: of weights generated for the values seen last, which are kept for the next rows with these
+            values; 0 keeps none. See `AttributeModel.keep_weights`.
 
     Raises:
         ConfigError: for a model without a tokenizer, or of which nobody says what its text is.
@@ -49,6 +51,7 @@ class Predictor:
         batch_size: int = 64,
         precision: str = "float32",
         device: str | None = None,
+        kept_megabytes: float = 256,
     ) -> None:
         text_input = text_input or model.text_input
         if text_input is None:
@@ -71,6 +74,7 @@ class Predictor:
             self._encoder = TextEncoder(model.tokenizer, window=text_input.window, limit=model.longest_text())
             self._collator = Collator(model.tokenizer, self.schema if self.reads_attributes else _NO_ATTRIBUTES)
             model.to(self.device).eval()
+            model.keep_weights(kept_megabytes)
 
     @property
     def reads_attributes(self) -> bool:
@@ -93,6 +97,7 @@ class Predictor:
         batch_size: int = 64,
         precision: str = "float32",
         device: str | None = None,
+        kept_megabytes: float = 256,
     ) -> Self:
         """Load a saved neural model, from a folder or the hub, with all it needs to score raw rows.
 
@@ -103,13 +108,14 @@ class Predictor:
             batch_size: rows in one forward pass.
             precision: ``float32`` or ``bf16``.
             device: where the model runs; a GPU when there is one.
+            kept_megabytes: of weights generated for the values seen last; 0 keeps none.
 
         Raises:
             ModelFolderError: for a missing, truncated or foreign file, or another backbone than in training.
             ConfigError: for a model saved without tokenizer or text columns.
         """
         model = AttributeModel.from_pretrained(name, backbone=backbone, revision=revision)
-        return cls(model, batch_size=batch_size, precision=precision, device=device)
+        return cls(model, batch_size=batch_size, precision=precision, device=device, kept_megabytes=kept_megabytes)
 
     def check_columns(self, names: Sequence[str], *, source: str) -> None:
         """Check that a table has the columns.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -152,6 +153,87 @@ def test_chunks_cover_every_value_once_within_the_bound(chunk: Callable[[int], N
         parts = list(functional._chunks(z_hat, K))
         assert [u for part in parts for u in range(part.start, part.stop)] == list(range(11))
         assert max(part.stop - part.start for part in parts) == size
+
+
+# Powers
+
+
+@pytest.mark.parametrize(("limit", "terms"), functional._POWERS)
+def test_odd_powers_are_within_the_stated_error_of_each_tangent(limit: float, terms: int) -> None:
+    x = torch.linspace(-limit, limit, 4001)
+    exact = torch.tanh(x.double())
+    for z_hat, K in ((x.view(1, 1, -1), torch.ones(1, 1)), (torch.ones(1, 1, 1) * 1e-9, 1e9 * x[None])):
+        found = functional.sum_of_tanh(z_hat, K, torch.ones(1, 1)).flatten().double()
+        assert bool(((found - exact).abs() <= 1e-6 * exact.abs()).all())
+        if limit == functional._POWERS[-1][0]:
+            forced = functional.sum_of_tanh(z_hat, K, torch.ones(1, 1), way="powers").flatten().double()
+            assert torch.equal(forced, found)
+
+
+@pytest.mark.parametrize(("U", "B"), [(7, 3), (2, 9), (1, 1)])
+def test_gradients_of_the_sum_of_powers(U: int, B: int) -> None:
+    inputs = (0.3 * draw(U, 2, 3), 0.3 * draw(2, 4), counts(B, U))
+    inputs = (inputs[0].requires_grad_(), inputs[1].requires_grad_(), inputs[2])
+    powers = partial(functional.sum_of_tanh, way="powers")
+    assert torch.autograd.gradcheck(powers, inputs)
+    assert torch.autograd.gradgradcheck(powers, inputs)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    U=st.integers(1, 9),
+    O=st.integers(1, 3),
+    A=st.integers(1, 5),
+    H=st.integers(1, 7),
+    B=st.integers(1, 6),
+    size=st.sampled_from([1e-20, 1e-3, 0.1, 0.5, 1.0, 2.0, 30.0]),
+)
+def test_both_ways_to_the_sum_agree_in_values_and_gradients(
+    U: int, O: int, A: int, H: int, B: int, size: float
+) -> None:
+    z_hat, K = (size * draw(U, O, A)).float().requires_grad_(), draw(O, H).float().requires_grad_()
+    membership, upstream = counts(B, U).float(), draw(B, A * H).float()
+    exact = plain_sum(z_hat.double(), K.double(), membership.double())
+    wanted = torch.autograd.grad(exact, (z_hat, K), upstream.double())
+    found = functional.sum_of_tanh(z_hat, K, membership)
+    seen = torch.autograd.grad(found, (z_hat, K), upstream)
+    assert torch.allclose(found.double(), exact, rtol=1e-5, atol=1e-5 * float(exact.detach().abs().max()))
+    for one, other in zip(seen, wanted, strict=True):
+        assert torch.allclose(one, other.float(), rtol=1e-4, atol=1e-4 * float(other.abs().max()))
+
+
+def test_values_are_sorted_by_what_their_arguments_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, int]] = []
+    powers, tangents = functional._sum_of_powers, functional._tangents
+    monkeypatch.setattr(
+        functional, "_sum_of_powers", lambda z, K, m, n: (seen.append((f"powers {n}", len(z))), powers(z, K, m, n))[1]
+    )
+    monkeypatch.setattr(
+        functional, "_tangents", lambda z, K, m: (seen.append(("tangents", len(z))), tangents(z, K, m))[1]
+    )
+    K, membership = torch.tensor([[1.0, -0.5]]), torch.eye(3)
+    for reach, expected in (
+        ((0.1, 0.2, 0.0), [("powers 3", 3)]),
+        ((0.1, -0.4, 0.0), [("powers 5", 3)]),
+        ((0.1, 0.9, 0.0), [("powers 7", 3)]),
+        ((0.1, 1.5, 0.0), [("powers 10", 3)]),
+        ((0.1, 1.6, -9.0), [("tangents", 2), ("powers 10", 1)]),
+        ((2.0, float("inf"), -3.0), [("tangents", 3), ("powers 10", 0)]),
+    ):
+        seen.clear()
+        z_hat = torch.tensor(reach).view(3, 1, 1)
+        found = functional.sum_of_tanh(z_hat, K, membership)
+        assert seen == expected
+        assert torch.allclose(found, plain_sum(z_hat, K, membership), atol=1e-6)
+    seen.clear()
+    functional.sum_of_tanh(torch.zeros(3, 1, 1, dtype=torch.float64), K.double(), membership)
+    assert seen == [("tangents", 3)], "what is computed in float64 is meant to be exact"
+
+
+def test_what_is_not_a_number_stays_so() -> None:
+    z_hat = torch.tensor([[[float("nan")]], [[0.5]]])
+    found = functional.sum_of_tanh(z_hat, torch.ones(1, 2), torch.eye(2))
+    assert bool(found[0].isnan().all())
 
 
 # Precision and extremes

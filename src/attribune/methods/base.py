@@ -122,6 +122,9 @@ class Method(nn.Module):
         """The logits (B, L) of the document vectors (B, H); the plain head unless overridden."""
         return cast(Tensor, head(document))
 
+    def keep_weights(self, megabytes: float) -> None:
+        """Keep what is generated for the values seen last; methods that generate nothing have nothing to keep."""
+
     def add_site(self, site: Site, module: nn.Module) -> None:
         """Let a module act at a site, from `install` on."""
         self.acts_at.append(site)

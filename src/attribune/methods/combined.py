@@ -100,6 +100,11 @@ class _CombinedMethod(Method):
         parts = tuple(part.condition(attribute_ids, rows, draw) for part in self._each())
         return Condition(rows=rows, parts=parts)
 
+    def keep_weights(self, megabytes: float) -> None:
+        """Let every method have its part."""
+        for part in self._each():
+            part.keep_weights(megabytes / len(self.parts))
+
     def embed(
         self, input_ids: Tensor, attention_mask: Tensor, condition: Condition, embeddings: nn.Module
     ) -> Embedded | None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor, nn
 
 from attribune import functional
-from attribune.condition import Condition, Values
+from attribune.condition import Condition, Slots, Values
 from attribune.errors import ConfigError
+from attribune.kept import KeptRows, KeptWeights
 from attribune.methods.adapter import Adapter, AdapterSite
 from attribune.methods.base import Bottleneck, Method, SiteModule, VectorMethod
 from attribune.methods.generators import Generator, GeneratorSettings, build_generator, check_memory
@@ -88,6 +92,68 @@ class InjectorMethod(VectorMethod):
         super().__init__(config, host)
         for site in host.at(*_KINDS):
             self.add_site(site, _InjectorSite(config, hidden=host.hidden, attributes=len(host.slots)))
+        self._kept: dict[str, KeptWeights] = {}
+        self._value_size = len(self.sites) * (host.hidden + 1) * config.bottleneck
+        self._keeps = config.weight_injection and config.aggregation == "post"
+
+    def keep_weights(self, megabytes: float) -> None:
+        """Keep the weights of the values used last, for passes without gradients; 0 keeps none.
+
+        Args:
+            megabytes: for all attributes together, at 4 bytes a number.
+        """
+        single = [slots for slots in self.slots if slots.count == 1] if self._keeps else []
+        room = int(megabytes * 2**20 / 4 / self._value_size)
+        self._kept = {}
+        for place, slots in enumerate(sorted(single, key=lambda slots: slots.size)):
+            values = min(slots.size, room // (len(single) - place))  # what a small vocabulary leaves, others take
+            room -= values
+            if values:
+                self._kept[slots.name] = KeptWeights(values, sites=len(self.sites))
+
+    def train(self, mode: bool = True) -> Self:
+        """Switch to training, which forgets what was kept, or back."""
+        for store in self._kept.values() if mode else ():
+            store.clear()
+        return super().train(mode)
+
+    @property
+    def kept_weights(self) -> Mapping[str, KeptWeights]:
+        """What is kept of each attribute with one value per row."""
+        return MappingProxyType(self._kept)
+
+    def condition(self, attribute_ids: Tensor | None, rows: int, draw: Tensor | None = None) -> Condition:
+        """The distinct values of the batch, and where the weights of those seen before are kept."""
+        condition = super().condition(attribute_ids, rows, draw)
+        if not self._kept or self.training or torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return condition
+        assert condition.ids is not None
+        stamp = self._stamp(condition.ids.device.type)
+        if stamp is None:
+            return condition
+        values = tuple(
+            replace(found, kept=self._place(slots, found, condition.ids, stamp))
+            for slots, found in zip(self.slots, condition.values, strict=True)
+        )
+        return replace(condition, values=values)
+
+    def _place(self, slots: Slots, values: Values, ids: Tensor, stamp: Hashable) -> KeptRows | None:
+        store = self._kept.get(slots.name)
+        if store is None:
+            return None
+        return store.take(values.ids, torch.searchsorted(values.ids, slots.of(ids)[:, 0].contiguous()), stamp=stamp)
+
+    def _stamp(self, device: str) -> Hashable:
+        """What tells whether parameters, precision or mode have changed; None where that cannot be told."""
+        parameters = list(self.parameters())
+        if any(p.is_inference() for p in parameters):
+            return None
+        mode = (_autocast_dtype(device), torch.is_inference_mode_enabled())
+        return (mode, *((p.data_ptr(), p._version) for p in parameters))
+
+
+def _autocast_dtype(device: str) -> torch.dtype | None:
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
 
 
 class _InjectorSite(SiteModule):
@@ -127,10 +193,24 @@ class AttributeAdapter(Bottleneck):
 
     def forward(self, hidden: Tensor, values: Values) -> Tensor:
         """(B, T, H) → (B, T, H), each row by its own values."""
-        z, membership = values.vectors, values.membership
+        if values.kept is None:
+            b, W = self._of_rows(values.vectors, values.membership)
+        else:
+            b, W = values.kept.read(self, partial(self._of_values, values))
+        return functional.attribute_adapter(hidden, W, b, self.W_up, self.b_up)
+
+    def _of_rows(self, z: Tensor, membership: Tensor) -> tuple[Tensor, Tensor]:
+        """Bias (B, A) and weight (B, H, A) of each row, or those that all rows share."""
         if self.pre_aggregation:
             z = membership @ z
             membership = torch.eye(z.shape[0], dtype=z.dtype, device=z.device)
         b = self.b_down if self.G is None else functional.attribute_bias(z, membership, self.G, self.b_down)
         W = self.W_down if self.g is None else functional.attribute_weight(self.g(z, membership), self.W_down)
-        return functional.attribute_adapter(hidden, W, b, self.W_up, self.b_up)
+        return b, W
+
+    def _of_values(self, values: Values, chosen: Tensor) -> tuple[Tensor, Tensor]:
+        """The same of some of the distinct values, in the precision in which they are used."""
+        known = (values.ids[chosen] != 0).to(values.vectors.dtype)
+        b, W = self._of_rows(values.vectors[chosen], torch.diag(known))
+        dtype = _autocast_dtype(W.device.type)
+        return b.expand(len(chosen), -1), W if dtype is None else W.to(dtype)

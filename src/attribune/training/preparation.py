@@ -23,6 +23,8 @@ from attribune.transfer import AttributeSource
 
 __all__ = ["Part", "Prepared", "encode_part", "prepare", "with_all_classes"]
 
+_MANY_CUT = 0.05  # of the texts
+
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
@@ -153,6 +155,9 @@ def encode_part(
         on_missing_label="partial" if recipe.data.partial_labels and name == "train" else "drop",
     )
     note = f"{name}: {report.shortened:,} of {report.rows:,} texts cut to the window {text.window}"
+    if report.shortened > _MANY_CUT * report.rows:
+        share = report.shortened / report.rows
+        note += f", which is {share:.0%}: raise max_length, or read the ends too (window head+tail) or all (chunks)"
     if report.shortened and note not in prepared.notes:
         prepared.notes.append(note)
     return rows

@@ -18,7 +18,7 @@ from datasets import Dataset
 from safetensors import SafetensorError, safe_open
 from transformers import EvalPrediction, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from attribune.data.batching import LengthGroupedBatches
+from attribune.data.batching import LengthGroupedBatches, padding_share
 from attribune.data.collator import Collator
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.json_file import replace_file
@@ -29,6 +29,7 @@ from attribune.training.progress import Reporter
 
 __all__ = ["Outcome", "fit_model", "resolve_precision"]
 
+_MUCH_PADDING = 1 / 3
 _WEIGHTS, _STATES = "model.safetensors", ("optimizer.pt", "scheduler.pt", "rng_state.pth")
 
 
@@ -43,6 +44,7 @@ class Outcome:
         best_value: its main metric on the validation rows.
         seconds: time spent in training, interruptions and their repeated steps left out.
         stopped_early: whether the patience ran out before the last epoch.
+        padding_share: of the tokens of the training batches, 0 to 1.
     """
 
     steps: int
@@ -51,6 +53,7 @@ class Outcome:
     best_value: float
     seconds: float
     stopped_early: bool
+    padding_share: float
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -95,6 +98,15 @@ def fit_model(
             f"training.gradient_checkpointing is on, but backbones of type {model.config.text_config.model_type!r} do "
             "not support it: turn it off, or choose another backbone"
         )
+    lengths = np.asarray(train["length"])
+    batches = LengthGroupedBatches(lengths, batch_size=recipe.training.batch_size, seed=recipe.training.seed)
+    padding = padding_share(lengths[batches.order()], batch_size=recipe.training.batch_size)
+    if padding > _MUCH_PADDING:
+        reporter.note(
+            f"train: {padding:.0%} of the tokens in the batches are padding, since few texts are as long as the "
+            f"longest of their batch: lower max_length (the longest text has {lengths.max():,} ids, the middle one "
+            f"{int(np.median(lengths)):,}) or batch_size"
+        )
     last = last_checkpoint(checkpoints) if resume else None
     metric = f"eval_{model.task.main_metric}"
     stop = _StopWhenStale(metric, higher_is_better=model.task.higher_is_better, patience=recipe.training.patience)
@@ -126,6 +138,7 @@ def fit_model(
         best_value=float(state.best_metric if state.best_metric is not None else math.nan),
         seconds=_seconds(state),
         stopped_early=state.global_step < state.max_steps,
+        padding_share=padding,
     )
 
 
