@@ -68,7 +68,7 @@ class Values:
         return replace(self, membership=self.membership.repeat_interleave(chunks, dim=0), kept=kept)
 
     @classmethod
-    def collect(cls, ids: Tensor, table: Tensor, *, unknown: bool = False) -> Values:
+    def collect(cls, ids: Tensor, table: Tensor, *, unknown: bool = False, sparse: bool = False) -> Values:
         """Find the distinct values of a batch and look their vectors up.
 
         Under ``torch.compile`` every slot counts as distinct, since the number of distinct values would break the
@@ -78,6 +78,7 @@ class Values:
             ids: (B, count), ids of one attribute.
             table: (size, Z), the vectors of all its ids.
             unknown: whether rows without a value have the vector of id 0.
+            sparse: whether the table's gradient has the rows of these values alone.
         """
         B, count = ids.shape
         if torch.compiler.is_compiling():
@@ -89,7 +90,8 @@ class Values:
         membership = membership.scatter_add(1, index, (ids != 0).to(table.dtype))
         if unknown:
             membership = membership.scatter_add(1, index[:, :1], (ids == 0).all(dim=1, keepdim=True).to(table.dtype))
-        return cls(ids=distinct, membership=membership, vectors=torch.nn.functional.embedding(distinct, table))
+        vectors = torch.nn.functional.embedding(distinct, table, sparse=sparse)
+        return cls(ids=distinct, membership=membership, vectors=vectors)
 
 
 @dataclass(frozen=True, kw_only=True)

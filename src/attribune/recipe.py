@@ -155,6 +155,8 @@ class TrainingRecipe(Settings):
     ``epoch`` or a number of steps; the model is checked on the validation rows and a checkpoint written as often.
     Training stops when `patience` checks in a row brought nothing better; the best model is kept. ``precision`` left
     at ``auto`` is bf16 where the processor computes in it, and is written into the run's recipe as resolved.
+    ``table_updates`` says which rows of the attribute tables a step updates: ``all``, ``rows``, those of the batch's
+    values, or ``auto``, these where the tables hold 2**24 numbers or more; see `RowAdamW`.
     """
 
     epochs: float = Field(default=5, gt=0)
@@ -168,6 +170,7 @@ class TrainingRecipe(Settings):
     gradient_accumulation: int = Field(default=1, ge=1)
     gradient_checkpointing: bool = False
     precision: Literal["auto", "float32", "bf16"] = "auto"
+    table_updates: Literal["auto", "all", "rows"] = "auto"
     evaluate_every: Literal["epoch"] | int = "epoch"
     patience: int = Field(default=3, ge=1)
     seed: Seed = 0

@@ -177,7 +177,8 @@ class AttributeMethod(Method):
     """A method that reads attributes: one table of vectors (size, Z) for each.
 
     Id 0 adds nothing; where ``learns_unknown`` is set, it is a learned vector like every other, which stands for an
-    attribute without a value and which attribute dropout trains.
+    attribute without a value and which attribute dropout trains. With ``sparse_gradients`` the tables' gradients have
+    the rows of the batch alone, which not every optimiser takes.
 
     Args:
         config: the settings.
@@ -190,6 +191,7 @@ class AttributeMethod(Method):
     """
 
     learns_unknown: ClassVar[bool] = False
+    sparse_gradients: bool = False
 
     def __init__(
         self,
@@ -215,13 +217,18 @@ class AttributeMethod(Method):
                     table[0] = 0
             self.tables.append(table)
 
+    @property
+    def sparse(self) -> bool:
+        """Whether a lookup leaves a sparse gradient, which compiled code cannot."""
+        return self.sparse_gradients and not torch.compiler.is_compiling()
+
     def condition(self, attribute_ids: Tensor | None, rows: int, draw: Tensor | None = None) -> Condition:
         """The distinct values of the batch, after attribute dropout in training."""
         assert attribute_ids is not None
         if self.training and self.attribute_dropout > 0:
             attribute_ids = drop_attributes(attribute_ids, self.slots, self.attribute_dropout, draw)
         values = tuple(
-            Values.collect(slots.of(attribute_ids), table, unknown=self.learns_unknown)
+            Values.collect(slots.of(attribute_ids), table, unknown=self.learns_unknown, sparse=self.sparse_gradients)
             for slots, table in zip(self.slots, self.tables, strict=bool(self.tables))
         )
         return Condition(rows=rows, ids=attribute_ids, values=values)

@@ -65,7 +65,7 @@ class _TokensMethod(AttributeMethod):
         # Later chunks of a document do not begin with its special token.
         first_chunk = torch.arange(len(input_ids), device=input_ids.device) % condition.chunks == 0
         values = [
-            nn.functional.embedding(slots.of(condition.ids), table)
+            nn.functional.embedding(slots.of(condition.ids), table, sparse=self.sparse)
             for slots, table in zip(self.slots, self.tables, strict=True)
         ]
         return Embedded(

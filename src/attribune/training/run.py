@@ -234,11 +234,17 @@ def _neural_run(
         )
         if recipe.transfer is not None:
             AttributeSource.load(recipe.transfer.run).give_to(model, frozen=recipe.transfer.frozen)
+        said = len(prepared.notes)
         limit = model.longest_text()
+        encoded = {
+            name: encode_part(name, prepared, recipe, tokenizer, limit=limit) for name in ("train", "validation")
+        }
+        for note in prepared.notes[said:]:
+            reporter.note(note)
         outcome = fit_model(
             model,
-            train=encode_part("train", prepared, recipe, tokenizer, limit=limit),
-            validation=encode_part("validation", prepared, recipe, tokenizer, limit=limit),
+            train=encoded["train"],
+            validation=encoded["validation"],
             recipe=recipe,
             checkpoints=folder.checkpoints,
             log=folder.log,

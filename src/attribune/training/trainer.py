@@ -24,7 +24,7 @@ from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.json_file import replace_file
 from attribune.model import AttributeModel
 from attribune.recipe import Recipe
-from attribune.training.optimizer import build_optimizer
+from attribune.training.optimizer import build_optimizer, clip_gradients, update_rows_alone
 from attribune.training.progress import Reporter
 
 __all__ = ["Outcome", "fit_model", "resolve_precision"]
@@ -107,6 +107,8 @@ def fit_model(
             f"longest of their batch: lower max_length (the longest text has {lengths.max():,} ids, the middle one "
             f"{int(np.median(lengths)):,}) or batch_size"
         )
+    if update_rows_alone(model, recipe.training.table_updates):
+        reporter.note("attribute tables: of each batch, the rows of its values alone are updated (RowAdamW)")
     last = last_checkpoint(checkpoints) if resume else None
     metric = f"eval_{model.task.main_metric}"
     stop = _StopWhenStale(metric, higher_is_better=model.task.higher_is_better, patience=recipe.training.patience)
@@ -260,6 +262,12 @@ class _Trainer(transformers.Trainer):
                 f"a checkpoint could not be written to {self.args.output_dir}, most likely for want of room ({error}): "
                 "make room; the training then goes on from the checkpoint before with --resume"
             ) from error
+
+    def _clip_grad_norm(self, model: torch.nn.Module) -> torch.Tensor:
+        return clip_gradients(model.parameters(), self.args.max_grad_norm)
+
+    def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
+        return clip_gradients(model.parameters(), math.inf) if grad_norm is None else grad_norm
 
     def _get_train_sampler(self, train_dataset: Dataset | None = None) -> torch.utils.data.Sampler[int]:
         return LengthGroupedBatches(self._lengths, batch_size=self.args.train_batch_size, seed=self.args.seed)
