@@ -27,8 +27,8 @@ from torch import Tensor
 from training_step import SHAPES, Shape, batch, build, ratios
 
 from attribune import functional
-from attribune.allocator import keep_freed_memory
 from attribune.kept import KeptWeights
+from attribune.process_memory import keep_freed_memory
 
 CASES = ("chain", "kept", "made anew", "eager")
 USERS, ROWS, BATCHES = 100_000, 32, 2_000

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-import resource
 import shutil
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,6 +26,7 @@ from attribune.benchmark.source import SetSource
 from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.json_file import replace_file, write_json
 from attribune.model import schema_slots
+from attribune.process_memory import peak_megabytes
 from attribune.recipe import Recipe, TransferRecipe
 from attribune.schema import Schema
 from attribune.training.folder import RunFolder
@@ -252,9 +251,8 @@ def _check_same_data(folder: BenchmarkFolder, experiment: Experiment, cell: Cell
 
 def _peak_memory() -> dict[str, float | None]:
     """Peaks in MB: of what this process held resident, libraries and all; of what was allocated on its device."""
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024)
     device = torch.cuda.max_memory_allocated() / 1024**2 if torch.cuda.is_available() else None
-    return {"peak_mb": round(own, 1), "device_peak_mb": None if device is None else round(device, 1)}
+    return {"peak_mb": round(peak_megabytes(), 1), "device_peak_mb": None if device is None else round(device, 1)}
 
 
 def _write_row_facts(

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from importlib import import_module, metadata
 from typing import Any
 
-from attribune.allocator import keep_freed_memory
 from attribune.errors import AttribuneError, AttribuneWarning
+from attribune.process_memory import keep_freed_memory
 
 __all__ = ["main"]
 

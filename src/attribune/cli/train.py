@@ -51,6 +51,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument(
         "--no-baselines", dest="baselines", action="store_false", help="leave linear, attributes-only and majority out"
     )
+    parser.add_argument("--profile", action="store_true", help="write where the time of some steps went to DIR/profile")
     parser.set_defaults(run=_run, after_interrupt=_after_interrupt)
 
 
@@ -161,9 +162,12 @@ def _run(options: argparse.Namespace) -> None:
         baselines=options.baselines,
         resume=options.resume,
         reporter=reporter,
+        profile=options.profile,
     )
     show(results_text(results))
     reporter.note(f"the run is in {options.output}")
+    if options.profile:
+        reporter.note(f"where the time went: {options.output}/profile/summary.md")
 
 
 def _after_interrupt(options: argparse.Namespace) -> str:

@@ -72,6 +72,11 @@ class RunFolder:
         """What an interrupted training needs to go on; removed at the end."""
         return self.path / "checkpoints"
 
+    @property
+    def profile(self) -> Path:
+        """A trace of some steps and a summary of where their time went, where these were asked for."""
+        return self.path / "profile"
+
     def predictions(self, part: str) -> Path:
         """Labels, predictions and probabilities of every row of a part."""
         return self.path / f"{part}_predictions.parquet"

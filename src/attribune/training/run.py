@@ -22,7 +22,6 @@ import torch
 import transformers
 from safetensors.numpy import save
 
-from attribune.allocator import keep_freed_memory
 from attribune.backbone import load_tokenizer
 from attribune.data.writing import prediction_array
 from attribune.errors import AttribuneError, ConfigError
@@ -31,6 +30,7 @@ from attribune.json_file import read_json, write_json
 from attribune.methods.linear import LinearModel, choose_c
 from attribune.model import AttributeModel
 from attribune.prediction import Predictor
+from attribune.process_memory import keep_freed_memory
 from attribune.recipe import Recipe
 from attribune.schema.columns import column_batches
 from attribune.training.folder import RunFolder, predictor_of
@@ -58,6 +58,7 @@ def train(
     resume: bool = False,
     tables: Mapping[str, Any] | None = None,
     reporter: Reporter | None = None,
+    profile: bool = False,
 ) -> dict[str, Any]:
     """Train, evaluate and save; the same as ``attribune train``.
 
@@ -70,6 +71,7 @@ def train(
         resume: go on with an interrupted run in the folder.
         tables: in place of the recipe's files, ``train``, ``validation`` and ``test`` as anything `read_table` takes.
         reporter: is told what happens.
+        profile: look at a few steps, and write a trace and a summary of where their time went to ``profile``.
 
     Returns:
         What ``metrics.json`` holds.
@@ -95,7 +97,7 @@ def train(
             reporter.note(f"{folder.path} is finished already; nothing to do")
             return results
     try:
-        return _train(recipe, folder, tables, reporter, others=others, baselines=baselines)
+        return _train(recipe, folder, tables, reporter, others=others, baselines=baselines, profile=profile)
     except AttribuneError:
         if new:
             folder.discard()
@@ -110,6 +112,7 @@ def _train(
     *,
     others: Sequence[str],
     baselines: bool,
+    profile: bool,
 ) -> dict[str, Any]:
     if not recipe.is_baseline:
         # A wrong name shows before a long table is read.
@@ -120,7 +123,7 @@ def _train(
     for note in prepared.notes:
         reporter.note(note)
     _check_same_rows(folder, prepared, recipe)
-    scored, record = _train_one(recipe, folder, prepared, reporter)
+    scored, record = _train_one(recipe, folder, prepared, reporter, profile=profile)
     for name in others:
         reporter.note(f"training {name} for comparison")
         other_recipe = _with_method(recipe, name)
@@ -197,13 +200,13 @@ def _check_same_rows(folder: RunFolder, prepared: Prepared, recipe: Recipe) -> N
 
 
 def _train_one(
-    recipe: Recipe, folder: RunFolder, prepared: Prepared, reporter: Reporter
+    recipe: Recipe, folder: RunFolder, prepared: Prepared, reporter: Reporter, *, profile: bool = False
 ) -> tuple[list[Scored], dict[str, Any]]:
     """Train one method, or load it where that is done, and score it with and without its attributes."""
     predictor, record = (
         _baseline_run(recipe, folder, prepared)
         if recipe.is_baseline
-        else _neural_run(recipe, folder, prepared, reporter)
+        else _neural_run(recipe, folder, prepared, reporter, profile=profile)
     )
     name = recipe.method["name"] + (", attributes shuffled" if recipe.data.shuffled else "")
     scored = [_score(name, predictor, prepared, recipe, folder=folder)]
@@ -213,7 +216,7 @@ def _train_one(
 
 
 def _neural_run(
-    recipe: Recipe, folder: RunFolder, prepared: Prepared, reporter: Reporter
+    recipe: Recipe, folder: RunFolder, prepared: Prepared, reporter: Reporter, *, profile: bool
 ) -> tuple[Predictor, dict[str, Any]]:
     if folder.outcome.is_file():
         model = AttributeModel.from_pretrained(folder.model)
@@ -250,6 +253,7 @@ def _neural_run(
             log=folder.log,
             reporter=reporter,
             resume=True,
+            profile=folder.profile if profile else None,
         )
         model.save_pretrained(folder.model)
         folder.write_outcome(outcome.to_dict())

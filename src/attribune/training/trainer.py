@@ -25,6 +25,7 @@ from attribune.json_file import replace_file
 from attribune.model import AttributeModel
 from attribune.recipe import Recipe
 from attribune.training.optimizer import build_optimizer, clip_gradients, update_rows_alone
+from attribune.training.profile import ProfileSteps
 from attribune.training.progress import Reporter
 
 __all__ = ["Outcome", "fit_model", "resolve_precision"]
@@ -79,6 +80,7 @@ def fit_model(
     log: Path,
     reporter: Reporter,
     resume: bool,
+    profile: Path | None = None,
 ) -> Outcome:
     """Train until the last epoch or until patience runs out, and leave the best weights in the model.
 
@@ -91,6 +93,7 @@ def fit_model(
         log: file of the losses and metrics, one JSON object per line.
         reporter: is told of every step.
         resume: go on from the last whole checkpoint in the folder, if there is one.
+        profile: folder for a trace of some steps and a summary of where their time went; none is made without.
     """
     assert model.tokenizer is not None
     if recipe.training.gradient_checkpointing and not model.supports_gradient_checkpointing:
@@ -122,6 +125,8 @@ def fit_model(
         callbacks=[stop, _Report(reporter, log)],
         optimizers=(_optimizer(model, recipe), None),
     )
+    if profile is not None:
+        trainer.add_callback(ProfileSteps(model, profile))
     trainer.remove_callback(transformers.PrinterCallback)
     trainer.remove_callback(transformers.trainer_callback.ProgressCallback)
     before = _read_state(last) if last is not None else None

@@ -11,7 +11,7 @@ import pytest
 
 _FAULTS = """
 import resource, sys, torch
-from attribune.allocator import keep_freed_memory
+from attribune.process_memory import keep_freed_memory
 done = keep_freed_memory() if sys.argv[1] == "keep" else None
 for _ in range(30):
     torch.ones(1 << 24)

@@ -1,12 +1,14 @@
-"""What the C library does with memory that is freed."""
+"""Memory of this process: how much it held, and what the C library does with what is freed."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import platform
+import resource
+import sys
 
-__all__ = ["keep_freed_memory"]
+__all__ = ["keep_freed_memory", "peak_megabytes"]
 
 # Parameters of mallopt in glibc's malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
@@ -28,3 +30,8 @@ def keep_freed_memory() -> bool:
         return False
     mallopt = ctypes.CDLL(None).mallopt
     return all(mallopt(name, value) for name, value in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_TOP_PAD, 1 << 26)))
+
+
+def peak_megabytes() -> float:
+    """What this process held resident at most, libraries and all."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024)
