@@ -33,6 +33,10 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/footprint.py
 	$(BIN)/python benchmarks/training_step.py
+	$(BIN)/python benchmarks/generated_weights.py
+	$(BIN)/python benchmarks/prediction.py
+	$(BIN)/python benchmarks/large_table.py
+	$(BIN)/python benchmarks/epoch.py
 	$(BIN)/python benchmarks/chunk_memory.py
 	$(BIN)/python benchmarks/rank.py
 	$(BIN)/python benchmarks/real_data.py sweep

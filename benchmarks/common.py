@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import statistics
 import time
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,17 @@ def product_rate(dtype: torch.dtype) -> float:
         a @ b
         times.append(time.perf_counter() - started)
     return 2 * 2048**3 / min(times)
+
+
+def seconds_per_tangent() -> float:
+    """Of a hyperbolic tangent among many, in memory that is near."""
+    there, times = torch.randn(1 << 18), []
+    for _ in range(9):
+        started = time.perf_counter()
+        for _ in range(16):
+            torch.tanh(there)
+        times.append((time.perf_counter() - started) / 16 / there.numel())
+    return statistics.median(times)
 
 
 def write_result(name: str, result: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import transformers
-from common import machine, write_result
+from common import RESULTS, machine, write_result
 from real_data import CARDS, Card, Setting
 from safetensors.numpy import load_file
 
@@ -127,7 +127,8 @@ def main() -> None:
     if options.one:
         one_way(*options.one)
         return
-    found: dict[str, Any] = {}
+    file = RESULTS / "epoch.json"
+    found: dict[str, Any] = json.loads(file.read_text())["sets"] if file.is_file() else {}
     for name in options.sets:
         ways = {}
         for way in options.ways:
@@ -140,8 +141,8 @@ def main() -> None:
         if len(ways) == len(WAYS):
             found[name]["faster"] = ways["padded"]["seconds"] / ways["attribune"]["seconds"]
         print(name, found[name], flush=True)
-    if not options.no_write:
-        write_result("epoch", {"machine": machine(), "sets": found})
+        if not options.no_write:
+            write_result("epoch", {"machine": machine(), "sets": found})
 
 
 if __name__ == "__main__":

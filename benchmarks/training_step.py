@@ -7,7 +7,7 @@ so that a machine that is slower for a while slows all alike. `chain` is the ref
 the arithmetic of an Injector with M attributes whose weights are given instead of generated. `peft` cases are LoRA of
 the peft library on query and value with the same head. Floors count the multiplications and additions of the matrix
 products that a step cannot do without (of frozen weights no gradient, and nothing in front of the first site that
-learns); to that of an Injector the time of its tangents is added, measured in this process.
+learns); that of an Injector has the products of three powers beside, of which its weights are made.
 Peak memory is that of a process of its own for each case. Writes benchmarks/results/training_step.json.
 """
 
@@ -35,9 +35,11 @@ from attribune import Adapter, AttributeModel, Categorical, Classification, Inje
 from attribune.backbone import build_backbone
 from attribune.methods.adapter import AdapterSite
 from attribune.methods.base import SiteModule
+from attribune.process_memory import keep_freed_memory
 
 RESULT = "training_step"
 BOTTLENECK = 64
+POWERS = 3  # that the weights are made of, at the size that a trained Injector's have
 POLMED = (2, 2, 2)  # distinct values of all but the first attribute in a batch
 
 
@@ -157,21 +159,11 @@ def floor_operations(case: str, shape: Shape) -> float:
     adapters = 1 if case == "adapter" else len(shape.distinct) + 1
     in_front = 4 * H * H + 2 * attention  # the first attention, in front of the first site
     learned = 2 * adapters * 2 * H * BOTTLENECK
-    return 2.0 * n * (shape.layers * (2 * 12 * H * H + 3 * attention + 3 * learned) - in_front)
-
-
-def tangent_seconds(shape: Shape) -> float:
-    """Measured time of as many hyperbolic tangents as the generated weights of a forward and a backward pass have."""
-    O = Injector().hypercomplex
-    there = torch.randn(1 << 18)
-    times = []
-    for _ in range(9):
-        started = time.perf_counter()
-        for _ in range(16):
-            torch.tanh(there)
-        times.append((time.perf_counter() - started) / 16 / there.numel())
-    elements = sum(shape.distinct) * O * BOTTLENECK * shape.hidden * 2 * shape.layers
-    return 2 * elements * statistics.median(times)
+    powers = 0
+    if case == "injector":
+        of_value = BOTTLENECK * Injector().hypercomplex * POWERS * H
+        powers = 2 * shape.layers * 3 * of_value * sum(shape.distinct)
+    return 2.0 * (n * (shape.layers * (2 * 12 * H * H + 3 * attention + 3 * learned) - in_front) + powers)
 
 
 def measured_times(shape: Shape, precision: str, rounds: int) -> dict[str, list[float]]:
@@ -216,10 +208,8 @@ def measure(name: str, precision: str, rounds: int, *, memory: bool) -> dict[str
     """All cases of one shape and precision."""
     shape = SHAPES[name]
     rate = product_rate(torch.bfloat16 if precision == "bf16" else torch.float32)
-    tangents = tangent_seconds(shape)
     times = measured_times(shape, precision, rounds)
-    floors = {case: floor_operations("chain" if case == "injector" else case, shape) / rate for case in CASES}
-    floors["injector"] += tangents
+    floors = {case: floor_operations(case, shape) / rate for case in CASES}
     peaks = {case: peak_megabytes(case, name, precision) for case in CASES} if memory else {}
     return {
         "shape": name,
@@ -228,7 +218,6 @@ def measure(name: str, precision: str, rounds: int, *, memory: bool) -> dict[str
         "tokens": shape.tokens,
         "distinct": shape.distinct,
         "product_gflops": rate / 1e9,
-        "tangent_milliseconds": 1e3 * tangents,
         "injector_against": {
             other: {
                 "time": ratios(times["injector"], times[other]),
@@ -258,6 +247,7 @@ def main() -> None:
     parser.add_argument("--no-write", action="store_true")
     parser.add_argument("--one", choices=CASES, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    keep_freed_memory()
     if options.one:
         one_case(options.one, SHAPES[options.shapes[0]], options.precisions[0])
         return
