@@ -50,14 +50,25 @@ class KeptWeights:
     A deep copy, or one that was pickled, is empty.
 
     Args:
-        values: that are kept at most.
+        room: in bytes.
+        numbers: that are made of one value, at all sites together.
         sites: that read them in every pass.
+        most: values that there are.
+
+    Attributes:
+        values: that there is room for, at the precision that was asked for last.
+        hits: values of batches that were kept.
+        misses: those that were not.
     """
 
-    def __init__(self, values: int, *, sites: int) -> None:
-        self.values, self.sites = values, sites
+    def __init__(self, room: float, *, numbers: int, sites: int, most: int) -> None:
+        self.room, self.numbers, self.sites, self.most = room, numbers, sites, most
         self.hits = self.misses = 0
+        self._fit(torch.float32)
         self.clear()
+
+    def _fit(self, dtype: torch.dtype) -> None:
+        self.values = min(self.most, int(self.room // (self.numbers * dtype.itemsize)))
 
     def clear(self) -> None:
         """Forget all."""
@@ -67,30 +78,33 @@ class KeptWeights:
         self._stamp: Hashable = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return type(self)(self.values, sites=self.sites)
+        return type(self)(self.room, numbers=self.numbers, sites=self.sites, most=self.most)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_empty, (self.values, self.sites))
+        return (_empty, (self.room, self.numbers, self.sites, self.most))
 
     @property
     def megabytes(self) -> float:
         """Of the tensors that are kept, room for values still to come included."""
         return sum(t.numel() * t.element_size() for tensors in self._tensors.values() for t in tensors) / 2**20
 
-    def take(self, ids: Tensor, index: Tensor, *, stamp: Hashable) -> KeptRows | None:
+    def take(self, ids: Tensor, index: Tensor, *, stamp: Hashable, dtype: torch.dtype) -> KeptRows | None:
         """Find the values of a batch; None for more of them than there is room.
 
         Args:
             ids: (U,), the distinct values.
             index: (B,), which of them each row has.
             stamp: of what the tensors are made with; another one than last time forgets all.
+            dtype: of most of the tensors.
         """
-        if stamp != self._stamp or (self._served and len(self._served) < self.sites):  # or a pass broke off
+        if (stamp, dtype) != self._stamp or (self._served and len(self._served) < self.sites):  # or a pass broke off
             self.clear()
-            self._stamp = stamp
+            self._fit(dtype)
+            self._stamp = (stamp, dtype)
         self._served = set()
         wanted = ids.tolist()
         if len(wanted) > self.values:  # those that are kept stay as they are
+            self.misses += len(wanted)
             return None
         fresh = [place for place, value in enumerate(wanted) if value not in self._places]
         for value in wanted:
@@ -119,5 +133,5 @@ class KeptWeights:
         return tuple(tensor.index_select(0, kept.rows) for tensor in self._tensors[site])
 
 
-def _empty(values: int, sites: int) -> KeptWeights:
-    return KeptWeights(values, sites=sites)
+def _empty(room: float, numbers: int, sites: int, most: int) -> KeptWeights:
+    return KeptWeights(room, numbers=numbers, sites=sites, most=most)

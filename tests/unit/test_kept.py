@@ -87,7 +87,10 @@ def test_room_is_bounded_and_small_vocabularies_leave_theirs() -> None:
     assert {name: store.values for name, store in model.method.kept_weights.items()} == {"film": 4, "user": 7}
     model.keep_weights(megabytes(model, 5))
     assert {name: store.values for name, store in model.method.kept_weights.items()} == {"film": 4, "user": 6}
-    limit = megabytes(model, 3)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        answers(model, batches(1))
+    assert {name: store.values for name, store in model.method.kept_weights.items()} == {"film": 4, "user": 7}
+    limit = megabytes(model, 4)
     model.keep_weights(limit)
     answers(model, batches(8))
     assert sum(store.megabytes for store in model.method.kept_weights.values()) <= limit
@@ -199,12 +202,12 @@ def test_copies_are_empty() -> None:
 
 
 def test_the_value_not_used_for_longest_gives_way() -> None:
-    store = KeptWeights(2, sites=1)
+    store = KeptWeights(2 * 4, numbers=1, sites=1, most=10)
     made: list[int] = []
 
     def ask(*values: int) -> list[float]:
         ids = torch.tensor(values)
-        kept = store.take(ids, torch.arange(len(ids)), stamp=0)
+        kept = store.take(ids, torch.arange(len(ids)), stamp=0, dtype=torch.float32)
         assert kept is not None
 
         def make(fresh: Tensor) -> tuple[Tensor]:
@@ -219,7 +222,7 @@ def test_the_value_not_used_for_longest_gives_way() -> None:
     assert ask(3, 1) == [3, 1]
     assert ask(2, 3) == [2, 3], "1 gives way"
     assert made == [1, 2, 3, 2]
-    assert store.take(torch.tensor([1, 2, 3]), torch.arange(3), stamp=0) is None
+    assert store.take(torch.tensor([1, 2, 3]), torch.arange(3), stamp=0, dtype=torch.float32) is None
     assert ask(2, 3) == [2, 3]
     assert made == [1, 2, 3, 2]
-    assert (store.hits, store.misses) == (7, 4)
+    assert (store.hits, store.misses) == (7, 7)

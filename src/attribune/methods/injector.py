@@ -100,16 +100,19 @@ class InjectorMethod(VectorMethod):
         """Keep the weights of the values used last, for passes without gradients; 0 keeps none.
 
         Args:
-            megabytes: for all attributes together, at 4 bytes a number.
+            megabytes: for all attributes together.
         """
         single = [slots for slots in self.slots if slots.count == 1] if self._keeps else []
-        room = int(megabytes * 2**20 / 4 / self._value_size)
+        room = megabytes * 2**20
         self._kept = {}
         for place, slots in enumerate(sorted(single, key=lambda slots: slots.size)):
-            values = min(slots.size, room // (len(single) - place))  # what a small vocabulary leaves, others take
-            room -= values
-            if values:
-                self._kept[slots.name] = KeptWeights(values, sites=len(self.sites))
+            whole = slots.size * self._value_size * torch.float32.itemsize
+            own = min(whole, room / (len(single) - place))  # what a small vocabulary leaves, others take
+            room -= own
+            if own:
+                self._kept[slots.name] = KeptWeights(
+                    own, numbers=self._value_size, sites=len(self.sites), most=slots.size
+                )
 
     def train(self, mode: bool = True) -> Self:
         """Switch to training, which forgets what was kept, or back."""
@@ -128,7 +131,7 @@ class InjectorMethod(VectorMethod):
         if not self._kept or self.training or torch.is_grad_enabled() or torch.compiler.is_compiling():
             return condition
         assert condition.ids is not None
-        stamp = self._stamp(condition.ids.device.type)
+        stamp = self._stamp()
         if stamp is None:
             return condition
         values = tuple(
@@ -141,15 +144,16 @@ class InjectorMethod(VectorMethod):
         store = self._kept.get(slots.name)
         if store is None:
             return None
-        return store.take(values.ids, torch.searchsorted(values.ids, slots.of(ids)[:, 0].contiguous()), stamp=stamp)
+        index = torch.searchsorted(values.ids, slots.of(ids)[:, 0].contiguous())
+        dtype = _autocast_dtype(ids.device.type) or values.vectors.dtype
+        return store.take(values.ids, index, stamp=stamp, dtype=dtype)
 
-    def _stamp(self, device: str) -> Hashable:
-        """What tells whether parameters, precision or mode have changed; None where that cannot be told."""
+    def _stamp(self) -> Hashable:
+        """What tells whether parameters or mode have changed; None where that cannot be told."""
         parameters = list(self.parameters())
         if any(p.is_inference() for p in parameters):
             return None
-        mode = (_autocast_dtype(device), torch.is_inference_mode_enabled())
-        return (mode, *((p.data_ptr(), p._version) for p in parameters))
+        return (torch.is_inference_mode_enabled(), *((p.data_ptr(), p._version) for p in parameters))
 
 
 def _autocast_dtype(device: str) -> torch.dtype | None:
