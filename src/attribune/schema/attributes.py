@@ -10,7 +10,6 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import cached_property
 from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -19,6 +18,7 @@ import pyarrow as pa
 
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.cells import Cells, list_cells, single_cells
+from attribune.schema.vocabulary import Vocabulary
 
 __all__ = [
     "KINDS",
@@ -195,7 +195,7 @@ class FittedAttribute:
     spec: Kind
     start: int
     slots: int
-    values: tuple[str, ...]
+    values: Vocabulary
     counts: IntArray
     edges: tuple[float, ...] = ()
     check: str | None = None
@@ -257,13 +257,13 @@ class FittedAttribute:
             ):
                 raise ConfigError(f"attribute {self.name!r} is hashed in two ways: give both the same buckets and salt")
             return replace(self, start=start, slots=slots, counts=self.counts + other.counts)
-        known = dict(zip(self.values, range(1, self.size), strict=True))
-        new = [value for value in other.values if value not in known]
+        ids = self.values.ids(other.values[:])
+        new = [value for value, known in zip(other.values, ids, strict=True) if not known]
+        ids[ids == 0] = np.arange(self.size, self.size + len(new))
         counts = np.concatenate([self.counts, np.zeros(len(new), dtype=np.int64)])
-        ids = {**known, **dict(zip(new, range(self.size, len(counts)), strict=True))}
-        for place, count in zip([0, *(ids[value] for value in other.values)], other.counts, strict=True):
-            counts[place] += count
-        return replace(self, start=start, slots=slots, values=(*self.values, *new), counts=counts)
+        counts[0] += other.counts[0]
+        counts[ids] += other.counts[1:]
+        return replace(self, start=start, slots=slots, values=Vocabulary([*self.values, *new]), counts=counts)
 
     def _ids(self, cells: Cells, first_row: int) -> IntArray:
         if isinstance(self.spec, Numeric):
@@ -271,14 +271,10 @@ class FittedAttribute:
             return np.searchsorted(np.asarray(self.edges), numbers, side="right").astype(np.int64) + 1
         if self.spec.unseen == "hash":
             return hashed_ids(self.spec, cells.texts, check=self.check)
-        ids = np.array([self._vocabulary.get(text, 0) for text in cells.texts], dtype=np.int64)
+        ids = self.values.ids(cells.texts)
         if self.spec.unseen == "error" and not ids.all():
             raise self._unseen(cells, ids, first_row)
         return ids
-
-    @cached_property
-    def _vocabulary(self) -> dict[str, int]:
-        return {value: place for place, value in enumerate(self.values, start=1)}
 
     def _unseen(self, cells: Cells, ids: IntArray, first_row: int) -> DataError:
         cell = int(np.argmax(ids[cells.codes] == 0))

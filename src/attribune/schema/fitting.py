@@ -23,6 +23,7 @@ from attribune.schema.attributes import (
     salt_check,
 )
 from attribune.schema.columns import canonical
+from attribune.schema.vocabulary import Vocabulary
 
 __all__ = ["AttributeFit", "AttributeFitter", "bin_names", "quantile_edges"]
 
@@ -146,7 +147,7 @@ class AttributeFitter:
         check = None if isinstance(spec, Numeric) else salt_check(spec)
         array = np.array(counts, dtype=np.int64)
         return FittedAttribute(
-            spec=spec, start=start, slots=slots, values=values, counts=array, edges=edges, check=check
+            spec=spec, start=start, slots=slots, values=Vocabulary(values), counts=array, edges=edges, check=check
         )
 
     def _report(

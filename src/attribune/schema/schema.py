@@ -29,6 +29,7 @@ from attribune.schema.attributes import (
 )
 from attribune.schema.columns import MISSING, Table, canonical, column_batches
 from attribune.schema.fitting import AttributeFit, AttributeFitter, bin_names
+from attribune.schema.vocabulary import Vocabulary
 
 __all__ = ["EncodingReport", "FitReport", "Schema"]
 
@@ -296,7 +297,10 @@ def _attribute_from_dict(entry: Mapping[str, Any], *, start: int) -> FittedAttri
         raise ValueError(f"unknown kind of attribute {entry['kind']!r}")
     spec = KINDS[entry["kind"]](**entry["spec"])
     edges = tuple(float(edge) for edge in entry["edges"])
-    values = bin_names(list(edges)) if isinstance(spec, Numeric) else tuple(entry["values"])
+    listed = bin_names(list(edges)) if isinstance(spec, Numeric) else entry["values"]
+    if not isinstance(listed, list | tuple) or not all(isinstance(value, str) and value for value in listed):
+        raise ValueError(f"attribute {spec.name!r} has a value that is empty or not text")
+    values = Vocabulary(listed)
     counts = np.array(entry["counts"], dtype=np.int64)
     size = len(values) + 1 if isinstance(spec, Numeric) or spec.unseen != "hash" else spec.buckets + 1
     _check_parts(spec, values=values, counts=counts, edges=edges, size=size)
@@ -310,12 +314,12 @@ def _attribute_from_dict(entry: Mapping[str, Any], *, start: int) -> FittedAttri
 
 
 def _check_parts(
-    spec: Kind, *, values: tuple[str, ...], counts: npt.NDArray[np.int64], edges: tuple[float, ...], size: int
+    spec: Kind, *, values: Vocabulary, counts: npt.NDArray[np.int64], edges: tuple[float, ...], size: int
 ) -> None:
     if counts.shape != (size,) or (counts < 0).any():
         raise ValueError(f"attribute {spec.name!r} has counts of shape {counts.shape} for {size} ids, or negative ones")
-    if not all(isinstance(value, str) and value for value in values) or len(set(values)) != len(values):
-        raise ValueError(f"attribute {spec.name!r} has a value that is empty, not text, or listed twice")
+    if (twice := values.repeated()) is not None:
+        raise ValueError(f"attribute {spec.name!r} lists {twice!r} twice")
     if size == 1 or (values and size != len(values) + 1):
         raise ValueError(f"attribute {spec.name!r} lists {len(values)} values for {size} ids")
     ascending = all(low < high for low, high in pairwise(edges))

@@ -321,7 +321,7 @@ def change(path: tuple[Any, ...], value: Any) -> Any:
         (change(("attributes", 0, "counts"), [1, 2]), "counts of shape"),
         (change(("attributes", 0, "counts"), [1, -2, 3]), "or negative ones"),
         (change(("attributes", 0, "counts"), "many"), "contradicts itself"),
-        (change(("attributes", 0, "values"), ["b", "b"]), "listed twice"),
+        (change(("attributes", 0, "values"), ["b", "b"]), "lists .b. twice"),
         (change(("attributes", 0, "values"), ["b", 3]), "not text"),
         (change(("attributes", 0, "spec", "min_count"), 0), "min_count=0"),
         (change(("attributes", 0, "spec", "colour"), "red"), "contradicts itself"),

@@ -1,0 +1,103 @@
+"""The values of an attribute: ten million of them in a third of a gigabyte, each found by its hash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+
+__all__ = ["Vocabulary"]
+
+_BLOCK = 1 << 18  # values that are Python objects at a time
+
+
+class Vocabulary(Sequence[str]):
+    """Texts in their order, which can be looked up; equal to any sequence of the same texts.
+
+    Kept as one Arrow array, beside a sorted array of hashes that is made at the first lookup. What has the hash of a
+    text is compared with it, so that two texts of one hash are told apart.
+
+    Args:
+        values: the texts.
+    """
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        self._texts: pa.Array = pa.array(values, type=pa.large_string())
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        found = self._texts[index]
+        return tuple(found.to_pylist()) if isinstance(index, slice) else str(found.as_py())
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self), _BLOCK):
+            yield from self._texts.slice(start, _BLOCK).to_pylist()
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, str) and bool(self.ids([value])[0])
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Vocabulary):
+            return bool(self._texts.equals(other._texts))
+        if isinstance(other, str) or not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(one == another for one, another in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(repr, self[:5])) + (", ..." if len(self) > 5 else "")
+        return f"Vocabulary([{shown}], {len(self):,} values)"
+
+    def ids(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
+        """The place of each text, counted from 1; 0 for one that is not there: (len(texts),)."""
+        found = np.zeros(len(texts), dtype=np.int64)
+        if not len(texts) or not len(self):
+            return found
+        hashes, (known, order) = _hashes(texts), self._index
+        place = np.searchsorted(known, hashes)
+        left = np.arange(len(texts))
+        while len(left):  # more than once where two values have one hash
+            left = left[place[left] < len(known)]
+            left = left[known[place[left]] == hashes[left]]
+            candidates = order[place[left]]
+            theirs = self._texts.take(pa.array(candidates)).to_pylist()
+            same = np.array([texts[i] == text for i, text in zip(left, theirs, strict=True)], dtype=bool)
+            found[left[same]] = candidates[same] + 1
+            left = left[~same]
+            place[left] += 1
+        return found
+
+    def repeated(self) -> str | None:
+        """A text that is there twice; None without any."""
+        known, order = self._index
+        for first in np.flatnonzero(known[1:] == known[:-1]):
+            run = order[known == known[first]]
+            texts = self._texts.take(pa.array(run)).to_pylist()
+            if len(set(texts)) < len(texts):
+                return str(max(texts, key=texts.count))
+        return None
+
+    @cached_property
+    def _index(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+        """The hashes in ascending order, and the place of each one's text."""
+        blocks = [_hashes(self[start : start + _BLOCK]) for start in range(0, len(self), _BLOCK)]
+        hashes = np.concatenate([np.zeros(0, dtype=np.uint64), *blocks])
+        order = np.argsort(hashes, kind="stable")
+        return hashes[order], order
+
+
+def _hashes(texts: Sequence[str]) -> npt.NDArray[np.uint64]:
+    """64 bits of each text, the same in every process."""
+    return np.asarray(pd.util.hash_array(np.array(texts, dtype=object), categorize=False), dtype=np.uint64)

@@ -1,0 +1,74 @@
+"""Lookups against a dictionary, also where all hashes collide; and what makes it a sequence."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attribune.schema import vocabulary
+from attribune.schema.vocabulary import Vocabulary
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+
+
+def constant(texts: Sequence[str]) -> np.ndarray:
+    return np.zeros(len(texts), dtype=np.uint64)
+
+
+def coarse(texts: Sequence[str]) -> np.ndarray:
+    return np.array([len(text) for text in texts], dtype=np.uint64)
+
+
+@settings(max_examples=150, deadline=None)
+@given(values=st.lists(TEXTS, unique=True, max_size=12), asked=st.lists(TEXTS, max_size=12))
+@pytest.mark.parametrize("hashes", [None, constant, coarse])
+def test_a_text_has_its_place(hashes: object, values: list[str], asked: list[str]) -> None:
+    asked = [*asked, *values[::-1], *values[:2]]
+    expected = {text: place for place, text in enumerate(values, start=1)}
+    with pytest.MonkeyPatch.context() as patch:
+        if hashes is not None:
+            patch.setattr(vocabulary, "_hashes", hashes)
+        patch.setattr(vocabulary, "_BLOCK", 5)
+        found = Vocabulary(values)
+        assert found.ids(asked).tolist() == [expected.get(text, 0) for text in asked]
+        assert found.repeated() is None
+        assert list(found) == values
+
+
+@pytest.mark.parametrize("hashes", [None, constant, coarse])
+def test_a_text_that_is_there_twice_is_found(hashes: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    if hashes is not None:
+        monkeypatch.setattr(vocabulary, "_hashes", hashes)
+    assert Vocabulary(["a", "b", "c", "b", "d"]).repeated() == "b"
+    assert Vocabulary(["a", "b", "c", "d"]).repeated() is None
+    assert Vocabulary().repeated() is None
+
+
+def test_it_is_a_sequence() -> None:
+    found = Vocabulary(["b", "a", "ä"])
+    assert (len(found), found[0], found[-1], found[1:]) == (3, "b", "ä", ("a", "ä"))
+    assert found == ("b", "a", "ä") == found
+    assert found == Vocabulary(["b", "a", "ä"])
+    assert found != ["b", "a"]
+    assert found != "baä"
+    assert found.index("a") == 1
+    assert "ä" in found
+    assert 1 not in found
+    assert not Vocabulary()
+    assert repr(found) == "Vocabulary(['b', 'a', 'ä'], 3 values)"
+    with pytest.raises(IndexError):
+        found[3]
+
+
+def test_copies_find_the_same() -> None:
+    found = Vocabulary(["b", "a"])
+    assert found.ids(["a"]).tolist() == [2]
+    for other in (copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
+        assert other == found
+        assert other.ids(["a", "c"]).tolist() == [2, 0]
