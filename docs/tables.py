@@ -333,6 +333,10 @@ def large_table() -> list[str]:
     held_small, held = found["resident_megabytes"].values()
     rows = [
         ("values", f"{found['values']:,}, a table of {found['table_megabytes']:,.0f} MB"),
+        (
+            "vocabulary",
+            f"fitted in {found['fit_seconds']:.0f} s, {found['peak_of_fitting_megabytes']:,.0f} MB at most",
+        ),
         ("one step", f"{large:.0f} ms; with 1,000 values {small:.0f} ms; ratio {found['step_ratio']:.2f}"),
         (
             "resident memory",

@@ -465,7 +465,7 @@ _right_collect = Values.collect
 def test_planted_mistakes_in_the_condition_are_seen(collect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     config = Injector(hypercomplex=4, bottleneck=8, vector_size=5)
     assert worst(config, TAGS, hidden=48) < TOLERANCE
-    monkeypatch.setattr(Values, "collect", lambda ids, table, *, unknown: collect(ids, table))
+    monkeypatch.setattr(Values, "collect", lambda ids, table, **_: collect(ids, table))
     assert worst(config, TAGS, hidden=48) > MISTAKE
 
 

@@ -12,7 +12,6 @@ from importlib import import_module, metadata
 from typing import Any
 
 from attribune.errors import AttribuneError, AttribuneWarning
-from attribune.process_memory import keep_freed_memory
 
 __all__ = ["main"]
 
@@ -39,7 +38,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     warnings.showwarning = _show_warning
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a value that the terminal cannot show is no failure
-    keep_freed_memory()
     try:
         options.run(options)
         sys.stdout.flush()

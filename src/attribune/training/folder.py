@@ -14,6 +14,7 @@ from attribune.json_file import draft_of, read_json, replace_file, write_json
 from attribune.methods.linear import LinearModel
 from attribune.model import AttributeModel
 from attribune.prediction import Predictor
+from attribune.process_memory import keep_freed_memory
 from attribune.recipe import RECIPE_END, Recipe
 from attribune.settings import read_yaml
 
@@ -230,6 +231,7 @@ def load_run(path: str | Path, *, backbone: str | None = None) -> tuple[Recipe, 
 
 def predictor_of(recipe: Recipe, model: AttributeModel | LinearModel) -> Predictor:
     """The predictor of a model trained with a recipe."""
+    keep_freed_memory()
     return Predictor(
         model,
         text_input=recipe.data.text_input(),

@@ -30,7 +30,6 @@ from attribune.json_file import read_json, write_json
 from attribune.methods.linear import LinearModel, choose_c
 from attribune.model import AttributeModel
 from attribune.prediction import Predictor
-from attribune.process_memory import keep_freed_memory
 from attribune.recipe import Recipe
 from attribune.schema.columns import column_batches
 from attribune.training.folder import RunFolder, predictor_of
@@ -85,7 +84,6 @@ def train(
             f"train was started in {os.environ['WORLD_SIZE']} processes, which would all write one run folder: start "
             "one, or train the AttributeModel on several devices with the stock transformers.Trainer"
         )
-    keep_freed_memory()
     _check_others(recipe, others)
     folder = RunFolder(Path(output))
     new = not folder.recipe.is_file()

@@ -23,6 +23,7 @@ from attribune.data.collator import Collator
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.json_file import replace_file
 from attribune.model import AttributeModel
+from attribune.process_memory import keep_freed_memory
 from attribune.recipe import Recipe
 from attribune.training.optimizer import build_optimizer, clip_gradients, update_rows_alone
 from attribune.training.profile import ProfileSteps
@@ -96,6 +97,7 @@ def fit_model(
         profile: folder for a trace of some steps and a summary of where their time went; none is made without.
     """
     assert model.tokenizer is not None
+    keep_freed_memory()
     if recipe.training.gradient_checkpointing and not model.supports_gradient_checkpointing:
         raise ConfigError(
             f"training.gradient_checkpointing is on, but backbones of type {model.config.text_config.model_type!r} do "
