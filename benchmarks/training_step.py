@@ -7,7 +7,7 @@ so that a machine that is slower for a while slows all alike. `chain` is the ref
 the arithmetic of an Injector with M attributes whose weights are given instead of generated. `peft` cases are LoRA of
 the peft library on query and value with the same head. Floors count the multiplications and additions of the matrix
 products that a step cannot do without (of frozen weights no gradient, and nothing in front of the first site that
-learns); that of an Injector has the products of three powers beside, of which its weights are made.
+learns); that of an Injector has the products of four powers beside, of which its weights are made.
 Peak memory is that of a process of its own for each case. Writes benchmarks/results/training_step.json.
 """
 
@@ -39,7 +39,7 @@ from attribune.process_memory import keep_freed_memory
 
 RESULT = "training_step"
 BOTTLENECK = 64
-POWERS = 3  # that the weights are made of, at the size that a trained Injector's have
+POWERS = 4  # that the weights are made of, at the size that a trained Injector's have
 POLMED = (2, 2, 2)  # distinct values of all but the first attribute in a batch
 
 
