@@ -16,7 +16,7 @@ import torch
 from hosts import make_host
 from torch import Tensor, nn
 
-from attribune import functional
+from attribune import functional, tangents
 from attribune.condition import Slots, Values
 from attribune.methods import Injector
 
@@ -248,7 +248,7 @@ def test_sizes(H: int, O: int, A: int, Z: int, form: dict[str, bool]) -> None:
 
 def test_chunks_of_values(monkeypatch: pytest.MonkeyPatch) -> None:
     for elements in (1, 48 * 8, 2 * 48 * 8, 5 * 48 * 8):
-        monkeypatch.setattr(functional, "_CHUNK", {"cpu": elements})
+        monkeypatch.setattr(tangents, "_CHUNK", {"cpu": elements})
         config = Injector(hypercomplex=4, bottleneck=8, vector_size=5)
         assert worst(config, SEVERAL, hidden=48) < TOLERANCE
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn.functional import relu
 
-from attribune import functional
+from attribune import functional, tangents
 
 ONE_VALUE = torch.ones(1, 1)
 
@@ -28,7 +28,7 @@ def counts(B: int, U: int) -> Tensor:
 
 @pytest.fixture
 def chunk(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    return lambda elements: monkeypatch.setattr(functional, "_CHUNK", {"cpu": elements})
+    return lambda elements: monkeypatch.setattr(tangents, "_CHUNK", {"cpu": elements})
 
 
 # By hand
@@ -138,7 +138,7 @@ def test_any_number_of_chunks_gives_the_same(U: int, O: int, A: int, H: int, ele
     expected = plain_sum(z_hat, K, membership)
     wanted = torch.autograd.grad(expected, (z_hat, K), upstream)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(functional, "_CHUNK", {"cpu": elements})
+        patch.setattr(tangents, "_CHUNK", {"cpu": elements})
         result = functional.sum_of_tanh(z_hat, K, membership)
         seen = torch.autograd.grad(result, (z_hat, K), upstream)
     assert torch.allclose(result, expected, rtol=0, atol=1e-11)
@@ -150,7 +150,7 @@ def test_chunks_cover_every_value_once_within_the_bound(chunk: Callable[[int], N
     z_hat, K = draw(11, 2, 3), draw(2, 5)
     for elements, size in ((1, 1), (15, 1), (29, 1), (30, 2), (59, 3), (10_000, 11)):
         chunk(elements)
-        parts = list(functional._chunks(z_hat, K))
+        parts = list(tangents._chunks(z_hat, K))
         assert [u for part in parts for u in range(part.start, part.stop)] == list(range(11))
         assert max(part.stop - part.start for part in parts) == size
 
@@ -158,14 +158,14 @@ def test_chunks_cover_every_value_once_within_the_bound(chunk: Callable[[int], N
 # Powers
 
 
-@pytest.mark.parametrize(("limit", "terms"), functional._POWERS)
+@pytest.mark.parametrize(("limit", "terms"), tangents._POWERS)
 def test_odd_powers_are_within_the_stated_error_of_each_tangent(limit: float, terms: int) -> None:
     x = torch.linspace(-limit, limit, 4001)
     exact = torch.tanh(x.double())
     for z_hat, K in ((x.view(1, 1, -1), torch.ones(1, 1)), (torch.ones(1, 1, 1) * 1e-9, 1e9 * x[None])):
         found = functional.sum_of_tanh(z_hat, K, torch.ones(1, 1)).flatten().double()
         assert bool(((found - exact).abs() <= 1e-6 * exact.abs()).all())
-        if limit == functional._POWERS[-1][0]:
+        if limit == tangents._POWERS[-1][0]:
             forced = functional.sum_of_tanh(z_hat, K, torch.ones(1, 1), way="powers").flatten().double()
             assert torch.equal(forced, found)
 
@@ -200,8 +200,8 @@ def test_both_ways_to_the_sum_agree_in_values_and_gradients(
     found = functional.sum_of_tanh(z_hat, K, membership)
     seen = torch.autograd.grad(found, (z_hat, K), upstream)
     # Sums cancel, and where all tangents are saturated, gradients are what rounding leaves of 1 - tanh².
-    tangents = torch.tanh(torch.einsum("uoa,oh->uoah", z_hat.double(), K.double())).abs()
-    largest = torch.einsum("bu,uoah->bah", membership.double(), tangents + 0.5 * (size > 0.01)).flatten(1)
+    each = torch.tanh(torch.einsum("uoa,oh->uoah", z_hat.double(), K.double())).abs()
+    largest = torch.einsum("bu,uoah->bah", membership.double(), each + 0.5 * (size > 0.01)).flatten(1)
     assert bool(((found.double() - exact).abs() <= 2e-6 * largest + 1e-30).all())
     dW = (membership.T @ upstream.abs()).double().view(U, A, H)
     bounds = (torch.einsum("uah,oh->uoa", dW, K.double().abs()), torch.einsum("uah,uoa->oh", dW, z_hat.double().abs()))
@@ -211,12 +211,12 @@ def test_both_ways_to_the_sum_agree_in_values_and_gradients(
 
 def test_values_are_sorted_by_what_their_arguments_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[str, int]] = []
-    powers, tangents = functional._sum_of_powers, functional._tangents
+    by_powers, by_tangents = tangents._sum_of_powers, tangents._tangents
     monkeypatch.setattr(
-        functional, "_sum_of_powers", lambda z, K, m, n: (seen.append((f"powers {n}", len(z))), powers(z, K, m, n))[1]
+        tangents, "_sum_of_powers", lambda z, K, m, n: (seen.append((f"powers {n}", len(z))), by_powers(z, K, m, n))[1]
     )
     monkeypatch.setattr(
-        functional, "_tangents", lambda z, K, m: (seen.append(("tangents", len(z))), tangents(z, K, m))[1]
+        tangents, "_tangents", lambda z, K, m: (seen.append(("tangents", len(z))), by_tangents(z, K, m))[1]
     )
     K, membership = torch.tensor([[1.0, -0.5]]), torch.eye(3)
     for reach, expected in (

@@ -103,15 +103,7 @@ def fit_model(
             f"training.gradient_checkpointing is on, but backbones of type {model.config.text_config.model_type!r} do "
             "not support it: turn it off, or choose another backbone"
         )
-    lengths = np.asarray(train["length"])
-    batches = LengthGroupedBatches(lengths, batch_size=recipe.training.batch_size, seed=recipe.training.seed)
-    padding = padding_share(lengths[batches.order()], batch_size=recipe.training.batch_size)
-    if padding > _MUCH_PADDING:
-        reporter.note(
-            f"train: {padding:.0%} of the tokens in the batches are padding, since few texts are as long as the "
-            f"longest of their batch: lower max_length (the longest text has {lengths.max():,} ids, the middle one "
-            f"{int(np.median(lengths)):,}) or batch_size"
-        )
+    padding = _padding(train, recipe, reporter)
     if update_rows_alone(model, recipe.training.table_updates):
         reporter.note("attribute tables: of each batch, the rows of its values alone are updated (RowAdamW)")
     last = last_checkpoint(checkpoints) if resume else None
@@ -149,6 +141,20 @@ def fit_model(
         stopped_early=state.global_step < state.max_steps,
         padding_share=padding,
     )
+
+
+def _padding(train: Dataset, recipe: Recipe, reporter: Reporter) -> float:
+    """The share of padding in the batches, which is said where it is much."""
+    lengths, size = np.asarray(train["length"]), recipe.training.batch_size
+    order = LengthGroupedBatches(lengths, batch_size=size, seed=recipe.training.seed).order()
+    share = padding_share(lengths[order], batch_size=size)
+    if share > _MUCH_PADDING:
+        reporter.note(
+            f"train: {share:.0%} of the tokens in the batches are padding, since few texts are as long as the longest "
+            f"of their batch: lower max_length (the longest text has {lengths.max():,} ids, the middle one "
+            f"{int(np.median(lengths)):,}) or batch_size"
+        )
+    return share
 
 
 def last_checkpoint(folder: Path) -> Path | None:
