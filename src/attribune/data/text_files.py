@@ -12,19 +12,24 @@ import sys
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
-from typing import IO, Literal, cast
+from typing import IO, TYPE_CHECKING, Literal, cast
 
 import pyarrow as pa
 
 from attribune.errors import AttribuneWarning, ConfigError, DataError
+
+if TYPE_CHECKING:
+    from _csv import Reader
 
 __all__ = ["checked_columns", "csv_batches", "csv_rows", "find_encoding", "open_text", "readable"]
 
 _log = logging.getLogger(__name__)
 _CHUNK = 2**20
 _BATCH = 10_000
+_BLOCK = 256  # rows that are lists at once: with many more, most of the time goes to the garbage collector
 _NOT_CP1252 = b"\x81\x8d\x8f\x90\x9d"
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -103,15 +108,29 @@ def csv_batches(path: Path, *, encoding: str, delimiter: str, quoting: bool = Tr
         DataError: naming file and line of a row with too few or too many fields, or an open quote; or for a file
             without rows, or with unusable column names.
     """
-    batch: list[list[str]] = []
-    names: list[str] = []
-    for names, _, row in _named_rows(path, encoding, delimiter, quoting, None):
-        batch.append(row)
-        if len(batch) == _BATCH:
-            yield _table(names, batch)
-            batch = []
-    if batch:
-        yield _table(names, batch)
+    rows, columns = 0, list[list[str]]()
+    with suppress(csv.Error), _csv_file(path, encoding, delimiter, quoting) as (names, reader):
+        while block := list(islice(reader, _BLOCK)):
+            if set(map(len, block)) != {len(names)}:
+                block = [row for row in block if row]
+                if any(len(row) != len(names) for row in block):
+                    break
+            columns = columns or [[] for _ in names]
+            for column, part in zip(columns, zip(*block, strict=True), strict=False):
+                column.extend(part)
+            rows += len(block)
+            if len(columns[0]) >= _BATCH:
+                yield _table(names, columns)
+                columns = []
+        else:
+            if columns and columns[0]:
+                yield _table(names, columns)
+            if rows:
+                return
+    # Something is wrong: read row by row, which takes longer, it is found and said where.
+    for _ in _named_rows(path, encoding, delimiter, quoting, None):
+        pass
+    raise DataError(f"{path}: the file changed while it was read: read it again")
 
 
 def csv_rows(
@@ -134,16 +153,9 @@ def _named_rows(
     path: Path, encoding: str, delimiter: str, quoting: bool, bad: Callable[[DataError], None] | None
 ) -> Iterator[tuple[list[str], int, list[str]]]:
     """Yield (column names, first line, fields) of each row."""
-    with readable(path), open_text(path, encoding) as file, _long_fields():
-        quotes: Literal[0, 3] = csv.QUOTE_MINIMAL if quoting else csv.QUOTE_NONE
-        reader = csv.reader(file, delimiter=delimiter, quoting=quotes, strict=True)
-        rows = _rows(reader, path, delimiter)
-        _, header = next(rows, (0, []))
-        if not header:
-            raise DataError(f"{path}: the file is empty: give a file with a header line and rows")
-        names = checked_columns([name.strip().lstrip("\ufeff") for name in header], source=str(path))
+    with _csv_file(path, encoding, delimiter, quoting) as (names, reader):
         number = 0
-        for number, (line, row) in enumerate(rows, start=1):
+        for number, (line, row) in enumerate(_rows(reader, path, delimiter), start=1):
             if len(row) == len(names):
                 yield names, line, row
                 continue
@@ -153,6 +165,18 @@ def _named_rows(
             bad(error)
         if not number:
             raise DataError(f"{path}: the file has a header but no rows: give a file with rows")
+
+
+@contextmanager
+def _csv_file(path: Path, encoding: str, delimiter: str, quoting: bool) -> Iterator[tuple[list[str], Reader]]:
+    """Open a CSV file; gives the names of its columns, and a reader of the rows after them."""
+    with readable(path), open_text(path, encoding) as file, _long_fields():
+        quotes: Literal[0, 3] = csv.QUOTE_MINIMAL if quoting else csv.QUOTE_NONE
+        reader = csv.reader(file, delimiter=delimiter, quoting=quotes, strict=True)
+        _, header = next(_rows(reader, path, delimiter), (0, []))
+        if not header:
+            raise DataError(f"{path}: the file is empty: give a file with a header line and rows")
+        yield checked_columns([name.strip().lstrip("\ufeff") for name in header], source=str(path)), reader
 
 
 def checked_columns(names: list[str], *, source: str) -> list[str]:
@@ -245,9 +269,9 @@ def _long_fields() -> Iterator[None]:
         csv.field_size_limit(before)
 
 
-def _rows(reader: csv._reader, path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:  # type: ignore[name-defined]
+def _rows(reader: Reader, path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Yield (first line, fields) of each row that is not blank."""
-    start = 1
+    start = reader.line_num + 1
     try:
         for row in reader:
             if row:
@@ -269,6 +293,5 @@ def _wrong_width(path: Path, line: int, number: int, row: list[str], names: list
     )
 
 
-def _table(names: list[str], rows: list[list[str]]) -> pa.Table:
-    columns = zip(*rows, strict=True)
+def _table(names: list[str], columns: list[list[str]]) -> pa.Table:
     return pa.table([pa.array(column, type=pa.string()) for column in columns], names=names)

@@ -115,6 +115,24 @@ def test_broken_csv_names_file_line_and_cure(tmp_path: Path, content: str | byte
         read(tmp_path, "t.csv", content)
 
 
+@pytest.mark.parametrize("fault", ["a,b,c", "only", '"open,quote', '"x"y,z'])
+@pytest.mark.parametrize("good", [10, 300, 12_345])
+def test_a_fault_late_in_a_file_is_placed_and_blank_lines_are_passed_over(
+    tmp_path: Path, good: int, fault: str
+) -> None:
+    rows = [f't{number},"u{number}\nsecond line"' for number in range(good)]
+    lines = ["text,user", "", *rows[:5], "", *rows[5:]]
+    path = tmp_path / "late.csv"
+    path.write_text("\n".join(lines) + "\n\n")
+    table = read_table(path)
+    assert list(table["text"]) == [f"t{number}" for number in range(good)]
+    assert table[good - 1]["user"] == f"u{good - 1}\nsecond line"
+    path.write_text("\n".join([*lines, fault, "t,u"]) + "\n")
+    first_line = 1 + 2 + 2 * good + 1
+    with pytest.raises(DataError, match=rf"line {first_line}\b"):
+        read_table(path)
+
+
 def test_a_wrong_or_unknown_encoding_is_named(tmp_path: Path) -> None:
     path = write(tmp_path, "t.csv", b"a,b\n1,2\n\xe9,3\n")
     with pytest.raises(DataError, match="line 3: byte e9 at position 8 cannot be decoded, so the file is not utf-8"):

@@ -34,6 +34,28 @@ def test_head_gives_what_the_tokenizer_truncates_to(tokenizer_of: Any, kind: str
     assert got == (want or [tokenizer.bos_token_id])
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_are_those_of_the_tokenizer_whatever_it_was_set_to_before(tokenizer_of: Any, kind: str) -> None:
+    tokenizer, texts = tokenizer_of(kind), ["w1 w2 w3 w4", "", "w5", "unknown w6"]
+    want = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    tokenizer(texts, truncation=True, padding="max_length", max_length=2)  # the engine beneath remembers these
+    assert content_ids(tokenizer, texts) == want
+    assert content_ids(tokenizer, texts[:1]) == want[:1]
+
+
+def test_a_tokenizer_that_works_in_python_too_is_asked_itself(tokenizer_of: Any) -> None:
+    tokenizer = tokenizer_of("bert")
+
+    class Reversed(type(tokenizer)):  # type: ignore[misc]
+        def _encode_plus(self, text: list[str], **options: Any) -> Any:
+            return super()._encode_plus([part[::-1] for part in text], **options)
+
+    tokenizer.__class__ = Reversed
+    texts = ["1w 2w", "3w"]
+    assert content_ids(tokenizer, texts) == content_ids(tokenizer_of("bert"), [text[::-1] for text in texts])
+
+
 @pytest.mark.parametrize(
     ("kind", "before", "after"), [("bert", (1,), (2,)), ("llama", (4,), ()), ("t5", (), (5,)), ("gpt2", (), ())]
 )
