@@ -76,8 +76,17 @@ def train_command(data: Path | str, output: Path, *, backbone: Path | str, metho
 class Command:
     """The command line in a process of its own, so that it can be killed, interrupted or denied room on the disk."""
 
-    def __init__(self, words: list[str], *, log: Path, out: Path | None = None, file_limit: int | None = None) -> None:
-        self.process = PROCESSES.Process(target=_run, args=(words, str(log), str(out or log), file_limit))
+    def __init__(
+        self,
+        words: list[str],
+        *,
+        log: Path,
+        out: Path | None = None,
+        file_limit: int | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        given = (words, str(log), str(out or log), file_limit, environment or {})
+        self.process = PROCESSES.Process(target=_run, args=given)
         self.process.start()
 
     def wait(self) -> int | None:
@@ -86,8 +95,9 @@ class Command:
         return self.process.exitcode
 
 
-def _run(words: list[str], log: str, out: str, file_limit: int | None) -> None:
+def _run(words: list[str], log: str, out: str, file_limit: int | None, environment: dict[str, str]) -> None:
     """In the child: messages and results go to files."""
+    os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for path, stream in ((out, 1), (log, 2)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)

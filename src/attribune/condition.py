@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -68,7 +68,7 @@ class Values:
         return replace(self, membership=self.membership.repeat_interleave(chunks, dim=0), kept=kept)
 
     @classmethod
-    def collect(cls, ids: Tensor, table: Tensor, *, unknown: bool = False, sparse: bool = False) -> Values:
+    def collect(cls, ids: Tensor, look_up: Callable[[Tensor], Tensor], *, unknown: bool = False) -> Values:
         """Find the distinct values of a batch and look their vectors up.
 
         Under ``torch.compile`` every slot counts as distinct, since the number of distinct values would break the
@@ -76,9 +76,8 @@ class Values:
 
         Args:
             ids: (B, count), ids of one attribute.
-            table: (size, Z), the vectors of all its ids.
+            look_up: gives the vectors (U, Z) of distinct ids (U,).
             unknown: whether rows without a value have the vector of id 0.
-            sparse: whether the table's gradient has the rows of these values alone.
         """
         B, count = ids.shape
         if torch.compiler.is_compiling():
@@ -86,11 +85,11 @@ class Values:
             index = torch.arange(B * count, device=ids.device).view(B, count)
         else:
             distinct, index = torch.unique(ids, return_inverse=True)
-        membership = torch.zeros(B, distinct.shape[0], dtype=table.dtype, device=ids.device)
-        membership = membership.scatter_add(1, index, (ids != 0).to(table.dtype))
+        vectors = look_up(distinct)
+        membership = torch.zeros(B, distinct.shape[0], dtype=vectors.dtype, device=ids.device)
+        membership = membership.scatter_add(1, index, (ids != 0).to(vectors.dtype))
         if unknown:
-            membership = membership.scatter_add(1, index[:, :1], (ids == 0).all(dim=1, keepdim=True).to(table.dtype))
-        vectors = torch.nn.functional.embedding(distinct, table, sparse=sparse)
+            membership = membership.scatter_add(1, index[:, :1], (ids == 0).all(dim=1, keepdim=True).to(vectors.dtype))
         return cls(ids=distinct, membership=membership, vectors=vectors)
 
 

@@ -31,6 +31,7 @@ from attribune.settings import Settings
 from attribune.tasks import task_from_dict
 from attribune.training.folder import RunFolder
 from attribune.training.preparation import prepare
+from attribune.training.processes import refuse_processes
 from attribune.training.progress import Reporter
 from attribune.training.run import rows_digest, train
 
@@ -166,6 +167,7 @@ def search(
         raise ConfigError(f"trials is {trials}: give at least 1")
     if recipe.is_baseline:
         raise ConfigError(f"method {recipe.method['name']!r} chooses its regularisation itself: search another method")
+    refuse_processes("search")
     reporter = reporter or Reporter()
     folder = Path(output)
     tree = default_space(recipe) if space is None else dict(space)

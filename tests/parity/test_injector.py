@@ -439,21 +439,25 @@ def test_planted_mistakes_are_seen(mistake: str, monkeypatch: pytest.MonkeyPatch
     assert worst(config, TAGS, hidden=48) > MISTAKE
 
 
-def _id_0_counts(ids: Tensor, table: Tensor) -> Values:
+LookUp = Callable[[Tensor], Tensor]
+
+
+def _id_0_counts(ids: Tensor, look_up: LookUp) -> Values:
     distinct, index = torch.unique(ids, return_inverse=True)
-    membership = torch.zeros(len(ids), len(distinct), dtype=table.dtype).scatter_add(
-        1, index, torch.ones_like(ids).to(table)
+    vectors = look_up(distinct)
+    membership = torch.zeros(len(ids), len(distinct), dtype=vectors.dtype).scatter_add(
+        1, index, torch.ones_like(ids).to(vectors)
     )
-    return Values(ids=distinct, membership=membership, vectors=table[distinct])
+    return Values(ids=distinct, membership=membership, vectors=vectors)
 
 
-def _twice_is_once(ids: Tensor, table: Tensor) -> Values:
-    counted = _right_collect(ids, table)
+def _twice_is_once(ids: Tensor, look_up: LookUp) -> Values:
+    counted = _right_collect(ids, look_up)
     return Values(ids=counted.ids, membership=counted.membership.clamp(max=1), vectors=counted.vectors)
 
 
-def _mean_of_values(ids: Tensor, table: Tensor) -> Values:
-    counted = _right_collect(ids, table)
+def _mean_of_values(ids: Tensor, look_up: LookUp) -> Values:
+    counted = _right_collect(ids, look_up)
     share = counted.membership / counted.membership.sum(dim=1, keepdim=True).clamp(min=1)
     return Values(ids=counted.ids, membership=share, vectors=counted.vectors)
 
@@ -465,7 +469,7 @@ _right_collect = Values.collect
 def test_planted_mistakes_in_the_condition_are_seen(collect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     config = Injector(hypercomplex=4, bottleneck=8, vector_size=5)
     assert worst(config, TAGS, hidden=48) < TOLERANCE
-    monkeypatch.setattr(Values, "collect", lambda ids, table, **_: collect(ids, table))
+    monkeypatch.setattr(Values, "collect", lambda ids, look_up, **_: collect(ids, look_up))
     assert worst(config, TAGS, hidden=48) > MISTAKE
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -26,10 +28,14 @@ def test_slots_of() -> None:
 # Values
 
 
+def rows_of(table: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+    return partial(torch.nn.functional.embedding, weight=table)
+
+
 def test_distinct_values_and_membership() -> None:
     table = torch.arange(14.0).view(7, 2)
     ids = torch.tensor([[5, 2, 0], [0, 0, 0], [2, 2, 5]])
-    values = Values.collect(ids, table)
+    values = Values.collect(ids, rows_of(table))
     assert values.ids.tolist() == [0, 2, 5]
     assert values.membership.tolist() == [[0, 1, 1], [0, 0, 0], [0, 2, 1]]
     assert values.vectors.tolist() == [[0, 1], [4, 5], [10, 11]]
@@ -43,7 +49,7 @@ def test_sums_over_the_values_of_a_row(ids: list[list[int]], compiling: bool) ->
     with pytest.MonkeyPatch.context() as patch:
         if compiling:
             patch.setattr(torch.compiler, "is_compiling", lambda: True)
-        values = Values.collect(torch.tensor(ids), table)
+        values = Values.collect(torch.tensor(ids), rows_of(table))
     sums = values.membership @ values.vectors.tanh()
     for row, mine in enumerate(ids):
         expected = sum((table[value].tanh() for value in mine if value != 0), torch.zeros(2, dtype=torch.float64))
@@ -54,7 +60,7 @@ def test_under_compilation_the_shape_does_not_depend_on_the_values(monkeypatch: 
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     monkeypatch.setattr(torch, "unique", None)
     for ids in (torch.zeros(2, 3, dtype=torch.int64), torch.tensor([[1, 2, 3], [4, 5, 6]])):
-        values = Values.collect(ids, torch.randn(7, 2))
+        values = Values.collect(ids, rows_of(torch.randn(7, 2)))
         assert values.vectors.shape == (6, 2)
         assert values.membership.shape == (2, 6)
 
@@ -64,7 +70,7 @@ def test_gradient_of_the_table(compiling: bool, monkeypatch: pytest.MonkeyPatch)
     """One per occurrence, none for id 0 and for values that are not in the batch."""
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: compiling)
     table = torch.randn(7, 2, requires_grad=True)
-    values = Values.collect(torch.tensor([[5, 2, 0], [2, 2, 0]]), table)
+    values = Values.collect(torch.tensor([[5, 2, 0], [2, 2, 0]]), rows_of(table))
     (values.membership @ values.vectors).sum().backward()
     assert table.grad is not None
     assert table.grad[:, 0].tolist() == [0, 0, 3, 0, 0, 1, 0]
@@ -72,7 +78,7 @@ def test_gradient_of_the_table(compiling: bool, monkeypatch: pytest.MonkeyPatch)
 
 def test_narrow_ids_and_wide_tables() -> None:
     for dtype in (torch.int32, torch.int64):
-        values = Values.collect(torch.tensor([[1], [0]], dtype=dtype), torch.randn(2, 3, dtype=torch.bfloat16))
+        values = Values.collect(torch.tensor([[1], [0]], dtype=dtype), rows_of(torch.ones(2, 3, dtype=torch.bfloat16)))
         assert values.membership.dtype == torch.bfloat16
         assert values.membership.sum(dim=1).tolist() == [1, 0]
 

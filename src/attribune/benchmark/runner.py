@@ -30,6 +30,7 @@ from attribune.process_memory import peak_megabytes
 from attribune.recipe import Recipe, TransferRecipe
 from attribune.schema import Schema
 from attribune.training.folder import RunFolder
+from attribune.training.processes import refuse_processes
 from attribune.training.progress import Reporter
 from attribune.training.run import train
 
@@ -73,6 +74,7 @@ def run_cells(
         engine: what runs them; it is closed at the end.
         tell: told what happens to a cell.
     """
+    refuse_processes("benchmark")
     cells = {cell.path: cell for cell in experiment.cells()}
     running: set[str] = set()
     failed: list[Cell] = []

@@ -42,19 +42,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.run(options)
         sys.stdout.flush()
     except AttribuneError as error:
-        sys.stderr.write(f"attribune {options.verb}: error: {error}\n")
+        _say(f"attribune {options.verb}: error: {error}\n")
         return 1
     except KeyboardInterrupt:
-        sys.stderr.write(f"\nattribune {options.verb}: interrupted{options.after_interrupt(options)}\n")
+        _say(f"\nattribune {options.verb}: interrupted{options.after_interrupt(options)}\n")
         return _INTERRUPTED
     except BrokenPipeError:
         # Whoever read the output has left; Python would complain once more when it closes what is unwritten.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        sys.stderr.write(f"attribune {options.verb}: error: {_system_error(error)}\n")
+        _say(f"attribune {options.verb}: error: {_system_error(error)}\n")
         return 1
+    finally:
+        _leave_group()
     return 0
+
+
+def _say(text: str) -> None:
+    """On stderr; of several processes that train together, the first speaks for all."""
+    if os.environ.get("RANK", "0") == "0":
+        sys.stderr.write(text)
+
+
+def _leave_group() -> None:
+    """Close the connection to the processes that trained with this one, without which the interpreter's end aborts."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def _system_error(error: OSError) -> str:

@@ -150,6 +150,7 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
 def _run(options: argparse.Namespace) -> None:
     from attribune.cli.console import ConsoleReporter, quiet_libraries, results_text
     from attribune.cli.output import show
+    from attribune.training.processes import is_main
     from attribune.training.run import train
 
     quiet_libraries()
@@ -164,6 +165,8 @@ def _run(options: argparse.Namespace) -> None:
         reporter=reporter,
         profile=options.profile,
     )
+    if not is_main():
+        return
     show(results_text(results))
     reporter.note(f"the run is in {options.output}")
     if options.profile:

@@ -10,7 +10,7 @@ import torch
 
 from attribune.errors import ConfigError
 
-__all__ = ["LengthGroupedBatches", "padding_share"]
+__all__ = ["LengthGroupedBatches", "SharedBatches", "padding_share"]
 
 _POOL = 50  # batches that are sorted together: enough to group by length, few enough to stay random
 
@@ -67,6 +67,35 @@ class LengthGroupedBatches(torch.utils.data.Sampler[int]):
             longest = int(np.argmax(self.lengths[batches].max(axis=1)))
             batches[[0, longest]] = batches[[longest, 0]]
         return np.concatenate([batches.reshape(-1), rows[complete * self.batch_size :]])
+
+
+class SharedBatches(torch.utils.data.Sampler[list[int]]):
+    """A batch sampler for one of several processes, which share every batch out, every so many rows to one.
+
+    So texts of all lengths come to each. Where a batch has fewer rows than there are processes, those without a row
+    get its first.
+
+    Args:
+        rows: consecutive runs of its `batch_size` indices are the batches of all processes together.
+        process: number of this process, from 0.
+        processes: how many there are.
+    """
+
+    def __init__(self, rows: LengthGroupedBatches, *, process: int = 0, processes: int = 1) -> None:
+        self.rows, self.process, self.processes = rows, process, processes
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the epoch whose order comes next."""
+        self.rows.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        return -(-len(self.rows) // self.rows.batch_size)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order = self.rows.order().tolist()
+        for start in range(0, len(order), self.rows.batch_size):
+            batch = order[start : start + self.rows.batch_size]
+            yield batch[self.process :: self.processes] or batch[:1]
 
 
 def padding_share(lengths: Sequence[int] | npt.NDArray[np.int64], *, batch_size: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,9 @@ from attribune.errors import ConfigError
 from attribune.methods.host import Host
 from attribune.methods.settings import AttributeMethodConfig, VectorMethodConfig
 from attribune.placement import Site
+
+if TYPE_CHECKING:
+    from attribune.sharding import RowShard
 
 __all__ = [
     "AttributeMethod",
@@ -178,7 +181,8 @@ class AttributeMethod(Method):
 
     Id 0 adds nothing; where ``learns_unknown`` is set, it is a learned vector like every other, which stands for an
     attribute without a value and which attribute dropout trains. With ``sparse_gradients`` the tables' gradients have
-    the rows of the batch alone, which not every optimiser takes.
+    the rows of the batch alone, which not every optimiser takes. With ``shards`` each process has some of the rows of
+    every table; see `attribune.sharding`.
 
     Args:
         config: the settings.
@@ -207,6 +211,7 @@ class AttributeMethod(Method):
                 f"{config.name}: the schema has no attribute; name at least one, or use a method that reads none"
             )
         self.slots = tuple(host.slots)
+        self.shards: list[RowShard] = []
         self.attribute_dropout = config.attribute_dropout
         self.tables = nn.ParameterList()
         for attribute, size in () if sizes is None else zip(self.slots, sizes, strict=True):
@@ -217,10 +222,14 @@ class AttributeMethod(Method):
                     table[0] = 0
             self.tables.append(table)
 
-    @property
-    def sparse(self) -> bool:
-        """Whether a lookup leaves a sparse gradient, which compiled code cannot."""
-        return self.sparse_gradients and not torch.compiler.is_compiling()
+    def look_up(self, number: int, ids: Tensor) -> Tensor:
+        """The vectors (..., Z) of ids (...) of one attribute, counted from 0."""
+        table = self.tables[number]
+        if self.shards:
+            return self.shards[number].look_up(ids.reshape(-1), table).view(*ids.shape, -1)
+        # A sparse gradient is more than compiled code can leave.
+        sparse = self.sparse_gradients and not torch.compiler.is_compiling()
+        return nn.functional.embedding(ids, table, sparse=sparse)
 
     def condition(self, attribute_ids: Tensor | None, rows: int, draw: Tensor | None = None) -> Condition:
         """The distinct values of the batch, after attribute dropout in training."""
@@ -228,8 +237,8 @@ class AttributeMethod(Method):
         if self.training and self.attribute_dropout > 0:
             attribute_ids = drop_attributes(attribute_ids, self.slots, self.attribute_dropout, draw)
         values = tuple(
-            Values.collect(slots.of(attribute_ids), table, unknown=self.learns_unknown, sparse=self.sparse_gradients)
-            for slots, table in zip(self.slots, self.tables, strict=bool(self.tables))
+            Values.collect(slots.of(attribute_ids), partial(self.look_up, number), unknown=self.learns_unknown)
+            for number, slots in enumerate(self.slots[: len(self.tables)])
         )
         return Condition(rows=rows, ids=attribute_ids, values=values)
 

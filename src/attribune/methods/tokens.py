@@ -64,10 +64,7 @@ class _TokensMethod(AttributeMethod):
         assert condition.ids is not None
         # Later chunks of a document do not begin with its special token.
         first_chunk = torch.arange(len(input_ids), device=input_ids.device) % condition.chunks == 0
-        values = [
-            nn.functional.embedding(slots.of(condition.ids), table, sparse=self.sparse)
-            for slots, table in zip(self.slots, self.tables, strict=True)
-        ]
+        values = [self.look_up(number, slots.of(condition.ids)) for number, slots in enumerate(self.slots)]
         return Embedded(
             *functional.control_tokens(
                 embeddings(input_ids),

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from attribune.methods.base import AttributeMethod
 from attribune.model import AttributeModel
+
+if TYPE_CHECKING:
+    from attribune.sharding import ShardedTables
 
 __all__ = ["RowAdamW", "build_optimizer", "clip_gradients", "update_rows_alone"]
 
@@ -111,15 +114,26 @@ def update_rows_alone(model: AttributeModel, choice: str = "rows") -> bool:
     return rows and numbers > 0
 
 
-def clip_gradients(parameters: Iterable[Tensor], limit: float) -> Tensor:
-    """Scale gradients, sparse ones among them, so that their common norm is at most `limit`; returns it as it was."""
-    grads = []
+def clip_gradients(parameters: Iterable[Tensor], limit: float, sharded: ShardedTables | None = None) -> Tensor:
+    """Scale gradients, sparse ones among them, so that their common norm is at most `limit`; returns it as it was.
+
+    Args:
+        parameters: with the gradients.
+        limit: of the norm.
+        sharded: the parameters of which other processes have the other rows, whose gradients count as well.
+    """
+    grads, parts = list[Tensor](), list[Tensor]()
     for parameter in parameters:
         if parameter.grad is not None:
             if parameter.grad.is_sparse:
                 parameter.grad = parameter.grad.coalesce()
-            grads.append(parameter.grad.values() if parameter.grad.is_sparse else parameter.grad)
-    norm = torch.nn.utils.get_total_norm(grads)
+            grad = parameter.grad.values() if parameter.grad.is_sparse else parameter.grad
+            grads.append(grad)
+            if sharded is not None and parameter in sharded:
+                parts.append(grad)
+    norm = torch.nn.utils.get_total_norm([grad for grad in grads if not any(grad is part for part in parts)])
+    if sharded is not None:
+        norm = (norm.square() + sharded.squared_norm(parts)).sqrt()
     if limit < float("inf"):
         scale = torch.clamp(limit / (norm + 1e-6), max=1.0)
         torch._foreach_mul_(grads, scale.to(grads[0].device))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import platform
 import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from attribune.recipe import Recipe
 from attribune.schema.columns import column_batches
 from attribune.training.folder import RunFolder, predictor_of
 from attribune.training.preparation import Part, Prepared, encode_part, prepare, shuffled
+from attribune.training.processes import from_main, is_main
 from attribune.training.progress import Reporter
 from attribune.training.trainer import fit_model, resolve_precision
 from attribune.transfer import AttributeSource
@@ -61,6 +62,9 @@ def train(
 ) -> dict[str, Any]:
     """Train, evaluate and save; the same as ``attribune train``.
 
+    Several processes, as `torchrun` starts them, train together with the same losses as one; they all read the data.
+    The first one does the rest: it fits baselines, scores, writes the run's folder and tells the reporter.
+
     Args:
         recipe: what to do.
         output: folder of the run; see `RunFolder` for what it will hold.
@@ -78,26 +82,21 @@ def train(
     Raises:
         AttribuneError: with one message that names the thing, the value seen and the cure.
     """
-    reporter = reporter or Reporter()
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ConfigError(
-            f"train was started in {os.environ['WORLD_SIZE']} processes, which would all write one run folder: start "
-            "one, or train the AttributeModel on several devices with the stock transformers.Trainer"
-        )
+    reporter = reporter if reporter is not None and is_main() else Reporter()
     _check_others(recipe, others)
     folder = RunFolder(Path(output))
-    new = not folder.recipe.is_file()
-    recipe = folder.begin(_resolved(recipe) if new else recipe, resume=resume)
-    others = list(dict.fromkeys([*others, *folder.compared()]))
-    if folder.is_finished:
-        results = folder.read_results()
-        if set(folder.compared()).issuperset(others):
-            reporter.note(f"{folder.path} is finished already; nothing to do")
-            return results
+    new = from_main(lambda: not folder.recipe.is_file())
+    recipe = from_main(lambda: folder.begin(_resolved(recipe) if new else recipe, resume=resume))
+    others = list(dict.fromkeys([*others, *from_main(folder.compared)]))
+    results = from_main(lambda: folder.read_results() if folder.is_finished else None)
+    if results is not None and set(from_main(folder.compared)).issuperset(others):
+        reporter.note(f"{folder.path} is finished already; nothing to do")
+        return results
     try:
-        return _train(recipe, folder, tables, reporter, others=others, baselines=baselines, profile=profile)
+        done = _train(recipe, folder, tables, reporter, others=others, baselines=baselines, profile=profile)
+        return from_main(lambda: done)
     except AttribuneError:
-        if new:
+        if new and is_main():
             folder.discard()
         raise
 
@@ -120,18 +119,21 @@ def _train(
         prepared = _shuffled(prepared, recipe)
     for note in prepared.notes:
         reporter.note(note)
-    _check_same_rows(folder, prepared, recipe)
+    from_main(lambda: _check_same_rows(folder, prepared, recipe))
     scored, record = _train_one(recipe, folder, prepared, reporter, profile=profile)
     for name in others:
         reporter.note(f"training {name} for comparison")
         other_recipe = _with_method(recipe, name)
         other_folder = RunFolder(folder.path / "compare" / name)
-        other_folder.begin(other_recipe, resume=True)
+        from_main(partial(other_folder.begin, other_recipe, resume=True))
         shuffle = other_recipe.data.shuffled and not recipe.data.shuffled
         rows = _shuffled(prepared, recipe) if shuffle else prepared
         other, other_record = _train_one(other_recipe, other_folder, rows, reporter)
-        _write_results(other_folder, other_recipe, prepared, other, other_record)
-        scored.append(other[0])
+        if is_main():
+            _write_results(other_folder, other_recipe, prepared, other, other_record)
+            scored.append(other[0])
+    if not is_main():
+        return {}
     if baselines:
         scored += _baselines(recipe, prepared, reporter, leave_out={recipe.method["name"], *others})
     return _write_results(folder, recipe, prepared, scored, record)
@@ -200,12 +202,15 @@ def _check_same_rows(folder: RunFolder, prepared: Prepared, recipe: Recipe) -> N
 def _train_one(
     recipe: Recipe, folder: RunFolder, prepared: Prepared, reporter: Reporter, *, profile: bool = False
 ) -> tuple[list[Scored], dict[str, Any]]:
-    """Train one method, or load it where that is done, and score it with and without its attributes."""
-    predictor, record = (
-        _baseline_run(recipe, folder, prepared)
-        if recipe.is_baseline
-        else _neural_run(recipe, folder, prepared, reporter, profile=profile)
-    )
+    """Train one method, or load it where that is done, and score it with and without its attributes.
+
+    Baselines are fitted, and scores made, in the main process alone.
+    """
+    if not recipe.is_baseline and not from_main(folder.outcome.is_file):
+        _fit_neural(recipe, folder, prepared, reporter, profile=profile)
+    if not is_main():
+        return [], {}
+    predictor, record = (_baseline_run if recipe.is_baseline else _neural_run)(recipe, folder, prepared)
     name = recipe.method["name"] + (", attributes shuffled" if recipe.data.shuffled else "")
     scored = [_score(name, predictor, prepared, recipe, folder=folder)]
     if len(predictor.schema) and recipe.reads_attributes:
@@ -213,48 +218,47 @@ def _train_one(
     return scored, record
 
 
-def _neural_run(
-    recipe: Recipe, folder: RunFolder, prepared: Prepared, reporter: Reporter, *, profile: bool
-) -> tuple[Predictor, dict[str, Any]]:
-    if folder.outcome.is_file():
-        model = AttributeModel.from_pretrained(folder.model)
-    else:
-        transformers.set_seed(recipe.training.seed)
-        tokenizer = load_tokenizer(recipe.backbone.name, revision=recipe.backbone.revision)
-        model = AttributeModel.build(
-            recipe.backbone.name,
-            prepared.schema,
-            task=prepared.task,
-            method=recipe.method_config(),
-            tuning=recipe.tuning,
-            pooling=recipe.backbone.pooling,
-            dropout=recipe.backbone.dropout,
-            revision=recipe.backbone.revision,
-            tokenizer=tokenizer,
-            text_input=recipe.data.text_input(),
-        )
-        if recipe.transfer is not None:
-            AttributeSource.load(recipe.transfer.run).give_to(model, frozen=recipe.transfer.frozen)
-        said = len(prepared.notes)
-        limit = model.longest_text()
-        encoded = {
-            name: encode_part(name, prepared, recipe, tokenizer, limit=limit) for name in ("train", "validation")
-        }
-        for note in prepared.notes[said:]:
-            reporter.note(note)
-        outcome = fit_model(
-            model,
-            train=encoded["train"],
-            validation=encoded["validation"],
-            recipe=recipe,
-            checkpoints=folder.checkpoints,
-            log=folder.log,
-            reporter=reporter,
-            resume=True,
-            profile=folder.profile if profile else None,
-        )
+def _fit_neural(recipe: Recipe, folder: RunFolder, prepared: Prepared, reporter: Reporter, *, profile: bool) -> None:
+    """Train, and save the model."""
+    transformers.set_seed(recipe.training.seed)
+    tokenizer = load_tokenizer(recipe.backbone.name, revision=recipe.backbone.revision)
+    model = AttributeModel.build(
+        recipe.backbone.name,
+        prepared.schema,
+        task=prepared.task,
+        method=recipe.method_config(),
+        tuning=recipe.tuning,
+        pooling=recipe.backbone.pooling,
+        dropout=recipe.backbone.dropout,
+        revision=recipe.backbone.revision,
+        tokenizer=tokenizer,
+        text_input=recipe.data.text_input(),
+    )
+    if recipe.transfer is not None:
+        AttributeSource.load(recipe.transfer.run).give_to(model, frozen=recipe.transfer.frozen)
+    said = len(prepared.notes)
+    limit = model.longest_text()
+    encoded = {name: encode_part(name, prepared, recipe, tokenizer, limit=limit) for name in ("train", "validation")}
+    for note in prepared.notes[said:]:
+        reporter.note(note)
+    outcome = fit_model(
+        model,
+        train=encoded["train"],
+        validation=encoded["validation"],
+        recipe=recipe,
+        checkpoints=folder.checkpoints,
+        log=folder.log,
+        reporter=reporter,
+        resume=True,
+        profile=folder.profile if profile else None,
+    )
+    if is_main():
         model.save_pretrained(folder.model)
         folder.write_outcome(outcome.to_dict())
+
+
+def _neural_run(recipe: Recipe, folder: RunFolder, prepared: Prepared) -> tuple[Predictor, dict[str, Any]]:
+    model = AttributeModel.from_pretrained(folder.model)
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
     record = {**read_json(folder.outcome, what="training record"), "parameters": asdict(model.sizes())}
     return predictor_of(recipe, model), record

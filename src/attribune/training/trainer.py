@@ -7,18 +7,21 @@ import math
 import time
 import zipfile
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 import transformers
 from datasets import Dataset
 from safetensors import SafetensorError, safe_open
+from torch import nn
+from torch.utils.data import DataLoader
 from transformers import EvalPrediction, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from attribune.data.batching import LengthGroupedBatches, padding_share
+from attribune.data.batching import LengthGroupedBatches, SharedBatches, padding_share
 from attribune.data.collator import Collator
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.json_file import replace_file
@@ -26,13 +29,18 @@ from attribune.model import AttributeModel
 from attribune.process_memory import keep_freed_memory
 from attribune.recipe import Recipe
 from attribune.training.optimizer import build_optimizer, clip_gradients, update_rows_alone
+from attribune.training.processes import PATIENCE, all_rows, backend, is_main, process_count, process_number
 from attribune.training.profile import ProfileSteps
 from attribune.training.progress import Reporter
+
+if TYPE_CHECKING:
+    from attribune.sharding import ShardedTables
 
 __all__ = ["Outcome", "fit_model", "resolve_precision"]
 
 _MUCH_PADDING = 1 / 3
-_WEIGHTS, _STATES = "model.safetensors", ("optimizer.pt", "scheduler.pt", "rng_state.pth")
+_WEIGHTS, _STATES = "model.safetensors", ("optimizer.pt", "scheduler.pt")
+_RANDOM = "rng_state*.pth"  # one of each process
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +103,8 @@ def fit_model(
         reporter: is told of every step.
         resume: go on from the last whole checkpoint in the folder, if there is one.
         profile: folder for a trace of some steps and a summary of where their time went; none is made without.
+
+    Several processes make steps together; the first one then has the best weights.
     """
     assert model.tokenizer is not None
     keep_freed_memory()
@@ -104,8 +114,10 @@ def fit_model(
             "not support it: turn it off, or choose another backbone"
         )
     padding = _padding(train, recipe, reporter)
+    sharded = None
     if update_rows_alone(model, recipe.training.table_updates):
         reporter.note("attribute tables: of each batch, the rows of its values alone are updated (RowAdamW)")
+        sharded = _share_tables(model, reporter)
     last = last_checkpoint(checkpoints) if resume else None
     metric = f"eval_{model.task.main_metric}"
     stop = _StopWhenStale(metric, higher_is_better=model.task.higher_is_better, patience=recipe.training.patience)
@@ -118,7 +130,11 @@ def fit_model(
         compute_metrics=_metrics_of(model),
         callbacks=[stop, _Report(reporter, log)],
         optimizers=(_optimizer(model, recipe), None),
+        batch_size=recipe.training.batch_size,
+        sharded=sharded,
     )
+    if not is_main():  # with other dropout than the rows of the first process have
+        torch.manual_seed(recipe.training.seed + process_number())
     if profile is not None:
         trainer.add_callback(ProfileSteps(model, profile))
     trainer.remove_callback(transformers.PrinterCallback)
@@ -131,6 +147,8 @@ def fit_model(
         trainer._load_best_model()
     else:
         _run(trainer, reporter, resume_from=last)
+    if sharded is not None:
+        sharded.put_together(model)
     state = trainer.state
     return Outcome(
         steps=state.global_step,
@@ -141,6 +159,16 @@ def fit_model(
         stopped_early=state.global_step < state.max_steps,
         padding_share=padding,
     )
+
+
+def _share_tables(model: AttributeModel, reporter: Reporter) -> ShardedTables | None:
+    """Deal the tables out where there are several processes."""
+    if process_count() == 1:
+        return None
+    from attribune.sharding import ShardedTables
+
+    reporter.note(f"attribute tables: each of the {process_count()} processes has a share of the rows")
+    return ShardedTables(model)
 
 
 def _padding(train: Dataset, recipe: Recipe, reporter: Reporter) -> float:
@@ -170,7 +198,8 @@ def _is_whole(checkpoint: Path) -> bool:
             pass
     except (OSError, SafetensorError):
         return False
-    return all(zipfile.is_zipfile(checkpoint / name) for name in _STATES) and _read_state(checkpoint) is not None
+    states = [*(checkpoint / name for name in _STATES), *(checkpoint.glob(_RANDOM) or [checkpoint / _RANDOM])]
+    return all(map(zipfile.is_zipfile, states)) and _read_state(checkpoint) is not None
 
 
 def _read_state(checkpoint: Path) -> TrainerState | None:
@@ -211,8 +240,8 @@ def _arguments(model: AttributeModel, recipe: Recipe, checkpoints: Path) -> Trai
         output_dir=str(checkpoints),
         num_train_epochs=settings.epochs,
         max_steps=settings.steps or -1,
-        per_device_train_batch_size=settings.batch_size,
-        per_device_eval_batch_size=settings.batch_size * 2,
+        per_device_train_batch_size=settings.batch_size,  # recorded alone: the loader shares batches out
+        per_device_eval_batch_size=-(-settings.batch_size * 2 // process_count()),
         gradient_accumulation_steps=settings.gradient_accumulation,
         activation_checkpointing=settings.gradient_checkpointing,
         learning_rate=settings.learning_rate,
@@ -233,6 +262,10 @@ def _arguments(model: AttributeModel, recipe: Recipe, checkpoints: Path) -> Trai
         seed=settings.seed,
         data_seed=settings.seed,
         use_cpu=on_cpu,
+        ddp_backend=backend(),
+        ddp_timeout=int(PATIENCE.total_seconds()),
+        ddp_find_unused_parameters=False,
+        ddp_broadcast_buffers=False,
         dataloader_pin_memory=not on_cpu,
         disable_tqdm=True,
         report_to="none",
@@ -260,30 +293,67 @@ def _seconds(state: TrainerState) -> float:
 
 
 class _Trainer(transformers.Trainer):
-    """The stock Trainer with batches of texts of like length, the same ones in a resumed run."""
+    """The stock Trainer with batches of texts of like length, the same ones in a resumed run and with more processes.
 
-    def __init__(self, *, train_dataset: Dataset, **options: Any) -> None:
-        # Read now: the Trainer takes the column away, since forward has no such argument.
-        self._lengths = np.asarray(train_dataset["length"])
+    Args:
+        train_dataset: with a column ``length``.
+        batch_size: rows of a batch, in all processes together.
+        sharded: the tables of which each process has some rows.
+    """
+
+    def __init__(
+        self, *, train_dataset: Dataset, batch_size: int, sharded: ShardedTables | None, **options: Any
+    ) -> None:
+        lengths = np.asarray(train_dataset["length"])
         super().__init__(train_dataset=train_dataset, **options)
+        order = LengthGroupedBatches(lengths, batch_size=batch_size, seed=self.args.seed)
+        self._batches = SharedBatches(order, process=process_number(), processes=process_count())
+        self._sharded = sharded
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """This process's rows of every batch."""
+        rows = self._remove_unused_columns(self.train_dataset, description="training")
+        pinned = self.args.dataloader_pin_memory
+        return DataLoader(rows, batch_sampler=self._batches, collate_fn=self.data_collator, pin_memory=pinned)
+
+    def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **options: Any) -> Any:
+        """The loss; in training that of the rows of all processes, which the mean of their losses need not be."""
+        if process_count() == 1 or not model.training:
+            return super().compute_loss(model, inputs, *args, **options)
+        labels = inputs.pop("labels")
+        return self.model.task.loss(all_rows(model(**inputs).logits), all_rows(labels))
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         try:
-            super()._save_checkpoint(model, trial)
+            with nullcontext() if self._sharded is None else self._sharded.written(self.optimizer):
+                super()._save_checkpoint(model, trial)
         except (OSError, RuntimeError) as error:  # PyTorch reports a full disk as a RuntimeError
             raise ModelFolderError(
                 f"a checkpoint could not be written to {self.args.output_dir}, most likely for want of room ({error}): "
                 "make room; the training then goes on from the checkpoint before with --resume"
             ) from error
 
+    def _load_from_checkpoint(self, *args: Any, **options: Any) -> None:
+        with self._reading():
+            super()._load_from_checkpoint(*args, **options)
+
+    def _load_best_model(self) -> None:
+        with self._reading():
+            super()._load_best_model()
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if self._sharded is not None and checkpoint is not None:
+            self._sharded.keep_own_state(self.optimizer)
+
+    def _reading(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._sharded is None else self._sharded.read()
+
     def _clip_grad_norm(self, model: torch.nn.Module) -> torch.Tensor:
-        return clip_gradients(model.parameters(), self.args.max_grad_norm)
+        return clip_gradients(model.parameters(), self.args.max_grad_norm, self._sharded)
 
     def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
-        return clip_gradients(model.parameters(), math.inf) if grad_norm is None else grad_norm
-
-    def _get_train_sampler(self, train_dataset: Dataset | None = None) -> torch.utils.data.Sampler[int]:
-        return LengthGroupedBatches(self._lengths, batch_size=self.args.train_batch_size, seed=self.args.seed)
+        return clip_gradients(model.parameters(), math.inf, self._sharded) if grad_norm is None else grad_norm
 
 
 class _StopWhenStale(TrainerCallback):
@@ -316,9 +386,10 @@ class _Report(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Set the order of the rows of this epoch, also in a resumed run, where the data loader was replaced."""
-        sampler = _sampler_of(kwargs["train_dataloader"])
-        if sampler is not None:
-            sampler.set_epoch(int(state.epoch or 0))
+        batches = kwargs["train_dataloader"].batch_sampler
+        while not isinstance(batches, SharedBatches):  # a resumed epoch begins with one that passes batches over
+            batches = batches.batch_sampler
+        batches.set_epoch(int(state.epoch or 0))
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Start the clock and the display."""
@@ -352,15 +423,6 @@ class _Report(TrainerCallback):
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Write the log anew from the history, so that a resumed run repeats no line."""
-        replace_file(self.log, "".join(json.dumps(entry) + "\n" for entry in state.log_history).encode())
-
-
-def _sampler_of(loader: Any) -> LengthGroupedBatches | None:
-    """The sampler inside a data loader, however it was wrapped."""
-    batches = loader.batch_sampler
-    while batches is not None:
-        sampler = getattr(batches, "sampler", None)
-        if isinstance(sampler, LengthGroupedBatches):
-            return sampler
-        batches = getattr(batches, "batch_sampler", None)
-    return None
+        if is_main():
+            lines = "".join(json.dumps(entry) + "\n" for entry in state.log_history)
+            replace_file(self.log, lines.encode())
