@@ -38,6 +38,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/large_table.py
 	$(BIN)/python benchmarks/epoch.py
 	$(BIN)/python benchmarks/chunk_memory.py
+	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/python benchmarks/cluster_on_paper.py
 	$(BIN)/python benchmarks/rank.py
 	$(BIN)/python benchmarks/real_data.py sweep
 	$(BIN)/python benchmarks/real_data.py test
