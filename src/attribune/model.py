@@ -26,7 +26,7 @@ from attribune.data.texts import TextInput
 from attribune.data.windows import longest_input
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.methods import DEFAULT_METHOD, METHODS, Host, MethodConfig, method_from_dict
-from attribune.methods.base import AttributeMethod, SiteModule
+from attribune.methods.base import AttributeMethod, SiteModule, tables_later
 from attribune.placement import Pooling, find_layers, first_position, most_positions, placement_for
 from attribune.schema import Schema
 from attribune.tasks import Task, task_from_dict
@@ -490,10 +490,26 @@ class AttributeModel(PreTrainedModel):
         files = saving.find_model(pretrained_model_name_or_path, revision=revision)
         config, tensors = saving.read_model(files)
         loaded = saving.restore_backbone(config, tensors, files.folder, name=backbone, dtype=dtype)
-        model = cls(config, schema=Schema.load(files.schema), backbone=loaded)
-        model.load_state_dict(tensors)
+        with tables_later():
+            model = cls(config, schema=Schema.load(files.schema), backbone=loaded)
+        model.load_state_dict(tensors | model._give_tables(tensors))
         model.tokenizer = saving.read_tokenizer(files)
         return cast(Self, model.eval().to(device))
+
+    def _give_tables(self, tensors: Mapping[str, Tensor]) -> dict[str, nn.Parameter]:
+        """Make the attribute tables of tensors, which are mapped from a file and not read; returns them."""
+        given = {}
+        for name in self.attribute_tables():
+            table, found = self.get_parameter(name), tensors[name]
+            if found.shape != table.shape:
+                raise ModelFolderError(
+                    f"the table {name} has shape {tuple(found.shape)}, but the schema needs {tuple(table.shape)}: the "
+                    "files come from two different saves; copy the folder again"
+                )
+            owner, _, place = name.rpartition(".")
+            given[name] = nn.Parameter(found.to(table.dtype))
+            setattr(self.get_submodule(owner), place, given[name])
+        return given
 
 
 def _dtype_of(dtype: torch.dtype | str) -> torch.dtype:

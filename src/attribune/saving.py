@@ -103,6 +103,8 @@ def find_model(name: str | Path, *, revision: str | None = None) -> ModelFiles:
         raise ModelFolderError(f"{name} is not a folder: give the folder of a saved model or a name on the hub")
     try:
         paths = {file: Path(str(cached_file(str(name), file, revision=revision))) for file in (CONFIG, SCHEMA, TENSORS)}
+        for file in Schema.files_beside(paths[SCHEMA]):
+            cached_file(str(name), file, revision=revision)
     except OSError as error:
         reason = str(error).strip().splitlines()[0]
         raise ModelFolderError(f"{name} is neither a folder here nor a model that the hub gives ({reason})") from error

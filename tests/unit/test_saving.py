@@ -140,6 +140,24 @@ def test_other_tensors_than_the_configuration_lists(model: AttributeModel, tmp_p
         AttributeModel.from_pretrained(tmp_path)
 
 
+def test_tables_are_mapped_and_can_be_trained_and_saved_again(model: AttributeModel, tmp_path: Path) -> None:
+    model.save_pretrained(tmp_path)
+    before = (tmp_path / "model.safetensors").read_bytes()
+    loaded = AttributeModel.from_pretrained(tmp_path)
+    names = loaded.attribute_tables()
+    assert names
+    assert all(torch.equal(loaded.get_parameter(n), model.get_parameter(n)) for n in names)
+    with torch.no_grad():
+        for name in names:
+            assert loaded.get_parameter(name).requires_grad
+            loaded.get_parameter(name).add_(1)
+    assert (tmp_path / "model.safetensors").read_bytes() == before, "the file is not written to"
+    loaded.save_pretrained(tmp_path)
+    again = AttributeModel.from_pretrained(tmp_path)
+    for name in names:
+        assert torch.equal(again.get_parameter(name), model.get_parameter(name) + 1)
+
+
 def test_tensors_of_another_shape(model: AttributeModel, tmp_path: Path) -> None:
     model.save_pretrained(tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")

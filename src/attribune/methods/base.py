@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast
 
@@ -26,6 +28,7 @@ __all__ = [
     "Pool",
     "SiteModule",
     "VectorMethod",
+    "tables_later",
     "truncated_normal_",
 ]
 
@@ -176,6 +179,19 @@ class Method(nn.Module):
         return states.to(next(self.parameters()).dtype)
 
 
+_tables_later: ContextVar[bool] = ContextVar("tables_later", default=False)
+
+
+@contextmanager
+def tables_later() -> Iterator[None]:
+    """Let methods that are made in this block have tables without numbers, which `give_tables` gives them."""
+    token = _tables_later.set(True)
+    try:
+        yield
+    finally:
+        _tables_later.reset(token)
+
+
 class AttributeMethod(Method):
     """A method that reads attributes: one table of vectors (size, Z) for each.
 
@@ -215,7 +231,7 @@ class AttributeMethod(Method):
         self.attribute_dropout = config.attribute_dropout
         self.tables = nn.ParameterList()
         for attribute, size in () if sizes is None else zip(self.slots, sizes, strict=True):
-            table = nn.Parameter(torch.empty(attribute.size, size))
+            table = nn.Parameter(torch.empty(attribute.size, size, device="meta" if _tables_later.get() else None))
             with torch.no_grad():
                 initial(table)
                 if not self.learns_unknown:

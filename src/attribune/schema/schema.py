@@ -9,7 +9,7 @@ Id 0 means missing, unknown or dropped, and contributes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -35,6 +35,8 @@ __all__ = ["EncodingReport", "FitReport", "Schema"]
 
 _FORMAT = "attribune-schema"
 _VERSION = 1
+_LISTED = 100_000  # values in the JSON file itself
+_VALUES = ".values"  # in the name of a file of more
 
 
 @dataclass(frozen=True)
@@ -198,16 +200,18 @@ class Schema:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as plain JSON values."""
-        return {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "missing": list(self.missing),
-            "attributes": [_attribute_to_dict(attribute) for attribute in self.attributes],
-        }
+        return {**self._head(), "attributes": [_attribute_to_dict(attribute) for attribute in self.attributes]}
+
+    def _head(self) -> dict[str, Any]:
+        return {"format": _FORMAT, "version": _VERSION, "missing": list(self.missing)}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+    def from_dict(cls, data: Mapping[str, Any], *, folder: Path | None = None) -> Self:
         """Build the schema that `to_dict` returned.
+
+        Args:
+            data: what it returned, or what a file of `save` holds.
+            folder: of that file.
 
         Raises:
             ModelFolderError: for data that is not a schema, is of another version, or contradicts itself.
@@ -224,7 +228,7 @@ class Schema:
             missing = _checked_missing(data["missing"])
             for entry in data["attributes"]:
                 start = sum(done.slots for done in attributes)
-                attributes.append(_attribute_from_dict(entry, start=start))
+                attributes.append(_attribute_from_dict(entry, start=start, folder=folder))
             _checked_names([attribute.spec for attribute in attributes])
         except KeyError as error:
             raise ModelFolderError(f"the schema lacks {error}") from error
@@ -233,12 +237,27 @@ class Schema:
         return cls(attributes, missing=missing)
 
     def save(self, path: str | Path) -> None:
-        """Write the schema as a JSON file.
+        """Write the schema as a JSON file, and a vocabulary of more than 100,000 values as an Arrow file beside it.
 
         Raises:
-            ModelFolderError: when the file cannot be written.
+            ModelFolderError: when a file cannot be written; what was there before is still whole.
         """
-        write_json(path, self.to_dict(), what="schema")
+        path = Path(path)
+        before = list(path.parent.glob(f"{path.stem}{_VALUES}-*.arrow"))
+        data = {**self._head(), "attributes": [_saved_attribute(attribute, path) for attribute in self.attributes]}
+        write_json(path, data, what="schema")
+        named = {entry.get("values_file") for entry in data["attributes"]}
+        for file in before:
+            if file.name not in named:
+                file.unlink(missing_ok=True)
+
+    @staticmethod
+    def files_beside(path: str | Path) -> list[str]:
+        """Names of the files that belong to a schema file: those of long vocabularies."""
+        data = read_json(path, what="schema")
+        entries = data.get("attributes") if isinstance(data, Mapping) else None
+        named = [entry.get("values_file") for entry in entries or () if isinstance(entry, Mapping)]
+        return [name for name in named if isinstance(name, str)]
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -249,7 +268,7 @@ class Schema:
         """
         data = read_json(path, what="schema")
         try:
-            return cls.from_dict(data)
+            return cls.from_dict(data, folder=Path(path).parent)
         except ModelFolderError as error:
             raise ModelFolderError(f"{path}: {error}; restore the file, or train and save the model again") from error
 
@@ -291,17 +310,48 @@ def _attribute_to_dict(attribute: FittedAttribute) -> dict[str, Any]:
     }
 
 
-def _attribute_from_dict(entry: Mapping[str, Any], *, start: int) -> FittedAttribute:
+def _saved_attribute(attribute: FittedAttribute, path: Path) -> dict[str, Any]:
+    """The same with a long list of values, and its counts, in a file beside the schema's."""
+    if isinstance(attribute.spec, Numeric) or len(attribute.values) <= _LISTED:
+        return _attribute_to_dict(attribute)
+    try:
+        file = attribute.values.write(path.parent, f"{path.stem}{_VALUES}", counts=attribute.counts[1:])
+    except OSError as error:
+        raise ModelFolderError(
+            f"the {len(attribute.values):,} values of attribute {attribute.name!r} cannot be written to {path.parent} "
+            f"({error.strerror or error}): make room, or choose a folder that you may write to"
+        ) from error
+    short = replace(attribute, values=Vocabulary(), counts=attribute.counts[:1])
+    return {**_attribute_to_dict(short), "values_file": file.name}
+
+
+def _values_in(entry: Mapping[str, Any], folder: Path | None) -> tuple[Vocabulary, npt.NDArray[np.int64]]:
+    """The values and counts of an entry whose values are in a file of their own; ValueError when it is none."""
+    name = entry["values_file"]
+    if folder is None or not isinstance(name, str) or Path(name).name != name:
+        raise ValueError(f"values_file {name!r} is not a file beside the schema's")
+    try:
+        values, counts = Vocabulary.read(folder / name)
+    except OSError as error:
+        raise ValueError(f"its values, {folder / name}, cannot be read ({error.strerror or error})") from error
+    except ValueError as error:
+        raise ValueError(f"its values, {folder / name}, are truncated or foreign ({error})") from error
+    return values, np.concatenate([np.array(entry["counts"], dtype=np.int64), counts])
+
+
+def _attribute_from_dict(entry: Mapping[str, Any], *, start: int, folder: Path | None = None) -> FittedAttribute:
     """Build one attribute; anything wrong is a ValueError, TypeError or KeyError."""
     if entry["kind"] not in KINDS:
         raise ValueError(f"unknown kind of attribute {entry['kind']!r}")
     spec = KINDS[entry["kind"]](**entry["spec"])
     edges = tuple(float(edge) for edge in entry["edges"])
-    listed = bin_names(list(edges)) if isinstance(spec, Numeric) else entry["values"]
-    if not isinstance(listed, list | tuple) or not all(isinstance(value, str) and value for value in listed):
-        raise ValueError(f"attribute {spec.name!r} has a value that is empty or not text")
-    values = Vocabulary(listed)
-    counts = np.array(entry["counts"], dtype=np.int64)
+    if "values_file" in entry:
+        values, counts = _values_in(entry, folder)
+    else:
+        listed = bin_names(list(edges)) if isinstance(spec, Numeric) else entry["values"]
+        if not isinstance(listed, list | tuple) or not all(isinstance(value, str) and value for value in listed):
+            raise ValueError(f"attribute {spec.name!r} has a value that is empty or not text")
+        values, counts = Vocabulary(listed), np.array(entry["counts"], dtype=np.int64)
     size = len(values) + 1 if isinstance(spec, Numeric) or spec.unseen != "hash" else spec.buckets + 1
     _check_parts(spec, values=values, counts=counts, edges=edges, size=size)
     slots = entry["slots"]

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import overload
+from pathlib import Path
+from typing import Self, overload
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
+from attribune.json_file import draft_of
+
 __all__ = ["Vocabulary"]
 
+_COLUMNS = ("value", "count", "hash", "place")
+_TYPES = [pa.large_string(), pa.int64(), pa.uint64(), pa.int64()]
 _BLOCK = 1 << 18  # values that are Python objects at a time
 
 
@@ -20,7 +26,8 @@ class Vocabulary(Sequence[str]):
     """Texts in their order, which can be looked up; equal to any sequence of the same texts.
 
     Kept as one Arrow array, beside a sorted array of hashes that is made at the first lookup. What has the hash of a
-    text is compared with it, so that two texts of one hash are told apart.
+    text is compared with it, so that two texts of one hash are told apart. A file of them is not read but mapped: the
+    system reads the pages that lookups touch.
 
     Args:
         values: the texts.
@@ -28,6 +35,59 @@ class Vocabulary(Sequence[str]):
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._texts: pa.Array = pa.array(values, type=pa.large_string())
+
+    def write(self, folder: Path, stem: str, *, counts: npt.NDArray[np.int64]) -> Path:
+        """Write a file that `read` maps, named by its content; returns its path.
+
+        Args:
+            folder: for it.
+            stem: how its name begins.
+            counts: (len(self),), kept beside the values.
+
+        Raises:
+            OSError: when it cannot be written; there is no file then.
+        """
+        hashes, order = self._index
+        digest = hashlib.blake2b(digest_size=8)
+        for array in (hashes, order, counts):
+            digest.update(np.ascontiguousarray(array).data)
+        path = folder / f"{stem}-{digest.hexdigest()}.arrow"
+        columns = [self._texts, *(pa.array(array) for array in (counts, hashes, order))]
+        batch = pa.record_batch(columns, names=list(_COLUMNS))
+        draft = draft_of(path)
+        try:
+            with pa.OSFile(str(draft), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as file:
+                file.write_batch(batch)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
+        return path
+
+    @classmethod
+    def read(cls, path: Path) -> tuple[Self, npt.NDArray[np.int64]]:
+        """Map a file that `write` made; returns the values and their counts.
+
+        Raises:
+            OSError: when there is none.
+            ValueError: for one that is truncated or foreign.
+        """
+        try:
+            with pa.ipc.open_file(pa.memory_map(str(path))) as file:
+                if file.num_record_batches != 1 or file.schema.types != _TYPES:
+                    raise ValueError(f"it holds {file.num_record_batches} batches of {file.schema.types}")
+                batch = file.get_batch(0)
+            batch.validate(full=True)
+        except pa.ArrowException as error:
+            raise ValueError(str(error)) from error
+        texts, counts, hashes, order = batch.columns
+        found = cls()
+        found._texts, places = texts, order.to_numpy()
+        if any(column.null_count for column in batch.columns):
+            raise ValueError("it has empty places")
+        if len(places) and not 0 <= places.min() <= places.max() < len(places):
+            raise ValueError("its index points outside")
+        found.__dict__["_index"] = (hashes.to_numpy(), places)
+        return found, counts.to_numpy()
 
     def __len__(self) -> int:
         return len(self._texts)

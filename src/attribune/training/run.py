@@ -254,14 +254,13 @@ def _fit_neural(recipe: Recipe, folder: RunFolder, prepared: Prepared, reporter:
     )
     if is_main():
         model.save_pretrained(folder.model)
-        folder.write_outcome(outcome.to_dict())
+        folder.write_outcome({**outcome.to_dict(), "parameters": asdict(model.sizes())})
 
 
 def _neural_run(recipe: Recipe, folder: RunFolder, prepared: Prepared) -> tuple[Predictor, dict[str, Any]]:
     model = AttributeModel.from_pretrained(folder.model)
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
-    record = {**read_json(folder.outcome, what="training record"), "parameters": asdict(model.sizes())}
-    return predictor_of(recipe, model), record
+    return predictor_of(recipe, model), read_json(folder.outcome, what="training record")
 
 
 def _baseline_run(recipe: Recipe, folder: RunFolder, prepared: Prepared) -> tuple[Predictor, dict[str, Any]]:

@@ -198,8 +198,9 @@ def _is_whole(checkpoint: Path) -> bool:
             pass
     except (OSError, SafetensorError):
         return False
-    states = [*(checkpoint / name for name in _STATES), *(checkpoint.glob(_RANDOM) or [checkpoint / _RANDOM])]
-    return all(map(zipfile.is_zipfile, states)) and _read_state(checkpoint) is not None
+    random = list(checkpoint.glob(_RANDOM))
+    states = [*(checkpoint / name for name in _STATES), *random]
+    return bool(random) and all(map(zipfile.is_zipfile, states)) and _read_state(checkpoint) is not None
 
 
 def _read_state(checkpoint: Path) -> TrainerState | None:

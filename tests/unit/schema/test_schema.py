@@ -4,6 +4,7 @@ import copy
 import json
 import pickle
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -297,6 +298,83 @@ def test_a_schema_survives_file_copy_and_pickle(tmp_path: Path) -> None:
         assert [part.start for part in other] == [0, 1, 3, 4]
     assert "é" in (tmp_path / "schema.json").read_text(encoding="utf-8")
     assert [entry.name for entry in tmp_path.iterdir()] == ["schema.json"]
+
+
+@pytest.fixture
+def long_lists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vocabularies of more than one value count as long."""
+    monkeypatch.setattr("attribune.schema.schema._LISTED", 1)
+
+
+def values_file(folder: Path) -> Path:
+    name = Schema.files_beside(folder / "schema.json")[0]
+    assert (folder / name).is_file()
+    return folder / name
+
+
+@pytest.mark.usefixtures("long_lists")
+def test_a_long_vocabulary_has_a_file_of_its_own(tmp_path: Path) -> None:
+    schema = fitted()
+    schema.save(tmp_path / "schema.json")
+    loaded = Schema.load(tmp_path / "schema.json")
+    assert loaded.to_dict() == schema.to_dict()
+    rows = {"u": ["é", "-", "c"], "t": ["y", "z|x", ""], "n": [0, 9, None], "h": ["p", "new", "-"]}
+    assert loaded.encode(rows)[0].tolist() == schema.encode(rows)[0].tolist()
+    assert "é" not in (tmp_path / "schema.json").read_text(encoding="utf-8")
+    names = sorted(entry.name for entry in tmp_path.iterdir())
+    assert len(names) == 3, names  # of u and t; bins and hashed values are no lists
+    loaded.save(tmp_path / "schema.json")  # over the files that are mapped
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == names
+    assert loaded.encode(rows)[0].tolist() == schema.encode(rows)[0].tolist()
+    other = Schema.fit({"u": ["f", "g", "h"]}, [Categorical("u")])
+    other.save(tmp_path / "schema.json")
+    assert len(list(tmp_path.iterdir())) == 2
+    assert Schema.load(tmp_path / "schema.json").to_dict() == other.to_dict()
+
+
+def _foreign(path: Path) -> None:
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, pa.schema({"value": pa.string()})) as file:
+        file.write_batch(pa.record_batch({"value": pa.array(["a", "b"])}))
+
+
+def _index_outside(path: Path) -> None:
+    table = pa.ipc.open_file(str(path)).read_all()
+    table = table.set_column(3, "place", pa.array(np.arange(len(table)) + 1))
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as file:
+        file.write_table(table)
+
+
+@pytest.mark.usefixtures("long_lists")
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda path: path.unlink(), "cannot be read"),
+        (lambda path: path.write_bytes(b""), "truncated or foreign"),
+        (lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]), "truncated or foreign"),
+        (lambda path: path.write_bytes(path.read_bytes().replace("é".encode(), b"\xff\xfe")), "truncated or foreign"),
+        (_foreign, "truncated or foreign"),
+        (_index_outside, "index points outside"),
+    ],
+)
+def test_a_damaged_file_of_values_is_named(tmp_path: Path, spoil: Callable[[Path], Any], message: str) -> None:
+    schema = Schema.fit({"u": ["é", "b", "é", "c"]}, [Categorical("u")])
+    schema.save(tmp_path / "schema.json")
+    file = values_file(tmp_path)
+    spoil(file)
+    with pytest.raises(ModelFolderError, match=message) as caught:
+        Schema.load(tmp_path / "schema.json")
+    assert file.name in str(caught.value)
+
+
+@pytest.mark.usefixtures("long_lists")
+@pytest.mark.parametrize("name", ["../values.arrow", "/etc/passwd", 7])
+def test_values_are_read_beside_the_schema_alone(tmp_path: Path, name: Any) -> None:
+    Schema.fit({"u": ["a", "b"]}, [Categorical("u")]).save(tmp_path / "schema.json")
+    data = json.loads((tmp_path / "schema.json").read_text())
+    data["attributes"][0]["values_file"] = name
+    (tmp_path / "schema.json").write_text(json.dumps(data))
+    with pytest.raises(ModelFolderError, match="not a file beside"):
+        Schema.load(tmp_path / "schema.json")
 
 
 def change(path: tuple[Any, ...], value: Any) -> Any:
