@@ -7,10 +7,11 @@ replaces what stands between the marks of the pages; a test checks that nothing 
 
 from __future__ import annotations
 
-import json
+import runpy
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from transformers import BertConfig, BertModel
@@ -189,178 +190,17 @@ def longer() -> list[str]:
     return render(benchmark_tables(BenchmarkFolder(SMALL.with_name("longer"))), "markdown").splitlines()
 
 
-def measured(name: str) -> dict[str, Any]:
-    """A result file of a benchmark."""
-    return dict(json.loads((SMALL.parent / f"{name}.json").read_text(encoding="utf-8")))
-
-
-def machine_line(found: dict[str, Any]) -> str:
-    """What the figures were measured on."""
-    machine = found["machine"]
-    return f"{machine['processor']}, {machine['threads']} threads, torch {machine['torch']}."
-
-
-def training_step() -> list[str]:
-    """Ratios of the Injector to the other cases, beside their floors."""
-    found = measured("training_step")
-    lines = [machine_line(found)]
-    for one in found["measured"]:
-        distinct = ", ".join(map(str, one["distinct"]))
-        lines += [
-            "",
-            f"### {one['shape']}, {one['precision']}",
-            "",
-            f"{one['rows']} rows of {one['tokens']} tokens; distinct values of each attribute: {distinct}.",
-            "",
-            "| case | ms | floor, ms | MB | Injector / case: time | arithmetic floor of that | memory |",
-            "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-        ]
-        for case, figures in one["cases"].items():
-            against = one["injector_against"].get(case)
-            ratios = ["", "", ""]
-            if against is not None:
-                memory = f"{against['memory']:.2f}" if "memory" in against else ""
-                ratios = [f"{against['time']:.2f}", f"{against['floor']:.2f}", memory]
-            megabytes = f"{figures['step_megabytes']:,.0f}" if "step_megabytes" in figures else ""
-            cells = [
-                case,
-                f"{figures['milliseconds']:,.0f}",
-                f"{figures['floor_milliseconds']:,.0f}",
-                megabytes,
-                *ratios,
-            ]
-            lines.append(f"| {' | '.join(cells)} |")
-    return lines
-
-
-def generated_weights() -> list[str]:
-    """Generated weights alone against the eager ways."""
-    found = measured("generated_weights")
-    ways = ("ours", "chunks", "sigmoid", "tanh")
-    lines = [
-        machine_line(found),
-        "",
-        "| shape | values | rows | arguments up to | "
-        + " | ".join(f"{way}, ms" for way in ways)
-        + " | eager / ours | ours / tangents | kept, results: ours | eager |",
-        "| --- |" + " ---: |" * 11,
-    ]
-    for one in found["measured"]:
-        cells = [
-            one["shape"],
-            f"{one['values']:,}",
-            f"{one['rows']}",
-            f"{one['reach']:.2f}",
-            *(f"{one['milliseconds'][way]:.2f}" for way in ways),
-            f"{one['faster_than_eager']:.1f}",
-            f"{one['of_tangents']:.2f}",
-            f"{one['kept_in_results']['ours']:.2f}",
-            f"{min(one['kept_in_results'][way] for way in ('sigmoid', 'tanh')):.1f}",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
-
-
-def prediction() -> list[str]:
-    """Times of a batch against the chain."""
-    found = measured("prediction")
-    names = ("kept", "made anew", "eager")
-    lines = [
-        machine_line(found),
-        "",
-        "| shape | precision | rows x tokens | distinct | chain, ms | "
-        + " | ".join(names)
-        + " | eager / kept | kept, MB |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for one in found["measured"]:
-        cells = [
-            one["shape"],
-            one["precision"],
-            f"{one['rows']} x {one['tokens']}",
-            ", ".join(map(str, one["distinct"])),
-            f"{one['milliseconds']['chain']:.0f}",
-            *(f"{one['of_chain'][name]:.2f}" for name in names),
-            f"{one['eager_of_kept']:.2f}",
-            f"{one['kept_megabytes']:.0f}",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return lines
-
-
-def hit_rates() -> list[str]:
-    """Share of a batch's distinct users that are kept."""
-    rates = measured("prediction")["hit_rates"]
-    sizes = sorted({one["megabytes"] for found in rates.values() for one in found})
-    lines = ["| shape | exponent | " + " | ".join(f"{size:,} MB" for size in sizes) + " |"]
-    lines.append("| --- | ---: |" + " ---: |" * len(sizes))
-    for shape, found in rates.items():
-        for exponent in sorted({one["exponent"] for one in found}):
-            cells = [
-                f"{one['hit_rate']:.0%} ({one['values']:,} values)"
-                for one in sorted(found, key=lambda one: one["megabytes"])
-                if one["exponent"] == exponent
-            ]
-            lines.append(f"| {shape} | {exponent} | {' | '.join(cells)} |")
-    return lines
-
-
-def epoch() -> list[str]:
-    """One epoch end to end, both ways."""
-    found = measured("epoch")
-    lines = [
-        machine_line(found),
-        "",
-        "| data | rows | padding | way | seconds | MB | accuracy | faster |",
-        "| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: |",
-    ]
-    for name, one in found["sets"].items():
-        for way, figures in one["ways"].items():
-            accuracy = f"{100 * figures['accuracy']:.1f} [{100 * figures['low']:.1f}, {100 * figures['high']:.1f}]"
-            faster = f"{one['faster']:.1f} x" if way == "attribune" and "faster" in one else ""
-            padding = f"{one['padding_share']:.1%}" if way == "attribune" else ""
-            lines.append(
-                f"| {name} | {one['rows']:,} | {padding} | {way} | {figures['seconds']:,.0f} | "
-                f"{figures['peak_megabytes']:,.0f} | {accuracy} | {faster} |"
-            )
-    return lines
-
-
-def large_table() -> list[str]:
-    """Step, memory, saving and loading of a table of many values."""
-    found = measured("large_table")
-    small, large = found["step_milliseconds"].values()
-    held_small, held = found["resident_megabytes"].values()
-    rows = [
-        ("values", f"{found['values']:,}, a table of {found['table_megabytes']:,.0f} MB"),
-        (
-            "vocabulary",
-            f"fitted in {found['fit_seconds']:.0f} s, {found['peak_of_fitting_megabytes']:,.0f} MB at most",
-        ),
-        ("one step", f"{large:.0f} ms; with 1,000 values {small:.0f} ms; ratio {found['step_ratio']:.2f}"),
-        (
-            "resident memory",
-            f"{held:,.0f} MB; with 1,000 values {held_small:,.0f} MB; beyond that "
-            f"{found['beyond_small_of_table']:.2f} x the table",
-        ),
-        ("saving", f"{found['save_seconds']:.1f} s, {found['peak_of_saving_megabytes']:,.0f} MB at most"),
-        ("loading", f"{found['load']['seconds']:.1f} s, {found['load']['peak_megabytes']:,.0f} MB at most"),
-    ]
-    return [machine_line(found), "", "| | |", "| --- | --- |", *(f"| {name} | {figure} |" for name, figure in rows)]
+def beside(name: str) -> dict[str, dict[str, Callable[[], list[str]]]]:
+    """The tables that another file of this folder makes."""
+    return dict(runpy.run_path(str(FOLDER / name))["TABLES"])
 
 
 TABLES = {
     "methods.md": {"families": matrix, "counts": counts},
     "benchmark.md": {"data sets": data_sets},
     "results.md": {"every method": every_method, "longer": longer},
-    "performance.md": {
-        "training step": training_step,
-        "generated weights": generated_weights,
-        "prediction": prediction,
-        "hit rates": hit_rates,
-        "epoch": epoch,
-        "large table": large_table,
-    },
+    **beside("performance_tables.py"),
+    **beside("large_scale_tables.py"),
 }
 
 

@@ -120,7 +120,6 @@ class TestEvaluateAndPredict:
         ("output", "message"),
         [
             ("p.xls", "the ending '.xls' is not one of .csv"),
-            ("p", "the ending '' is not one of"),
             ("", "the ending '' is not one of"),
             ("nowhere/p.csv", "cannot be written (No such file or directory)"),
             ("d.csv/p.csv", "cannot be written (Not a directory)"),

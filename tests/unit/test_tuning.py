@@ -7,10 +7,12 @@ from collections.abc import Callable
 import pytest
 import torch
 from families import FAMILIES
+from tiny_models import make_batch, make_model
 from torch import nn
 from transformers import PreTrainedModel
 
 from attribune.errors import ConfigError
+from attribune.methods import method_from_dict
 from attribune.placement import find_layers, placement_for
 from attribune.tuning import TUNINGS, Tuning, tune_backbone
 
@@ -214,3 +216,20 @@ def test_what_cannot_be_read(text: str, message: str) -> None:
 def test_more_layers_than_there_are(tiny_backbone: Factory) -> None:
     with pytest.raises(ConfigError, match="tuning top_3: the backbone has 2 layers"):
         tune_backbone(tiny_backbone("bert"), placement_for("bert"), "top_3")
+
+
+@pytest.mark.parametrize(("method", "first"), [("injector", 1), ("chim", None), ("upa", None)])
+def test_what_is_frozen_below_the_first_site_runs_without_autograd(method: str, first: int | None) -> None:
+    """Nothing is kept for a backward pass that never comes there: up to the first site, or the whole backbone."""
+    model = make_model("bert", method_from_dict({"name": method}), tuning="frozen").train()
+    names = ["embeddings", "encoder.layer.0.attention.self", "encoder.layer.0.output", "encoder.layer.1.output"]
+    seen: list[bool] = []
+    for name in names:
+        model.backbone.get_submodule(name).register_forward_hook(
+            lambda _module, _inputs, output: seen.append(
+                (output[0] if isinstance(output, tuple) else output).requires_grad
+            )
+        )
+    model(**make_batch(2)).logits.sum().backward()
+    reached = len(names) if first is None else first + 1
+    assert seen == [False] * reached + [True] * (len(names) - reached)

@@ -5,9 +5,6 @@ Of its own, so that one that runs out of memory takes no other with it, and that
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-import logging
 import multiprocessing
 import os
 import signal
@@ -20,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from attribune.benchmark.results import BenchmarkFolder
-from attribune.errors import ConfigError
+from attribune.cluster import connect, cores
 from attribune.training.progress import Reporter
 
 __all__ = ["Engine", "Outcome", "Processes", "RayCluster"]
@@ -82,7 +79,7 @@ class Processes:
         self._folder, self._workers, self._show = folder, workers, show
         _ensure_quiet_tracker()
         given = os.environ.get("OMP_NUM_THREADS", "")
-        self._threads = int(given) if given.isdigit() and int(given) else max(1, _cores() // workers)
+        self._threads = int(given) if given.isdigit() and int(given) else max(1, cores() // workers)
         self._running: dict[Connection, tuple[Any, str]] = {}
 
     def has_room(self) -> bool:
@@ -137,11 +134,6 @@ def _ensure_quiet_tracker() -> None:
         del os.environ["PYTHONWARNINGS"]
         if before is not None:
             os.environ["PYTHONWARNINGS"] = before
-
-
-def _cores() -> int:
-    """Of the processor, as many as this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _end(code: int) -> str:
@@ -200,28 +192,13 @@ class RayCluster:
     """
 
     def __init__(self, folder: BenchmarkFolder, *, workers: int) -> None:
-        if importlib.util.find_spec("ray") is None:
-            raise ConfigError(
-                "--engine ray needs Ray: pip install 'attribune[ray]', or run with --workers on one machine"
-            )
-        # As a plain process would run; by default Ray's give way to everything else on the machine.
-        os.environ.setdefault("RAY_worker_niceness", "0")
-        ray: Any = importlib.import_module("ray")
-        address = os.environ.get("RAY_ADDRESS")
-        own = None if address else max(_cores(), workers)
-        ray.init(
-            address=address, num_cpus=own, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR
-        )
-        nodes = [int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]]
-        if not any(nodes):
-            ray.shutdown()
-            raise ConfigError(f"the Ray cluster {address} has no node with a core: start its workers")
-        share = max(1, min(max(nodes), sum(nodes) // workers))
-        devices = min(1.0, ray.cluster_resources().get("GPU", 0.0) / workers)
-        self._ray = ray
-        self._task = ray.remote(num_cpus=share, num_gpus=devices, max_retries=_RETRIES, max_calls=1)(_run)
+        self._cluster = cluster = connect(workers=workers)
+        self._ray = cluster.ray
+        self._task = self._ray.remote(
+            num_cpus=cluster.cores, num_gpus=cluster.devices, max_retries=_RETRIES, max_calls=1
+        )(_run)
         self._folder, self._workers = folder, workers
-        self._threads = share if address else max(1, _cores() // workers)
+        self._threads = cluster.cores
         self._running: dict[Any, str] = {}
 
     def has_room(self) -> bool:
@@ -246,4 +223,4 @@ class RayCluster:
 
     def close(self) -> None:
         """Leave the cluster."""
-        self._ray.shutdown()
+        self._cluster.close()

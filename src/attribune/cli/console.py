@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import logging
+import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 import datasets
@@ -16,7 +19,7 @@ from attribune.evaluation.report import text_table
 from attribune.evaluation.results import result_rows
 from attribune.training.progress import Reporter
 
-__all__ = ["ConsoleReporter", "comparison_lines", "quiet_libraries", "results_text"]
+__all__ = ["ConsoleReporter", "comparison_lines", "quiet_libraries", "quiet_ray", "results_text"]
 
 _PLAIN_EVERY = 50  # steps between two lines where there is no terminal
 
@@ -28,6 +31,30 @@ def quiet_libraries() -> None:
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     logging.getLogger("accelerate").setLevel(logging.ERROR)
+
+
+@contextmanager
+def quiet_ray() -> Iterator[None]:
+    """Keep what Ray writes to stdout, and its core past Python to stderr, off the screen; its log files have it.
+
+    What Python writes to stderr shows as before.
+    """
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    python = sys.stderr
+    try:
+        if python is sys.__stderr__ and python is not None:
+            python.flush()
+            sys.stderr = os.fdopen(
+                kept, "w", buffering=1, encoding=python.encoding, errors=python.errors, closefd=False
+            )
+        os.dup2(nowhere, 2)
+        with redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        os.dup2(kept, 2)
+        sys.stderr = python
+        os.close(kept)
+        os.close(nowhere)
 
 
 class ConsoleReporter(Reporter):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
@@ -15,11 +16,21 @@ import pyarrow.parquet as pq
 
 from attribune.data.json_lines import json_batches
 from attribune.data.storage import IN_MEMORY, ArrowStore
-from attribune.data.text_files import checked_columns, csv_batches, find_encoding, readable
+from attribune.data.text_files import checked_columns, csv_batches, csv_header, find_encoding, readable
 from attribune.errors import DataError
 from attribune.schema.columns import as_array, missing_column
 
-__all__ = ["ENDINGS", "Source", "read_table", "require_columns", "table_source_name"]
+__all__ = [
+    "ENDINGS",
+    "Source",
+    "check_same_columns",
+    "header_columns",
+    "read_table",
+    "require_columns",
+    "table_batches",
+    "table_files",
+    "table_source_name",
+]
 
 Source: TypeAlias = "str | Path | pd.DataFrame | pa.Table | datasets.Dataset"
 
@@ -68,12 +79,79 @@ def read_table(
     if not path.exists() and (hub := _hub_id(source)) is not None:
         return _named_classes(_from_hub(hub["name"], hub["split"]))
     try:
-        for batch in _reader(path)(path, encoding, quoting):
+        for batch in table_batches(path, encoding=encoding, quoting=quoting):
             store.write(batch)
     except BaseException:
         store.discard()
         raise
     return store.finish()
+
+
+def table_batches(path: Path, *, encoding: str | None = None, quoting: bool = True) -> Iterator[pa.Table]:
+    """Read a file batch by batch, each with the same columns and types; no more is in memory than a batch.
+
+    Args:
+        path: of the file, see `ENDINGS`.
+        encoding: of a text file; None finds it out.
+        quoting: for CSV and TSV, whether double quotes enclose fields.
+
+    Raises:
+        DataError: naming file, line or column of what cannot be used.
+        ConfigError: for an unknown encoding.
+    """
+    ending = _ending(path)
+    if ending == ".parquet":
+        return _read_parquet(path)
+    encoding, delimiter = find_encoding(path, encoding=encoding), _delimiter(ending)
+    if delimiter is None:
+        return json_batches(path, encoding=encoding)
+    return csv_batches(path, encoding=encoding, delimiter=delimiter, quoting=quoting)
+
+
+def header_columns(path: Path, *, encoding: str | None = None) -> list[str] | None:
+    """Columns of a file, where its beginning or end names them; None for JSON, of which every row may name others.
+
+    Args:
+        path: of the file.
+        encoding: of a text file.
+
+    Raises:
+        DataError: naming a file that cannot be read.
+        ConfigError: for an unknown encoding.
+    """
+    ending = _ending(path)
+    if ending == ".parquet":
+        with _parquet(path) as file:
+            return list(file.schema_arrow.names)
+    delimiter = _delimiter(ending)
+    return None if delimiter is None else csv_header(path, encoding=encoding, delimiter=delimiter)
+
+
+def table_files(sources: Iterable[str | Path]) -> list[Path]:
+    """Files that are named, and those with a known ending in folders that are named, sorted by name.
+
+    Raises:
+        DataError: for a folder that cannot be read or holds no such file, or a file that is named twice.
+    """
+    files: dict[Path, Path] = {}
+    for source in map(Path, sources):
+        for file in _files_in(source) if source.is_dir() else [source]:
+            if file.resolve() in files:
+                raise DataError(f"{file} is given twice, so that its rows would be: name it once")
+            files[file.resolve()] = file
+    return list(files.values())
+
+
+def _files_in(folder: Path) -> list[Path]:
+    with readable(folder):
+        names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
+    files = [folder / name for name in names if name[0] not in "._" and name.lower().endswith(ENDINGS)]
+    if not files:
+        raise DataError(
+            f"{folder}: the folder holds no table ({len(names)} other files): name a folder whose files end in one of "
+            f"{', '.join(ENDINGS)}"
+        )
+    return files
 
 
 def _named_classes(table: datasets.Dataset) -> datasets.Dataset:
@@ -104,16 +182,33 @@ def require_columns(table: datasets.Dataset, names: Sequence[str], *, source: st
             raise missing_column(table.column_names, name, source=source)
 
 
+def check_same_columns(columns: Sequence[tuple[str, Sequence[str]]]) -> None:
+    """Check that files have the same columns, in any order.
+
+    Args:
+        columns: names of files, each with its columns.
+
+    Raises:
+        DataError: naming the file and the columns in which it differs from the first.
+    """
+    for name, found in columns[1:]:
+        first, wanted = columns[0]
+        less, more = (", ".join(map(repr, sorted({*a} - {*b}))) for a, b in ((wanted, found), (found, wanted)))
+        words = [f"has no column {less}"] * bool(less) + [f"has {more} beside its columns"] * bool(more)
+        if words:
+            raise DataError(
+                f"{name} {' and '.join(words)}, unlike {first}: give all files the same columns, or predict it into "
+                "an output of its own"
+            )
+
+
 def table_source_name(source: Source) -> str:
     """Name a source in messages."""
     return str(source) if isinstance(source, str | Path) else f"the {type(source).__name__}"
 
 
-_Reader: TypeAlias = Callable[[Path, "str | None", bool], Iterator[pa.Table]]
-
-
-def _reader(path: Path) -> _Reader:
-    """Choose by the ending, after checking that there is a file to read."""
+def _ending(path: Path) -> str:
+    """Find the file's ending, after checking that there is a file to read."""
     ending = next(
         (known for known in sorted(ENDINGS, key=len, reverse=True) if path.name.lower().endswith(known)), None
     )
@@ -125,29 +220,29 @@ def _reader(path: Path) -> _Reader:
         raise DataError(f"{path}: unknown ending {path.suffix!r}: convert the file to one of {', '.join(ENDINGS)}")
     if path.stat().st_size == 0:
         raise DataError(f"{path}: the file is empty: give a file with rows")
-    if ending == ".parquet":
-        return _read_parquet
-    delimiter = next(
-        mark for text, mark in _TEXT_ENDINGS.items() if ending in {text + packed for packed in _COMPRESSED}
-    )
-    if delimiter is None:
-        return lambda path, encoding, _: json_batches(path, encoding=find_encoding(path, encoding=encoding))
-    return lambda path, encoding, quoting: csv_batches(
-        path, encoding=find_encoding(path, encoding=encoding), delimiter=delimiter, quoting=quoting
-    )
+    return ending
 
 
-def _read_parquet(path: Path, _encoding: str | None, _quoting: bool) -> Iterator[pa.Table]:
+def _delimiter(ending: str) -> str | None:
+    return next(mark for text, mark in _TEXT_ENDINGS.items() if ending in {text + packed for packed in _COMPRESSED})
+
+
+@contextmanager
+def _parquet(path: Path) -> Iterator[pq.ParquetFile]:
     try:
         with readable(path), pq.ParquetFile(path) as file:
-            schema = file.schema_arrow
-            if not file.metadata.num_rows:
-                raise DataError(f"{path}: the file has columns but no rows: give a file with rows")
-            checked_columns(schema.names, source=str(path))
-            for batch in file.iter_batches(batch_size=10_000):
-                yield _plain(pa.Table.from_batches([batch]), str(path))
+            yield file
     except pa.ArrowException as error:
         raise DataError(f"{path}: truncated, or not a Parquet file ({error}): write it again") from error
+
+
+def _read_parquet(path: Path) -> Iterator[pa.Table]:
+    with _parquet(path) as file:
+        if not file.metadata.num_rows:
+            raise DataError(f"{path}: the file has columns but no rows: give a file with rows")
+        checked_columns(file.schema_arrow.names, source=str(path))
+        for batch in file.iter_batches(batch_size=10_000):
+            yield _plain(pa.Table.from_batches([batch]), str(path))
 
 
 def _plain(table: pa.Table, source: str) -> pa.Table:

@@ -24,7 +24,7 @@ from attribune.errors import AttribuneWarning, ConfigError, DataError
 if TYPE_CHECKING:
     from _csv import Reader
 
-__all__ = ["checked_columns", "csv_batches", "csv_rows", "find_encoding", "open_text", "readable"]
+__all__ = ["checked_columns", "csv_batches", "csv_header", "csv_rows", "find_encoding", "open_text", "readable"]
 
 _log = logging.getLogger(__name__)
 _CHUNK = 2**20
@@ -73,7 +73,7 @@ def find_encoding(path: Path, *, encoding: str | None, cure: str | None = None) 
     """
     with readable(path):
         if encoding is not None:
-            return _given(path, encoding, cure)
+            return _checked(path, _known(encoding), cure)
         with _open(path) as file:
             start = file.read(4)
         marked = next((name for mark, name in _MARKS if start.startswith(mark)), None)
@@ -131,6 +131,27 @@ def csv_batches(path: Path, *, encoding: str, delimiter: str, quoting: bool = Tr
     for _ in _named_rows(path, encoding, delimiter, quoting, None):
         pass
     raise DataError(f"{path}: the file changed while it was read: read it again")
+
+
+def csv_header(path: Path, *, encoding: str | None, delimiter: str) -> list[str]:
+    """Column names of a CSV or TSV file, of which no more than the beginning is read.
+
+    Args:
+        path: the file.
+        encoding: as the user gave it; None takes the first of those that `find_encoding` may find which fits.
+        delimiter: between two names.
+
+    Raises:
+        DataError: for a file that cannot be read, or with unusable column names.
+        ConfigError: for an unknown encoding.
+    """
+    with readable(path), _open(path) as file:
+        start = file.read(4)
+    marked = next((name for mark, name in _MARKS if start.startswith(mark)), None)
+    for candidate in (_known(encoding) if encoding else marked or "utf-8", "latin-1"):
+        with suppress(UnicodeError), _csv_file(path, candidate, delimiter, quoting=True) as (names, _):
+            return names
+    raise AssertionError("every byte is Latin-1")
 
 
 def csv_rows(
@@ -200,12 +221,12 @@ def _open(path: Path) -> IO[bytes]:
     return path.open("rb")
 
 
-def _given(path: Path, encoding: str, cure: str | None) -> str:
+def _known(encoding: str) -> str:
     try:
         name = codecs.lookup(encoding).name
     except LookupError as error:
         raise ConfigError(f"unknown encoding {encoding!r}: try utf-8, cp1252, latin-1 or utf-16") from error
-    return _checked(path, "utf-8-sig" if name == "utf-8" else name, cure)
+    return "utf-8-sig" if name == "utf-8" else name
 
 
 def _checked(path: Path, encoding: str, cure: str | None) -> str:

@@ -41,6 +41,8 @@ class AttributeFit:
         rare: values seen fewer than `min_count` times, and so left out.
         beyond_cap: values beyond `max_values`, and so left out.
         left_out_cells: cells whose value was left out.
+        shared: with `hash`, values whose bucket another value has as well; of n values in b buckets a share of
+            1 - (1 - 1/b)^(n - 1) is to be expected.
     """
 
     rows: int
@@ -51,6 +53,7 @@ class AttributeFit:
     rare: int = 0
     beyond_cap: int = 0
     left_out_cells: int = 0
+    shared: int = 0
 
 
 class AttributeFitter:
@@ -127,7 +130,8 @@ class AttributeFitter:
         ids = hashed_ids(spec, list(self._values), check=None)
         counts = np.bincount(ids, weights=list(self._values.values()), minlength=spec.buckets + 1).astype(np.int64)
         counts[0] = self._empty
-        fit = self._report(found=len(self._values), kept=int(np.count_nonzero(counts[1:])))
+        shared = int((np.bincount(ids)[ids] > 1).sum())
+        fit = self._report(found=len(self._values), kept=int(np.count_nonzero(counts[1:])), shared=shared)
         return self._fitted(spec, start, (), counts.tolist()), fit
 
     def _binned(self, spec: Numeric, start: int) -> tuple[FittedAttribute, AttributeFit]:
@@ -150,19 +154,8 @@ class AttributeFitter:
             spec=spec, start=start, slots=slots, values=Vocabulary(values), counts=array, edges=edges, check=check
         )
 
-    def _report(
-        self, *, found: int, kept: int, rare: int = 0, beyond_cap: int = 0, left_out_cells: int = 0
-    ) -> AttributeFit:
-        return AttributeFit(
-            rows=self._rows,
-            missing=self._empty,
-            trimmed=self._trimmed,
-            found=found,
-            kept=kept,
-            rare=rare,
-            beyond_cap=beyond_cap,
-            left_out_cells=left_out_cells,
-        )
+    def _report(self, **found: int) -> AttributeFit:
+        return AttributeFit(rows=self._rows, missing=self._empty, trimmed=self._trimmed, **found)
 
 
 def quantile_edges(

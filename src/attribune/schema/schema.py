@@ -80,6 +80,7 @@ class FitReport:
             "rare": "values below min_count left out",
             "beyond_cap": "values beyond max_values left out",
             "left_out_cells": "cells with a value left out",
+            "shared": "values that share a bucket with another",
             "missing": "rows without a value",
             "trimmed": "values trimmed of spaces",
         }

@@ -183,6 +183,19 @@ def test_hashed_values_are_listed_nowhere(tmp_path: Path) -> None:
     assert (plain.encode({"u": users})[0] != ids[:500]).mean() > 0.9
 
 
+def test_values_that_share_a_bucket_are_counted() -> None:
+    users = [f"u{number}" for number in range(2000)]
+    kind = Categorical("u", unseen="hash", buckets=1000)
+    schema = Schema.fit({"u": users}, [kind])
+    ids = schema.encode({"u": users})[0][:, 0].tolist()
+    several = {bucket for bucket, times in Counter(ids).items() if times > 1}
+    assert schema.fit_report is not None
+    shared = schema.fit_report.attributes["u"].shared
+    assert shared == sum(bucket in several for bucket in ids)
+    assert shared / 2000 == pytest.approx(1 - (1 - 1 / 1000) ** 1999, abs=0.03)
+    assert f"values that share a bucket with another: {shared:,}" in schema.fit_report.lines()[0]
+
+
 def test_hash_ids_do_not_change_between_releases() -> None:
     schema = Schema.fit({"u": ["anna", "bert"]}, [Categorical("u", unseen="hash", buckets=4096)])
     assert encode(schema, u=["anna", "bert"]) == [[1233], [3807]]
