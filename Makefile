@@ -35,6 +35,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/training_step.py
 	$(BIN)/python benchmarks/generated_weights.py
 	$(BIN)/python benchmarks/prediction.py
+	$(BIN)/python benchmarks/predict_engines.py
 	$(BIN)/python benchmarks/large_table.py
 	$(BIN)/python benchmarks/epoch.py
 	$(BIN)/python benchmarks/chunk_memory.py
