@@ -1,6 +1,6 @@
 """Prediction into a folder of parts: throughput of Ray with one and with two workers, and of one process.
 
-    python benchmarks/predict_engines.py [--rows 6000] [--part 100] [--rounds 5] [--steps 30]
+    python benchmarks/predict_engines.py [--rows 12000] [--part 300] [--rounds 5] [--steps 30]
 
 The texts are the film snippets that `make demo` trains on; the run is an Injector over MiniLM with the film as
 attribute, trained for a few steps. The cases take turns. `ray 1` and `ray 2` are Ray clusters of one and of two cores,
@@ -86,8 +86,8 @@ def ratio(found: dict[str, list[dict[str, float]]], a: str, b: str) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=6000, help="a multiple of --part")
-    parser.add_argument("--part", type=int, default=100, help="rows of a part")
+    parser.add_argument("--rows", type=int, default=12_000, help="a multiple of --part")
+    parser.add_argument("--part", type=int, default=300, help="rows of a part")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=30)
     options = parser.parse_args()
