@@ -5,7 +5,7 @@
 An Injector over the packaged MiniLM on Rotten Tomatoes critics with critic, title and publication as attributes; the
 same rows, budget and seed for every setting of a split, the loss of every tenth step kept. `all`: AdamW. `rows`:
 `training.table_updates: rows` (RowAdamW). `hash 1` and `hash 1/4`: as many buckets as an attribute has values, and a
-quarter as many. `none`: without attributes. Trained on a part of the training rows, scored on all test rows, all
+quarter as many. `adapter`: without attributes. Trained on a part of the training rows, scored on all test rows, all
 splits together, with paired bootstrap intervals of the differences to `all`. An interrupted run goes on: each cell is
 kept in a folder beside the result. Writes benchmarks/results/tables_accuracy.json.
 """
@@ -38,7 +38,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "rows": {"updates": "rows"},
     "hash 1": {"updates": "all", "buckets": 1.0},
     "hash 1/4": {"updates": "all", "buckets": 0.25},
-    "none": {"updates": "all", "method": "none"},
+    "adapter": {"updates": "all", "method": "adapter"},
 }
 CARD = CARDS["critics"]
 

@@ -77,7 +77,6 @@ def table_step(values: int) -> None:
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     torch.set_num_threads(1)
     schema = Schema.fit({"user": pa.array(range(values)).cast(pa.string())}, [Categorical("user")])
-    keep_freed_memory()
     method = Injector(vector_size=SIZE)
     model = AttributeModel.build(DEFAULT_BACKBONE, schema, task=Classification(classes=2), method=method).train()
     update_rows_alone(model, "rows")
@@ -86,6 +85,7 @@ def table_step(values: int) -> None:
         dist.init_process_group("gloo")
         sharded = ShardedTables(model)
         forward = torch.nn.parallel.DistributedDataParallel(model, broadcast_buffers=False)
+    keep_freed_memory()
     optimizer = build_optimizer(model, learning_rate=5e-4, backbone_learning_rate=5e-5, weight_decay=0.01)
     torch.manual_seed(int(os.environ.get("RANK", "0")))
     rows, seconds = BATCH // processes, []

@@ -239,6 +239,49 @@ def tables_accuracy() -> list[str]:
     return lines
 
 
+def engines() -> list[str]:
+    """Prediction into a folder by one process and on Ray."""
+    found = measured("predict_engines")
+    lines = [
+        machine_line(found),
+        "",
+        "| | rows/s | seconds before the first row | |",
+        "| --- | ---: | ---: | --- |",
+    ]
+    names = {
+        "ray 1": "Ray, one worker of one thread",
+        "ray 2": "Ray, two workers",
+        "local 1": "one process, one thread",
+        "local 2": "one process, two threads",
+    }
+    remarks = {
+        "ray 2": f"{found['two_workers_of_one']:.2f} x one worker",
+        "ray 1": f"{found['one_worker_of_local']:.2f} x the process with one thread",
+    }
+    for case, name in names.items():
+        one = found["median"][case]
+        lines.append(f"| {name} | {one['rows_per_second']:.0f} | {one['begin']:.1f} | {remarks.get(case, '')} |")
+    return lines
+
+
+def scaling() -> list[str]:
+    """Time and memory of a step along each axis, with exponents."""
+    found = measured("scaling")
+    lines = [machine_line(found)]
+    for name, axis in found["axes"].items():
+        points = axis["points"]
+        sizes = [f"{point['size']:,}" for point in points]
+        lines += ["", f"| {name} | {' | '.join(sizes)} | exponent | of the last doubling |"]
+        lines.append(f"| --- |{' ---: |' * (len(sizes) + 2)}")
+        figures = {"ms": "milliseconds", "ms, chain": "chain_milliseconds", "MB": "megabytes"}
+        for title, figure in figures.items():
+            if figure in points[0]:
+                slopes = axis["exponents"][figure]
+                cells = [f"{point[figure]:,.0f}" for point in points]
+                lines.append(f"| {title} | {' | '.join(cells)} | {slopes['whole']:.2f} | {slopes['last']:.2f} |")
+    return lines
+
+
 TABLES = {
     "performance.md": {
         "training step": training_step,
@@ -250,5 +293,7 @@ TABLES = {
         "reading": reading,
         "two processes": two_processes,
         "tables accuracy": tables_accuracy,
+        "engines": engines,
+        "scaling": scaling,
     },
 }

@@ -84,6 +84,11 @@ class SharedBatches(torch.utils.data.Sampler[list[int]]):
     def __init__(self, rows: LengthGroupedBatches, *, process: int = 0, processes: int = 1) -> None:
         self.rows, self.process, self.processes = rows, process, processes
 
+    @property
+    def most(self) -> int:
+        """Rows that a process has of a batch at most."""
+        return -(-self.rows.batch_size // self.processes)
+
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch whose order comes next."""
         self.rows.set_epoch(epoch)

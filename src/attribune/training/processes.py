@@ -82,23 +82,35 @@ def from_main(make: Callable[[], T]) -> T:
     return cast(T, made[0])
 
 
-def all_rows(tensor: Tensor) -> Tensor:
+def all_rows(*tensors: Tensor, most: int) -> list[Tensor]:
     """The rows of all processes' tensors, the same in each process; gradients reach this process's own rows.
 
     They reach them as often as there are processes, since these average what each has found.
 
     Args:
-        tensor: (rows, ...), of any number of rows, which may differ from one process to the next.
+        tensors: of one number of rows, which may differ from one process to the next; (rows, ...) float32 numbers, or
+            integers below 2^24.
+        most: rows that a process has at most.
     """
-    counts = [torch.zeros(1, dtype=torch.int64, device=tensor.device) for _ in range(process_count())]
-    dist.all_gather(counts, torch.tensor([len(tensor)], device=tensor.device))
-    padded = tensor.new_zeros(int(max(counts)), *tensor.shape[1:])
-    padded[: len(tensor)] = tensor.detach()
-    parts = [torch.empty_like(padded) for _ in counts]
-    dist.all_gather(parts, padded)
-    rows = [part[: int(count)] for part, count in zip(parts, counts, strict=True)]
-    rows[process_number()] = cast(Tensor, _Multiplied.apply(tensor))  # type: ignore[no-untyped-call]
-    return torch.cat(rows)
+    rows = len(tensors[0])
+    sizes = [most * tensor[0].numel() for tensor in tensors]
+    # All in one, with the number of rows: it is the time of a message that counts, not its length.
+    message = tensors[0].new_zeros(1 + sum(sizes), dtype=torch.float32)
+    message[0] = rows
+    for place, tensor in zip(torch.split(message[1:], sizes), tensors, strict=True):
+        place[: tensor.numel()] = tensor.detach().reshape(-1)
+    messages = [torch.empty_like(message) for _ in range(process_count())]
+    dist.all_gather(messages, message)
+    counts = [int(found[0]) for found in messages]
+    whole = []
+    for number, tensor in enumerate(tensors):
+        parts = [
+            torch.split(found[1:], sizes)[number].view(most, *tensor.shape[1:])[:count].to(tensor.dtype)
+            for found, count in zip(messages, counts, strict=True)
+        ]
+        parts[process_number()] = cast(Tensor, _Multiplied.apply(tensor))  # type: ignore[no-untyped-call]
+        whole.append(torch.cat(parts))
+    return whole
 
 
 class _Multiplied(torch.autograd.Function):

@@ -135,7 +135,7 @@ def fit_model(
     )
     if not is_main():  # with other dropout than the rows of the first process have
         torch.manual_seed(recipe.training.seed + process_number())
-    if profile is not None:
+    if profile is not None and is_main():
         trainer.add_callback(ProfileSteps(model, profile))
     trainer.remove_callback(transformers.PrinterCallback)
     trainer.remove_callback(transformers.trainer_callback.ProgressCallback)
@@ -322,7 +322,8 @@ class _Trainer(transformers.Trainer):
         if process_count() == 1 or not model.training:
             return super().compute_loss(model, inputs, *args, **options)
         labels = inputs.pop("labels")
-        return self.model.task.loss(all_rows(model(**inputs).logits), all_rows(labels))
+        logits = model(**inputs).logits.float()
+        return self.model.task.loss(*all_rows(logits, labels, most=self._batches.most))
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         try:
