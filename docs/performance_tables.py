@@ -271,7 +271,7 @@ def scaling() -> list[str]:
     for name, axis in found["axes"].items():
         points = axis["points"]
         sizes = [f"{point['size']:,}" for point in points]
-        lines += ["", f"| {name} | {' | '.join(sizes)} | exponent | of the last doubling |"]
+        lines += ["", f"| {name} | {' | '.join(sizes)} | exponent | of the last two |"]
         lines.append(f"| --- |{' ---: |' * (len(sizes) + 2)}")
         figures = {"ms": "milliseconds", "ms, chain": "chain_milliseconds", "MB": "megabytes"}
         for title, figure in figures.items():
