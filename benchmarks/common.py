@@ -7,9 +7,18 @@ import platform
 import statistics
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor, nn
+
+from attribune import Adapter
+from attribune.methods.adapter import AdapterSite
+from attribune.methods.base import SiteModule
+from attribune.training.optimizer import clip_gradients
+
+if TYPE_CHECKING:
+    from attribune.sharding import ShardedTables
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -48,6 +57,47 @@ def seconds_per_tangent() -> float:
             torch.tanh(there)
         times.append((time.perf_counter() - started) / 16 / there.numel())
     return statistics.median(times)
+
+
+class ChainSite(SiteModule):
+    """Static adapters in a row: what as many attributes cost whose weights are given instead of generated."""
+
+    def __init__(self, adapters: int, *, hidden: int, bottleneck: int) -> None:
+        super().__init__()
+        settings = Adapter(bottleneck=bottleneck)
+        self.adapters = nn.ModuleList(AdapterSite(settings, hidden=hidden) for _ in range(adapters))
+
+    def forward(self, hidden: Tensor, condition: Any) -> Tensor:
+        for adapter in self.adapters:
+            hidden = adapter(hidden)
+        return hidden
+
+
+def timed_step(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batch: dict[str, Tensor],
+    *,
+    forward: nn.Module | None = None,
+    sharded: ShardedTables | None = None,
+) -> float:
+    """Seconds of a whole training step in bf16, clipping and update among them.
+
+    Args:
+        model: with the parameters.
+        optimizer: of these.
+        batch: with labels.
+        forward: what is called in the model's place, which it is wrapped in.
+        sharded: the tables of which other processes have rows.
+    """
+    started = time.perf_counter()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = (forward or model)(**batch).loss
+    loss.backward()
+    clip_gradients(model.parameters(), 1.0, sharded)
+    optimizer.step()
+    optimizer.zero_grad()
+    return time.perf_counter() - started
 
 
 def write_result(name: str, result: dict[str, Any]) -> None:

@@ -23,12 +23,12 @@ from typing import Any
 
 import pyarrow as pa
 import torch
-from common import machine, write_result
+from common import machine, timed_step, write_result
 
 from attribune import AttributeModel, Categorical, Classification, Injector, Schema
 from attribune.backbone import DEFAULT_BACKBONE
 from attribune.process_memory import keep_freed_memory, peak_megabytes
-from attribune.training.optimizer import build_optimizer, clip_gradients, update_rows_alone
+from attribune.training.optimizer import build_optimizer, update_rows_alone
 
 ROWS, TOKENS, SIZE = 32, 64, 64
 
@@ -77,14 +77,7 @@ def step(model: AttributeModel, optimizer: torch.optim.Optimizer, values: int) -
         "attribute_ids": torch.randint(1, values + 1, (ROWS, 1)),
         "labels": torch.randint(0, 2, (ROWS,)),
     }
-    started = time.perf_counter()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        loss = model(**batch).loss
-    loss.backward()
-    clip_gradients(model.parameters(), 1.0)
-    optimizer.step()
-    optimizer.zero_grad()
-    return time.perf_counter() - started
+    return timed_step(model, optimizer, batch)
 
 
 def answer(**found: float) -> None:

@@ -34,16 +34,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import torch
-from common import RESULTS, machine, write_result
+from common import RESULTS, ChainSite, machine, timed_step, write_result
 from scaling_plot import write_plot
 from torch import Tensor, nn
 
 from attribune import Adapter, AttributeModel, Categorical, Classification, Injector, MultiLabel, Schema
 from attribune.backbone import DEFAULT_BACKBONE
-from attribune.methods.adapter import AdapterSite
-from attribune.methods.base import SiteModule
 from attribune.process_memory import keep_freed_memory, peak_megabytes
-from attribune.training.optimizer import build_optimizer, clip_gradients, update_rows_alone
+from attribune.training.optimizer import build_optimizer, update_rows_alone
 
 RESULT = "scaling"
 CASES = ("injector", "chain")
@@ -90,20 +88,6 @@ AXES = {
 }
 
 
-class _ChainSite(SiteModule):
-    """Static adapters in a row."""
-
-    def __init__(self, adapters: int, *, hidden: int, bottleneck: int) -> None:
-        super().__init__()
-        settings = Adapter(bottleneck=bottleneck)
-        self.adapters = nn.ModuleList(AdapterSite(settings, hidden=hidden) for _ in range(adapters))
-
-    def forward(self, hidden: Tensor, condition: Any) -> Tensor:
-        for adapter in self.adapters:
-            hidden = adapter(hidden)
-        return hidden
-
-
 class Training:
     """A model with its optimiser, which makes a step at a time."""
 
@@ -122,15 +106,7 @@ class Training:
 
     def step(self) -> float:
         """Seconds of a step."""
-        batch = self._batch()
-        started = time.perf_counter()
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            loss = self.model(**batch).loss
-        loss.backward()
-        clip_gradients(self.model.parameters(), 1.0)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        return time.perf_counter() - started
+        return timed_step(self.model, self.optimizer, self._batch())
 
     def use_all_state(self) -> None:
         """Write to every page of the optimiser's state: of one that is all zeros the system keeps nothing."""
@@ -173,7 +149,7 @@ def _build(point: Point, case: str) -> AttributeModel:
     )
     if chain:
         model.method.sites = nn.ModuleList(
-            _ChainSite(point.attributes + 1, hidden=model.head.in_features, bottleneck=point.bottleneck)
+            ChainSite(point.attributes + 1, hidden=model.head.in_features, bottleneck=point.bottleneck)
             for _ in model.method.sites
         )
     return model.train()

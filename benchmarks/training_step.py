@@ -28,13 +28,11 @@ from typing import Any
 import peft
 import torch
 import transformers
-from common import machine, product_rate, write_result
+from common import ChainSite, machine, product_rate, write_result
 from torch import Tensor, nn
 
 from attribune import Adapter, AttributeModel, Categorical, Classification, Injector, Plain, Schema
 from attribune.backbone import build_backbone
-from attribune.methods.adapter import AdapterSite
-from attribune.methods.base import SiteModule
 from attribune.process_memory import keep_freed_memory
 
 RESULT = "training_step"
@@ -85,20 +83,6 @@ SHAPES = {
 CASES = ("adapter", "chain", "injector", "peft 8", "peft 16", "full")
 
 
-class _ChainSite(SiteModule):
-    """M + 1 static adapters in a row."""
-
-    def __init__(self, adapters: int, *, hidden: int) -> None:
-        super().__init__()
-        settings = Adapter(bottleneck=BOTTLENECK)
-        self.adapters = nn.ModuleList(AdapterSite(settings, hidden=hidden) for _ in range(adapters))
-
-    def forward(self, hidden: Tensor, condition: Any) -> Tensor:
-        for adapter in self.adapters:
-            hidden = adapter(hidden)
-        return hidden
-
-
 def build(case: str, shape: Shape) -> nn.Module:
     """The model of one case, in training mode."""
     torch.manual_seed(0)
@@ -114,7 +98,9 @@ def build(case: str, shape: Shape) -> nn.Module:
         )
         if case == "chain":
             sites = range(len(model.method.sites))
-            model.method.sites = nn.ModuleList(_ChainSite(len(shape.distinct) + 1, hidden=shape.hidden) for _ in sites)
+            model.method.sites = nn.ModuleList(
+                ChainSite(len(shape.distinct) + 1, hidden=shape.hidden, bottleneck=BOTTLENECK) for _ in sites
+            )
     else:
         model = AttributeModel.build(backbone, schema, task=task, method=Plain())
         if case.startswith("peft"):

@@ -21,7 +21,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +28,13 @@ import numpy as np
 import pyarrow as pa
 import torch
 import torch.distributed as dist
-from common import machine, write_result
+from common import machine, timed_step, write_result
 
 from attribune import AttributeModel, Categorical, Classification, Injector, Schema
 from attribune.backbone import DEFAULT_BACKBONE
 from attribune.process_memory import keep_freed_memory, peak_megabytes
 from attribune.sharding import ShardedTables
-from attribune.training.optimizer import build_optimizer, clip_gradients, update_rows_alone
+from attribune.training.optimizer import build_optimizer, update_rows_alone
 
 sys.path.append(str(Path(__file__).parent.parent / "examples"))
 from demo import snippets
@@ -95,14 +94,7 @@ def table_step(values: int) -> None:
             "attribute_ids": torch.randint(1, values + 1, (rows, 1)),
             "labels": torch.randint(0, 2, (rows,)),
         }
-        started = time.perf_counter()
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            loss = forward(**batch).loss
-        loss.backward()
-        clip_gradients(model.parameters(), 1.0, sharded)
-        optimizer.step()
-        optimizer.zero_grad()
-        seconds.append(time.perf_counter() - started)
+        seconds.append(timed_step(model, optimizer, batch, forward=forward, sharded=sharded))
     held = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 2**20
     if os.environ.get("RANK", "0") == "0":
         found = {"seconds": statistics.median(seconds[2:]), "resident_megabytes": held, "peak": peak_megabytes()}

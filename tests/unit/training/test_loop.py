@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from transformers import TrainerState
 
-from attribune.training.trainer import _StopWhenStale
+from attribune.training.loop import StopWhenStale
 
 
 @pytest.mark.parametrize(
@@ -27,4 +27,4 @@ def test_training_is_stale_when_patience_checks_brought_nothing(
     history: list[dict[str, Any]] = [{"loss": 3.0, "step": 1}]
     history += [{"eval_score": value} for value in values]
     state = TrainerState(log_history=history)
-    assert _StopWhenStale("eval_score", higher_is_better=higher, patience=patience).is_stale(state) is stale
+    assert StopWhenStale("eval_score", higher_is_better=higher, patience=patience).is_stale(state) is stale
