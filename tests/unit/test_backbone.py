@@ -145,6 +145,37 @@ def test_a_folder_that_chunks_its_feed_forward(tiny_backbone: Factory, tmp_path:
         load_backbone(str(tmp_path))
 
 
+@pytest.mark.parametrize("model_type", [name for name in FAMILIES if name != "t5"])
+def test_attention_dropout_replaces_the_pretrained_one(model_type: str, tiny_backbone: Factory, tmp_path: Path) -> None:
+    """With the same draws, states differ by it alone; left out, it is that of the file."""
+    tiny_backbone(model_type).save_pretrained(tmp_path)
+
+    def states(attention_dropout: float | None) -> torch.Tensor:
+        loaded = load_backbone(str(tmp_path), attention_dropout=attention_dropout).train()
+        for part in loaded.modules():
+            if isinstance(part, nn.Dropout) and part.p not in (0.0, 0.75):
+                part.p = 0.0
+        torch.manual_seed(0)
+        states: torch.Tensor = loaded(torch.arange(5, 17)[None]).last_hidden_state
+        return states
+
+    none, much = states(0.0), states(0.75)
+    torch.testing.assert_close(states(0.0), none)
+    assert not torch.allclose(none, much, atol=1e-3)
+
+
+def test_attention_dropout_of_a_family_that_has_none_alone(tiny_backbone: Factory, tmp_path: Path) -> None:
+    tiny_backbone("t5").save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match="'t5' have no dropout of the attention alone: leave attention_dropout out"):
+        load_backbone(str(tmp_path), attention_dropout=0.0)
+
+
+def test_attention_dropout_out_of_range(tiny_backbone: Factory, tmp_path: Path) -> None:
+    tiny_backbone("bert").save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match=r"attention_dropout is 1.0: it must be at least 0 and below 1"):
+        load_backbone(str(tmp_path), attention_dropout=1.0)
+
+
 # Where it is, and its document vector
 
 

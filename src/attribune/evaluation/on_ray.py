@@ -10,10 +10,13 @@ import importlib
 import json
 import logging
 import os
+import signal
+import threading
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -60,9 +63,11 @@ def score_on_cluster(job: Job, done: Mapping[int, Collection[int]], *, workers: 
     for tries in Path(job.output).glob(f".*{_TRIES_END}"):  # of an earlier command, perhaps with other workers
         tries.unlink(missing_ok=True)
     try:
-        with _quiet_data(cluster):
+        with _quiet_data(cluster), _interruptions() as pressed:
             blocks = _dataset(cluster, job, done).iter_batches(batch_size=None, batch_format="pyarrow")
             for block in blocks:
+                if pressed:
+                    raise KeyboardInterrupt
                 for message in block.column("message").to_pylist():
                     yield from _received(json.loads(message))
     except cluster.ray.exceptions.RayError as error:
@@ -72,6 +77,26 @@ def score_on_cluster(job: Job, done: Mapping[int, Collection[int]], *, workers: 
         ) from error
     finally:
         cluster.close()
+
+
+@contextmanager
+def _interruptions() -> Iterator[list[int]]:
+    """What is listed was a Ctrl-C, also one that reached the code of Ray in a place that swallows exceptions."""
+    pressed: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield pressed
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        pressed.append(number)
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _dataset(cluster: Cluster, job: Job, done: Mapping[int, Collection[int]]) -> Any:

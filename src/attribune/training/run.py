@@ -230,6 +230,7 @@ def _fit_neural(recipe: Recipe, folder: RunFolder, prepared: Prepared, reporter:
         tuning=recipe.tuning,
         pooling=recipe.backbone.pooling,
         dropout=recipe.backbone.dropout,
+        attention_dropout=recipe.backbone.attention_dropout,
         revision=recipe.backbone.revision,
         tokenizer=tokenizer,
         text_input=recipe.data.text_input(),
