@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from attribune.placement import Placement, Pooling, placement_for
 
 __all__ = [
     "DEFAULT_BACKBONE",
+    "SharedBackbones",
     "build_backbone",
     "check_fingerprint",
     "fingerprint",
@@ -95,6 +97,31 @@ def load_backbone(name: str, *, revision: str | None = None, attention_dropout: 
             "they would stay random; give complete weights of this architecture"
         )
     return cast(PreTrainedModel, model)
+
+
+class SharedBackbones:
+    """Backbones for several models over one copy of the pretrained weights.
+
+    Each model gets modules of its own, so that what its method does in them is its own; their tensors are shared until
+    a model replaces one that it has learned. For models that do not train.
+    """
+
+    def __init__(self) -> None:
+        self._loaded: dict[tuple[str, str | None, torch.dtype], PreTrainedModel] = {}
+
+    def load(self, name: str, *, revision: str | None, dtype: torch.dtype) -> PreTrainedModel:
+        """A backbone as `load_backbone` gives it, in a precision.
+
+        Raises:
+            ConfigError: as `load_backbone`.
+        """
+        key = (locate_backbone(name), revision, dtype)
+        if key not in self._loaded:
+            self._loaded[key] = cast(PreTrainedModel, load_backbone(name, revision=revision).to(dtype))
+        pretrained = self._loaded[key]
+        shared: dict[int, Any] = {id(p): nn.Parameter(p.data, requires_grad=False) for p in pretrained.parameters()}
+        shared |= {id(buffer): buffer for buffer in pretrained.buffers()}
+        return copy.deepcopy(pretrained, shared)
 
 
 def load_tokenizer(name: str, *, revision: str | None = None) -> PreTrainedTokenizerBase:

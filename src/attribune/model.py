@@ -18,7 +18,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
 from attribune import functional, saving
-from attribune.backbone import build_backbone, fingerprint, load_backbone, pooling_of
+from attribune.backbone import SharedBackbones, build_backbone, fingerprint, load_backbone, pooling_of
 from attribune.chunks import cut_chunks, without_empty_rows
 from attribune.condition import Condition, Slots, check_attribute_ids
 from attribune.configuration import AttributeConfig, Sizes
@@ -475,6 +475,7 @@ class AttributeModel(PreTrainedModel):
         revision: str | None = None,
         dtype: torch.dtype | str = torch.float32,
         device_map: torch.device | str | None = None,
+        shared: SharedBackbones | None = None,
     ) -> Self:
         """Load a model that `save_pretrained` wrote, ready for evaluation.
 
@@ -484,6 +485,7 @@ class AttributeModel(PreTrainedModel):
             revision: branch, tag or commit of the model on the hub.
             dtype: of the backbone's weights, or its name, such as "bfloat16".
             device_map: the one device on which the model is put, such as "cuda"; the CPU unless given.
+            shared: gives the backbone's weights, which this model then has in common with others, for prediction.
 
         Raises:
             ModelFolderError: for a missing, truncated or foreign file, or another backbone than in training.
@@ -492,9 +494,13 @@ class AttributeModel(PreTrainedModel):
         dtype, device = _dtype_of(dtype), _device_of(device_map)
         files = saving.find_model(pretrained_model_name_or_path, revision=revision)
         config, tensors = saving.read_model(files)
-        loaded = saving.restore_backbone(config, tensors, files.folder, name=backbone, dtype=dtype)
+        loaded = saving.restore_backbone(config, files.folder, name=backbone, dtype=dtype, shared=shared)
         with tables_later():
             model = cls(config, schema=Schema.load(files.schema), backbone=loaded)
+        if shared is not None:
+            for name in tensors:  # what was learned in the backbone must not be written over what others share
+                parameter = model.get_parameter(name)
+                parameter.data = parameter.data.clone()
         model.load_state_dict(tensors | model._give_tables(tensors))
         model.tokenizer = saving.read_tokenizer(files)
         return cast(Self, model.eval().to(device))

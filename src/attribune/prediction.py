@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,10 +22,41 @@ from attribune.model import AttributeModel
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_batches, column_names, missing_column
 
-__all__ = ["Predictor"]
+__all__ = ["Predictor", "ReadyRows"]
 
 _NO_ATTRIBUTES = Schema([])
 _ROWS = 4096  # rows encoded and sorted by length at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadyRows:
+    """Rows as a model takes them.
+
+    Attributes:
+        texts: of each row the ids of its text; the text itself for a linear baseline.
+        attribute_ids: (rows, slots).
+        report: what happened to the attributes.
+    """
+
+    texts: list[Any]
+    attribute_ids: npt.NDArray[np.int64]
+    report: EncodingReport
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def hidden(self) -> Self:
+        """The same rows with every attribute missing."""
+        return replace(self, attribute_ids=self.attribute_ids * 0)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Rows of several, one after the other."""
+        return cls(
+            texts=[text for part in parts for text in part.texts],
+            attribute_ids=np.concatenate([part.attribute_ids for part in parts]),
+            report=sum((part.report for part in parts), EncodingReport({})),
+        )
 
 
 class Predictor:
@@ -164,22 +196,35 @@ class Predictor:
         found = [np.zeros((0, self.task.outputs), dtype=np.float32)]
         report = EncodingReport({})
         for row, columns in column_batches(table, self.columns, batch_size=_ROWS, first_row=first_row):
-            logits, counted = self._logits_of(columns, hide=hide_attributes, first_row=row)
-            found.append(logits.astype(np.float32))
-            report = report + counted
+            rows = self.encode(columns, first_row=row)
+            found.append(self.score(rows.hidden() if hide_attributes else rows))
+            report = report + rows.report
         return np.concatenate(found), report
 
-    def _logits_of(
-        self, columns: Mapping[str, Sequence[Any]], *, hide: bool, first_row: int
-    ) -> tuple[npt.NDArray[Any], EncodingReport]:
+    def encode(self, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> ReadyRows:
+        """Read rows to the point where they can be scored; rows of several calls can be scored together.
+
+        Args:
+            columns: by name, those of `columns`.
+            first_row: number of the first row, for messages.
+
+        Raises:
+            DataError: naming column and row of a value that cannot be used.
+        """
         if isinstance(self.model, LinearModel):
             texts = self.text_input.read(columns, first_row=first_row) if self.model.uses_text else None
             ids, report = self.schema.encode(columns, first_row=first_row)
-            return self.model.logits(texts, ids * (not hide)), report
+            return ReadyRows(texts=texts or [""] * len(ids), attribute_ids=ids, report=report)
         schema = self.schema if self.reads_attributes else _NO_ATTRIBUTES
         rows = encode_rows(columns, schema, self._encoder, text=self.text_input, first_row=first_row)
-        ids = rows.attribute_ids * (not hide)
-        return self._forward(self.model, rows.input_ids, ids), rows.schema_report
+        return ReadyRows(texts=rows.input_ids, attribute_ids=rows.attribute_ids, report=rows.schema_report)
+
+    def score(self, rows: ReadyRows) -> npt.NDArray[np.float32]:
+        """Logits (n, outputs) of rows that `encode` read."""
+        if isinstance(self.model, LinearModel):
+            texts = rows.texts if self.model.uses_text else None
+            return self.model.logits(texts, rows.attribute_ids).astype(np.float32)
+        return self._forward(self.model, rows.texts, rows.attribute_ids)
 
     def _forward(
         self, model: AttributeModel, input_ids: list[list[int]], attribute_ids: npt.NDArray[np.int64]

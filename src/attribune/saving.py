@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
-from attribune.backbone import build_backbone, check_fingerprint, load_backbone
+from attribune.backbone import SharedBackbones, build_backbone, check_fingerprint, load_backbone
 from attribune.card import model_card
 from attribune.configuration import AttributeConfig, Sizes
 from attribune.errors import ModelFolderError
@@ -152,16 +152,21 @@ def read_model(files: ModelFiles) -> tuple[AttributeConfig, dict[str, Tensor]]:
 
 
 def restore_backbone(
-    config: AttributeConfig, tensors: Mapping[str, Tensor], folder: Path, *, name: str | None, dtype: torch.dtype
+    config: AttributeConfig,
+    folder: Path,
+    *,
+    name: str | None,
+    dtype: torch.dtype,
+    shared: SharedBackbones | None = None,
 ) -> PreTrainedModel:
     """The backbone of a saved model: from the tensors alone if they hold all of it, else from its own weights.
 
     Args:
         config: the configuration.
-        tensors: what the model's folder holds.
         folder: for messages.
         name: where the weights are, if no longer where the configuration says.
         dtype: of the weights.
+        shared: gives the backbone, in place of a copy of its own.
 
     Raises:
         ModelFolderError: when the weights there are not those of training.
@@ -175,7 +180,11 @@ def restore_backbone(
             f"{folder} does not say which backbone it was trained on, since that was built in memory: "
             "give its weights with backbone=FOLDER (--backbone FOLDER)"
         )
-    backbone = load_backbone(source, revision=config.revision if name is None else None)
+    revision = config.revision if name is None else None
+    if shared is None:
+        backbone = load_backbone(source, revision=revision).to(dtype)
+    else:
+        backbone = shared.load(source, revision=revision, dtype=dtype)
     ours, theirs = config.text_config, backbone.config
     for key in ("model_type", "hidden_size", "num_hidden_layers", "vocab_size"):
         if getattr(ours, key, None) != getattr(theirs, key, None):
@@ -185,7 +194,7 @@ def restore_backbone(
             )
     if config.backbone_fingerprint:
         check_fingerprint(backbone, config.backbone_fingerprint, name=source, folder=folder)
-    return backbone.to(dtype)
+    return cast(PreTrainedModel, backbone)
 
 
 def read_tokenizer(files: ModelFiles) -> PreTrainedTokenizerBase | None:

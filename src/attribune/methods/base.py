@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from attribune.condition import Condition, ConditionHolder, Values, drop_attributes
 from attribune.errors import ConfigError
+from attribune.kept import KeptWeights
 from attribune.methods.host import Host
 from attribune.methods.settings import AttributeMethodConfig, VectorMethodConfig
 from attribune.placement import Site
@@ -130,6 +131,11 @@ class Method(nn.Module):
 
     def keep_weights(self, megabytes: float) -> None:
         """Keep what is generated for the values seen last; methods that generate nothing have nothing to keep."""
+
+    @property
+    def kept_weights(self) -> Mapping[str, KeptWeights]:
+        """What is kept of each attribute; nothing unless overridden."""
+        return {}
 
     def add_site(self, site: Site, module: nn.Module) -> None:
         """Let a module act at a site, from `install` on."""

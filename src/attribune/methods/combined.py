@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from attribune.condition import Condition, ConditionHolder, draw_for_dropout
 from attribune.errors import ConfigError
+from attribune.kept import KeptWeights
 from attribune.methods.base import Embedded, Method, Pool
 from attribune.methods.host import Host
 from attribune.methods.settings import MethodConfig, Point
@@ -104,6 +106,11 @@ class _CombinedMethod(Method):
         """Let every method have its part."""
         for part in self._each():
             part.keep_weights(megabytes / len(self.parts))
+
+    @property
+    def kept_weights(self) -> Mapping[str, KeptWeights]:
+        """What the methods keep."""
+        return {name: kept for part in self._each() for name, kept in part.kept_weights.items()}
 
     def embed(
         self, input_ids: Tensor, attention_mask: Tensor, condition: Condition, embeddings: nn.Module

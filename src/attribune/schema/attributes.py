@@ -244,6 +244,27 @@ class FittedAttribute:
         )
         return ids, counts
 
+    def unknown(self, column: pa.Array, *, missing: frozenset[str], first_row: int = 1) -> list[list[str]]:
+        """The values of each row that are not in the vocabulary; hashed values and numbers always have an id.
+
+        Args:
+            column: the values of the rows.
+            missing: canonical texts that mean no value.
+            first_row: number of the first row, for messages.
+
+        Raises:
+            DataError: as `encode`.
+        """
+        cells = read_cells(self.spec, column, missing=missing, first_row=first_row)
+        found: list[list[str]] = [[] for _ in range(cells.height)]
+        if isinstance(self.spec, Numeric) or self.spec.unseen == "hash":
+            return found
+        known = self.values.ids(cells.texts) > 0
+        for row, code in zip(cells.rows, cells.codes, strict=True):
+            if not known[code]:
+                found[row].append(cells.texts[code])
+        return found
+
     def grown(self, other: FittedAttribute, *, start: int) -> FittedAttribute:
         """The same with the values of another fit as ids after its own; see `Schema.grown`."""
         slots = max(self.slots, other.slots)

@@ -157,17 +157,35 @@ class Schema:
         if not self.attributes:
             return np.zeros((_rows(table), 0), dtype=np.int64), report
         blocks = [np.zeros((0, self.slots), dtype=np.int64)]
-        for start, columns in column_batches(table, self.names):
+        for start, columns in column_batches(table, self.names, first_row=first_row):
             parts = []
             counts = {}
             for attribute in self.attributes:
                 ids, counts[attribute.name] = attribute.encode(
-                    columns[attribute.name], missing=self._missing, first_row=first_row + start - 1
+                    columns[attribute.name], missing=self._missing, first_row=start
                 )
                 parts.append(ids)
             blocks.append(np.concatenate(parts, axis=1))
             report += EncodingReport(counts)
         return np.concatenate(blocks), report
+
+    def unknown(self, table: Table, *, first_row: int = 1) -> dict[str, list[list[str]]]:
+        """For each attribute, the values of each row that are not in its vocabulary.
+
+        Args:
+            table: as for `encode`.
+            first_row: number of the table's first row in its source, for messages.
+
+        Raises:
+            DataError: for a missing column, or a value that does not fit its attribute.
+        """
+        found: dict[str, list[list[str]]] = {name: [] for name in self.names}
+        for start, columns in column_batches(table, self.names, first_row=first_row):
+            for attribute in self.attributes:
+                found[attribute.name] += attribute.unknown(
+                    columns[attribute.name], missing=self._missing, first_row=start
+                )
+        return found
 
     def grown(self, other: Schema) -> Schema:
         """The same with the values of another schema of these attributes, as ids after its own; counts add up.
@@ -182,6 +200,10 @@ class Schema:
             start = sum(done.slots for done in attributes)
             attributes.append(attribute.grown(other[attribute.name], start=start))
         return Schema(attributes, missing=self.missing, fit_report=other.fit_report)
+
+    def means_missing(self, text: str | None) -> bool:
+        """Whether a canonical text stands for no value."""
+        return text is None or text in self._missing
 
     @property
     def names(self) -> tuple[str, ...]:

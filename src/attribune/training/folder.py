@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from attribune.backbone import SharedBackbones
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.json_file import draft_of, read_json, replace_file, write_json
 from attribune.methods.linear import LinearModel
@@ -207,12 +208,20 @@ class RunFolder:
         write_json(self.outcome, outcome, what="training record")
 
 
-def load_run(path: str | Path, *, backbone: str | None = None) -> tuple[Recipe, Predictor]:
+def load_run(
+    path: str | Path,
+    *,
+    backbone: str | None = None,
+    dtype: str = "float32",
+    shared: SharedBackbones | None = None,
+) -> tuple[Recipe, Predictor]:
     """Load a finished run.
 
     Args:
         path: the run's folder.
         backbone: where the backbone's weights are, if no longer where they were.
+        dtype: of the backbone's weights.
+        shared: gives these weights, in common with other models.
 
     Raises:
         ModelFolderError: for a folder that is no run, or whose model is missing or damaged.
@@ -223,7 +232,7 @@ def load_run(path: str | Path, *, backbone: str | None = None) -> tuple[Recipe, 
         raise ModelFolderError(f"{path} is an interrupted run without a model: go on with `attribune train --resume`")
     if recipe.is_baseline:
         return recipe, predictor_of(recipe, LinearModel.load(folder.model))
-    model = AttributeModel.from_pretrained(folder.model, backbone=backbone)
+    model = AttributeModel.from_pretrained(folder.model, backbone=backbone, dtype=dtype, shared=shared)
     if model.tokenizer is None:
         raise ModelFolderError(f"{folder.model} has no tokenizer_config.json: copy the tokenizer's files there again")
     return recipe, predictor_of(recipe, model)

@@ -1,0 +1,141 @@
+"""Requests that wait for the model, answered together: as many as there are when it becomes free."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from attribune.errors import AttribuneError
+from attribune.serve.models import Answer, ServedModel
+
+__all__ = ["Batcher", "Overloaded", "Stopping"]
+
+
+class Overloaded(Exception):  # noqa: N818 - a state of the service, not a mistake
+    """More texts wait than the service was given room for."""
+
+
+class Stopping(Exception):  # noqa: N818
+    """The service finishes what it has and takes no more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Waiting:
+    model: ServedModel
+    columns: Mapping[str, Sequence[Any]]
+    rows: int
+    answers: Future[list[Answer]] = field(default_factory=Future)
+
+
+class Batcher:
+    """One thread that scores what waits, and nothing else does: the processor's cores are the model's.
+
+    No request waits for others to come: while the model works they gather by themselves, and those for the model that
+    was asked for first are scored together when it is done.
+
+    Args:
+        queue_rows: texts that may wait.
+        at_once: texts scored together, unless one request has more.
+        observe: is told how many texts were scored together.
+    """
+
+    def __init__(self, *, queue_rows: int, at_once: int = 256, observe: Callable[[int], None] = lambda _: None) -> None:
+        self.queue_rows, self.at_once = queue_rows, at_once
+        self._observe = observe
+        self._queue: deque[_Waiting] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name="attribune-model", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Texts that wait."""
+        with self._changed:
+            return sum(one.rows for one in self._queue)
+
+    @property
+    def alive(self) -> bool:
+        """Whether requests are taken and scored."""
+        return self._thread.is_alive() and not self._closed
+
+    def submit(self, model: ServedModel, columns: Mapping[str, Sequence[Any]]) -> Future[list[Answer]]:
+        """Let rows be scored; the future gives an answer for each, or the error of this request.
+
+        Args:
+            model: by which.
+            columns: texts and attributes by name.
+
+        Raises:
+            Overloaded: when there is no room for them.
+            Stopping: after `close`.
+        """
+        request = _Waiting(model=model, columns=columns, rows=len(next(iter(columns.values()))))
+        with self._changed:
+            if not self.alive:
+                raise Stopping
+            waiting = sum(one.rows for one in self._queue)
+            if waiting and waiting + request.rows > self.queue_rows:
+                raise Overloaded
+            self._queue.append(request)
+            self._changed.notify()
+        return request.answers
+
+    def close(self) -> None:
+        """Take no more requests, and wait until those there are have been answered."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while not self._queue and not self._closed:
+                    self._changed.wait()
+                if not self._queue:
+                    return
+                batch = self._next()
+            batch = [one for one in batch if one.answers.set_running_or_notify_cancel()]  # whoever left is passed over
+            if batch:
+                self._observe(sum(one.rows for one in batch))
+                _answer(batch)
+
+    def _next(self) -> list[_Waiting]:
+        """Take the oldest request and those for the same model that fit beside it."""
+        first = self._queue.popleft()
+        batch, rows, others = [first], first.rows, deque[_Waiting]()
+        for one in self._queue:
+            if one.model is first.model and rows + one.rows <= self.at_once:
+                batch.append(one)
+                rows += one.rows
+            else:
+                others.append(one)
+        self._queue = others
+        return batch
+
+
+def _answer(batch: list[_Waiting]) -> None:
+    """Score requests together; where that fails, each alone, so that a bad one fails alone."""
+    try:
+        answers = batch[0].model.answer(_joined(batch))
+    except Exception as error:
+        if len(batch) > 1 and isinstance(error, AttribuneError):
+            for one in batch:
+                _answer([one])
+        else:
+            for one in batch:
+                one.answers.set_exception(error)
+        return
+    start = 0
+    for one in batch:
+        one.answers.set_result(answers[start : start + one.rows])
+        start += one.rows
+
+
+def _joined(batch: Sequence[_Waiting]) -> dict[str, list[Any]]:
+    return {name: [value for one in batch for value in one.columns[name]] for name in batch[0].columns}

@@ -1,0 +1,192 @@
+"""The models of a service: loaded over shared weights, and asked for several requests at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from attribune.backbone import SharedBackbones
+from attribune.errors import ConfigError
+from attribune.methods.linear import LinearModel
+from attribune.model import AttributeModel
+from attribune.prediction import Predictor
+from attribune.schema import MultiLabel, Numeric
+from attribune.schema.attributes import FittedAttribute
+from attribune.training.folder import RunFolder, load_run
+
+__all__ = ["Answer", "ServedModel", "load_models"]
+
+
+class Answer(NamedTuple):
+    """What is said of one text.
+
+    Attributes:
+        output: prediction and probabilities, by the column names of `attribune predict`.
+        unknown: values that the model does not know, by attribute.
+        missing: attributes without a value.
+    """
+
+    output: dict[str, Any]
+    unknown: dict[str, list[str]]
+    missing: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedModel:
+    """A model under the name by which it is asked for.
+
+    Args:
+        name: of the model.
+        predictor: that scores rows.
+        source: the folder it came from.
+    """
+
+    name: str
+    predictor: Predictor
+    source: str
+
+    @property
+    def attributes(self) -> tuple[FittedAttribute, ...]:
+        """Those that the model reads."""
+        return tuple(self.predictor.schema) if self.predictor.reads_attributes else ()
+
+    def answer(self, columns: Mapping[str, Sequence[Any]]) -> list[Answer]:
+        """Score rows.
+
+        Args:
+            columns: texts and attributes by name.
+
+        Raises:
+            DataError: naming column and row of a value that cannot be used.
+        """
+        predictor = self.predictor
+        output = predictor.task.decode(predictor.score(predictor.encode(columns))).columns()
+        lists = {name: _plain(values) for name, values in output.items()}
+        unknown = predictor.schema.unknown(columns) if self.attributes else {}
+        names = [attribute.name for attribute in self.attributes]
+        return [
+            Answer(
+                output={name: values[row] for name, values in lists.items()},
+                unknown={name: found[row] for name, found in unknown.items() if found[row]},
+                missing=[name for name in names if columns[name][row] is None],
+            )
+            for row in range(len(next(iter(columns.values()))))
+        ]
+
+    def check(self) -> None:
+        """Score a text once, so that what is wrong shows before anybody asks.
+
+        Raises:
+            AttribuneError: as scoring a text does.
+        """
+        for attribute in self.attributes:
+            if not isinstance(attribute.spec, Numeric) and attribute.spec.unseen == "hash":
+                attribute.encode(pa.array(["a"]), missing=frozenset())  # needs the salt
+        self.answer({name: [None] for name in self.predictor.columns})
+
+    def describe(self) -> dict[str, Any]:
+        """What a caller needs to know of the model, as plain JSON values."""
+        predictor = self.predictor
+        sample = predictor.task.decode(np.zeros((1, predictor.task.outputs)))
+        return {
+            "name": self.name,
+            "task": predictor.task.kind,
+            **_what(predictor),
+            "text": list(predictor.text_input.columns),
+            "attributes": [_describe(attribute) for attribute in self.attributes],
+            "output": list(sample.columns()),
+        }
+
+
+def _describe(attribute: FittedAttribute) -> dict[str, Any]:
+    spec = attribute.spec
+    return {
+        "name": attribute.name,
+        "kind": spec.kind,
+        "values": attribute.size - 1,
+        "several": isinstance(spec, MultiLabel),
+        "unseen": None if isinstance(spec, Numeric) else spec.unseen,
+    }
+
+
+def _what(predictor: Predictor) -> dict[str, Any]:
+    model = predictor.model
+    if isinstance(model, LinearModel):
+        return {"method": "linear", "backbone": None, "parameters": model.weight.size, "precision": "float32"}
+    weights = str(model.backbone.dtype).removeprefix("torch.")
+    return {
+        "method": (model.config.method or {}).get("name"),
+        "backbone": model.config.backbone,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "precision": "bfloat16" if predictor.precision == "bf16" else weights,
+    }
+
+
+def _plain(values: Any) -> list[Any]:
+    return values.tolist() if isinstance(values, np.ndarray) else [_plain_one(value) for value in values]
+
+
+def _plain_one(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_plain_one(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def load_models(
+    runs: Sequence[str],
+    *,
+    backbone: str | None = None,
+    dtype: str = "float32",
+    cache_mb: float = 256,
+) -> dict[str, ServedModel]:
+    """Load runs for a service; those with the same backbone share its weights.
+
+    Args:
+        runs: folders of runs or of saved models, each perhaps with a name in front: ``NAME=FOLDER``; the name is that
+            of the folder unless given.
+        backbone: where the backbones' weights are, if no longer where they were.
+        dtype: of the backbones' weights, ``float32`` or ``bfloat16``.
+        cache_mb: of weights generated for the values seen last, of all models together.
+
+    Raises:
+        ConfigError: for two runs of one name, or without a run.
+        ModelFolderError: for a folder that is no run, or whose model is missing or damaged.
+    """
+    if not runs:
+        raise ConfigError("no run is given to serve: name the folder of one that `attribune train` wrote")
+    if dtype not in ("float32", "bfloat16"):
+        raise ConfigError(f"--dtype {dtype}: choose float32 or bfloat16")
+    shared, models = SharedBackbones(), {}
+    for run in runs:
+        name, source = _named(run)
+        if name in models:
+            raise ConfigError(f"two runs are named {name!r}: give them names, as in NAME=FOLDER")
+        predictor = _load(source, backbone=backbone, dtype=dtype, shared=shared)
+        models[name] = ServedModel(name=name, predictor=predictor, source=source)
+    keeping = [model.predictor.model for model in models.values() if isinstance(model.predictor.model, AttributeModel)]
+    for model in keeping:
+        model.keep_weights(cache_mb / len(keeping))
+    for served in models.values():
+        served.check()
+    return models
+
+
+def _load(source: str, *, backbone: str | None, dtype: str, shared: SharedBackbones) -> Predictor:
+    if RunFolder(Path(source)).recipe.is_file() or not (Path(source) / "config.json").is_file():
+        return load_run(source, backbone=backbone, dtype=dtype, shared=shared)[1]
+    model = AttributeModel.from_pretrained(source, backbone=backbone, dtype=dtype, shared=shared)
+    return Predictor(model, precision="float32" if dtype == "float32" else "bf16")
+
+
+def _named(run: str) -> tuple[str, str]:
+    name, equals, source = run.partition("=")
+    if equals and not Path(run).exists():
+        if not name or not source:
+            raise ConfigError(f"{run!r}: write NAME=FOLDER, or the folder alone")
+        return name, source
+    return Path(run).resolve().name, run

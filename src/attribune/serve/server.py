@@ -1,0 +1,59 @@
+"""The server process: it listens, and when it is told to stop it finishes what it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import uvicorn
+
+from attribune.errors import ConfigError
+from attribune.serve.app import create_app
+from attribune.serve.models import ServedModel
+from attribune.serve.settings import ServeSettings, keys_for
+
+__all__ = ["serve"]
+
+
+def serve(
+    models: Mapping[str, ServedModel],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    settings: ServeSettings | None = None,
+    on_start: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Answer requests until the process is interrupted or told to stop (SIGINT, SIGTERM).
+
+    Args:
+        models: by name, as `load_models` gives them.
+        host: address to listen on. Beyond this machine callers must send a key of `ATTRIBUNE_SERVE_KEYS`.
+        port: to listen on; 0 takes a free one.
+        settings: the limits.
+        on_start: is told the address once requests are answered.
+
+    Raises:
+        ConfigError: for a host beyond this machine without keys, or an address that cannot be listened on.
+    """
+    settings = settings or ServeSettings()
+    app = create_app(models, settings=settings, keys=keys_for(host))
+    config = uvicorn.Config(
+        app,
+        host=host,
+        port=port,
+        log_config=None,
+        access_log=False,
+        limit_concurrency=settings.connections,
+        timeout_graceful_shutdown=int(settings.timeout) + 1,
+        server_header=False,
+    )
+    try:
+        socket = config.bind_socket()
+    except SystemExit:
+        raise ConfigError(
+            f"{host}:{port} cannot be listened on: another program may have the port, or the address is not this "
+            "machine's; choose another with --port or --host"
+        ) from None
+    with socket:
+        name = f"[{host}]" if ":" in host else host
+        on_start(f"http://{name}:{socket.getsockname()[1]}")
+        uvicorn.Server(config).run(sockets=[socket])
