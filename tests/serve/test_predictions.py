@@ -58,9 +58,7 @@ def test_answers_equal_predictions_of_the_command_line(
         assert same(alone["predictions"][0]["output"], expected)
 
 
-def test_requests_at_once_get_their_own_answers(
-    client: TestClient, predicted: dict[str, list[dict[str, str]]]
-) -> None:
+def test_requests_at_once_get_their_own_answers(client: TestClient, predicted: dict[str, list[dict[str, str]]]) -> None:
     jobs = [(method, place) for place in range(len(NEW)) for method in METHODS]
 
     def ask(job: tuple[str, int]) -> bool:
@@ -184,7 +182,7 @@ def test_figures_say_what_was_asked(models: dict[str, ServedModel]) -> None:
     assert figures['attribune_texts_total{model="injector"}'] == "4.0"
     share = 'attribune_attribute_share{attribute="user",model="injector",value='
     assert (figures[f'{share}"unknown"}}'], figures[f'{share}"missing"}}']) == ("0.25", "0.25")
-    assert figures['attribune_batch_texts_count'] == "4.0"
+    assert figures["attribune_batch_texts_count"] == "4.0"
     assert figures["attribune_waiting_texts"] == "0.0"
     assert float(figures['attribune_cache_megabytes{attribute="user",model="injector"}']) > 0
     assert 0 < float(figures['attribune_cache_hit_share{attribute="user",model="injector"}']) < 1

@@ -77,9 +77,26 @@ def create_app(
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _failed)
+    _describe_limits(app, models, settings)
     paths = {path for route in app.routes if (path := getattr(route, "path", None))}
     app.add_middleware(Gate, settings=settings, keys=keys, metrics=metrics, paths=paths)
     return app
+
+
+def _describe_limits(app: FastAPI, models: Mapping[str, ServedModel], settings: ServeSettings) -> None:
+    """Write the names of the models and the limits into the description of a request."""
+    described = app.openapi()["components"]["schemas"]
+    request, row = (described[name]["properties"] for name in ("PredictRequest", "Row"))
+    strings = {kind.get("type"): kind for kind in (*request["model"]["anyOf"], *request["rows"]["anyOf"])}
+    strings["string"]["enum"] = list(models)
+    strings["array"] |= {"minItems": 1, "maxItems": settings.max_rows}
+    for text in (request["text"], row["text"]):
+        next(kind for kind in text["anyOf"] if kind.get("type") == "string")["maxLength"] = settings.max_text
+    reads = "; ".join(
+        f"{model.name} reads {', '.join(attribute.name for attribute in model.attributes) or 'none'}"
+        for model in models.values()
+    )
+    request["attributes"]["description"] += f" {reads}."
 
 
 class _Service:

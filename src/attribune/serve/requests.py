@@ -223,6 +223,9 @@ def faults_of(errors: Sequence[Any], *, most: int = 10) -> list[Fault]:
     """What pydantic found wrong in a body, each with its place as a caller would write it."""
     faults: dict[str, str] = {}
     for error in errors:
+        if error["type"] == "json_invalid":
+            said, place = error.get("ctx", {}).get("error", ""), error["loc"][-1]
+            return [Fault(field="body", reason=f"it is not JSON, from character {place} on: {said}")]
         field = ""
         for part in error["loc"]:
             if isinstance(part, int):

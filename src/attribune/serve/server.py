@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping
 
 import uvicorn
@@ -38,22 +39,24 @@ def serve(
     app = create_app(models, settings=settings, keys=keys_for(host))
     config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
         log_config=None,
         access_log=False,
         limit_concurrency=settings.connections,
         timeout_graceful_shutdown=int(settings.timeout) + 1,
         server_header=False,
     )
-    try:
-        socket = config.bind_socket()
-    except SystemExit:
-        raise ConfigError(
-            f"{host}:{port} cannot be listened on: another program may have the port, or the address is not this "
-            "machine's; choose another with --port or --host"
-        ) from None
-    with socket:
+    with _listening(host, port) as listening:
         name = f"[{host}]" if ":" in host else host
-        on_start(f"http://{name}:{socket.getsockname()[1]}")
-        uvicorn.Server(config).run(sockets=[socket])
+        on_start(f"http://{name}:{listening.getsockname()[1]}")
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise ConfigError(
+            f"{host}:{port} cannot be listened on ({error.strerror or error}): another program may have the port, or "
+            "the address is not this machine's; choose another with --port or --host"
+        ) from error
