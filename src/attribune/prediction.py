@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from attribune.data.collator import Collator
-from attribune.data.encoding import encode_rows
-from attribune.data.texts import TextEncoder, TextInput
+from attribune.conditioned import ConditionedModel
+from attribune.data.encoding import EncodedRows, encode_rows
+from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
+from attribune.loading import load_model
 from attribune.methods.linear import LinearModel
-from attribune.model import AttributeModel
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_batches, column_names, missing_column
 
@@ -45,7 +45,7 @@ class Predictor:
 
     def __init__(
         self,
-        model: AttributeModel | LinearModel,
+        model: ConditionedModel | LinearModel,
         *,
         text_input: TextInput | None = None,
         batch_size: int = 64,
@@ -62,7 +62,7 @@ class Predictor:
         self.batch_size, self.precision = batch_size, precision
         self._lock = threading.Lock()
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        if isinstance(model, AttributeModel):
+        if isinstance(model, ConditionedModel):
             if model.tokenizer is None:
                 raise ConfigError("the model has no tokenizer: set model.tokenizer before scoring raw rows")
             chunk = None if text_input.window is None else text_input.window.chunk
@@ -71,8 +71,8 @@ class Predictor:
                     f"the window {text_input.window} is of chunks of {chunk}, but the model was built with "
                     f"chunk={model.config.chunk}: give both the same"
                 )
-            self._encoder = TextEncoder(model.tokenizer, window=text_input.window, limit=model.longest_text())
-            self._collator = Collator(model.tokenizer, self.schema if self.reads_attributes else _NO_ATTRIBUTES)
+            self._encoder = model.row_encoder(text_input)
+            self._collator = model.collator(self.schema if self.reads_attributes else _NO_ATTRIBUTES)
             model.to(self.device).eval()
             model.keep_weights(kept_megabytes)
 
@@ -84,7 +84,7 @@ class Predictor:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that rows must have."""
-        text = self.text_input.columns
+        text = self.text_input.names
         return (*text, *self.schema.names) if self.reads_attributes else text
 
     @classmethod
@@ -114,7 +114,7 @@ class Predictor:
             ModelFolderError: for a missing, truncated or foreign file, or another backbone than in training.
             ConfigError: for a model saved without tokenizer or text columns.
         """
-        model = AttributeModel.from_pretrained(name, backbone=backbone, revision=revision)
+        model = load_model(name, backbone=backbone, revision=revision)
         return cls(model, batch_size=batch_size, precision=precision, device=device, kept_megabytes=kept_megabytes)
 
     def check_columns(self, names: Sequence[str], *, source: str) -> None:
@@ -178,21 +178,26 @@ class Predictor:
             return self.model.logits(texts, ids * (not hide)), report
         schema = self.schema if self.reads_attributes else _NO_ATTRIBUTES
         rows = encode_rows(columns, schema, self._encoder, text=self.text_input, first_row=first_row)
-        ids = rows.attribute_ids * (not hide)
-        return self._forward(self.model, rows.input_ids, ids), rows.schema_report
+        rows = rows._replace(attribute_ids=rows.attribute_ids * (not hide))
+        return self._forward(self.model, rows), rows.schema_report
 
-    def _forward(
-        self, model: AttributeModel, input_ids: list[list[int]], attribute_ids: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.float32]:
-        out = np.zeros((len(input_ids), self.task.outputs), dtype=np.float32)
-        by_length = np.argsort([-len(ids) for ids in input_ids], kind="stable")
+    def _forward(self, model: ConditionedModel, encoded: EncodedRows) -> npt.NDArray[np.float32]:
+        out = np.zeros((len(encoded.input_ids), self.task.outputs), dtype=np.float32)
+        columns: dict[str, Any] = {
+            "input_ids": encoded.input_ids,
+            "attribute_ids": encoded.attribute_ids,
+            "labels": encoded.labels,
+        }
+        given = {name: values for name, values in columns.items() if values is not None}
+        by_length = np.argsort([-len(ids) for ids in encoded.input_ids], kind="stable")
         for start in range(0, len(by_length), self.batch_size):
             index = by_length[start : start + self.batch_size]
-            rows = [{"input_ids": input_ids[i], "attribute_ids": attribute_ids[i]} for i in index]
+            rows = [{name: values[i] for name, values in given.items()} for i in index]
             batch = {name: tensor.to(self.device) for name, tensor in self._collator(rows).items()}
             # One pass at a time: the layers read the attributes of the pass under way.
             with self._lock, torch.inference_mode(), self._autocast():
-                out[index] = model(**batch).logits.float().cpu().numpy()
+                scores = model.row_scores(model(**batch).logits, batch.get("labels"))
+                out[index] = scores.float().cpu().numpy()
         return out
 
     def _autocast(self) -> AbstractContextManager[Any]:
