@@ -183,12 +183,8 @@ class Predictor:
 
     def _forward(self, model: ConditionedModel, encoded: EncodedRows) -> npt.NDArray[np.float32]:
         out = np.zeros((len(encoded.input_ids), self.task.outputs), dtype=np.float32)
-        columns: dict[str, Any] = {
-            "input_ids": encoded.input_ids,
-            "attribute_ids": encoded.attribute_ids,
-            "labels": encoded.labels,
-        }
-        given = {name: values for name, values in columns.items() if values is not None}
+        given: dict[str, Any] = {"input_ids": encoded.input_ids, "attribute_ids": encoded.attribute_ids}
+        given |= {} if encoded.labels is None else {"labels": encoded.labels}
         by_length = np.argsort([-len(ids) for ids in encoded.input_ids], kind="stable")
         for start in range(0, len(by_length), self.batch_size):
             index = by_length[start : start + self.batch_size]

@@ -87,8 +87,11 @@ class PairEncoder:
         )
 
     def prompts(self, prompts: Sequence[str]) -> tuple[list[list[int]], int]:
-        """The ids that a response is to follow, and how many prompts did not fit."""
-        found = self._ids(self._prompt_texts(prompts))
+        """The ids that a response is to follow, and how many prompts did not fit.
+
+        Without a prompt in training, they are what the response begins with, or what an encoder reads.
+        """
+        found = self._ids(self._prompt_texts(prompts) if self.text.prompt else list(prompts))
         room = self._room()
         cut = sum(len(ids) > room for ids in found)
         kept = [ids[max(0, len(ids) - room) :] for ids in found]

@@ -153,7 +153,8 @@ def encode_part(name: str, prepared: Prepared, recipe: Recipe, model: Conditione
     note = f"{name}: {report.shortened:,} of {report.rows:,} texts cut to the window {text.window}"
     if report.shortened > _MANY_CUT * report.rows:
         share = report.shortened / report.rows
-        note += f", which is {share:.0%}: raise max_length, or read the ends too (window head+tail) or all (chunks)"
+        others = "" if recipe.writes else ", or read the ends too (window head+tail) or all (chunks)"
+        note += f", which is {share:.0%}: raise max_length{others}"
     if report.shortened and note not in prepared.notes:
         prepared.notes.append(note)
     return rows
