@@ -12,8 +12,9 @@ from families import VOCABULARY, tiny_backbone
 from torch import Tensor, nn
 
 from attribune.condition import Slots
+from attribune.conditioned import schema_slots
 from attribune.methods import MethodConfig
-from attribune.model import AttributeModel, schema_slots
+from attribune.model import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.tasks import Classification
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
@@ -16,7 +16,14 @@ import torch
 import transformers
 from safetensors import SafetensorError
 from torch import nn
-from transformers import AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
@@ -62,13 +69,16 @@ def locate_backbone(name: str) -> str:
     return str(path) if (path / "config.json").is_file() else name
 
 
-def load_backbone(name: str, *, revision: str | None = None, attention_dropout: float | None = None) -> PreTrainedModel:
-    """Load a pretrained backbone without its pooler or language-model head, in the precision of its file.
+def load_backbone(
+    name: str, *, revision: str | None = None, attention_dropout: float | None = None, writes: bool = False
+) -> PreTrainedModel:
+    """Load a pretrained backbone without its pooler, in the precision of its file.
 
     Args:
         name: a hub name or a folder.
         revision: branch, tag or commit on the hub.
         attention_dropout: on the attention weights in training; that of the pretrained weights unless given.
+        writes: with its language-model head, which is left out else.
 
     Raises:
         ConfigError: when it cannot be found or read, or when its family is not in the placement table, or has no
@@ -78,12 +88,12 @@ def load_backbone(name: str, *, revision: str | None = None, attention_dropout: 
     with _quiet():
         try:
             config = transformers.AutoConfig.from_pretrained(source, revision=revision)
-            placement = placement_for(config.model_type)
+            placement = placement_for(config.model_type, writes=writes)
             _refuse_chunked_feed_forward(config)
             if attention_dropout is not None:
                 _set_attention_dropout(config, attention_dropout)
             options: dict[str, Any] = {"add_pooling_layer": False} if placement.pooler else {}
-            model, report = _model_class(placement).from_pretrained(
+            model, report = _model_class(placement, config, writes=writes).from_pretrained(
                 source, config=config, revision=revision, dtype="auto", output_loading_info=True, **options
             )
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
@@ -107,17 +117,18 @@ class SharedBackbones:
     """
 
     def __init__(self) -> None:
-        self._loaded: dict[tuple[str, str | None, torch.dtype], PreTrainedModel] = {}
+        self._loaded: dict[Hashable, PreTrainedModel] = {}
 
-    def load(self, name: str, *, revision: str | None, dtype: torch.dtype) -> PreTrainedModel:
+    def load(self, name: str, *, revision: str | None, writes: bool, dtype: torch.dtype) -> PreTrainedModel:
         """A backbone as `load_backbone` gives it, in a precision.
 
         Raises:
             ConfigError: as `load_backbone`.
         """
-        key = (locate_backbone(name), revision, dtype)
+        key = (locate_backbone(name), revision, writes, dtype)
         if key not in self._loaded:
-            self._loaded[key] = cast(PreTrainedModel, load_backbone(name, revision=revision).to(dtype))
+            loaded = load_backbone(name, revision=revision, writes=writes)
+            self._loaded[key] = cast(PreTrainedModel, loaded.to(dtype))
         pretrained = self._loaded[key]
         shared: dict[int, Any] = {id(p): nn.Parameter(p.data, requires_grad=False) for p in pretrained.parameters()}
         shared |= {id(buffer): buffer for buffer in pretrained.buffers()}
@@ -145,15 +156,19 @@ def load_tokenizer(name: str, *, revision: str | None = None) -> PreTrainedToken
     return cast(PreTrainedTokenizerBase, tokenizer)
 
 
-def build_backbone(config: PreTrainedConfig) -> PreTrainedModel:
-    """Build a backbone from its configuration alone, with random weights, on the current default device."""
-    placement = placement_for(config.model_type)
+def build_backbone(config: PreTrainedConfig, *, writes: bool = False) -> PreTrainedModel:
+    """Build a backbone from its configuration alone, with random weights, on the current default device.
+
+    Args:
+        config: of the backbone.
+        writes: with its language-model head, which is left out else.
+    """
+    placement = placement_for(config.model_type, writes=writes)
     _refuse_chunked_feed_forward(config)
     options: dict[str, Any] = {"add_pooling_layer": False} if placement.pooler else {}
-    model_class = _model_class(placement)
-    if model_class is AutoModel:
-        return cast(PreTrainedModel, AutoModel.from_config(config, **options))
-    return cast(PreTrainedModel, model_class(config, **options))
+    model_class = _model_class(placement, config, writes=writes)
+    build = getattr(model_class, "from_config", model_class)
+    return cast(PreTrainedModel, build(config, **options))
 
 
 def pooling_of(name: str, placement: Placement, *, revision: str | None = None) -> Pooling:
@@ -213,7 +228,9 @@ def check_fingerprint(backbone: nn.Module, expected: str, *, name: str, folder: 
         )
 
 
-def _model_class(placement: Placement) -> Any:
+def _model_class(placement: Placement, config: PreTrainedConfig, *, writes: bool) -> Any:
+    if writes:
+        return AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     return AutoModel if placement.text_model is None else getattr(transformers, placement.text_model)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from transformers import AutoConfig, PreTrainedConfig
 
@@ -26,9 +26,11 @@ class AttributeConfig(PreTrainedConfig):
         chunk: ids that the backbone reads at once; longer texts are cut. None reads all at once.
         text_input: columns, separator and window of the texts, where they are known.
         learned: names of the tensors that are stored.
+        generation: of a model that writes text, the settings of `GenerationConfig` that are not its defaults.
     """
 
     model_type = "attribune"
+    keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values", "encoder_last_hidden_state"]
 
     text_config: Any = None
     backbone: str | None = None
@@ -42,12 +44,18 @@ class AttributeConfig(PreTrainedConfig):
     chunk: int | None = None
     text_input: dict[str, Any] | None = None
     learned: list[str] | None = None
+    generation: dict[str, Any] | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
         if isinstance(self.text_config, dict):
             settings = dict(self.text_config)
             self.text_config = AutoConfig.for_model(settings.pop("model_type"), **settings)
         super().__post_init__(**kwargs)
+
+    @property
+    def writes(self) -> bool:
+        """Whether the model writes text."""
+        return (self.task or {}).get("kind") == "generation"
 
 
 AutoConfig.register(AttributeConfig.model_type, AttributeConfig, exist_ok=True)

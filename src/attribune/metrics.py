@@ -29,6 +29,7 @@ __all__ = [
     "macro_f1",
     "mae",
     "mean_accuracy",
+    "perplexity",
     "pooled",
     "r2",
     "rmse",
@@ -320,4 +321,22 @@ def r2(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
     statistics = np.stack([np.square(first - second), centred, np.square(centred)], axis=1)
     return Metric(
         name="r2", higher_is_better=True, statistics=statistics, rows=np.arange(len(first)), formula=_r2_formula
+    )
+
+
+def _perplexity_formula(means: Array) -> Array:
+    return np.asarray(np.exp(means[..., 0] / means[..., 1]))
+
+
+def perplexity(nats: npt.ArrayLike, tokens: npt.ArrayLike) -> Metric:
+    """Exponential of the mean negative log-likelihood of a token, from sums in nats (n,) and tokens (n,) of rows."""
+    first, second = _pair(nats, tokens)
+    if len(second) and not second.sum() > 0:
+        raise DataError(f"none of the {len(second)} texts has a token: give rows with a text")
+    return Metric(
+        name="perplexity",
+        higher_is_better=False,
+        statistics=np.stack([first, second], axis=1).astype(np.float64),
+        rows=np.arange(len(first)),
+        formula=_perplexity_formula,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from attribune.errors import ConfigError
 
 __all__ = [
+    "DECODERS",
     "PLACEMENTS",
     "Placement",
     "Pooling",
@@ -67,6 +68,7 @@ class Placement:
         pooling: which state stands for the document, unless the weights say otherwise.
         text_model: name of the transformers class, where ``AutoModel`` would give more than the encoder.
         pooler: whether the class builds a pooler by default, which the library does not use.
+        writes: whether the model writes text, token by token, with a head of its own.
     """
 
     model_types: tuple[str, ...]
@@ -90,6 +92,7 @@ class Placement:
     pooling: Pooling = "first"
     text_model: str | None = None
     pooler: bool = False
+    writes: bool = False
 
 
 _CAUSAL = "its attention is causal, and a token must not read what comes after it"
@@ -220,6 +223,7 @@ PLACEMENTS: tuple[Placement, ...] = (
         positions="wpe",
         final_norms=("ln_f",),
         pooling="last",
+        writes=True,
     ),
     Placement(
         model_types=("llama", "mistral"),
@@ -237,6 +241,7 @@ PLACEMENTS: tuple[Placement, ...] = (
         pre_norm=True,
         final_norms=("norm",),
         pooling="last",
+        writes=True,
     ),
     Placement(
         model_types=("qwen2", "qwen3"),
@@ -255,6 +260,7 @@ PLACEMENTS: tuple[Placement, ...] = (
         starts=False,
         final_norms=("norm",),
         pooling="last",
+        writes=True,
     ),
     Placement(
         model_types=("eurobert",),
@@ -292,6 +298,23 @@ PLACEMENTS: tuple[Placement, ...] = (
     ),
 )
 
+# Of an encoder-decoder the decoder alone is conditioned, whose attention to the encoder is left as it is.
+DECODERS: tuple[Placement, ...] = (
+    *(row for row in PLACEMENTS if row.writes),
+    replace(
+        next(row for row in PLACEMENTS if "t5" in row.model_types),
+        layers="block.*",
+        feed_forward="layer.2.dropout",
+        norms=("layer.0.layer_norm", "layer.2.layer_norm"),
+        no_memory=_CAUSAL,
+        inner=("layer.2.DenseReluDense.wi", "layer.2.DenseReluDense.wi_0", "layer.2.DenseReluDense.wi_1"),
+        outer="layer.2.DenseReluDense.wo",
+        final_norms=("final_layer_norm",),
+        text_model=None,
+        writes=True,
+    ),
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
@@ -321,16 +344,23 @@ class Site:
     relative: str | None = None
 
 
-def placement_for(model_type: str) -> Placement:
+def placement_for(model_type: str, *, writes: bool = False) -> Placement:
     """The row of the table for a ``config.model_type``.
+
+    Args:
+        model_type: of the backbone.
+        writes: whether the row is wanted of the stack of layers that writes text, which is `DECODERS`'.
 
     Raises:
         ConfigError: for a family that the table lacks; the message lists those it has.
     """
-    for row in PLACEMENTS:
+    rows = DECODERS if writes else PLACEMENTS
+    for row in rows:
         if model_type in row.model_types:
             return row
-    known = ", ".join(sorted(name for row in PLACEMENTS for name in row.model_types))
+    known = ", ".join(sorted(name for row in rows for name in row.model_types))
+    if writes:
+        raise ConfigError(f"backbones of type {model_type!r} write no text here: choose one of {known}")
     raise ConfigError(f"no placement for backbones of type {model_type!r}: choose a backbone of one of {known}")
 
 

@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from attribune.data.collator import Collator
+from attribune.conditioned import ConditionedModel
 from attribune.data.encoding import encode_rows
-from attribune.data.texts import TextEncoder, TextInput
+from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
+from attribune.loading import load_model
 from attribune.methods.linear import LinearModel
-from attribune.model import AttributeModel
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_batches, column_names, missing_column
 
@@ -36,11 +36,13 @@ class ReadyRows:
         texts: of each row the ids of its text; the text itself for a linear baseline.
         attribute_ids: (rows, slots).
         report: what happened to the attributes.
+        labels: of each row the ids that are to be written, where the model writes.
     """
 
     texts: list[Any]
     attribute_ids: npt.NDArray[np.int64]
     report: EncodingReport
+    labels: list[list[int]] | None = None
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -56,6 +58,7 @@ class ReadyRows:
             texts=[text for part in parts for text in part.texts],
             attribute_ids=np.concatenate([part.attribute_ids for part in parts]),
             report=sum((part.report for part in parts), EncodingReport({})),
+            labels=None if parts[0].labels is None else [ids for part in parts for ids in part.labels or ()],
         )
 
 
@@ -77,7 +80,7 @@ class Predictor:
 
     def __init__(
         self,
-        model: AttributeModel | LinearModel,
+        model: ConditionedModel | LinearModel,
         *,
         text_input: TextInput | None = None,
         batch_size: int = 64,
@@ -94,7 +97,7 @@ class Predictor:
         self.batch_size, self.precision = batch_size, precision
         self._lock = threading.Lock()
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        if isinstance(model, AttributeModel):
+        if isinstance(model, ConditionedModel):
             if model.tokenizer is None:
                 raise ConfigError("the model has no tokenizer: set model.tokenizer before scoring raw rows")
             chunk = None if text_input.window is None else text_input.window.chunk
@@ -103,8 +106,8 @@ class Predictor:
                     f"the window {text_input.window} is of chunks of {chunk}, but the model was built with "
                     f"chunk={model.config.chunk}: give both the same"
                 )
-            self._encoder = TextEncoder(model.tokenizer, window=text_input.window, limit=model.longest_text())
-            self._collator = Collator(model.tokenizer, self.schema if self.reads_attributes else _NO_ATTRIBUTES)
+            self._encoder = model.row_encoder(text_input)
+            self._collator = model.collator(self.schema if self.reads_attributes else _NO_ATTRIBUTES)
             model.to(self.device).eval()
             model.keep_weights(kept_megabytes)
 
@@ -116,7 +119,7 @@ class Predictor:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that rows must have."""
-        text = self.text_input.columns
+        text = self.text_input.names
         return (*text, *self.schema.names) if self.reads_attributes else text
 
     @classmethod
@@ -146,7 +149,7 @@ class Predictor:
             ModelFolderError: for a missing, truncated or foreign file, or another backbone than in training.
             ConfigError: for a model saved without tokenizer or text columns.
         """
-        model = AttributeModel.from_pretrained(name, backbone=backbone, revision=revision)
+        model = load_model(name, backbone=backbone, revision=revision)
         return cls(model, batch_size=batch_size, precision=precision, device=device, kept_megabytes=kept_megabytes)
 
     def check_columns(self, names: Sequence[str], *, source: str) -> None:
@@ -217,27 +220,30 @@ class Predictor:
             return ReadyRows(texts=texts or [""] * len(ids), attribute_ids=ids, report=report)
         schema = self.schema if self.reads_attributes else _NO_ATTRIBUTES
         rows = encode_rows(columns, schema, self._encoder, text=self.text_input, first_row=first_row)
-        return ReadyRows(texts=rows.input_ids, attribute_ids=rows.attribute_ids, report=rows.schema_report)
+        return ReadyRows(
+            texts=rows.input_ids, attribute_ids=rows.attribute_ids, report=rows.schema_report, labels=rows.labels
+        )
 
     def score(self, rows: ReadyRows) -> npt.NDArray[np.float32]:
         """Logits (n, outputs) of rows that `encode` read."""
         if isinstance(self.model, LinearModel):
             texts = rows.texts if self.model.uses_text else None
             return self.model.logits(texts, rows.attribute_ids).astype(np.float32)
-        return self._forward(self.model, rows.texts, rows.attribute_ids)
+        return self._forward(self.model, rows)
 
-    def _forward(
-        self, model: AttributeModel, input_ids: list[list[int]], attribute_ids: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.float32]:
-        out = np.zeros((len(input_ids), self.task.outputs), dtype=np.float32)
-        by_length = np.argsort([-len(ids) for ids in input_ids], kind="stable")
+    def _forward(self, model: ConditionedModel, rows: ReadyRows) -> npt.NDArray[np.float32]:
+        out = np.zeros((len(rows), self.task.outputs), dtype=np.float32)
+        given: dict[str, Any] = {"input_ids": rows.texts, "attribute_ids": rows.attribute_ids}
+        given |= {} if rows.labels is None else {"labels": rows.labels}
+        by_length = np.argsort([-len(ids) for ids in rows.texts], kind="stable")
         for start in range(0, len(by_length), self.batch_size):
             index = by_length[start : start + self.batch_size]
-            rows = [{"input_ids": input_ids[i], "attribute_ids": attribute_ids[i]} for i in index]
-            batch = {name: tensor.to(self.device) for name, tensor in self._collator(rows).items()}
+            picked = [{name: values[i] for name, values in given.items()} for i in index]
+            batch = {name: tensor.to(self.device) for name, tensor in self._collator(picked).items()}
             # One pass at a time: the layers read the attributes of the pass under way.
             with self._lock, torch.inference_mode(), self._autocast():
-                out[index] = model(**batch).logits.float().cpu().numpy()
+                scores = model.row_scores(model(**batch).logits, batch.get("labels"))
+                out[index] = scores.float().cpu().numpy()
         return out
 
     def _autocast(self) -> AbstractContextManager[Any]:

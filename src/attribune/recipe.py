@@ -80,14 +80,18 @@ class DataRecipe(Settings):
 
     ``shuffled`` is a control: in every part the attributes are dealt out anew over the rows, so that what a method
     still gains by them is not the attributes' doing. ``partial_labels`` trains on rows that have some of several
-    labels; validation and test rows, which must then be given, have all of them.
+    labels; validation and test rows, which must then be given, have all of them. Of the task ``generation`` the text
+    is the response that is learned; ``prompt`` names the columns that are read before it, which ``chat`` puts into the
+    tokenizer's chat template, and there is no label.
     """
 
     train: Name
     validation: Name | None = None
     test: Name | None = None
     text: tuple[Name, ...] = Field(min_length=1)
-    label: tuple[Name, ...] = Field(min_length=1)
+    label: tuple[Name, ...] = ()
+    prompt: tuple[Name, ...] = ()
+    chat: bool = False
     attributes: tuple[dict[str, Any], ...] = ()
     encoding: str | None = None
     missing: tuple[str, ...] = MISSING
@@ -98,7 +102,7 @@ class DataRecipe(Settings):
     shuffled: bool = False
     partial_labels: bool = False
 
-    @field_validator("text", "label", mode="before")
+    @field_validator("text", "label", "prompt", mode="before")
     @classmethod
     def _one_is_enough(cls, value: Any) -> Any:
         return (value,) if isinstance(value, str) else value
@@ -126,7 +130,7 @@ class DataRecipe(Settings):
     def text_input(self) -> TextInput:
         """The text columns, how they are joined and fitted."""
         window = parse_window(self.window, max_length=self.max_length)
-        return TextInput(self.text, separator=self.text_separator, window=window)
+        return TextInput(self.text, separator=self.text_separator, window=window, prompt=self.prompt, chat=self.chat)
 
 
 class BackboneRecipe(Settings):
@@ -239,6 +243,31 @@ class Recipe(Settings):
         return value
 
     @model_validator(mode="after")
+    def _fitting_task(self) -> Self:
+        if self.writes:
+            self._check_generation()
+        elif not self.data.label:
+            raise ConfigError(
+                "no label column is named: name it with --label, or choose the task generation, which needs none"
+            )
+        elif self.data.prompt or self.data.chat:
+            raise ConfigError(f"task {self.task_kind!r} reads no prompt: name its columns as text, and leave chat out")
+        return self
+
+    def _check_generation(self) -> None:
+        """Refuse what a model that writes text has no use for."""
+        if self.data.label or self.data.partial_labels:
+            raise ConfigError("task 'generation' learns the text itself: leave label and partial_labels out")
+        if both := sorted({*self.data.text}.intersection(self.data.prompt)):
+            raise ConfigError(f"column {', '.join(both)} is the prompt and also the response: name it as one of them")
+        if self.data.chat and not self.data.prompt:
+            raise ConfigError("a chat template needs a prompt: name its columns with --prompt, or leave chat out")
+        if self.is_baseline:
+            raise ConfigError(f"method {self.method['name']!r} writes no text: choose one that acts in a backbone")
+        if self.backbone.pooling is not None:
+            raise ConfigError("task 'generation' has no document vector: leave backbone.pooling out")
+
+    @model_validator(mode="after")
     def _fitting(self) -> Self:
         if len(self.data.label) > 1 and self.task_kind != "aspects":
             raise ConfigError(
@@ -273,6 +302,16 @@ class Recipe(Settings):
     def task_kind(self) -> str:
         """The task: as named, else ``aspects`` for several label columns and ``classification`` for one."""
         return str(self.task.get("kind") or ("aspects" if len(self.data.label) > 1 else "classification"))
+
+    @property
+    def writes(self) -> bool:
+        """Whether the model writes text."""
+        return self.task_kind == "generation"
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """The columns of what is predicted: the labels, or the text that is written."""
+        return self.data.text if self.writes else self.data.label
 
     @property
     def needs_attributes(self) -> bool:

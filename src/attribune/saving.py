@@ -28,6 +28,7 @@ from attribune.schema import Schema
 __all__ = [
     "ModelFiles",
     "find_model",
+    "read_config",
     "read_model",
     "read_tokenizer",
     "restore_backbone",
@@ -118,8 +119,8 @@ def find_model(name: str | Path, *, revision: str | None = None) -> ModelFiles:
     )
 
 
-def read_model(files: ModelFiles) -> tuple[AttributeConfig, dict[str, Tensor]]:
-    """Read configuration and tensors.
+def read_config(files: ModelFiles) -> AttributeConfig:
+    """Read the configuration.
 
     Raises:
         ModelFolderError: for a truncated or foreign file, naming it.
@@ -135,9 +136,19 @@ def read_model(files: ModelFiles) -> tuple[AttributeConfig, dict[str, Tensor]]:
             "AttributeModel.save_pretrained wrote"
         )
     try:
-        config = AttributeConfig.from_dict(settings)
+        config: AttributeConfig = AttributeConfig.from_dict(settings)
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFolderError(f"{files.config} cannot be used ({error}): copy the folder again") from error
+    return config
+
+
+def read_model(files: ModelFiles) -> tuple[AttributeConfig, dict[str, Tensor]]:
+    """Read configuration and tensors.
+
+    Raises:
+        ModelFolderError: for a truncated or foreign file, naming it.
+    """
+    config = read_config(files)
     try:
         tensors = load_file(str(files.tensors))
     except (SafetensorError, OSError) as error:
@@ -173,7 +184,7 @@ def restore_backbone(
         ConfigError: when they cannot be loaded.
     """
     if config.tuning == "full" and name is None:
-        return build_backbone(config.text_config).to(dtype)
+        return build_backbone(config.text_config, writes=config.writes).to(dtype)
     source = name or config.backbone
     if not source:
         raise ModelFolderError(
@@ -182,9 +193,9 @@ def restore_backbone(
         )
     revision = config.revision if name is None else None
     if shared is None:
-        backbone = load_backbone(source, revision=revision).to(dtype)
+        backbone = load_backbone(source, revision=revision, writes=config.writes).to(dtype)
     else:
-        backbone = shared.load(source, revision=revision, dtype=dtype)
+        backbone = shared.load(source, revision=revision, writes=config.writes, dtype=dtype)
     ours, theirs = config.text_config, backbone.config
     for key in ("model_type", "hidden_size", "num_hidden_layers", "vocab_size"):
         if getattr(ours, key, None) != getattr(theirs, key, None):

@@ -13,9 +13,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from attribune.conditioned import ConditionedModel
 from attribune.configuration import AttributeConfig
 from attribune.errors import ConfigError
-from attribune.model import AttributeModel
 from attribune.saving import find_model, read_model
 from attribune.schema import Schema
 
@@ -83,7 +83,7 @@ class AttributeSource:
         return self.schema if frozen else self.schema.grown(fitted)
 
     @torch.no_grad()
-    def give_to(self, model: AttributeModel, *, frozen: bool) -> None:
+    def give_to(self, model: ConditionedModel, *, frozen: bool) -> None:
         """Put the attribute parameters into a model made for `schema_with`'s schema.
 
         Vectors of values that the source does not know keep their initial values.

@@ -163,7 +163,7 @@ def test_the_hub_gets_the_card_of_this_library(whole_model: AttributeModel, monk
             sent["files"] = {path.name for path in Path(folder_path).iterdir()}
             return "address"
 
-    monkeypatch.setattr("attribune.model.HfApi", Hub)
+    monkeypatch.setattr("attribune.stored.HfApi", Hub)
     assert whole_model.push_to_hub("stars", token="secret") == "address"
     assert (sent["repo"], sent["token"]) == ("me/stars", "secret")
     assert "library_name: attribune" in sent["card"]

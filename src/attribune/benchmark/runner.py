@@ -23,9 +23,9 @@ from attribune.benchmark.experiment import Cell, Experiment
 from attribune.benchmark.results import CELL, IDENTITY, BenchmarkFolder, best_factor
 from attribune.benchmark.rows import words
 from attribune.benchmark.source import SetSource
+from attribune.conditioned import schema_slots
 from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.json_file import replace_file, write_json
-from attribune.model import schema_slots
 from attribune.process_memory import peak_megabytes
 from attribune.recipe import Recipe, TransferRecipe
 from attribune.schema import Schema

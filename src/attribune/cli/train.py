@@ -60,6 +60,8 @@ def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", nargs="?", metavar="DATA", help="CSV, TSV, JSONL or Parquet file, or a name on the hub")
     parser.add_argument("--text", **_SEVERAL, metavar="COL", help="text column, or several that are joined")
     parser.add_argument("--label", **_SEVERAL, metavar="COL", help="label column; several with --task aspects")
+    parser.add_argument("--prompt", **_SEVERAL, metavar="COL", help="columns read before the text that is written")
+    parser.add_argument("--chat", action="store_true", default=None, help="prompt and text in the chat template")
     parser.add_argument("--attributes", **_SEVERAL, metavar="COL", help="columns with one value per row")
     parser.add_argument("--multi-label", **_SEVERAL, metavar="COL[:SEP]", help="columns with several values per row")
     parser.add_argument("--numeric", **_SEVERAL, metavar="COL", help="columns with numbers, cut into quantile bins")
@@ -68,8 +70,8 @@ def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--encoding", help="of the files; found out unless given")
     parser.add_argument(
         "--task",
-        help="classification, rating, regression or aspects (unless given: classification for one label column, "
-        "aspects for several)",
+        help="classification, rating, regression, aspects, or generation, which learns to write the text (unless "
+        "given: classification for one label column, aspects for several)",
     )
     parser.add_argument("--method", help="by name, or a sum such as a+b; `attribune methods` lists them")
     parser.add_argument(
@@ -110,6 +112,8 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
         "data.train": options.data,
         "data.text": options.text,
         "data.label": options.label,
+        "data.prompt": options.prompt,
+        "data.chat": options.chat,
         "data.attributes": attribute_list(options.attributes, options.multi_label, options.numeric) or None,
         "data.validation": options.validation,
         "data.test": options.test,

@@ -61,19 +61,28 @@ class Collator:
         texts = [torch.as_tensor(row["input_ids"], dtype=torch.int64) for row in rows]
         longest = max(len(text) for text in texts)
         length = -(-longest // self.multiple) * self.multiple
-        input_ids = torch.full((len(rows), length), self.pad_id)
-        attention_mask = torch.zeros_like(input_ids)
-        for place, text in enumerate(texts):
-            span = slice(length - len(text), length) if self.left else slice(0, len(text))
-            input_ids[place, span] = text
-            attention_mask[place, span] = 1
         batch = {
-            "input_ids": input_ids,
-            "attention_mask": attention_mask,
+            "input_ids": self.padded(texts, length=length, filler=self.pad_id, left=self.left),
+            "attention_mask": self.padded(
+                [torch.ones_like(text) for text in texts], length=length, filler=0, left=self.left
+            ),
             "attribute_ids": self._attribute_ids(rows),
         }
-        labels = _labels(rows)
+        labels = self.labels(rows, length=length)
         return batch if labels is None else {**batch, "labels": labels}
+
+    @staticmethod
+    def padded(lists: Sequence[Any], *, length: int, filler: int, left: bool) -> torch.Tensor:
+        """Lists of numbers as one tensor (B, length), int64, filled up on one side."""
+        whole = torch.full((len(lists), length), filler)
+        for place, numbers in enumerate(lists):
+            span = slice(length - len(numbers), length) if left else slice(0, len(numbers))
+            whole[place, span] = torch.as_tensor(numbers, dtype=torch.int64)
+        return whole
+
+    def labels(self, rows: Sequence[Mapping[str, Any]], *, length: int) -> torch.Tensor | None:
+        """The labels of a batch of texts of this length; None where the rows have none."""
+        return _labels(rows)
 
     def _attribute_ids(self, rows: Sequence[Mapping[str, Any]]) -> torch.Tensor:
         widths = {len(row["attribute_ids"]) for row in rows}

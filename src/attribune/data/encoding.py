@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from attribune.data.storage import ArrowStore
-from attribune.data.texts import TextEncoder, TextInput
+from attribune.data.texts import EncodedTexts, TextEncoder, TextInput
 from attribune.data.windows import Window
 from attribune.errors import ConfigError, DataError
 from attribune.schema import EncodingReport, Schema
@@ -23,6 +23,7 @@ __all__ = [
     "EncodeReport",
     "EncodedRows",
     "LabelEncoder",
+    "RowEncoder",
     "encode",
     "encode_rows",
     "encode_with_report",
@@ -50,6 +51,7 @@ class EncodedRows(NamedTuple):
         empty: (rows,) whether the row has no text.
         shortened: rows whose text did not fit the window.
         schema_report: what happened to the attributes.
+        labels: ids that are to be written, where the model writes.
     """
 
     input_ids: list[list[int]]
@@ -57,6 +59,14 @@ class EncodedRows(NamedTuple):
     empty: npt.NDArray[np.bool_]
     shortened: int
     schema_report: EncodingReport
+    labels: list[list[int]] | None = None
+
+
+class RowEncoder(Protocol):
+    """What makes ids of the texts of rows: `TextEncoder`, or `PairEncoder` for models that write."""
+
+    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedTexts:
+        """Encode the rows of some columns by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +106,7 @@ class EncodeReport:
 def encode_rows(
     columns: Mapping[str, Sequence[Any]],
     schema: Schema,
-    encoder: TextEncoder,
+    encoder: RowEncoder,
     *,
     text: TextInput,
     first_row: int = 1,
@@ -113,15 +123,14 @@ def encode_rows(
     Raises:
         DataError: naming column and row of a value that cannot be used.
     """
-    for name in (*text.columns, *schema.names):
+    for name in (*text.names, *schema.names):
         if name not in columns:
             raise missing_column(list(columns), name)
-    whole = text.read(columns, first_row=first_row)
-    input_ids, shortened = encoder(whole)
+    texts = encoder.rows(text, columns, first_row=first_row)
     attribute_ids, report = schema.encode(
-        {name: columns[name] for name in schema.names} or {"text": whole}, first_row=first_row
+        {name: columns[name] for name in schema.names} or {"text": [""] * len(texts.empty)}, first_row=first_row
     )
-    return EncodedRows(input_ids, attribute_ids, np.array([not part for part in whole], dtype=bool), shortened, report)
+    return EncodedRows(texts.input_ids, attribute_ids, texts.empty, texts.shortened, report, texts.labels)
 
 
 def encode(table: Table, schema: Schema, tokenizer: Any, **settings: Any) -> datasets.Dataset:
@@ -138,12 +147,13 @@ def encode_with_report(
     schema: Schema,
     tokenizer: Any,
     *,
-    text: str | Sequence[str],
+    text: str | Sequence[str] | TextInput,
     label: str | Sequence[str] | None = None,
     task: LabelEncoder | None = None,
     window: Window | None = None,
     limit: int | None = None,
     separator: str = "\n",
+    encoder: RowEncoder | None = None,
     on_empty_text: Literal["drop", "error", "keep"] = "drop",
     on_missing_label: Literal["drop", "error", "partial"] = "drop",
     cache_dir: str | Path | None = None,
@@ -154,12 +164,14 @@ def encode_with_report(
         table: a Dataset, Arrow table, DataFrame, or columns by name.
         schema: fitted on the training rows.
         tokenizer: of the backbone.
-        text: name of the text column, or of several that are joined.
+        text: name of the text column, or of several that are joined; or a `TextInput`, which says window and separator.
         label: name of the label column, or of several for several aspects; None for rows without labels.
         task: turns labels into numbers; None when the label column holds numbers already.
         window: how long texts are fitted; None keeps the beginning, at most 512 ids.
         limit: ids that the backbone takes; None asks the tokenizer.
         separator: stands between two joined texts.
+        encoder: in place of the tokenizer, window and limit: the ``row_encoder()`` of a model that writes, whose labels
+            are the ids that are to be written.
         on_empty_text: what becomes of a row without a text.
         on_missing_label: what becomes of a row without a label; ``drop`` and ``error`` mean one that lacks any of
             several, ``partial`` drops one that lacks them all.
@@ -173,10 +185,10 @@ def encode_with_report(
         ConfigError: for a window that the backbone cannot take, or labels that need a task.
     """
     choices = _Choices(on_empty_text=on_empty_text, on_missing_label=on_missing_label)
-    text_input = TextInput.of(text, separator=separator, window=window)
-    encoder = TextEncoder(tokenizer, window=window, limit=limit)
+    text_input = text if isinstance(text, TextInput) else TextInput.of(text, separator=separator, window=window)
+    encoder = TextEncoder(tokenizer, window=text_input.window, limit=limit) if encoder is None else encoder
     labels = () if label is None else _names(label)
-    names = list(dict.fromkeys([*text_input.columns, *schema.names, *labels]))
+    names = list(dict.fromkeys([*text_input.names, *schema.names, *labels]))
     store = ArrowStore(folder=cache_dir)
     tally = _Tally(schema=EncodingReport({}))
     try:
@@ -290,6 +302,11 @@ def _batch(rows: EncodedRows, labels: _Labels | None, chosen: npt.NDArray[np.int
         "attribute_ids": _matrix(rows.attribute_ids[chosen], pa.int32()),
         "length": pa.array([len(ids) for ids in input_ids], type=pa.int32()),
     }
+    if rows.labels is not None:
+        written = [rows.labels[row] for row in chosen]
+        columns["labels"] = pa.array(written, type=pa.list_(pa.int32()))
+        longest = [max(len(ids), len(labels)) for ids, labels in zip(input_ids, written, strict=True)]
+        columns["length"] = pa.array(longest, type=pa.int32())
     if labels is not None:
         values = labels.values[chosen]
         kind = pa.float32() if values.dtype.kind == "f" else pa.int64()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from attribune.data.windows import Head, SpecialTokens, Window, content_ids, longest_input, parse_window
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import as_array, canonical
 
-__all__ = ["TextEncoder", "TextInput", "canonical_text", "join_text", "listed_text"]
+__all__ = ["EncodedTexts", "TextEncoder", "TextInput", "canonical_text", "join_text", "listed_text"]
 
 DEFAULT_LENGTH = 512
 """Length of the window when none is given, or the backbone's limit when that is smaller."""
@@ -40,10 +42,14 @@ def canonical_text(value: Any) -> str:
 class TextInput:
     """What a model reads of a row as its text; saved with the model, so that new rows are read as those of training.
 
+    A model that writes text reads the prompt, and the text is its response.
+
     Args:
         columns: names of the text columns; several are joined.
-        separator: stands between two joined texts.
+        separator: stands between two joined texts, and between prompt and response.
         window: how long texts are fitted; None keeps the beginning, at most 512 ids.
+        prompt: names of the columns of the prompt; several are joined.
+        chat: put prompt and response into the tokenizer's chat template.
 
     Raises:
         ConfigError: without a column.
@@ -53,16 +59,33 @@ class TextInput:
     _: KW_ONLY
     separator: str = "\n"
     window: Window | None = None
+    prompt: tuple[str, ...] = ()
+    chat: bool = False
 
     def __post_init__(self) -> None:
         if not self.columns:
             raise ConfigError("no text column is named: name at least one column")
+        if self.chat and not self.prompt:
+            raise ConfigError("a chat template needs a prompt: name its column")
 
     @classmethod
-    def of(cls, columns: str | Sequence[str], *, separator: str = "\n", window: Window | None = None) -> Self:
+    def of(
+        cls,
+        columns: str | Sequence[str],
+        *,
+        separator: str = "\n",
+        window: Window | None = None,
+        prompt: str | Sequence[str] = (),
+        chat: bool = False,
+    ) -> Self:
         """Make one from the name of a column, or several names."""
-        names = (columns,) if isinstance(columns, str) else tuple(columns)
-        return cls(names, separator=separator, window=window)
+        names, prompts = ((given,) if isinstance(given, str) else tuple(given) for given in (columns, prompt))
+        return cls(names, separator=separator, window=window, prompt=prompts, chat=chat)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All columns that are read."""
+        return (*self.prompt, *self.columns)
 
     def read(self, table: Any, *, first_row: int = 1) -> list[str]:
         """The text of every row of a table; "" where there is none.
@@ -70,12 +93,24 @@ class TextInput:
         Raises:
             DataError: for a missing column, or one that holds lists.
         """
-        return join_text([listed_text(table[name], name, first_row) for name in self.columns], separator=self.separator)
+        return self._joined(table, self.columns, first_row)
+
+    def read_prompts(self, table: Any, *, first_row: int = 1) -> list[str]:
+        """The prompt of every row of a table; "" where there is none.
+
+        Raises:
+            DataError: for a missing column, or one that holds lists.
+        """
+        return self._joined(table, self.prompt, first_row)
+
+    def _joined(self, table: Any, names: Sequence[str], first_row: int) -> list[str]:
+        return join_text([listed_text(table[name], name, first_row) for name in names], separator=self.separator)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         window = None if self.window is None else str(self.window)
-        return {"columns": list(self.columns), "separator": self.separator, "window": window}
+        settings: dict[str, Any] = {"columns": list(self.columns), "separator": self.separator, "window": window}
+        return settings | ({"prompt": list(self.prompt), "chat": self.chat} if self.prompt else {})
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:
@@ -88,7 +123,25 @@ class TextInput:
             tuple(columns),
             separator=separator,
             window=None if window is None else parse_window(window, max_length=DEFAULT_LENGTH),
+            prompt=tuple(settings.get("prompt", ())),
+            chat=bool(settings.get("chat", False)),
         )
+
+
+class EncodedTexts(NamedTuple):
+    """The texts of some rows as ids.
+
+    Attributes:
+        input_ids: of each row, with special tokens.
+        empty: (rows,) whether the row has no text.
+        shortened: rows whose text did not fit the window.
+        labels: of each row the ids that are to be written, where the model writes.
+    """
+
+    input_ids: list[list[int]]
+    empty: npt.NDArray[np.bool_]
+    shortened: int
+    labels: list[list[int]] | None = None
 
 
 class TextEncoder:
@@ -109,6 +162,21 @@ class TextEncoder:
         self.special = SpecialTokens.of(tokenizer)
         self.window = window if window is not None else Head(min(DEFAULT_LENGTH, limit or DEFAULT_LENGTH))
         self.window.check(self.special, limit=limit)
+
+    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedTexts:
+        """Encode the rows of some columns.
+
+        Args:
+            text: which of them are the text.
+            columns: by name.
+            first_row: number of the first row, for messages.
+
+        Raises:
+            DataError: for a missing column, or one that holds lists.
+        """
+        texts = text.read(columns, first_row=first_row)
+        input_ids, shortened = self(texts)
+        return EncodedTexts(input_ids, np.array([not part for part in texts], dtype=bool), shortened)
 
     def __call__(self, texts: list[str]) -> tuple[list[list[int]], int]:
         """Return the ids of each text, and how many texts did not fit."""

@@ -53,10 +53,10 @@ def evaluate(run: str | Path, data: Any, *, backbone: str | None = None, encodin
     recipe, predictor = load_run(run, backbone=backbone)
     table = read_table(data, encoding=encoding)
     source = table_source_name(data)
-    require_columns(table, [*recipe.data.text, *recipe.data.label], source=source)
+    require_columns(table, [*recipe.data.text_input().names, *recipe.data.label], source=source)
     predictor.check_columns(table.column_names, source=source)
     task = predictor.task
-    columns = [list(table[column]) for column in recipe.data.label]
+    columns = [list(table[column]) for column in recipe.label_columns]
     with numbered_in_file(range(len(table)), source):
         labels, has_label = task.encode_labels(columns)
     kept = np.flatnonzero(has_label & rows_with_text(table, recipe.data.text))

@@ -51,10 +51,15 @@ def term_changes(run: str | Path, *, backbone: str | None = None) -> list[TermCh
     }
     if not learned:
         raise ConfigError(f"{run}: nothing of the backbone learned (tuning {config.tuning}), so that no term changed")
-    pretrained = load_backbone(str(source), revision=config.revision if backbone is None else None)
+    pretrained = load_backbone(
+        str(source), revision=config.revision if backbone is None else None, writes=config.writes
+    )
     if config.backbone_fingerprint:
         check_fingerprint(pretrained, config.backbone_fingerprint, name=str(source), folder=files.folder)
-    layers = find_layers(pretrained, placement_for(pretrained.config.model_type))
+    stack = pretrained.get_decoder() if config.writes else pretrained
+    inside = next(f"{name}." if name else "" for name, module in pretrained.named_modules() if module is stack)
+    placement = placement_for(pretrained.config.model_type, writes=config.writes)
+    layers = [f"{inside}{name}" for name in find_layers(stack, placement)]
     places = {f"{path}.": number for number, path in enumerate(layers)}
     changes = []
     for name, before in pretrained.named_parameters():

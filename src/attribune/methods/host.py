@@ -41,13 +41,19 @@ class Host:
     backbone: nn.Module | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, backbone: Any, *, outputs: int, slots: Sequence[Slots]) -> Self:
+    def of(cls, backbone: Any, *, outputs: int, slots: Sequence[Slots], placement: Placement | None = None) -> Self:
         """Describe a loaded backbone.
+
+        Args:
+            backbone: the stack of layers with the sites.
+            outputs: L.
+            slots: the attributes.
+            placement: its row; that of its family unless given.
 
         Raises:
             ConfigError: for a family that the placement table lacks, or one laid out otherwise than it says.
         """
-        placement = placement_for(backbone.config.model_type)
+        placement = placement_for(backbone.config.model_type) if placement is None else placement
         return cls(
             hidden=backbone.config.hidden_size,
             outputs=outputs,

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from attribune.model import AttributeModel
+from attribune.conditioned import ConditionedModel
 from attribune.serve.batching import Batcher
 from attribune.serve.models import Answer, ServedModel
 
@@ -104,7 +104,7 @@ class _State(Collector):
         )
         for served in self._models:
             model = served.predictor.model
-            for name, kept in model.method.kept_weights.items() if isinstance(model, AttributeModel) else ():
+            for name, kept in model.method.kept_weights.items() if isinstance(model, ConditionedModel) else ():
                 megabytes.add_metric((served.name, name), kept.megabytes)
                 hits.add_metric((served.name, name), kept.hits / max(kept.hits + kept.misses, 1))
         yield megabytes

@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from attribune.backbone import SharedBackbones
+from attribune.conditioned import ConditionedModel
 from attribune.errors import ConfigError
+from attribune.loading import load_model
 from attribune.methods.linear import LinearModel
-from attribune.model import AttributeModel
 from attribune.prediction import Predictor
 from attribune.schema import MultiLabel, Numeric
 from attribune.schema.attributes import FittedAttribute
@@ -167,8 +168,12 @@ def load_models(
         if name in models:
             raise ConfigError(f"two runs are named {name!r}: give them names, as in NAME=FOLDER")
         predictor = _load(source, backbone=backbone, dtype=dtype, shared=shared)
+        if predictor.task.kind == "generation":
+            raise ConfigError(f"{source} writes text, which the service does not: use `attribune generate`")
         models[name] = ServedModel(name=name, predictor=predictor, source=source)
-    keeping = [model.predictor.model for model in models.values() if isinstance(model.predictor.model, AttributeModel)]
+    keeping = [
+        model.predictor.model for model in models.values() if isinstance(model.predictor.model, ConditionedModel)
+    ]
     for model in keeping:
         model.keep_weights(cache_mb / len(keeping))
     for served in models.values():
@@ -179,7 +184,7 @@ def load_models(
 def _load(source: str, *, backbone: str | None, dtype: str, shared: SharedBackbones) -> Predictor:
     if RunFolder(Path(source)).recipe.is_file() or not (Path(source) / "config.json").is_file():
         return load_run(source, backbone=backbone, dtype=dtype, shared=shared)[1]
-    model = AttributeModel.from_pretrained(source, backbone=backbone, dtype=dtype, shared=shared)
+    model = load_model(source, backbone=backbone, dtype=dtype, shared=shared)
     return Predictor(model, precision="float32" if dtype == "float32" else "bf16")
 
 

@@ -15,6 +15,7 @@ from attribune.errors import ConfigError
 from attribune.tasks.aspects import Aspects
 from attribune.tasks.base import Decoded, Task
 from attribune.tasks.classification import Classification
+from attribune.tasks.generation import Generation
 from attribune.tasks.labels import UNSEEN
 from attribune.tasks.rating import Rating
 from attribune.tasks.regression import Regression
@@ -25,6 +26,7 @@ __all__ = [
     "Aspects",
     "Classification",
     "Decoded",
+    "Generation",
     "Rating",
     "Regression",
     "Task",
@@ -32,8 +34,10 @@ __all__ = [
     "task_from_dict",
 ]
 
-TASKS: dict[str, type[Classification | Rating | Regression | Aspects]] = {
-    task.kind: task for task in (Classification, Rating, Regression, Aspects)
+AnyTask = Classification | Rating | Regression | Aspects | Generation
+
+TASKS: dict[str, type[AnyTask]] = {
+    task.kind: task for task in (Classification, Rating, Regression, Aspects, Generation)
 }
 """Every task by its kind."""
 
@@ -63,7 +67,7 @@ def task_from_dict(data: Mapping[str, Any]) -> Task:
     return task(**values)
 
 
-def _task_class(kind: Any) -> type[Classification | Rating | Regression | Aspects]:
+def _task_class(kind: Any) -> type[AnyTask]:
     if not isinstance(kind, str) or kind not in TASKS:
         raise ConfigError(f"there is no task {kind!r}: choose one of {', '.join(TASKS)}")
     return TASKS[kind]

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from attribune.tasks.labels import UNSEEN
 
-__all__ = ["binary_cross_entropy", "cross_entropy", "mean_cross_entropy", "squared_error"]
+__all__ = ["binary_cross_entropy", "cross_entropy", "mean_cross_entropy", "squared_error", "token_scores"]
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
@@ -23,6 +23,17 @@ def cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, ...] | N
     total = functional.cross_entropy(logits, labels, weight=scale, ignore_index=UNSEEN, reduction="sum")
     weight = torch.where(labels == UNSEEN, 0.0, scale[labels.clamp(min=0)]).sum()
     return total / weight.clamp(min=torch.finfo(torch.float32).tiny)
+
+
+def token_scores(logits: Tensor, labels: Tensor) -> Tensor:
+    """Sum of the cross-entropies and number, (B, 2), of the labels (B, T) of each row that are not UNSEEN.
+
+    The logits (B, T, V) of the other labels are not looked at.
+    """
+    known = labels != UNSEEN
+    nats = functional.cross_entropy(logits[known].float(), labels[known], reduction="none")
+    sums = nats.new_zeros(labels.shape).masked_scatter(known, nats).sum(dim=1)
+    return torch.stack([sums, known.sum(dim=1).to(sums.dtype)], dim=1)
 
 
 def mean_cross_entropy(logits: Tensor, labels: Tensor, sizes: Sequence[int]) -> Tensor:

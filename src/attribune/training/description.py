@@ -30,7 +30,7 @@ def describe_run(path: str | Path) -> dict[str, Any]:
         "task": recipe.task_kind,
         "data": recipe.data.train,
         "text": list(recipe.data.text),
-        "label": list(recipe.data.label),
+        "prompt" if recipe.writes else "label": list(recipe.data.prompt if recipe.writes else recipe.data.label),
         "window": str(recipe.data.text_input().window),
         "shuffled": recipe.data.shuffled,
     }

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from attribune.backbone import SharedBackbones
+from attribune.conditioned import ConditionedModel
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.json_file import draft_of, read_json, replace_file, write_json
+from attribune.loading import load_model
 from attribune.methods.linear import LinearModel
-from attribune.model import AttributeModel
 from attribune.prediction import Predictor
 from attribune.process_memory import keep_freed_memory
 from attribune.recipe import RECIPE_END, Recipe
@@ -232,13 +233,13 @@ def load_run(
         raise ModelFolderError(f"{path} is an interrupted run without a model: go on with `attribune train --resume`")
     if recipe.is_baseline:
         return recipe, predictor_of(recipe, LinearModel.load(folder.model))
-    model = AttributeModel.from_pretrained(folder.model, backbone=backbone, dtype=dtype, shared=shared)
+    model = load_model(folder.model, backbone=backbone, dtype=dtype, shared=shared)
     if model.tokenizer is None:
         raise ModelFolderError(f"{folder.model} has no tokenizer_config.json: copy the tokenizer's files there again")
     return recipe, predictor_of(recipe, model)
 
 
-def predictor_of(recipe: Recipe, model: AttributeModel | LinearModel) -> Predictor:
+def predictor_of(recipe: Recipe, model: ConditionedModel | LinearModel) -> Predictor:
     """The predictor of a model trained with a recipe."""
     keep_freed_memory()
     return Predictor(

@@ -55,8 +55,11 @@ class TrainingLoop(transformers.Trainer):
         return DataLoader(rows, batch_sampler=self._batches, collate_fn=self.data_collator, pin_memory=pinned)
 
     def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **options: Any) -> Any:
-        """The loss; in training that of the rows of all processes, which the mean of their losses need not be."""
-        if process_count() == 1 or not model.training:
+        """The loss; in training that of the rows of all processes, which the mean of their losses need not be.
+
+        A model that divides by a number that it is given is given that of all processes.
+        """
+        if process_count() == 1 or not model.training or self.model_accepts_loss_kwargs:
             return super().compute_loss(model, inputs, *args, **options)
         labels = inputs.pop("labels")
         logits = model(**inputs).logits.float()

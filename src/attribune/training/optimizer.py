@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from attribune.conditioned import ConditionedModel
 from attribune.methods.base import AttributeMethod
-from attribune.model import AttributeModel
 
 if TYPE_CHECKING:
     from attribune.sharding import ShardedTables
@@ -73,7 +73,7 @@ class RowAdamW(torch.optim.AdamW):
 
 
 def build_optimizer(
-    model: AttributeModel, *, learning_rate: float, backbone_learning_rate: float, weight_decay: float
+    model: ConditionedModel, *, learning_rate: float, backbone_learning_rate: float, weight_decay: float
 ) -> RowAdamW:
     """AdamW over everything that learns. Biases, gains and other vectors do not decay.
 
@@ -96,7 +96,7 @@ def build_optimizer(
     )
 
 
-def update_rows_alone(model: AttributeModel, choice: str = "rows") -> bool:
+def update_rows_alone(model: ConditionedModel, choice: str = "rows") -> bool:
     """Let the attribute tables of a model have sparse gradients, for `RowAdamW` or another optimiser that takes these.
 
     Args:

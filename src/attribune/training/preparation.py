@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from datasets import Dataset
-from transformers import PreTrainedTokenizerBase
 
+from attribune.conditioned import ConditionedModel
 from attribune.data.encoding import encode_with_report
 from attribune.data.selection import rows_with_label, rows_with_text, shuffle_columns
 from attribune.data.splits import share_texts, split_table
@@ -133,31 +133,28 @@ def shuffled(prepared: Prepared, *, seed: int) -> Prepared:
     return replace(prepared, parts=parts)
 
 
-def encode_part(
-    name: str, prepared: Prepared, recipe: Recipe, tokenizer: PreTrainedTokenizerBase, *, limit: int | None
-) -> Dataset:
+def encode_part(name: str, prepared: Prepared, recipe: Recipe, model: ConditionedModel) -> Dataset:
     """The rows of a part as the Trainer takes them; texts that were cut are noted.
 
     Raises:
-        ConfigError: when the recipe's texts are longer than `limit`.
+        ConfigError: when the recipe's texts are longer than the model takes.
     """
     part, text = prepared.parts[name], recipe.data.text_input()
     rows, report = encode_with_report(
         part.table,
         prepared.schema,
-        tokenizer,
-        text=text.columns,
-        label=recipe.data.label,
+        model.tokenizer,
+        text=text,
+        label=recipe.data.label or None,
         task=prepared.task,
-        window=text.window,
-        limit=limit,
-        separator=text.separator,
+        encoder=model.row_encoder(text),
         on_missing_label="partial" if recipe.data.partial_labels and name == "train" else "drop",
     )
     note = f"{name}: {report.shortened:,} of {report.rows:,} texts cut to the window {text.window}"
     if report.shortened > _MANY_CUT * report.rows:
         share = report.shortened / report.rows
-        note += f", which is {share:.0%}: raise max_length, or read the ends too (window head+tail) or all (chunks)"
+        others = "" if recipe.writes else ", or read the ends too (window head+tail) or all (chunks)"
+        note += f", which is {share:.0%}: raise max_length{others}"
     if report.shortened and note not in prepared.notes:
         prepared.notes.append(note)
     return rows
@@ -180,10 +177,10 @@ def _usable_rows(recipe: Recipe, source: Any, *, name: str, notes: list[str]) ->
     table = read_table(source, encoding=recipe.data.encoding)
     shown = source if isinstance(source, str) else name
     attributes = [kind.name for kind in recipe.data.kinds()]
-    require_columns(table, [*recipe.data.text, *recipe.data.label, *attributes], source=shown)
+    require_columns(table, [*recipe.data.text_input().names, *recipe.data.label, *attributes], source=shown)
     has_text = rows_with_text(table, recipe.data.text)
     enough = any if recipe.data.partial_labels and name == "train" else all
-    has_label = rows_with_label(table, recipe.data.label, missing=_missing_labels(recipe), enough=enough)
+    has_label = rows_with_label(table, recipe.label_columns, missing=_missing_labels(recipe), enough=enough)
     kept = np.flatnonzero(has_text & has_label)
     notes.append(f"{name}: {len(table):,} rows read from {shown}")
     if dropped := int((~has_text).sum()):
@@ -193,7 +190,7 @@ def _usable_rows(recipe: Recipe, source: Any, *, name: str, notes: list[str]) ->
     if not len(kept):
         raise DataError(
             f"{shown}: none of its {len(table):,} rows has both a text in {', '.join(recipe.data.text)} and a label in "
-            f"{', '.join(recipe.data.label)}: check the column names and the strings that mean missing"
+            f"{', '.join(recipe.label_columns)}: check the column names and the strings that mean missing"
         )
     return _Usable(table=table if len(kept) == len(table) else table.select(kept), rows=kept, source=shown)
 
@@ -206,7 +203,7 @@ def _missing_labels(recipe: Recipe) -> tuple[str, ...]:
 
 
 def _label_columns(table: Dataset, recipe: Recipe) -> list[list[Any]]:
-    return [list(table[column]) for column in recipe.data.label]
+    return [list(table[column]) for column in recipe.label_columns]
 
 
 def _split(

@@ -15,9 +15,9 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from attribune.conditioned import ConditionedModel
 from attribune.json_file import replace_file
 from attribune.methods.base import Method, SiteModule
-from attribune.model import AttributeModel
 from attribune.process_memory import peak_megabytes
 
 __all__ = ["ProfileSteps", "summary", "time_by_part"]
@@ -46,7 +46,7 @@ class ProfileSteps(TrainerCallback):
         folder: where to write.
     """
 
-    def __init__(self, model: AttributeModel, folder: Path) -> None:
+    def __init__(self, model: ConditionedModel, folder: Path) -> None:
         self.model, self.folder = model, folder
         self._open: ExitStack | None = None
         self._profile: profile | None = None
@@ -89,7 +89,7 @@ class ProfileSteps(TrainerCallback):
         replace_file(self.folder / "summary.md", text.encode())
 
 
-def _named(model: AttributeModel) -> ExitStack:
+def _named(model: ConditionedModel) -> ExitStack:
     """Give what the method does a name in the trace, until the stack is closed."""
     stack = ExitStack()
     for module in model.modules():

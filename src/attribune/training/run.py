@@ -21,12 +21,16 @@ import pyarrow.parquet as pq
 import torch
 import transformers
 from safetensors.numpy import save
+from transformers import PreTrainedTokenizerBase
 
 from attribune.backbone import load_tokenizer
+from attribune.conditioned import ConditionedModel
 from attribune.data.writing import prediction_array
 from attribune.errors import AttribuneError, ConfigError
 from attribune.evaluation.results import Scored, compare, results_of
+from attribune.generation.model import AttributeGenerator
 from attribune.json_file import read_json, write_json
+from attribune.loading import load_model
 from attribune.methods.linear import LinearModel, choose_c
 from attribune.model import AttributeModel
 from attribune.prediction import Predictor
@@ -134,7 +138,7 @@ def _train(
             scored.append(other[0])
     if not is_main():
         return {}
-    if baselines:
+    if baselines and not recipe.writes:
         scored += _baselines(recipe, prepared, reporter, leave_out={recipe.method["name"], *others})
     return _write_results(folder, recipe, prepared, scored, record)
 
@@ -179,7 +183,7 @@ def _check_others(recipe: Recipe, others: Sequence[str]) -> None:
 def rows_digest(prepared: Prepared, recipe: Recipe) -> str:
     """A checksum of the texts, labels and attributes of all parts."""
     digest = hashlib.blake2b(digest_size=16)
-    columns = list(dict.fromkeys([*recipe.data.text, *recipe.data.label, *prepared.schema.names]))
+    columns = list(dict.fromkeys([*recipe.data.text_input().names, *recipe.data.label, *prepared.schema.names]))
     for name, part in prepared.parts.items():
         digest.update(name.encode() + part.rows.tobytes())
         for _, batch in column_batches(part.table, columns):
@@ -222,24 +226,11 @@ def _fit_neural(recipe: Recipe, folder: RunFolder, prepared: Prepared, reporter:
     """Train, and save the model."""
     transformers.set_seed(recipe.training.seed)
     tokenizer = load_tokenizer(recipe.backbone.name, revision=recipe.backbone.revision)
-    model = AttributeModel.build(
-        recipe.backbone.name,
-        prepared.schema,
-        task=prepared.task,
-        method=recipe.method_config(),
-        tuning=recipe.tuning,
-        pooling=recipe.backbone.pooling,
-        dropout=recipe.backbone.dropout,
-        attention_dropout=recipe.backbone.attention_dropout,
-        revision=recipe.backbone.revision,
-        tokenizer=tokenizer,
-        text_input=recipe.data.text_input(),
-    )
+    model = _build(recipe, prepared, tokenizer)
     if recipe.transfer is not None:
         AttributeSource.load(recipe.transfer.run).give_to(model, frozen=recipe.transfer.frozen)
     said = len(prepared.notes)
-    limit = model.longest_text()
-    encoded = {name: encode_part(name, prepared, recipe, tokenizer, limit=limit) for name in ("train", "validation")}
+    encoded = {name: encode_part(name, prepared, recipe, model) for name in ("train", "validation")}
     for note in prepared.notes[said:]:
         reporter.note(note)
     outcome = fit_model(
@@ -258,8 +249,25 @@ def _fit_neural(recipe: Recipe, folder: RunFolder, prepared: Prepared, reporter:
         folder.write_outcome({**outcome.to_dict(), "parameters": asdict(model.sizes())})
 
 
+def _build(recipe: Recipe, prepared: Prepared, tokenizer: PreTrainedTokenizerBase) -> ConditionedModel:
+    """The untrained model."""
+    settings: dict[str, Any] = {
+        "method": recipe.method_config(),
+        "tuning": recipe.tuning,
+        "attention_dropout": recipe.backbone.attention_dropout,
+        "revision": recipe.backbone.revision,
+        "tokenizer": tokenizer,
+        "text_input": recipe.data.text_input(),
+        "task": prepared.task,
+    }
+    if recipe.writes:
+        return AttributeGenerator.build(recipe.backbone.name, prepared.schema, **settings)
+    settings |= {"pooling": recipe.backbone.pooling, "dropout": recipe.backbone.dropout}
+    return AttributeModel.build(recipe.backbone.name, prepared.schema, **settings)
+
+
 def _neural_run(recipe: Recipe, folder: RunFolder, prepared: Prepared) -> tuple[Predictor, dict[str, Any]]:
-    model = AttributeModel.from_pretrained(folder.model)
+    model = load_model(folder.model)
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
     return predictor_of(recipe, model), read_json(folder.outcome, what="training record")
 
@@ -319,7 +327,7 @@ def _score(
         logits, _ = predictor.logits(part.table, hide_attributes=hide_attributes)
         metrics[part_name] = prepared.task.metrics(logits, part.labels)
         if folder is not None:
-            _write_predictions(folder, part_name, part, prepared, logits, label_columns=recipe.data.label)
+            _write_predictions(folder, part_name, part, prepared, logits, label_columns=recipe.label_columns)
     return Scored(name=name, metrics=metrics)
 
 

@@ -16,10 +16,9 @@ from datasets import Dataset
 from safetensors import SafetensorError, safe_open
 from transformers import EvalPrediction, TrainerState, TrainingArguments
 
+from attribune.conditioned import ConditionedModel
 from attribune.data.batching import LengthGroupedBatches, padding_share
-from attribune.data.collator import Collator
 from attribune.errors import ConfigError, DataError
-from attribune.model import AttributeModel
 from attribune.process_memory import keep_freed_memory
 from attribune.recipe import Recipe
 from attribune.training.loop import Report, StopWhenStale, TrainingLoop
@@ -75,7 +74,7 @@ def resolve_precision(precision: str) -> str:
 
 
 def fit_model(
-    model: AttributeModel,
+    model: ConditionedModel,
     *,
     train: Dataset,
     validation: Dataset,
@@ -117,8 +116,9 @@ def fit_model(
         args=_arguments(model, recipe, checkpoints),
         train_dataset=train,
         eval_dataset=_sorted_by_length(validation),
-        data_collator=Collator(model.tokenizer, model.schema),
+        data_collator=model.collator(),
         compute_metrics=_metrics_of(model),
+        preprocess_logits_for_metrics=model.row_scores,
         callbacks=[stop, Report(reporter, log)],
         optimizers=(_optimizer(model, recipe), None),
         batch_size=recipe.training.batch_size,
@@ -143,7 +143,7 @@ def fit_model(
     return _outcome(trainer.state, padding=padding)
 
 
-def _check_checkpointing(model: AttributeModel, recipe: Recipe) -> None:
+def _check_checkpointing(model: ConditionedModel, recipe: Recipe) -> None:
     if recipe.training.gradient_checkpointing and not model.supports_gradient_checkpointing:
         raise ConfigError(
             f"training.gradient_checkpointing is on, but backbones of type {model.config.text_config.model_type!r} do "
@@ -163,7 +163,7 @@ def _outcome(state: TrainerState, *, padding: float) -> Outcome:
     )
 
 
-def _share_tables(model: AttributeModel, reporter: Reporter) -> ShardedTables | None:
+def _share_tables(model: ConditionedModel, reporter: Reporter) -> ShardedTables | None:
     """Deal the tables out where there are several processes."""
     if process_count() == 1:
         return None
@@ -222,7 +222,7 @@ def _run(trainer: TrainingLoop, reporter: Reporter, *, resume_from: Path | None)
         )
 
 
-def _optimizer(model: AttributeModel, recipe: Recipe) -> torch.optim.Optimizer:
+def _optimizer(model: ConditionedModel, recipe: Recipe) -> torch.optim.Optimizer:
     model.to("cuda" if torch.cuda.is_available() else "cpu")
     return build_optimizer(
         model,
@@ -232,7 +232,7 @@ def _optimizer(model: AttributeModel, recipe: Recipe) -> torch.optim.Optimizer:
     )
 
 
-def _arguments(model: AttributeModel, recipe: Recipe, checkpoints: Path) -> TrainingArguments:
+def _arguments(model: ConditionedModel, recipe: Recipe, checkpoints: Path) -> TrainingArguments:
     settings = recipe.training
     by_epoch = settings.evaluate_every == "epoch"
     every: dict[str, Any] = (
@@ -277,7 +277,7 @@ def _arguments(model: AttributeModel, recipe: Recipe, checkpoints: Path) -> Trai
     return arguments
 
 
-def _metrics_of(model: AttributeModel) -> Callable[[EvalPrediction], dict[str, float]]:
+def _metrics_of(model: ConditionedModel) -> Callable[[EvalPrediction], dict[str, float]]:
     def compute(prediction: EvalPrediction) -> dict[str, float]:
         logits = np.asarray(prediction.predictions)
         labels = np.asarray(prediction.label_ids)

@@ -1,0 +1,1 @@
+"""Models that write: a decoder with its language-model head, whose text depends on the attributes."""

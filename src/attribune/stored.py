@@ -1,0 +1,258 @@
+"""How a model with attributes is saved and loaded: the learned tensors alone, over a backbone that is found again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar, Self, cast
+
+import torch
+from huggingface_hub import HfApi
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from attribune import saving
+from attribune.backbone import SharedBackbones
+from attribune.configuration import AttributeConfig, Sizes
+from attribune.errors import ConfigError, ModelFolderError
+from attribune.methods.base import AttributeMethod, SiteModule, tables_later
+from attribune.placement import Placement, find_layers
+from attribune.schema import Schema
+
+__all__ = ["StoredModel"]
+
+
+class StoredModel(PreTrainedModel):
+    """A backbone with a method beside it: which parameters learn, which are stored, and where they are stored.
+
+    Subclasses make these parts.
+
+    Attributes:
+        schema: the attributes.
+        tokenizer: saved beside the model when there is one.
+        backbone: the pretrained model.
+        placement: where the sites are in `stack`.
+    """
+
+    config_class = AttributeConfig
+    writes: ClassVar[bool] = False
+
+    schema: Schema
+    tokenizer: PreTrainedTokenizerBase | None
+    backbone: PreTrainedModel
+    placement: Placement
+
+    @property
+    def stack(self) -> PreTrainedModel:
+        """The part of the backbone whose layers have the sites."""
+        return self.backbone
+
+    def learned_names(self) -> list[str]:
+        """Names of the tensors that are stored: all that learned when the model was built, and all that learn now."""
+        before = set(self.config.learned or ())
+        return [name for name, p in self.named_parameters() if p.requires_grad or name in before]
+
+    def sizes(self) -> Sizes:
+        """Count the parameters."""
+        parameters = dict(self.named_parameters())
+        stored = [parameters[name] for name in self.learned_names()]
+        stack = next(name for name, module in self.named_modules() if module is self.stack)
+        layers = tuple(f"{stack}.{name}." for name in find_layers(self.stack, self.placement))
+        tables = self.attribute_tables()
+        return Sizes(
+            total=sum(p.numel() for p in parameters.values()),
+            trained=sum(p.numel() for p in parameters.values() if p.requires_grad),
+            stored=sum(p.numel() for p in stored),
+            stored_bytes=sum(p.numel() * p.element_size() for p in stored),
+            outputs=self.task.outputs,
+            encoder=sum(p.numel() for name, p in parameters.items() if name.startswith(layers) and "lora_" not in name),
+            injected=sum(
+                p.numel()
+                for name, p in parameters.items()
+                if p.requires_grad and name.startswith((*layers, "method.")) and name not in tables
+            ),
+        )
+
+    def attribute_parameters(self) -> dict[str, nn.Parameter]:
+        """What reads attributes, by name: the method without its task adapters, nothing of backbone and head."""
+        modules = dict(self.named_modules())
+        readers = tuple(f"{name}." for name, module in modules.items() if isinstance(module, AttributeMethod))
+        others = tuple(
+            f"{name}."
+            for name, module in modules.items()
+            if isinstance(module, SiteModule) and not module.reads_attributes
+        )
+        return {
+            name: p for name, p in self.named_parameters() if name.startswith(readers) and not name.startswith(others)
+        }
+
+    def attribute_tables(self) -> set[str]:
+        """Names of the tables with a vector for each value."""
+        tables = {id(p) for module in self.modules() if isinstance(module, AttributeMethod) for p in module.tables}
+        return {name for name, p in self.named_parameters() if id(p) in tables}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Load exactly the learned tensors, or exactly all.
+
+        Raises:
+            ModelFolderError: for any other set of names, or a tensor of another shape, naming them.
+        """
+        learned, given = set(self.learned_names()), set(state_dict)
+        if given not in (learned, set(self.state_dict())):
+            missing, foreign = sorted(learned - given), sorted(given - set(self.state_dict()))
+            raise ModelFolderError(
+                f"the tensors are not those of this model: {len(missing)} missing ({', '.join(missing[:3]) or 'none'}),"
+                f" {len(foreign)} unknown ({', '.join(foreign[:3]) or 'none'}): load a folder that save_pretrained of "
+                "this model wrote"
+            )
+        try:
+            super().load_state_dict(state_dict, strict=False, assign=assign)
+        except RuntimeError as error:
+            raise ModelFolderError(f"the tensors do not fit this model: {error}") from error
+        return nn.modules.module._IncompatibleKeys([], [])
+
+    def save_pretrained(
+        self,
+        save_directory: str | Path,
+        is_main_process: bool = True,
+        state_dict: Mapping[str, Tensor] | None = None,
+        push_to_hub: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        """Write the learned tensors, the configuration, the schema, the tokenizer and a model card.
+
+        Args:
+            save_directory: made when it is missing; files of an earlier save are replaced, each in one step.
+            is_main_process: of several processes only the main one writes.
+            state_dict: tensors to write instead of the model's own, as the stock Trainer passes them.
+            push_to_hub: upload the folder afterwards.
+            kwargs: of ``push_to_hub``.
+
+        Raises:
+            ModelFolderError: when the folder cannot be written.
+        """
+        if not is_main_process:
+            return
+        tensors = self.state_dict() if state_dict is None else state_dict
+        self.config.learned = self.learned_names()
+        self.config.architectures = [type(self).__name__]
+        saving.write_model(
+            Path(save_directory),
+            tensors={name: tensors[name] for name in self.config.learned},
+            config=self.config,
+            schema=self.schema,
+            tokenizer=self.tokenizer,
+            sizes=self.sizes(),
+        )
+        if push_to_hub:
+            self.push_to_hub(kwargs.pop("repo_id", Path(save_directory).name), **kwargs)
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        commit_message: str | None = None,
+        commit_description: str | None = None,
+        private: bool | None = None,
+        token: bool | str | None = None,
+        revision: str | None = None,
+        create_pr: bool = False,
+    ) -> str:
+        """Upload the folder that `save_pretrained` writes, its model card included.
+
+        Args:
+            repo_id: name on the hub; the repository is made when it is missing.
+            commit_message: of the upload.
+            commit_description: of the upload.
+            private: whether a new repository is private.
+            token: of the hub; the one that is logged in unless given.
+            revision: branch.
+            create_pr: open a pull request instead of committing.
+
+        Returns:
+            The address of the commit.
+        """
+        api = HfApi(token=token)
+        name = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        with TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            return api.upload_folder(
+                repo_id=name,
+                folder_path=folder,
+                commit_message=commit_message or f"Upload {type(self).__name__}",
+                commit_description=commit_description,
+                revision=revision,
+                create_pr=create_pr,
+            )
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        pretrained_model_name_or_path: str | Path,
+        *,
+        backbone: str | None = None,
+        revision: str | None = None,
+        dtype: torch.dtype | str = torch.float32,
+        device_map: torch.device | str | None = None,
+        shared: SharedBackbones | None = None,
+    ) -> Self:
+        """Load a model that `save_pretrained` wrote, ready for evaluation.
+
+        Args:
+            pretrained_model_name_or_path: a folder, or a name on the hub.
+            backbone: where the backbone's weights are, if no longer where they were.
+            revision: branch, tag or commit of the model on the hub.
+            dtype: of the backbone's weights, or its name, such as "bfloat16".
+            device_map: the one device on which the model is put, such as "cuda"; the CPU unless given.
+            shared: gives the backbone's weights, which this model then has in common with others, for prediction.
+
+        Raises:
+            ModelFolderError: for a missing, truncated or foreign file, or another backbone than in training.
+            ConfigError: when the backbone cannot be loaded.
+        """
+        dtype, device = _dtype_of(dtype), _device_of(device_map)
+        files = saving.find_model(pretrained_model_name_or_path, revision=revision)
+        config, tensors = saving.read_model(files)
+        loaded = saving.restore_backbone(config, files.folder, name=backbone, dtype=dtype, shared=shared)
+        with tables_later():
+            model = cls(config, schema=Schema.load(files.schema), backbone=loaded)
+        if shared is not None:
+            for name in tensors:  # what was learned in the backbone must not be written over what others share
+                parameter = model.get_parameter(name)
+                parameter.data = parameter.data.clone()
+        model.load_state_dict(tensors | model._give_tables(tensors))
+        model.tokenizer = saving.read_tokenizer(files)
+        return cast(Self, model.eval().to(device))
+
+    def _give_tables(self, tensors: Mapping[str, Tensor]) -> dict[str, nn.Parameter]:
+        """Make the attribute tables of tensors, which are mapped from a file and not read; returns them."""
+        given = {}
+        for name in self.attribute_tables():
+            table, found = self.get_parameter(name), tensors[name]
+            if found.shape != table.shape:
+                raise ModelFolderError(
+                    f"the table {name} has shape {tuple(found.shape)}, but the schema needs {tuple(table.shape)}: the "
+                    "files come from two different saves; copy the folder again"
+                )
+            owner, _, place = name.rpartition(".")
+            given[name] = nn.Parameter(found.to(table.dtype))
+            setattr(self.get_submodule(owner), place, given[name])
+        return given
+
+
+def _dtype_of(dtype: torch.dtype | str) -> torch.dtype:
+    found = getattr(torch, dtype.removeprefix("torch."), None) if isinstance(dtype, str) else dtype
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise ConfigError(f"dtype is {dtype!r}: choose float32, bfloat16 or float16")
+    return found
+
+
+def _device_of(device_map: torch.device | str | None) -> torch.device:
+    try:
+        return torch.device("cpu" if device_map is None else device_map)
+    except (RuntimeError, TypeError) as error:
+        raise ConfigError(
+            f"device_map is {device_map!r}: give one device, such as 'cpu' or 'cuda:0'; the layers of a model are not "
+            "spread over several"
+        ) from error

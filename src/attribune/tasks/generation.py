@@ -1,0 +1,110 @@
+"""A text per row, which the model writes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Self
+
+import numpy as np
+
+from attribune import metrics as metric
+from attribune.errors import ConfigError
+from attribune.metrics import Metric
+from attribune.schema.columns import MISSING
+from attribune.tasks.base import Common, Decoded, checked_logits
+from attribune.tasks.labels import Array, Column, label_texts, missing_texts
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["Generation"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generation(Common):
+    """A text per row, learned by the cross-entropy of its ids given all before them.
+
+    What is predicted is the text itself, so that there is no other label. Of a row the model gives two scores: the
+    negative log-likelihood of its text in nats, and the number of its ids, among them the end token where the text was
+    read to its end. The label of a row is a mark of its text, by which runs over the same rows are recognised.
+
+    Args:
+        missing: texts that mean that there is none.
+    """
+
+    kind: ClassVar[str] = "generation"
+    main_metric: ClassVar[str] = "perplexity"
+    higher_is_better: ClassVar[bool] = False
+    outputs: ClassVar[int] = 2
+    missing: tuple[str, ...] = MISSING
+
+    def __post_init__(self) -> None:
+        """Check the texts that mean none."""
+        object.__setattr__(self, "missing", missing_texts(self.missing))
+
+    @classmethod
+    def fit(cls, label_columns: Sequence[Column], *, missing: Sequence[str] = MISSING) -> Self:
+        """Nothing is found out from training rows."""
+        return cls(missing=missing_texts(missing))
+
+    def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
+        """Return a mark of each text, int64 (n,), and the mask of rows in which every column has a text."""
+        if not columns:
+            raise ConfigError("the task 'generation' was given no column: name the columns of the text")
+        texts = [label_texts(column, missing=self.missing, first_row=first_row) for column in columns]
+        rows = list(zip(*texts, strict=True))
+        marks = [hashlib.blake2b(repr(row).encode(), digest_size=8).digest() for row in rows]
+        given = np.array([None not in row for row in rows], dtype=bool)
+        return np.frombuffer(b"".join(marks), dtype="<i8").astype(np.int64), given
+
+    def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
+        """Return an empty count: every text can be written."""
+        return Counter()
+
+    def loss(self, logits: Tensor, labels: Tensor, *, count: Tensor | int | None = None) -> Tensor:
+        """Mean cross-entropy of ids in nats, over the labels that are not -100.
+
+        Args:
+            logits: (B, T, V), each for the id at its own place.
+            labels: (B, T).
+            count: by which the sum is divided; the number of labels unless given.
+        """
+        from attribune.tasks.losses import cross_entropy
+
+        mean = cross_entropy(logits.flatten(0, 1), labels.flatten())
+        return mean if count is None else mean * (labels != -100).sum() / count
+
+    def scores(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Negative log-likelihood in nats and number of the labels of each row that are not -100, (B, 2) float32.
+
+        Args:
+            logits: (B, T, V), each for the id at its own place.
+            labels: (B, T).
+        """
+        from attribune.tasks.losses import token_scores
+
+        return token_scores(logits, labels)
+
+    def decode(self, logits: Array) -> Decoded:
+        """Return the perplexity and the number of ids of each text, of scores (n, 2)."""
+        nats, ids = checked_logits(logits, self.outputs).T
+        # Of a text without ids nothing was predicted.
+        perplexity = np.exp(nats / np.maximum(ids, 1))
+        return Decoded(
+            predictions={"perplexity": perplexity, "tokens": ids.astype(np.int64)},
+            probabilities=None,
+            probability_columns=(),
+        )
+
+    def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
+        """Perplexity per id, of scores (n, 2)."""
+        nats, ids = checked_logits(logits, self.outputs).T
+        found = metric.perplexity(nats, ids)
+        return {found.name: found}
+
+    def majority(self, train_labels: Array, labels: Array) -> dict[str, Metric]:
+        """Refuse: no text stands for all."""
+        raise ConfigError("the task 'generation' has no majority class: compare with another method instead")
