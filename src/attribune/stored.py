@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import torch
 from huggingface_hub import HfApi
@@ -19,6 +19,7 @@ from attribune.errors import ConfigError, ModelFolderError
 from attribune.methods.base import AttributeMethod, SiteModule, tables_later
 from attribune.placement import Placement, find_layers
 from attribune.schema import Schema
+from attribune.schema.revision import Revision
 
 __all__ = ["StoredModel"]
 
@@ -86,6 +87,12 @@ class StoredModel(PreTrainedModel):
         return {
             name: p for name, p in self.named_parameters() if name.startswith(readers) and not name.startswith(others)
         }
+
+    def rows_of_values(self) -> dict[str, str]:
+        """Names of the parameters with a row for each id of an attribute, and the name of that attribute."""
+        methods = [module for module in self.modules() if isinstance(module, AttributeMethod)]
+        owners = {id(p): attribute for method in methods for p, attribute in method.rows_of_values()}
+        return {name: owners[id(p)] for name, p in self.named_parameters() if id(p) in owners}
 
     def attribute_tables(self) -> set[str]:
         """Names of the tables with a vector for each value."""
@@ -214,16 +221,57 @@ class StoredModel(PreTrainedModel):
         dtype, device = _dtype_of(dtype), _device_of(device_map)
         files = saving.find_model(pretrained_model_name_or_path, revision=revision)
         config, tensors = saving.read_model(files)
+        model = cls._made(files, config, tensors, backbone=backbone, dtype=dtype, shared=shared)
+        return cast(Self, model.to(device))
+
+    @classmethod
+    def revised(cls, folder: str | Path, change: Callable[[Schema], Revision], *, backbone: str | None = None) -> Self:
+        """Load a model with values added to its schema or taken away.
+
+        Every row of a table goes with its value; that of a new value is at first that of the unknown.
+
+        Args:
+            folder: that `save_pretrained` wrote.
+            change: makes the revision of its schema.
+            backbone: where the backbone's weights are, if no longer where they were.
+
+        Raises:
+            ModelFolderError: as `from_pretrained`.
+            ConfigError: as `change`.
+        """
+        files = saving.find_model(folder)
+        config, tensors = saving.read_model(files)
+        revision = change(Schema.load(files.schema))
+        return cls._made(files, config, tensors, backbone=backbone, dtype=torch.float32, revision=revision)
+
+    @classmethod
+    def _made(
+        cls,
+        files: saving.ModelFiles,
+        config: AttributeConfig,
+        tensors: dict[str, Tensor],
+        *,
+        backbone: str | None,
+        dtype: torch.dtype,
+        shared: SharedBackbones | None = None,
+        revision: Revision | None = None,
+    ) -> Self:
+        """A model of what its files hold."""
+        schema = Schema.load(files.schema) if revision is None else revision.schema
         loaded = saving.restore_backbone(config, files.folder, name=backbone, dtype=dtype, shared=shared)
         with tables_later():
-            model = cls(config, schema=Schema.load(files.schema), backbone=loaded)
+            model = cls(config, schema=schema, backbone=loaded)
+        if revision is not None:
+            for name, attribute in model.rows_of_values().items():
+                if attribute in revision.ids:
+                    tensors[name] = tensors[name][torch.from_numpy(revision.ids[attribute])]
         if shared is not None:
             for name in tensors:  # what was learned in the backbone must not be written over what others share
                 parameter = model.get_parameter(name)
                 parameter.data = parameter.data.clone()
         model.load_state_dict(tensors | model._give_tables(tensors))
         model.tokenizer = saving.read_tokenizer(files)
-        return cast(Self, model.eval().to(device))
+        return cast(Self, model.eval())
 
     def _give_tables(self, tensors: Mapping[str, Tensor]) -> dict[str, nn.Parameter]:
         """Make the attribute tables of tensors, which are mapped from a file and not read; returns them."""

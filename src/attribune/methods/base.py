@@ -244,6 +244,11 @@ class AttributeMethod(Method):
                     table[0] = 0
             self.tables.append(table)
 
+    def rows_of_values(self) -> Iterator[tuple[nn.Parameter, str]]:
+        """The parameters with a row for each id of an attribute, and the name of that attribute."""
+        for slots, table in zip(self.slots, self.tables, strict=False):  # there may be no tables
+            yield cast(nn.Parameter, table), slots.name
+
     def look_up(self, number: int, ids: Tensor) -> Tensor:
         """The vectors (..., Z) of ids (...) of one attribute, counted from 0."""
         table = self.tables[number]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -27,6 +27,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from attribune.errors import AttribuneWarning, ConfigError, DataError, ModelFolderError
 from attribune.json_file import read_json, replace_file, write_json
 from attribune.schema import Schema
+from attribune.schema.revision import Revision
 from attribune.tasks import Aspects, Classification, Rating, Regression, Task, task_from_dict
 
 __all__ = ["LinearModel", "choose_c"]
@@ -200,6 +201,17 @@ class LinearModel:
         Classes: log-probabilities up to a constant per row; several labels: log-odds; numbers: the standardised value.
         """
         return np.asarray(self.features.transform(texts, attribute_ids) @ self.weight.astype("f8") + self.bias)
+
+    def revised(self, revision: Revision) -> Self:
+        """The same with values added to the schema, without weights, or taken away with theirs."""
+        rows, start = [np.arange(len(self.features.words or ()))], len(self.features.words or ())
+        weight = np.vstack([self.weight, np.zeros_like(self.weight[:1])])  # the last row is that of new values
+        for attribute in self.schema:
+            ids = revision.ids.get(attribute.name, np.arange(attribute.size))[1:]
+            rows.append(np.where(ids > 0, start + ids - 1, len(self.weight)))
+            start += attribute.size - 1
+        features = replace(self.features, schema=revision.schema)
+        return replace(self, features=features, weight=weight[np.concatenate(rows)])
 
     def save(self, folder: str | Path) -> None:
         """Write `linear.json`, `linear.safetensors` and `schema.json`.

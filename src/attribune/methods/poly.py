@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -52,6 +53,12 @@ class _PolyMethod(AttributeMethod):
         super().__init__(config, host)
         for site in host.at("query", "value"):
             self.add_site(site, _PolySite(config, site, tasks=host.slots[0].size))
+
+    def rows_of_values(self) -> Iterator[tuple[nn.Parameter, str]]:
+        """Each mixture's weights of the skills, one row for each task."""
+        for name, parameter in self.named_parameters():
+            if name.endswith(".module_logits"):
+                yield parameter, self.slots[0].name
 
 
 class _PolySite(SiteModule):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -204,6 +205,44 @@ class RunFolder:
                 "make room; the run then goes on with --resume"
             ) from error
 
+    def replace_model(self, save: Callable[[Path], Any]) -> None:
+        """Put another model in the place of the run's; an interruption leaves the one or the other.
+
+        Args:
+            save: writes the new model into a folder.
+
+        Raises:
+            ModelFolderError: when it cannot be written; the earlier one is still whole.
+        """
+        self.recover_model()
+        draft = self.path / ".model.new"
+        try:
+            shutil.rmtree(draft, ignore_errors=True)
+            save(draft)
+            self.model.rename(self._old_model)
+            draft.rename(self.model)
+        except OSError as error:
+            raise ModelFolderError(
+                f"the model of {self.path} cannot be replaced ({error.strerror or error}): make room, or check the "
+                "folder's rights; the earlier model is still whole"
+            ) from error
+        finally:
+            self.recover_model()
+            shutil.rmtree(draft, ignore_errors=True)
+
+    def recover_model(self) -> None:
+        """Bring back the model that an interrupted `replace_model` had put aside, or remove it where it is replaced."""
+        if not self._old_model.is_dir():
+            return
+        if self.model.exists():
+            shutil.rmtree(self._old_model, ignore_errors=True)
+        else:
+            self._old_model.rename(self.model)
+
+    @property
+    def _old_model(self) -> Path:
+        return self.path / ".model.old"
+
     def write_outcome(self, outcome: dict[str, Any]) -> None:
         """Record that the model is whole."""
         write_json(self.outcome, outcome, what="training record")
@@ -229,6 +268,7 @@ def load_run(
     """
     folder = RunFolder(Path(path))
     recipe = folder.read_recipe()
+    folder.recover_model()
     if not folder.outcome.is_file():
         raise ModelFolderError(f"{path} is an interrupted run without a model: go on with `attribune train --resume`")
     if recipe.is_baseline:

@@ -1,0 +1,108 @@
+"""A fitted schema with values added or taken away, and where the rows of its tables come from."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from attribune.errors import ConfigError
+from attribune.schema.attributes import Categorical, FittedAttribute, MultiLabel
+from attribune.schema.schema import Schema
+from attribune.schema.vocabulary import Vocabulary
+
+__all__ = ["Revision", "check_listed"]
+
+_SEARCHABLE = 100_000  # values among which a close one is looked for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Revision:
+    """What becomes of a schema, and of every table that has a row for each id.
+
+    Attributes:
+        schema: the new one.
+        ids: by attribute, for each id of the new schema that of the old one; 0, the unknown, for a new value.
+    """
+
+    schema: Schema
+    ids: Mapping[str, npt.NDArray[np.int64]]
+
+    @classmethod
+    def adding(cls, schema: Schema, values: Mapping[str, Mapping[str, int]]) -> Revision:
+        """With new values, whose ids follow the old ones.
+
+        Args:
+            schema: the old one.
+            values: by attribute, new values and the number of rows that have each.
+
+        Raises:
+            ConfigError: for an attribute that has no list of values.
+        """
+
+        def grown(attribute: FittedAttribute) -> tuple[FittedAttribute, npt.NDArray[np.int64]]:
+            check_listed(attribute)
+            new = values[attribute.name]
+            ids = np.concatenate([np.arange(attribute.size), np.zeros(len(new), dtype=np.int64)])
+            counts = np.concatenate([attribute.counts, np.array(list(new.values()), dtype=np.int64)])
+            return replace(attribute, values=Vocabulary([*attribute.values, *new]), counts=counts), ids
+
+        return cls._of(schema, {name: grown(schema[name]) for name, new in values.items() if new})
+
+    @classmethod
+    def removing(cls, schema: Schema, values: Mapping[str, tuple[str, ...]]) -> Revision:
+        """Without some values; the ids of those behind them move up, and their rows count as without a value.
+
+        Args:
+            schema: the old one.
+            values: by attribute.
+
+        Raises:
+            ConfigError: for an attribute that has no list of values, or a value that is not in it.
+        """
+
+        def shrunk(attribute: FittedAttribute) -> tuple[FittedAttribute, npt.NDArray[np.int64]]:
+            check_listed(attribute)
+            gone = attribute.values.ids(values[attribute.name])
+            for value, number in zip(values[attribute.name], gone, strict=True):
+                if not number:
+                    raise _not_there(attribute, value)
+            ids = np.delete(np.arange(attribute.size), gone)
+            counts = attribute.counts[ids]
+            counts[0] += attribute.counts[np.unique(gone)].sum()
+            kept = Vocabulary(attribute.values[int(number) - 1] for number in ids[1:])
+            return replace(attribute, values=kept, counts=counts), ids
+
+        return cls._of(schema, {name: shrunk(schema[name]) for name in values})
+
+    @classmethod
+    def _of(cls, schema: Schema, changed: Mapping[str, tuple[FittedAttribute, npt.NDArray[np.int64]]]) -> Revision:
+        attributes = [changed[one.name][0] if one.name in changed else one for one in schema]
+        return cls(
+            schema=Schema(attributes, missing=schema.missing), ids={name: ids for name, (_, ids) in changed.items()}
+        )
+
+
+def check_listed(attribute: FittedAttribute) -> None:
+    """Refuse an attribute whose values are not told apart by a list of them.
+
+    Raises:
+        ConfigError: naming it and the reason.
+    """
+    spec = attribute.spec
+    if not isinstance(spec, Categorical | MultiLabel):
+        raise ConfigError(f"attribute {attribute.name!r} is {spec.kind}: its bins are those of training, for any value")
+    if spec.unseen == "hash":
+        raise ConfigError(
+            f"attribute {attribute.name!r} is hashed: a value shares its vector with others, so that it can be neither "
+            "added nor removed alone"
+        )
+
+
+def _not_there(attribute: FittedAttribute, value: str) -> ConfigError:
+    close = difflib.get_close_matches(value, attribute.values, n=1) if attribute.size <= _SEARCHABLE else []
+    hint = f"; the closest is {close[0]!r}" if close else ""
+    return ConfigError(f"attribute {attribute.name!r} has no value {value!r}{hint}")
