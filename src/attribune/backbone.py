@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -32,6 +33,8 @@ __all__ = [
     "locate_backbone",
     "pooling_of",
 ]
+
+_log = logging.getLogger(__name__)
 
 DEFAULT_BACKBONE = "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -73,6 +76,7 @@ def load_backbone(name: str, *, revision: str | None = None, attention_dropout: 
             dropout of its attention alone.
     """
     source = locate_backbone(name)
+    _log.info("backbone %s is read from %s", name, source)
     with _quiet():
         try:
             config = transformers.AutoConfig.from_pretrained(source, revision=revision)

@@ -15,6 +15,7 @@ import transformers
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from attribune.cli.verbosity import LOGGER, is_quiet
 from attribune.evaluation.report import text_table
 from attribune.evaluation.results import result_rows
 from attribune.training.progress import Reporter
@@ -25,12 +26,13 @@ _PLAIN_EVERY = 50  # steps between two lines where there is no terminal
 
 
 def quiet_libraries() -> None:
-    """Keep the bars and remarks of the libraries below off the screen; errors still show."""
+    """Keep the bars of the libraries below off the screen, and their remarks, unless more than ours is asked for."""
+    level = min(LOGGER.getEffectiveLevel() + 10, logging.ERROR)
     datasets.disable_progress_bars()
-    datasets.utils.logging.set_verbosity_error()
-    transformers.utils.logging.set_verbosity_error()
+    datasets.utils.logging.set_verbosity(level)
+    transformers.utils.logging.set_verbosity(level)
     transformers.utils.logging.disable_progress_bar()
-    logging.getLogger("accelerate").setLevel(logging.ERROR)
+    logging.getLogger("accelerate").setLevel(level)
 
 
 @contextmanager
@@ -58,10 +60,10 @@ def quiet_ray() -> Iterator[None]:
 
 
 class ConsoleReporter(Reporter):
-    """Notes, a progress bar with loss and time left, and the metrics of every check, on stderr."""
+    """Notes, a bar with loss and time left, and the metrics of every check, on stderr, if not quiet."""
 
     def __init__(self) -> None:
-        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.console = Console(stderr=True, highlight=False, soft_wrap=True, quiet=is_quiet())
         self._progress: Progress | None = None
         self._bar: TaskID | None = None
         self._total = 0

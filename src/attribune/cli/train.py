@@ -6,8 +6,6 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from attribune.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -215,6 +213,8 @@ def _put(settings: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _value(item: str, text: str) -> Any:
+    import yaml
+
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:

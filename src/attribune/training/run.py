@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import logging
 import platform
 import shutil
 import time
@@ -43,6 +44,8 @@ __all__ = ["SHUFFLED", "rows_digest", "train"]
 
 SHUFFLED = "shuffled"
 """Among the methods to compare with: the same method on shuffled attributes."""
+
+_log = logging.getLogger(__name__)
 
 Array = npt.NDArray[Any]
 _BASELINE_ROWS = 200_000  # more would take longer than the model and teach a linear one little
@@ -114,7 +117,9 @@ def _train(
     if not recipe.is_baseline:
         # A wrong name shows before a long table is read.
         load_tokenizer(recipe.backbone.name, revision=recipe.backbone.revision)
+    began = time.perf_counter()
     prepared = prepare(recipe, tables)
+    _log.info("rows read, split and counted in %.1f s", time.perf_counter() - began)
     if recipe.data.shuffled:
         prepared = _shuffled(prepared, recipe)
     for note in prepared.notes:
@@ -313,6 +318,7 @@ def _score(
 ) -> Scored:
     """Metrics on validation and test rows; with a folder, the predictions are written there."""
     metrics = {}
+    began = time.perf_counter()
     for part_name, part in prepared.parts.items():
         if part_name == "train":
             continue
@@ -320,6 +326,7 @@ def _score(
         metrics[part_name] = prepared.task.metrics(logits, part.labels)
         if folder is not None:
             _write_predictions(folder, part_name, part, prepared, logits, label_columns=recipe.data.label)
+    _log.info("%s: validation and test rows scored in %.1f s", name, time.perf_counter() - began)
     return Scored(name=name, metrics=metrics)
 
 
