@@ -37,6 +37,7 @@ from attribune.training.folder import RunFolder, predictor_of
 from attribune.training.preparation import Part, Prepared, encode_part, prepare, shuffled
 from attribune.training.processes import from_main, is_main
 from attribune.training.progress import Reporter
+from attribune.training.trackers import check_trackers
 from attribune.training.trainer import fit_model, resolve_precision
 from attribune.transfer import AttributeSource
 
@@ -87,6 +88,7 @@ def train(
     """
     reporter = reporter if reporter is not None and is_main() else Reporter()
     _check_others(recipe, others)
+    check_trackers(recipe)
     folder = RunFolder(Path(output))
     new = from_main(lambda: not folder.recipe.is_file())
     recipe = from_main(lambda: folder.begin(_resolved(recipe) if new else recipe, resume=resume))
@@ -252,11 +254,10 @@ def _fit_neural(recipe: Recipe, folder: RunFolder, prepared: Prepared, reporter:
         train=encoded["train"],
         validation=encoded["validation"],
         recipe=recipe,
-        checkpoints=folder.checkpoints,
-        log=folder.log,
+        folder=folder,
         reporter=reporter,
         resume=True,
-        profile=folder.profile if profile else None,
+        profile=profile,
     )
     if is_main():
         model.save_pretrained(folder.model)
