@@ -16,6 +16,7 @@ from attribune.model import AttributeModel
 from attribune.prediction import Predictor
 from attribune.process_memory import keep_freed_memory
 from attribune.recipe import RECIPE_END, Recipe
+from attribune.saving import CARD
 from attribune.settings import read_yaml
 
 __all__ = ["RunFolder", "load_run"]
@@ -200,6 +201,20 @@ class RunFolder:
             raise ModelFolderError(
                 f"the predictions of the {part} rows cannot be written to {self.path} ({error.strerror or error}): "
                 "make room; the run then goes on with --resume"
+            ) from error
+
+    def write_card(self, text: str) -> None:
+        """Write the model's card.
+
+        Raises:
+            ModelFolderError: when it cannot be written.
+        """
+        try:
+            replace_file(self.model / CARD, text.encode())
+        except OSError as error:
+            raise ModelFolderError(
+                f"the model card cannot be written to {self.model} ({error.strerror or error}): make room; the "
+                "run then goes on with --resume"
             ) from error
 
     def write_outcome(self, outcome: dict[str, Any]) -> None:

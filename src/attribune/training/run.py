@@ -9,7 +9,7 @@ import platform
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -33,6 +33,7 @@ from attribune.model import AttributeModel
 from attribune.prediction import Predictor
 from attribune.recipe import Recipe
 from attribune.schema.columns import column_batches
+from attribune.training.card import run_card
 from attribune.training.folder import RunFolder, predictor_of
 from attribune.training.preparation import Part, Prepared, encode_part, prepare, shuffled
 from attribune.training.processes import from_main, is_main
@@ -347,23 +348,17 @@ def _write_predictions(
     )
 
 
-@dataclass(frozen=True)
-class _Baseline:
-    method: str
-    with_text: bool
-
-
 def _baselines(recipe: Recipe, prepared: Prepared, reporter: Reporter, *, leave_out: set[str]) -> list[Scored]:
     """The cheap baselines and the majority class."""
     scored = []
-    for baseline in (_Baseline("linear", True), _Baseline("attributes-only", False)):
-        if baseline.method in leave_out or not (baseline.with_text or len(prepared.schema)):
+    for method, with_text in (("linear", True), ("attributes-only", False)):
+        if method in leave_out or not (with_text or len(prepared.schema)):
             continue
         rows = len(prepared.parts["train"].rows)
         some = f" on {_BASELINE_ROWS:,} of {rows:,} rows" if rows > _BASELINE_ROWS else ""
-        reporter.note(f"fitting the baseline {baseline.method}{some}")
-        linear = _fit_linear(recipe, prepared, with_text=baseline.with_text)
-        scored.append(_score(baseline.method, predictor_of(recipe, linear), prepared, recipe))
+        reporter.note(f"fitting the baseline {method}{some}")
+        linear = _fit_linear(recipe, prepared, with_text=with_text)
+        scored.append(_score(method, predictor_of(recipe, linear), prepared, recipe))
     train_labels = prepared.parts["train"].labels
     majority = {
         name: prepared.task.majority(train_labels, part.labels)
@@ -376,7 +371,7 @@ def _baselines(recipe: Recipe, prepared: Prepared, reporter: Reporter, *, leave_
 def _write_results(
     folder: RunFolder, recipe: Recipe, prepared: Prepared, scored: Sequence[Scored], record: dict[str, Any]
 ) -> dict[str, Any]:
-    """Write metrics.json, the sign of a finished run."""
+    """Write the card, and metrics.json, the sign of a finished run."""
     decisive = "test" if "test" in prepared.parts else "validation"
     results = {
         "method": recipe.method["name"],
@@ -396,5 +391,6 @@ def _write_results(
             "precision": recipe.training.precision,
         },
     }
+    folder.write_card(run_card(recipe, prepared.schema, results))
     write_json(folder.metrics, results, what="results", indent=1)
     return results
