@@ -79,6 +79,11 @@ class RunFolder:
         """A trace of some steps and a summary of where their time went, where these were asked for."""
         return self.path / "profile"
 
+    @property
+    def tensorboard(self) -> Path:
+        """The files of TensorBoard, where that was asked for."""
+        return self.path / "tensorboard"
+
     def predictions(self, part: str) -> Path:
         """Labels, predictions and probabilities of every row of a part."""
         return self.path / f"{part}_predictions.parquet"
@@ -181,7 +186,7 @@ class RunFolder:
         """Take back what `begin` wrote, if nothing was trained: the next attempt then finds no run in its way."""
         if self.outcome.is_file() or any(self.checkpoints.glob("*/trainer_state.json")):
             return
-        for folder in (self.checkpoints, self.model):
+        for folder in (self.checkpoints, self.model, self.tensorboard):
             shutil.rmtree(folder, ignore_errors=True)
         for file in (self.log, self.rows, self.recipe):
             file.unlink(missing_ok=True)

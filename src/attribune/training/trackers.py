@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import warnings
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from transformers.integrations import INTEGRATION_TO_CALLBACK, get_available_rep
 
 from attribune.errors import AttribuneWarning, ConfigError
 from attribune.recipe import Recipe
+from attribune.training.folder import RunFolder
 
 __all__ = ["Tracker", "check_trackers", "run_name", "trackers"]
 
@@ -45,19 +47,19 @@ def check_trackers(recipe: Recipe) -> None:
         _callback(name)
 
 
-def trackers(names: Sequence[str], run: Path) -> list[TrainerCallback]:
+def trackers(names: Sequence[str], folder: RunFolder) -> list[TrainerCallback]:
     """The callbacks that tell these trackers of a training.
 
     Args:
         names: as ``report_to`` of transformers takes them.
-        run: the folder of the run; TensorBoard's files lie in it unless ``TENSORBOARD_LOGGING_DIR`` says otherwise.
+        folder: of the run; TensorBoard's files lie in it unless ``TENSORBOARD_LOGGING_DIR`` says otherwise.
     """
     found = []
     for name in names:
         callback = _callback(name)
         if name == "tensorboard" and "TENSORBOARD_LOGGING_DIR" not in os.environ:
-            callback.logging_dir = str(run / "tensorboard")  # beside the checkpoints, which are removed at the end
-        found.append(Tracker(name, callback))
+            callback.logging_dir = str(folder.tensorboard)
+        found.append(Tracker(name, callback, folder.path))
     return found
 
 
@@ -75,16 +77,20 @@ class Tracker(TrainerCallback):
     Args:
         name: of the tracker.
         callback: that of transformers.
+        run: the folder in which it may leave files.
     """
 
-    def __init__(self, name: str, callback: Any) -> None:
-        self.name, self.callback, self.failed = name, callback, False
+    def __init__(self, name: str, callback: Any, run: Path) -> None:
+        self.name, self.callback, self.run, self.failed = name, callback, run, False
 
     def _tell(
         self, event: str, args: TrainingArguments, state: TrainerState, control: TrainerControl, **details: Any
     ) -> None:
         if self.failed:
             return
+        if event == "on_init_end":  # when codecarbon chooses its folder; that of the checkpoints is removed at the end
+            args = copy.copy(args)
+            args.output_dir = str(self.run)
         try:
             getattr(self.callback, event)(args, state, control, **details)
         except Exception as error:  # each tracker has errors of its own

@@ -119,7 +119,7 @@ def fit_model(
         eval_dataset=_sorted_by_length(validation),
         data_collator=Collator(model.tokenizer, model.schema),
         compute_metrics=_metrics_of(model),
-        callbacks=[stop, Report(reporter, folder.log), *trackers(recipe.training.report_to, folder.path)],
+        callbacks=[stop, Report(reporter, folder.log), *trackers(recipe.training.report_to, folder)],
         optimizers=(_optimizer(model, recipe), None),
         batch_size=recipe.training.batch_size,
         sharded=sharded,

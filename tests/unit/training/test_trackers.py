@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -156,18 +157,19 @@ def test_a_tracker_that_fails_later_is_left_behind(
 
 
 def test_every_event_is_passed_on() -> None:
-    told: list[str] = []
+    told: dict[str, str] = {}
 
     class Listener:
         def __getattr__(self, event: str) -> Any:
-            return lambda *_, **__: told.append(event)
+            return lambda args, *_, **__: told.update({event: args.output_dir})
 
-    tracker = Tracker("listener", Listener())
+    tracker = Tracker("listener", Listener(), Path("run"))
     events = [name for name in dir(tracker) if name.startswith("on_")]
     for event in events:
-        getattr(tracker, event)(None, None, None)
-    assert told == events
+        getattr(tracker, event)(SimpleNamespace(output_dir="run/checkpoints"), None, None)
+    assert list(told) == events
     assert {"on_log", "on_train_begin", "on_train_end", "on_evaluate", "on_step_end"} <= set(told)
+    assert [event for event, folder in told.items() if folder == "run"] == ["on_init_end"]
 
 
 def test_names_of_runs() -> None:
