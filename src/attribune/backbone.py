@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import logging
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -41,6 +42,8 @@ __all__ = [
     "locate_backbone",
     "pooling_of",
 ]
+
+_log = logging.getLogger(__name__)
 
 DEFAULT_BACKBONE = "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -85,6 +88,7 @@ def load_backbone(
             dropout of its attention alone.
     """
     source = locate_backbone(name)
+    _log.info("backbone %s is read from %s", name, source)
     with _quiet():
         try:
             config = transformers.AutoConfig.from_pretrained(source, revision=revision)

@@ -1,90 +1,121 @@
-"""The model card that is written beside a saved model."""
+"""The model card that is written beside a saved model, in Markdown with the head that the hub reads."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCardData
 
 from attribune.configuration import AttributeConfig, Sizes
+from attribune.evaluation.report import markdown_cells
 from attribune.schema import Schema
 
-__all__ = ["model_card"]
+__all__ = ["PRIVACY", "attribute_table", "card_text", "model_card", "parameter_text", "public_name", "use_in_python"]
 
-_CARD = """---
-library_name: attribune
-{base_model}tags:
-- attribune
-- {method}
-- text-classification
----
+_INTRODUCTION = """A model of [Attribune](https://pypi.org/project/attribune): a pretrained language model that
+reads the metadata of a text beside the text."""
 
-# {base} with `{method}`
+_FOLDER = """Only the tensors that learned are in this folder; the rest comes from the backbone above."""
 
-A model of [Attribune](https://pypi.org/project/attribune): a pretrained language model that reads the metadata of a
-text beside the text.
-
-| | |
-|---|---|
-| backbone | {base} ({family}, tuning `{tuning}`, document vector `{pooling}`) |
-| method | `{method}` |
-| task | {task}, {outputs} outputs |
-| parameters | {total:,} in all, {trained:,} trained, {stored:,} stored ({megabytes:.1f} MB) |
-
-## Attributes
-
-{attributes}
-
-## Use
-
-```python
-{use}
-```
-
-Only the tensors that learned are in this folder; the rest comes from the backbone above. The vocabularies of the
-attributes in `schema.json` hold the values of the training rows in plain text, unless an attribute was hashed: look at
-them before you publish the folder.
-"""
-
+PRIVACY = """The vocabularies of the attributes in
+`schema.json` hold the values of the training rows in plain text, unless an attribute was hashed: look at them before
+you publish the folder."""
 
 _RAW = """from attribune import Predictor
 
-predictor = Predictor.from_pretrained("{folder}")
+predictor = Predictor.from_pretrained("this/folder")
 predictor.predict([{row}])"""
 
 _ENCODED = """from attribune import AttributeModel
 
-model = AttributeModel.from_pretrained("{folder}")"""
+model = AttributeModel.from_pretrained("this/folder")"""
 
 
 def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes) -> str:
-    """The card, in Markdown with the hub's header. It names attributes and counts their values, but lists none."""
-    lines = ["| attribute | kind | ids | slots |", "|---|---|---|---|"]
-    lines += [f"| {a.name} | {a.spec.kind} | {a.size:,} | {a.slots} |" for a in schema.attributes]
-    task = config.task or {}
-    # A folder of this machine means nothing to a reader elsewhere, and its path may tell what should stay here.
-    is_local = not config.backbone or Path(config.backbone).is_absolute() or Path(config.backbone).exists()
-    base = Path(config.backbone).name if config.backbone else "a backbone built in memory"
-    return _CARD.format(
-        base=base if is_local else config.backbone,
-        base_model="" if is_local else f"base_model: {config.backbone}\n",
-        use=_use(config, schema),
-        family=config.text_config.model_type,
-        method=(config.method or {}).get("name"),
-        tuning=config.tuning,
-        pooling=config.pooling,
-        task=task.get("kind"),
-        outputs=sizes.outputs,
-        total=sizes.total,
-        trained=sizes.trained,
-        stored=sizes.stored,
-        megabytes=sizes.stored_bytes / 1e6,
-        attributes="\n".join(lines) if schema.attributes else "None.",
+    """The card of a model of which no more is known than its folder holds.
+
+    It names attributes and counts their values, but lists none.
+    """
+    method, task = str((config.method or {}).get("name")), config.task or {}
+    base = public_name(config.backbone)
+    shown = base or (Path(config.backbone).name if config.backbone else "a backbone built in memory")
+    facts = {
+        "backbone": f"{shown} ({config.text_config.model_type}, tuning `{config.tuning}`, document vector "
+        f"`{config.pooling}`)",
+        "method": f"`{method}`",
+        "task": f"{task.get('kind')}, {sizes.outputs} outputs",
+        "parameters": parameter_text(sizes.total, sizes.trained, sizes.stored, sizes.stored_bytes),
+    }
+    columns = None if config.text_input is None else config.text_input["columns"]
+    sections = {
+        "Attributes": attribute_table(schema),
+        "Use": f"{use_in_python(columns, schema)}\n\n{_FOLDER} {PRIVACY}",
+    }
+    return card_text(f"{shown} with `{method}`", base=base, method=method, facts=facts, sections=sections)
+
+
+def card_text(
+    title: str,
+    *,
+    base: str | None,
+    method: str,
+    facts: Mapping[str, str],
+    sections: Mapping[str, str],
+    name: str | None = None,
+    results: Sequence[EvalResult] = (),
+) -> str:
+    """A card.
+
+    Args:
+        title: its heading.
+        base: the backbone's name on the hub, where it has one.
+        method: its name, a tag.
+        facts: rows of the table below the heading.
+        sections: Markdown by heading.
+        name: of the model beside its figures.
+        results: figures that the hub shows.
+    """
+    head = ModelCardData(
+        library_name="attribune",
+        base_model=base,
+        pipeline_tag="text-classification",
+        tags=["attribune", method, "text-classification"],
+        model_name=name if results else None,
+        eval_results=list(results) or None,
+        ignore_metadata_errors=True,
     )
+    table = markdown_cells([["", ""], *([key, value] for key, value in facts.items())]).replace("---:", "---")
+    blocks = [f"---\n{head.to_yaml()}\n---", f"# {title}", _INTRODUCTION, table]
+    blocks += [f"## {heading}\n\n{text}" for heading, text in sections.items()]
+    return "\n\n".join(blocks) + "\n"
 
 
-def _use(config: AttributeConfig, schema: Schema) -> str:
-    folder = "this/folder"
-    if config.text_input is None:
-        return _ENCODED.format(folder=folder)
-    cells = dict.fromkeys((*config.text_input["columns"], *schema.names), "...")
-    return _RAW.format(folder=folder, row=json.dumps(cells, ensure_ascii=False))
+def public_name(backbone: str | None) -> str | None:
+    """A backbone's name on the hub; None for a folder of this machine, whose path means nothing to others."""
+    # Its path may even tell what should stay here.
+    is_local = not backbone or Path(backbone).is_absolute() or Path(backbone).exists()
+    return None if is_local else backbone
+
+
+def parameter_text(total: int, trained: int, stored: int, stored_bytes: int) -> str:
+    """Numbers of parameters in a few words."""
+    return f"{total:,} in all, {trained:,} trained, {stored:,} stored ({stored_bytes / 1e6:.1f} MB)"
+
+
+def attribute_table(schema: Schema) -> str:
+    """Name, kind and number of values of each attribute."""
+    if not schema.attributes:
+        return "None."
+    rows = [[a.name, a.spec.kind, f"{a.size - 1:,}", f"{a.slots}"] for a in schema.attributes]
+    return markdown_cells([["attribute", "kind", "values", "slots"], *rows])
+
+
+def use_in_python(columns: Sequence[str] | None, schema: Schema) -> str:
+    """Code that loads the model, and predicts where its text columns are known."""
+    if columns is None:
+        return f"```python\n{_ENCODED}\n```"
+    cells: dict[str, Any] = dict.fromkeys((*columns, *schema.names), "...")
+    return f"```python\n{_RAW.format(row=json.dumps(cells, ensure_ascii=False))}\n```"

@@ -141,6 +141,15 @@ class ConditionedModel(StoredModel):
             labels: of the same batch.
         """
 
+    @abstractmethod
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The negative log-likelihood of each row, (B,), in nats.
+
+        Args:
+            logits: of a forward pass.
+            labels: of the same batch.
+        """
+
     def row_encoder(self, text_input: TextInput | None = None) -> RowEncoder:
         """What makes ids of the texts of rows, as this model reads them.
 

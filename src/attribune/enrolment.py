@@ -9,37 +9,36 @@ the same to the bit.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 import torch
-from datasets import Dataset
-from torch import Tensor, nn
+from torch import nn
 
 from attribune.conditioned import ConditionedModel
-from attribune.data.encoding import encode_rows
-from attribune.data.selection import rows_with_text
-from attribune.data.tables import read_table, require_columns, table_source_name
 from attribune.errors import ConfigError, DataError, numbered_in_file
+from attribune.evaluation.run import LabelledRows
 from attribune.json_file import read_json, write_json
-from attribune.loading import load_model, model_class
+from attribune.loading import model_class
 from attribune.methods.base import AttributeMethod
 from attribune.methods.linear import LinearModel
-from attribune.recipe import Recipe
+from attribune.prediction import Predictor
 from attribune.saving import find_model, read_config
-from attribune.schema import Schema
-from attribune.schema.columns import column_batches
+from attribune.schema import Numeric, Schema
 from attribune.schema.revision import Revision, check_listed
-from attribune.training.folder import RunFolder, load_run
+from attribune.training.folder import RunFolder, load_run, predictor_of
 from attribune.training.progress import Reporter
 
 __all__ = ["ENROLMENTS", "EnrolSettings", "Enrolled", "Enrolment", "enrol", "enrolments", "undo_enrolment"]
 
 ENROLMENTS = "enrolments.json"
 """In a model's folder, the values that were added after training."""
+_SPREAD_VALUES = 10_000  # the most frequent ones, whose vectors say how far vectors are from that of the unknown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,16 +136,14 @@ def enrol(
         raise ConfigError(
             f"method {recipe.method['name']!r} has no vector for each value: new values need a training with them"
         )
-    rows = _labelled_rows(recipe, predictor.task, predictor.schema, data, encoding)
-    counts, skipped = _new_values(rows, predictor.schema, attributes, settings.min_rows)
-    if not any(counts.values()):
-        few = sum(skipped.values())
-        rare = f" with {settings.min_rows} rows or more ({few:,} have fewer)" if few else ""
-        raise DataError(f"{table_source_name(data)}: its {len(rows):,} rows with labels have no new value{rare}")
-    model = _with_values(folder, counts, backbone=backbone)
+    found = LabelledRows.read(recipe, predictor, data, encoding=encoding)
+    for note in found.notes:
+        reporter.note(note)
+    new = _NewValues.among(found, predictor.schema, attributes, min_rows=settings.min_rows)
+    model = _revised(folder, lambda schema: Revision.adding(schema, new.counts), backbone=backbone)
     started = time.perf_counter()
-    values = _Learner(model, recipe, rows, counts, settings).learn(reporter)
-    enrolment = Enrolment(values=values, skipped=skipped, seconds=time.perf_counter() - started)
+    values = _Learner(predictor_of(recipe, model), found, new, settings).learn(reporter)
+    enrolment = Enrolment(values=values, skipped=new.skipped, seconds=time.perf_counter() - started)
     record = [*enrolments(folder.path), [asdict(value) for value in values]]
     folder.replace_model(lambda draft: _save(model, draft, record))
     return enrolment
@@ -186,12 +183,12 @@ def undo_enrolment(run: str | Path, *, backbone: str | None = None) -> list[dict
     gone: dict[str, tuple[str, ...]] = {}
     for value in last:
         gone[value["attribute"]] = (*gone.get(value["attribute"], ()), value["value"])
-    model = _revised(folder, lambda schema: Revision.taking_back(schema, gone), backbone=backbone)
+    model = _revised(folder, lambda schema: Revision.removing(schema, gone, count_rows=False), backbone=backbone)
     folder.replace_model(lambda draft: _save(model, draft, record))
     return last
 
 
-def _revised(folder: RunFolder, change: Any, *, backbone: str | None) -> ConditionedModel:
+def _revised(folder: RunFolder, change: Callable[[Schema], Revision], *, backbone: str | None) -> ConditionedModel:
     kind = model_class(read_config(find_model(folder.model)))
     return kind.revised(folder.model, change, backbone=backbone)
 
@@ -200,3 +197,150 @@ def _save(model: ConditionedModel, folder: Path, record: list[Any]) -> None:
     model.save_pretrained(folder)
     if record:
         write_json(folder / ENROLMENTS, record, what="record of added values")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _NewValues:
+    """Values that the schema lacks: by attribute their numbers of rows, where each is, and how many have too few."""
+
+    counts: dict[str, dict[str, int]]
+    rows: npt.NDArray[np.int64]
+    skipped: dict[str, int]
+
+    @classmethod
+    def among(cls, found: LabelledRows, schema: Schema, attributes: Sequence[str] | None, *, min_rows: int) -> Self:
+        """Find them; DataError without any."""
+        names = _listed(schema) if attributes is None else tuple(attributes)
+        for name in names:
+            check_listed(schema[name])
+        with numbered_in_file(found.numbers, found.source):
+            unknown = schema.unknown(found.rows)
+        counts: dict[str, dict[str, int]] = {}
+        skipped: dict[str, int] = {}
+        for name in names:
+            seen = Counter(value for values in unknown[name] for value in set(values))
+            counts[name] = {value: count for value, count in seen.most_common() if count >= min_rows}
+            skipped[name] = len(seen) - len(counts[name])
+        if not any(counts.values()):
+            rare = f" with {min_rows} rows ({sum(skipped.values()):,} have fewer)" if any(skipped.values()) else ""
+            raise DataError(f"{found.source}: its {len(found.rows):,} rows with labels have no new value{rare}")
+        has = [
+            any(value in counts[name] for name in names for value in unknown[name][row])
+            for row in range(len(found.rows))
+        ]
+        return cls(counts=counts, rows=np.flatnonzero(has), skipped=skipped)
+
+
+def _listed(schema: Schema) -> tuple[str, ...]:
+    """Attributes with a list of values."""
+    return tuple(a.name for a in schema if not isinstance(a.spec, Numeric) and a.spec.unseen != "hash")
+
+
+class _Table:
+    """The rows of new values in one parameter: ``start + spread * change``, of which the change is learned.
+
+    Args:
+        parameter: (ids, ...); the last rows are those of the new values.
+        new: how many.
+    """
+
+    def __init__(self, parameter: nn.Parameter, new: int) -> None:
+        self.parameter, self.old = parameter, len(parameter) - new
+        self.start = parameter.detach()[0].clone()
+        seen = parameter.detach()[1 : min(self.old, _SPREAD_VALUES)]
+        self.spread = (seen - self.start).square().mean(dim=0).sqrt()
+        self.change = torch.zeros_like(parameter.detach()[self.old :], requires_grad=True)
+
+    def write(self) -> None:
+        """Put the vectors into the table."""
+        with torch.no_grad():
+            self.parameter[self.old :] = self.start + self.spread * self.change
+
+    def collect(self) -> None:
+        """Add the gradient of the rows to that of the change."""
+        gradient, self.parameter.grad = self.parameter.grad, None
+        assert gradient is not None
+        assert self.change.grad is not None
+        if gradient.is_sparse:
+            gradient = gradient.coalesce()
+            ids, rows = gradient.indices()[0], gradient.values()
+            self.change.grad.index_add_(0, ids[ids >= self.old] - self.old, self.spread * rows[ids >= self.old])
+        else:
+            self.change.grad += self.spread * gradient[self.old :]
+
+
+class _Learner:
+    def __init__(self, predictor: Predictor, found: LabelledRows, new: _NewValues, settings: EnrolSettings) -> None:
+        assert isinstance(predictor.model, ConditionedModel)
+        self._model, self._settings, self._new = predictor.model, settings, new
+        self._autocast = predictor.autocast
+        self._model.requires_grad_(False)
+        self._tables = [
+            _Table(self._model.get_parameter(name), len(new.counts[attribute]))
+            for name, attribute in self._model.rows_of_values().items()
+            if new.counts.get(attribute)
+        ]
+        for table in self._tables:
+            table.parameter.requires_grad_(True)
+        for module in self._model.modules():
+            if isinstance(module, AttributeMethod):
+                module.sparse_gradients = True
+        rows = found.rows.select(new.rows)
+        with numbered_in_file(found.numbers[new.rows], found.source):
+            self._ready = predictor.encode({name: rows[name] for name in predictor.columns})
+        labels = found.labels[new.rows] if self._ready.labels is None else self._ready.labels
+        self._batches = list(predictor.batches(self._ready, labels=labels, size=settings.batch_size))
+
+    def learn(self, reporter: Reporter) -> tuple[Enrolled, ...]:
+        """Find the vectors; returns the values with their losses."""
+        steps = self._settings.steps
+        optimizer = torch.optim.Adam([table.change for table in self._tables], lr=self._settings.rate)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
+        before = np.zeros(0)
+        with reporter.training():
+            reporter.started(done=0, total=steps)
+            for step in range(steps):
+                losses = self._gradients()
+                before = losses if step == 0 else before
+                optimizer.step()
+                schedule.step()
+                for table in self._tables:
+                    table.write()
+                reporter.step(done=step + 1, loss=float(losses.mean()))
+        with torch.no_grad():
+            after = self._losses(learn=False)
+        return tuple(self._enrolled(before, after))
+
+    def _gradients(self) -> npt.NDArray[np.float64]:
+        """Of the posterior, in the tables' changes; returns the losses of the rows."""
+        for table in self._tables:
+            table.change.grad = self._settings.prior * table.change.detach()
+        return self._losses(learn=True)
+
+    def _losses(self, *, learn: bool) -> npt.NDArray[np.float64]:
+        """Of each row."""
+        found = np.zeros(len(self._ready))
+        for index, batch in self._batches:
+            with self._autocast():
+                output = self._model(**batch)
+            losses = self._model.row_losses(output.logits, batch["labels"])
+            found[index] = losses.detach().double().cpu().numpy()
+            if learn:
+                torch.autograd.backward(losses.sum())
+                for table in self._tables:
+                    table.collect()
+        return found
+
+    def _enrolled(self, before: npt.NDArray[np.float64], after: npt.NDArray[np.float64]) -> Iterator[Enrolled]:
+        for name, counts in self._new.counts.items():
+            attribute = self._model.schema[name]
+            ids = self._ready.attribute_ids[:, attribute.start : attribute.start + attribute.slots]
+            for place, (value, count) in enumerate(counts.items()):
+                mine = (ids == attribute.size - len(counts) + place).any(axis=1)
+                yield Enrolled(
+                    attribute=name,
+                    value=value,
+                    rows=count,
+                    loss_before=float(before[mine].mean()) if mine.any() else float("nan"),
+                    loss_after=float(after[mine].mean()) if mine.any() else float("nan"),
+                )

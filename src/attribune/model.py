@@ -124,6 +124,10 @@ class AttributeModel(ConditionedModel):
         """The logits (B, outputs) themselves."""
         return logits
 
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The task's loss of each row alone, (B,)."""
+        return torch.stack([self.task.loss(logits[row : row + 1], labels[row : row + 1]) for row in range(len(logits))])
+
     @can_return_tuple  # type: ignore[untyped-decorator]
     def forward(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -231,22 +231,35 @@ class Predictor:
             return self.model.logits(texts, rows.attribute_ids).astype(np.float32)
         return self._forward(self.model, rows)
 
+    def batches(
+        self, rows: ReadyRows, *, size: int, labels: Sequence[Any] | npt.NDArray[Any] | None = None
+    ) -> Iterator[tuple[npt.NDArray[np.intp], dict[str, torch.Tensor]]]:
+        """Batches of rows of about one length, the longest first: which rows, and what the model takes.
+
+        Args:
+            rows: that `encode` read.
+            size: of a batch.
+            labels: of each row, that go into the batches.
+        """
+        given: dict[str, Any] = {"input_ids": rows.texts, "attribute_ids": rows.attribute_ids}
+        given |= {} if labels is None else {"labels": labels}
+        by_length = np.argsort([-len(ids) for ids in rows.texts], kind="stable")
+        for start in range(0, len(by_length), size):
+            index = by_length[start : start + size]
+            picked = [{name: values[i] for name, values in given.items()} for i in index]
+            yield index, {name: tensor.to(self.device) for name, tensor in self._collator(picked).items()}
+
     def _forward(self, model: ConditionedModel, rows: ReadyRows) -> npt.NDArray[np.float32]:
         out = np.zeros((len(rows), self.task.outputs), dtype=np.float32)
-        given: dict[str, Any] = {"input_ids": rows.texts, "attribute_ids": rows.attribute_ids}
-        given |= {} if rows.labels is None else {"labels": rows.labels}
-        by_length = np.argsort([-len(ids) for ids in rows.texts], kind="stable")
-        for start in range(0, len(by_length), self.batch_size):
-            index = by_length[start : start + self.batch_size]
-            picked = [{name: values[i] for name, values in given.items()} for i in index]
-            batch = {name: tensor.to(self.device) for name, tensor in self._collator(picked).items()}
+        for index, batch in self.batches(rows, size=self.batch_size, labels=rows.labels):
             # One pass at a time: the layers read the attributes of the pass under way.
-            with self._lock, torch.inference_mode(), self._autocast():
+            with self._lock, torch.inference_mode(), self.autocast():
                 scores = model.row_scores(model(**batch).logits, batch.get("labels"))
                 out[index] = scores.float().cpu().numpy()
         return out
 
-    def _autocast(self) -> AbstractContextManager[Any]:
+    def autocast(self) -> AbstractContextManager[Any]:
+        """What a pass of the model runs in: nothing for float32."""
         if self.precision != "bf16":
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)

@@ -105,7 +105,7 @@ class DataRecipe(Settings):
     @field_validator("text", "label", "prompt", mode="before")
     @classmethod
     def _one_is_enough(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
+        return _as_several(value)
 
     @field_validator("attributes")
     @classmethod
@@ -166,7 +166,8 @@ class TrainingRecipe(Settings):
     Training stops when `patience` checks in a row brought nothing better; the best model is kept. ``precision`` left
     at ``auto`` is bf16 where the processor computes in it, and is written into the run's recipe as resolved.
     ``table_updates`` says which rows of the attribute tables a step updates: ``all``, ``rows``, those of the batch's
-    values, or ``auto``, these where the tables hold 2**24 numbers or more; see `RowAdamW`.
+    values, or ``auto``, these where the tables hold 2**24 numbers or more; see `RowAdamW`. ``report_to`` names trackers
+    of experiments, as transformers does, such as ``tensorboard``.
     """
 
     epochs: float = Field(default=5, gt=0)
@@ -184,6 +185,12 @@ class TrainingRecipe(Settings):
     evaluate_every: Literal["epoch"] | int = "epoch"
     patience: int = Field(default=3, ge=1)
     seed: Seed = 0
+    report_to: tuple[Name, ...] = ()
+
+    @field_validator("report_to", mode="before")
+    @classmethod
+    def _one_is_enough(cls, value: Any) -> Any:
+        return _as_several(value)
 
     @field_validator("evaluate_every", mode="before")
     @classmethod
@@ -350,6 +357,10 @@ class Recipe(Settings):
         """The whole recipe, defaults included, as YAML; the end mark shows that nothing was cut off."""
         tree = self.model_dump(mode="json")
         return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, explicit_end=True)
+
+
+def _as_several(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
 
 
 def _kind_from_dict(settings: dict[str, Any]) -> Kind:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Mapping
@@ -34,6 +35,8 @@ __all__ = [
     "restore_backbone",
     "write_model",
 ]
+
+_log = logging.getLogger(__name__)
 
 CONFIG, SCHEMA, TENSORS, CARD = "config.json", "schema.json", "model.safetensors", "README.md"
 
@@ -75,6 +78,7 @@ def write_model(
         save_file({k: v.detach().contiguous() for k, v in tensors.items()}, str(partial), metadata={"format": "pt"})
         shutil.copymode(folder / CONFIG, partial)  # safetensors writes files that only their owner can read
         os.replace(partial, folder / TENSORS)
+        _log.info("%d learned tensors written to %s", len(tensors), folder)
     except (OSError, SafetensorError) as error:
         raise ModelFolderError(
             f"the model could not be written to {folder}: {error}. Free space or choose a folder you may write to; "

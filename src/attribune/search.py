@@ -34,6 +34,7 @@ from attribune.training.preparation import prepare
 from attribune.training.processes import refuse_processes
 from attribune.training.progress import Reporter
 from attribune.training.run import rows_digest, train
+from attribune.training.trackers import check_trackers
 
 __all__ = ["Range", "SearchResult", "Trial", "default_space", "read_space", "search"]
 
@@ -168,6 +169,7 @@ def search(
     if recipe.is_baseline:
         raise ConfigError(f"method {recipe.method['name']!r} chooses its regularisation itself: search another method")
     refuse_processes("search")
+    check_trackers(recipe)
     reporter = reporter or Reporter()
     folder = Path(output)
     tree = default_space(recipe) if space is None else dict(space)

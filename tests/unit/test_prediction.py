@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import small_runs
 from datasets import Dataset
+from huggingface_hub import ModelCard
 from transformers import AutoTokenizer, PreTrainedModel
 
 from attribune.data.texts import TextInput
@@ -146,6 +147,8 @@ def test_a_saved_model_is_all_that_a_predictor_needs(whole_model: AttributeModel
     card = (tmp_path / "model" / "README.md").read_text()
     assert 'predictor.predict([{"text": "...", "user": "...", "tags": "..."}])' in card
     assert str(tmp_path) not in card
+    assert ModelCard(card).data.tags == ["attribune", "injector", "text-classification"]
+    assert "## Results" not in card
 
 
 def test_the_hub_gets_the_card_of_this_library(whole_model: AttributeModel, monkeypatch: pytest.MonkeyPatch) -> None:

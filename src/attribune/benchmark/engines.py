@@ -5,6 +5,7 @@ Of its own, so that one that runs out of memory takes no other with it, and that
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import signal
@@ -89,7 +90,8 @@ class Processes:
     def start(self, path: str) -> None:
         """Begin with a cell."""
         ours, theirs = self._context.Pipe()
-        words = (theirs, str(self._folder.path.resolve()), path, self._threads, self._show, os.getcwd())
+        level = logging.getLogger("attribune").getEffectiveLevel()
+        words = (theirs, str(self._folder.path.resolve()), path, self._threads, self._show, level, os.getcwd())
         process = self._context.Process(target=_in_process, args=words)
         process.start()
         theirs.close()
@@ -145,13 +147,17 @@ def _end(code: int) -> str:
     return f"its process ended with exit code {code}"
 
 
-def _in_process(connection: Connection, folder: str, path: str, threads: int, show: bool, begun_in: str) -> None:
+def _in_process(
+    connection: Connection, folder: str, path: str, threads: int, show: bool, level: int, begun_in: str
+) -> None:
     """Run one cell, and leave when the process that began it is gone."""
     from attribune.cli.console import ConsoleReporter
+    from attribune.cli.verbosity import logging_to_stderr
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that began it decides
     threading.Thread(target=_leave_with, args=(connection,), daemon=True).start()
-    connection.send(_run(folder, path, threads, ConsoleReporter() if show else Reporter(), begun_in))
+    with logging_to_stderr(level):
+        connection.send(_run(folder, path, threads, ConsoleReporter() if show else Reporter(), begun_in))
 
 
 def _leave_with(connection: Connection) -> None:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import sys
-import warnings
 from collections.abc import Sequence
 from importlib import import_module, metadata
-from typing import Any
 
-from attribune.errors import AttribuneError, AttribuneWarning
+from attribune.cli.verbosity import VerbParser, level_of, logging_to_stderr
+from attribune.errors import AttribuneError
 
-__all__ = ["main"]
+__all__ = ["build_parser", "main"]
 
 _VERBS = (
     "train",
@@ -27,6 +25,8 @@ _VERBS = (
     "search",
     "data",
     "benchmark",
+    "doctor",
+    "completion",
 )
 _INTERRUPTED = 130  # what a shell reports for Ctrl-C
 
@@ -37,22 +37,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: the words after the program's name; those of the process unless given.
     """
-    parser = argparse.ArgumentParser(
-        prog="attribune",
-        description="Condition pretrained language models on the metadata of a text.",
-        epilog="`attribune VERB --help` explains a verb, with examples.",
-    )
-    parser.add_argument("--version", action="version", version=f"attribune {metadata.version('attribune')}")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for verb in _VERBS:
-        import_module(f"attribune.cli.{verb}").add_parser(verbs)
-    options = parser.parse_args(arguments)
-    warnings.showwarning = _show_warning
+    options = build_parser().parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a value that the terminal cannot show is no failure
     try:
-        options.run(options)
-        sys.stdout.flush()
+        with logging_to_stderr(level_of(options)):
+            try:
+                options.run(options)
+                sys.stdout.flush()
+            finally:
+                _leave_group()
     except AttribuneError as error:
         _say(f"attribune {options.verb}: error: {error}\n")
         return 1
@@ -66,9 +60,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         _say(f"attribune {options.verb}: error: {_system_error(error)}\n")
         return 1
-    finally:
-        _leave_group()
     return 0
+
+
+def build_parser() -> VerbParser:
+    """The parser of all verbs."""
+    parser = VerbParser(
+        prog="attribune",
+        description="Condition pretrained language models on the metadata of a text.",
+        epilog="`attribune VERB --help` explains a verb, with examples.",
+    )
+    parser.add_argument("--version", action="version", version=f"attribune {metadata.version('attribune')}")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for verb in _VERBS:
+        import_module(f"attribune.cli.{verb}").add_parser(verbs)
+    return parser
 
 
 def _say(text: str) -> None:
@@ -87,9 +93,3 @@ def _leave_group() -> None:
 def _system_error(error: OSError) -> str:
     where = f"{error.filename}: " if error.filename else ""
     return f"{where}{error.strerror or error}. Finished work is kept; free space or fix the permission and run again"
-
-
-def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-    """One line for the library's own warnings; those of other packages are not the user's business."""
-    if issubclass(category, AttribuneWarning):
-        sys.stderr.write(f"warning: {message}\n")

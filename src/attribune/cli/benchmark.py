@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,9 +109,9 @@ def _run(options: argparse.Namespace) -> None:
     sets = tuple(options.sets or (plan.name for plan in experiment.sets))
     check_experiment(experiment.on(sets))
     folder.begin(experiment)
-    sys.stderr.write(f"{folder.path}: {status_of(folder, sets).text(workers=options.workers)}\n")
-    engine = _engine(options, folder)
     reporter = ConsoleReporter()
+    reporter.note(f"{folder.path}: {status_of(folder, sets).text(workers=options.workers)}")
+    engine = _engine(options, folder)
 
     def told(cell: Cell, word: str) -> None:
         ended = f"; {status_of(folder, sets).text(workers=options.workers)}" if word == "done" else ""
@@ -120,7 +119,7 @@ def _run(options: argparse.Namespace) -> None:
 
     run_cells(folder.experiment().on(sets), folder, engine, tell=told)
     status = status_of(folder, sets)
-    sys.stderr.write(f"{folder.path}: {status.text(workers=options.workers)}\n")
+    reporter.note(f"{folder.path}: {status.text(workers=options.workers)}")
     if status.left:
         raise ConfigError(
             f"{len(status.left)} cells are not done, the first being {status.left[0].path}: see the messages above, "
@@ -139,6 +138,7 @@ def _engine(options: argparse.Namespace, folder: BenchmarkFolder) -> Engine:
 
 def _new(options: argparse.Namespace) -> None:
     from attribune.benchmark.presets import own_experiment
+    from attribune.cli.console import ConsoleReporter
     from attribune.cli.train import attribute_list
     from attribune.errors import ConfigError
 
@@ -157,7 +157,7 @@ def _new(options: argparse.Namespace) -> None:
         steps=options.steps,
     )
     output.write_text(experiment.to_yaml(), encoding="utf-8")
-    sys.stderr.write(f"run it with: attribune benchmark run {output} --output {output.with_suffix('')}\n")
+    ConsoleReporter().note(f"run it with: attribune benchmark run {output} --output {output.with_suffix('')}")
     show(str(output))
 
 

@@ -30,8 +30,9 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from attribune.cli.console import comparison_lines, quiet_libraries
+    from attribune.cli.console import quiet_libraries
     from attribune.cli.output import show
+    from attribune.evaluation.report import comparison_lines
     from attribune.evaluation.run import compare_runs
 
     quiet_libraries()

@@ -6,7 +6,7 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
@@ -15,22 +15,24 @@ import transformers
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from attribune.evaluation.report import text_table
+from attribune.cli.verbosity import LOGGER, is_quiet
+from attribune.evaluation.report import comparison_lines, text_table
 from attribune.evaluation.results import result_rows
 from attribune.training.progress import Reporter
 
-__all__ = ["ConsoleReporter", "comparison_lines", "quiet_libraries", "quiet_ray", "results_text"]
+__all__ = ["ConsoleReporter", "quiet_libraries", "quiet_ray", "results_text"]
 
 _PLAIN_EVERY = 50  # steps between two lines where there is no terminal
 
 
 def quiet_libraries() -> None:
-    """Keep the bars and remarks of the libraries below off the screen; errors still show."""
+    """Keep the bars of the libraries below off the screen, and their remarks, unless more than ours is asked for."""
+    level = min(LOGGER.getEffectiveLevel() + 10, logging.ERROR)
     datasets.disable_progress_bars()
-    datasets.utils.logging.set_verbosity_error()
-    transformers.utils.logging.set_verbosity_error()
+    datasets.utils.logging.set_verbosity(level)
+    transformers.utils.logging.set_verbosity(level)
     transformers.utils.logging.disable_progress_bar()
-    logging.getLogger("accelerate").setLevel(logging.ERROR)
+    logging.getLogger("accelerate").setLevel(level)
 
 
 @contextmanager
@@ -58,10 +60,10 @@ def quiet_ray() -> Iterator[None]:
 
 
 class ConsoleReporter(Reporter):
-    """Notes, a progress bar with loss and time left, and the metrics of every check, on stderr."""
+    """Notes, a bar with loss and time left, and the metrics of every check, on stderr, if not quiet."""
 
     def __init__(self) -> None:
-        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.console = Console(stderr=True, highlight=False, soft_wrap=True, quiet=is_quiet())
         self._progress: Progress | None = None
         self._bar: TaskID | None = None
         self._total = 0
@@ -125,20 +127,3 @@ def results_text(results: Mapping[str, Any]) -> str:
         f"({sizes['stored_bytes'] / 1e6:.1f} MB); trained in {training['seconds']:,.0f} s"
     )
     return "\n\n".join(block for block in blocks if block)
-
-
-def comparison_lines(comparisons: Sequence[Mapping[str, Any]]) -> list[str]:
-    """One sentence per pair; no winner is named where the interval holds zero."""
-    lines = []
-    for pair in comparisons:
-        share = pair["metric"].endswith(("accuracy", "f1"))
-        scale, unit = (100, " points") if share else (1, "")
-        figures = f"{scale * pair['difference']:+.2f}{unit}"
-        ends = f"[{scale * pair['low']:+.2f}, {scale * pair['high']:+.2f}]"
-        shown = pair["p_value"] < 0.05 and not pair["low"] <= 0 <= pair["high"]
-        open_question = "" if shown else ": no difference shown"
-        lines.append(
-            f"{pair['a']} against {pair['b']}, {pair['part']} {pair['metric']}: {figures} {ends}, "
-            f"p = {pair['p_value']:.4f}{open_question}"
-        )
-    return lines

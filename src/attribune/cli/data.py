@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import textwrap
 from dataclasses import asdict
 from pathlib import Path
@@ -130,13 +129,15 @@ def _split_text(card: Card) -> str:
 def _prepare(options: argparse.Namespace) -> None:
     from attribune.benchmark.preparation import prepare
     from attribune.benchmark.sets import find_card
+    from attribune.cli.console import ConsoleReporter
 
     card = find_card(options.name)
     output = Path(options.output) if options.output else _ROOT / card.name
-    sys.stderr.write(f"{card.name}: terms: {card.terms}\n")
+    reporter = ConsoleReporter()
+    reporter.note(f"{card.name}: terms: {card.terms}")
     prepared = prepare(card, source=options.source, output=output, skip_bad=options.skip_bad, partial=options.partial)
     for line in _prepared_lines(prepared):
-        sys.stderr.write(f"{line}\n")
+        reporter.note(line)
     show(str(output))
 
 

@@ -7,8 +7,6 @@ import inspect
 from dataclasses import MISSING, Field, fields
 from typing import Any
 
-import yaml
-
 __all__ = ["add_parser"]
 
 _BASELINE = "a baseline without a backbone"
@@ -60,6 +58,8 @@ def _run(options: argparse.Namespace) -> None:
 
 def _default(field: Field[Any]) -> str:
     """The default as one would write it after ``--set``."""
+    import yaml
+
     return "..." if field.default is MISSING else yaml.safe_dump(field.default).splitlines()[0]
 
 

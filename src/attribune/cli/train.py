@@ -6,8 +6,6 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from attribune.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -92,6 +90,7 @@ def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, metavar="N", help="of initial values, batches and split")
     parser.add_argument("--recipe", metavar="NAME", help="settings of a paper: injectors-2022, ma-bert, e2ln, houlsby")
     parser.add_argument("--config", metavar="FILE", help="recipe in YAML, over which the flags are laid")
+    parser.add_argument("--report-to", **_SEVERAL, metavar="NAME", help="trackers: tensorboard, wandb, mlflow, ...")
     parser.add_argument("--shuffled", action="store_true", default=None, help="control: deal the attributes out anew")
     parser.add_argument("--set", **_SEVERAL, metavar="KEY=VALUE", default=[], help="any setting of the recipe")
 
@@ -130,6 +129,7 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
         "training.batch_size": options.batch_size,
         "training.learning_rate": options.learning_rate,
         "training.seed": options.seed,
+        "training.report_to": options.report_to,
     }
     if options.epochs is not None and isinstance(settings.get("training"), dict):
         settings["training"].pop("steps", None)
@@ -219,6 +219,8 @@ def _put(settings: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _value(item: str, text: str) -> Any:
+    import yaml
+
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:

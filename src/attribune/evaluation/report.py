@@ -5,10 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from attribune.evaluation.bootstrap import Interval
 
-__all__ = ["ResultRow", "format_interval", "markdown_cells", "markdown_table", "text_cells", "text_table"]
+__all__ = [
+    "ResultRow",
+    "comparison_lines",
+    "format_interval",
+    "markdown_cells",
+    "markdown_table",
+    "text_cells",
+    "text_table",
+]
 
 _ABSENT = "-"
 
@@ -50,6 +59,23 @@ def text_cells(lines: Sequence[Sequence[str]], *, left: int = 1) -> str:
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     head, *rest = ("  ".join(_aligned(line, widths, left)).rstrip() for line in lines)
     return "\n".join([head, "  ".join("-" * width for width in widths), *rest])
+
+
+def comparison_lines(comparisons: Sequence[Mapping[str, Any]]) -> list[str]:
+    """One sentence per pair; no winner is named where the interval holds zero."""
+    lines = []
+    for pair in comparisons:
+        share = pair["metric"].endswith(("accuracy", "f1"))
+        scale, unit = (100, " points") if share else (1, "")
+        figures = f"{scale * pair['difference']:+.2f}{unit}"
+        ends = f"[{scale * pair['low']:+.2f}, {scale * pair['high']:+.2f}]"
+        shown = pair["p_value"] < 0.05 and not pair["low"] <= 0 <= pair["high"]
+        open_question = "" if shown else ": no difference shown"
+        lines.append(
+            f"{pair['a']} against {pair['b']}, {pair['part']} {pair['metric']}: {figures} {ends}, "
+            f"p = {pair['p_value']:.4f}{open_question}"
+        )
+    return lines
 
 
 def _aligned(line: Sequence[str], widths: Sequence[int], left: int) -> list[str]:

@@ -194,6 +194,10 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         assert labels is not None
         return self.task.scores(*self._aligned(logits, labels))
 
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Of each response the negative log-likelihood in nats, (B,)."""
+        return self.row_scores(logits, labels)[:, 0]
+
     def row_encoder(self, text_input: TextInput | None = None) -> PairEncoder:
         """What makes ids and labels of the prompts and responses of rows.
 

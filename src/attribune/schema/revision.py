@@ -53,12 +53,13 @@ class Revision:
         return cls._of(schema, {name: grown(schema[name]) for name, new in values.items() if new})
 
     @classmethod
-    def removing(cls, schema: Schema, values: Mapping[str, tuple[str, ...]]) -> Revision:
-        """Without some values; the ids of those behind them move up, and their rows count as without a value.
+    def removing(cls, schema: Schema, values: Mapping[str, tuple[str, ...]], *, count_rows: bool = True) -> Revision:
+        """Without some values; the ids of those behind them move up.
 
         Args:
             schema: the old one.
             values: by attribute.
+            count_rows: whether their rows count as rows without a value from then on.
 
         Raises:
             ConfigError: for an attribute that has no list of values, or a value that is not in it.
@@ -72,7 +73,7 @@ class Revision:
                     raise _not_there(attribute, value)
             ids = np.delete(np.arange(attribute.size), gone)
             counts = attribute.counts[ids]
-            counts[0] += attribute.counts[np.unique(gone)].sum()
+            counts[0] += attribute.counts[np.unique(gone)].sum() * count_rows
             kept = Vocabulary(attribute.values[int(number) - 1] for number in ids[1:])
             return replace(attribute, values=kept, counts=counts), ids
 

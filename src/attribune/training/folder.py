@@ -19,6 +19,7 @@ from attribune.methods.linear import LinearModel
 from attribune.prediction import Predictor
 from attribune.process_memory import keep_freed_memory
 from attribune.recipe import RECIPE_END, Recipe
+from attribune.saving import CARD
 from attribune.settings import read_yaml
 
 __all__ = ["RunFolder", "load_run"]
@@ -80,6 +81,11 @@ class RunFolder:
     def profile(self) -> Path:
         """A trace of some steps and a summary of where their time went, where these were asked for."""
         return self.path / "profile"
+
+    @property
+    def tensorboard(self) -> Path:
+        """The files of TensorBoard, where that was asked for."""
+        return self.path / "tensorboard"
 
     def predictions(self, part: str) -> Path:
         """Labels, predictions and probabilities of every row of a part."""
@@ -183,7 +189,7 @@ class RunFolder:
         """Take back what `begin` wrote, if nothing was trained: the next attempt then finds no run in its way."""
         if self.outcome.is_file() or any(self.checkpoints.glob("*/trainer_state.json")):
             return
-        for folder in (self.checkpoints, self.model):
+        for folder in (self.checkpoints, self.model, self.tensorboard):
             shutil.rmtree(folder, ignore_errors=True)
         for file in (self.log, self.rows, self.recipe):
             file.unlink(missing_ok=True)
@@ -242,6 +248,20 @@ class RunFolder:
     @property
     def _old_model(self) -> Path:
         return self.path / ".model.old"
+
+    def write_card(self, text: str) -> None:
+        """Write the model's card.
+
+        Raises:
+            ModelFolderError: when it cannot be written.
+        """
+        try:
+            replace_file(self.model / CARD, text.encode())
+        except OSError as error:
+            raise ModelFolderError(
+                f"the model card cannot be written to {self.model} ({error.strerror or error}): make room; the "
+                "run then goes on with --resume"
+            ) from error
 
     def write_outcome(self, outcome: dict[str, Any]) -> None:
         """Record that the model is whole."""

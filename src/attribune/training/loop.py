@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import time
 from contextlib import AbstractContextManager, nullcontext
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from attribune.sharding import ShardedTables
 
 __all__ = ["Report", "StopWhenStale", "TrainingLoop"]
+
+_log = logging.getLogger(__name__)
 
 
 class TrainingLoop(transformers.Trainer):
@@ -165,6 +168,7 @@ class Report(TrainerCallback):
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Write the log anew from the history, so that a resumed run repeats no line."""
+        _log.debug("checkpoint of step %d written to %s", state.global_step, args.output_dir)
         if is_main():
             lines = "".join(json.dumps(entry) + "\n" for entry in state.log_history)
             replace_file(self.log, lines.encode())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import io
+import logging
 import platform
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -36,10 +37,12 @@ from attribune.model import AttributeModel
 from attribune.prediction import Predictor
 from attribune.recipe import Recipe
 from attribune.schema.columns import column_batches
+from attribune.training.card import run_card
 from attribune.training.folder import RunFolder, predictor_of
 from attribune.training.preparation import Part, Prepared, encode_part, prepare, shuffled
 from attribune.training.processes import from_main, is_main
 from attribune.training.progress import Reporter
+from attribune.training.trackers import check_trackers
 from attribune.training.trainer import fit_model, resolve_precision
 from attribune.transfer import AttributeSource
 
@@ -47,6 +50,8 @@ __all__ = ["SHUFFLED", "rows_digest", "train"]
 
 SHUFFLED = "shuffled"
 """Among the methods to compare with: the same method on shuffled attributes."""
+
+_log = logging.getLogger(__name__)
 
 Array = npt.NDArray[Any]
 _BASELINE_ROWS = 200_000  # more would take longer than the model and teach a linear one little
@@ -88,6 +93,7 @@ def train(
     """
     reporter = reporter if reporter is not None and is_main() else Reporter()
     _check_others(recipe, others)
+    check_trackers(recipe)
     folder = RunFolder(Path(output))
     new = from_main(lambda: not folder.recipe.is_file())
     recipe = from_main(lambda: folder.begin(_resolved(recipe) if new else recipe, resume=resume))
@@ -118,7 +124,9 @@ def _train(
     if not recipe.is_baseline:
         # A wrong name shows before a long table is read.
         load_tokenizer(recipe.backbone.name, revision=recipe.backbone.revision)
+    began = time.perf_counter()
     prepared = prepare(recipe, tables)
+    _log.info("rows read, split and counted in %.1f s", time.perf_counter() - began)
     if recipe.data.shuffled:
         prepared = _shuffled(prepared, recipe)
     for note in prepared.notes:
@@ -238,11 +246,10 @@ def _fit_neural(recipe: Recipe, folder: RunFolder, prepared: Prepared, reporter:
         train=encoded["train"],
         validation=encoded["validation"],
         recipe=recipe,
-        checkpoints=folder.checkpoints,
-        log=folder.log,
+        folder=folder,
         reporter=reporter,
         resume=True,
-        profile=folder.profile if profile else None,
+        profile=profile,
     )
     if is_main():
         model.save_pretrained(folder.model)
@@ -321,6 +328,7 @@ def _score(
 ) -> Scored:
     """Metrics on validation and test rows; with a folder, the predictions are written there."""
     metrics = {}
+    began = time.perf_counter()
     for part_name, part in prepared.parts.items():
         if part_name == "train":
             continue
@@ -328,6 +336,7 @@ def _score(
         metrics[part_name] = prepared.task.metrics(logits, part.labels)
         if folder is not None:
             _write_predictions(folder, part_name, part, prepared, logits, label_columns=recipe.label_columns)
+    _log.info("%s: validation and test rows scored in %.1f s", name, time.perf_counter() - began)
     return Scored(name=name, metrics=metrics)
 
 
@@ -347,23 +356,17 @@ def _write_predictions(
     )
 
 
-@dataclass(frozen=True)
-class _Baseline:
-    method: str
-    with_text: bool
-
-
 def _baselines(recipe: Recipe, prepared: Prepared, reporter: Reporter, *, leave_out: set[str]) -> list[Scored]:
     """The cheap baselines and the majority class."""
     scored = []
-    for baseline in (_Baseline("linear", True), _Baseline("attributes-only", False)):
-        if baseline.method in leave_out or not (baseline.with_text or len(prepared.schema)):
+    for method, with_text in (("linear", True), ("attributes-only", False)):
+        if method in leave_out or not (with_text or len(prepared.schema)):
             continue
         rows = len(prepared.parts["train"].rows)
         some = f" on {_BASELINE_ROWS:,} of {rows:,} rows" if rows > _BASELINE_ROWS else ""
-        reporter.note(f"fitting the baseline {baseline.method}{some}")
-        linear = _fit_linear(recipe, prepared, with_text=baseline.with_text)
-        scored.append(_score(baseline.method, predictor_of(recipe, linear), prepared, recipe))
+        reporter.note(f"fitting the baseline {method}{some}")
+        linear = _fit_linear(recipe, prepared, with_text=with_text)
+        scored.append(_score(method, predictor_of(recipe, linear), prepared, recipe))
     train_labels = prepared.parts["train"].labels
     majority = {
         name: prepared.task.majority(train_labels, part.labels)
@@ -376,7 +379,7 @@ def _baselines(recipe: Recipe, prepared: Prepared, reporter: Reporter, *, leave_
 def _write_results(
     folder: RunFolder, recipe: Recipe, prepared: Prepared, scored: Sequence[Scored], record: dict[str, Any]
 ) -> dict[str, Any]:
-    """Write metrics.json, the sign of a finished run."""
+    """Write the card, and metrics.json, the sign of a finished run."""
     decisive = "test" if "test" in prepared.parts else "validation"
     results = {
         "method": recipe.method["name"],
@@ -396,5 +399,6 @@ def _write_results(
             "precision": recipe.training.precision,
         },
     }
+    folder.write_card(run_card(recipe, prepared.schema, results))
     write_json(folder.metrics, results, what="results", indent=1)
     return results

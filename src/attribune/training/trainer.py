@@ -21,11 +21,13 @@ from attribune.data.batching import LengthGroupedBatches, padding_share
 from attribune.errors import ConfigError, DataError
 from attribune.process_memory import keep_freed_memory
 from attribune.recipe import Recipe
+from attribune.training.folder import RunFolder
 from attribune.training.loop import Report, StopWhenStale, TrainingLoop
 from attribune.training.optimizer import build_optimizer, update_rows_alone
 from attribune.training.processes import PATIENCE, backend, is_main, process_count, process_number
 from attribune.training.profile import ProfileSteps
 from attribune.training.progress import Reporter
+from attribune.training.trackers import run_name, trackers
 
 if TYPE_CHECKING:
     from attribune.sharding import ShardedTables
@@ -79,11 +81,10 @@ def fit_model(
     train: Dataset,
     validation: Dataset,
     recipe: Recipe,
-    checkpoints: Path,
-    log: Path,
+    folder: RunFolder,
     reporter: Reporter,
     resume: bool,
-    profile: Path | None = None,
+    profile: bool = False,
 ) -> Outcome:
     """Train until the last epoch or until patience runs out, and leave the best weights in the model.
 
@@ -92,11 +93,10 @@ def fit_model(
         train: encoded rows with a column ``length``.
         validation: encoded rows, on which the best model is chosen.
         recipe: optimisation and task.
-        checkpoints: folder for what an interrupted run needs to go on.
-        log: file of the losses and metrics, one JSON object per line.
+        folder: of the run, for its checkpoints and the log.
         reporter: is told of every step.
         resume: go on from the last whole checkpoint in the folder, if there is one.
-        profile: folder for a trace of some steps and a summary of where their time went; none is made without.
+        profile: write a trace of some steps and a summary of where their time went.
 
     Several processes make steps together; the first one then has the best weights.
     """
@@ -108,32 +108,32 @@ def fit_model(
     if update_rows_alone(model, recipe.training.table_updates):
         reporter.note("attribute tables: of each batch, the rows of its values alone are updated (RowAdamW)")
         sharded = _share_tables(model, reporter)
-    last = last_checkpoint(checkpoints) if resume else None
+    last = last_checkpoint(folder.checkpoints) if resume else None
     metric = f"eval_{model.task.main_metric}"
     stop = StopWhenStale(metric, higher_is_better=model.task.higher_is_better, patience=recipe.training.patience)
     trainer = TrainingLoop(
         model=model,
-        args=_arguments(model, recipe, checkpoints),
+        args=_arguments(model, recipe, folder),
         train_dataset=train,
         eval_dataset=_sorted_by_length(validation),
         data_collator=model.collator(),
         compute_metrics=_metrics_of(model),
         preprocess_logits_for_metrics=model.row_scores,
-        callbacks=[stop, Report(reporter, log)],
+        callbacks=[stop, Report(reporter, folder.log), *trackers(recipe.training.report_to, folder)],
         optimizers=(_optimizer(model, recipe), None),
         batch_size=recipe.training.batch_size,
         sharded=sharded,
     )
     if not is_main():  # with other dropout than the rows of the first process have
         torch.manual_seed(recipe.training.seed + process_number())
-    if profile is not None and is_main():
-        trainer.add_callback(ProfileSteps(model, profile))
+    if profile and is_main():
+        trainer.add_callback(ProfileSteps(model, folder.profile))
     trainer.remove_callback(transformers.PrinterCallback)
     trainer.remove_callback(transformers.trainer_callback.ProgressCallback)
     before = _read_state(last) if last is not None else None
     if before is not None and (stop.is_stale(before) or before.global_step >= before.max_steps):
         # The folder may have been moved since the path was written.
-        before.best_model_checkpoint = str(checkpoints / f"checkpoint-{before.best_global_step}")
+        before.best_model_checkpoint = str(folder.checkpoints / f"checkpoint-{before.best_global_step}")
         trainer.state = before
         trainer._load_best_model()
     else:
@@ -232,7 +232,7 @@ def _optimizer(model: ConditionedModel, recipe: Recipe) -> torch.optim.Optimizer
     )
 
 
-def _arguments(model: ConditionedModel, recipe: Recipe, checkpoints: Path) -> TrainingArguments:
+def _arguments(model: ConditionedModel, recipe: Recipe, folder: RunFolder) -> TrainingArguments:
     settings = recipe.training
     by_epoch = settings.evaluate_every == "epoch"
     every: dict[str, Any] = (
@@ -240,7 +240,8 @@ def _arguments(model: ConditionedModel, recipe: Recipe, checkpoints: Path) -> Tr
     )
     on_cpu = not torch.cuda.is_available()
     arguments = TrainingArguments(
-        output_dir=str(checkpoints),
+        output_dir=str(folder.checkpoints),
+        run_name=run_name(folder.path),
         num_train_epochs=settings.epochs,
         max_steps=settings.steps or -1,
         per_device_train_batch_size=settings.batch_size,  # recorded alone: the loader shares batches out
@@ -271,7 +272,7 @@ def _arguments(model: ConditionedModel, recipe: Recipe, checkpoints: Path) -> Tr
         ddp_broadcast_buffers=False,
         dataloader_pin_memory=not on_cpu,
         disable_tqdm=True,
-        report_to="none",
+        report_to="none",  # its trackers are among the callbacks
     )
     arguments._n_gpu = min(arguments.n_gpu, 1)  # several devices need a process each
     return arguments
