@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -23,18 +23,27 @@ from torch import nn
 from attribune.conditioned import ConditionedModel
 from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.evaluation.run import LabelledRows
-from attribune.json_file import read_json, write_json
-from attribune.loading import model_class
+from attribune.json_file import read_json, replace_file, write_json
 from attribune.methods.base import AttributeMethod
 from attribune.methods.linear import LinearModel
 from attribune.prediction import Predictor
-from attribune.saving import find_model, read_config
+from attribune.saving import CARD
 from attribune.schema import Numeric, Schema
 from attribune.schema.revision import Revision, check_listed
+from attribune.training.card import run_card
 from attribune.training.folder import RunFolder, load_run, predictor_of
 from attribune.training.progress import Reporter
 
-__all__ = ["ENROLMENTS", "EnrolSettings", "Enrolled", "Enrolment", "enrol", "enrolments", "undo_enrolment"]
+__all__ = [
+    "ENROLMENTS",
+    "EnrolSettings",
+    "Enrolled",
+    "Enrolment",
+    "enrol",
+    "enrolments",
+    "replace_with",
+    "undo_enrolment",
+]
 
 ENROLMENTS = "enrolments.json"
 """In a model's folder, the values that were added after training."""
@@ -46,15 +55,13 @@ class EnrolSettings:
     """How the vectors of new values are found.
 
     Args:
-        steps: of Adam over all rows.
-        rate: of a step, in spreads of the prior.
+        steps: of L-BFGS, at most; each takes about one pass over all rows, forward and backward.
         prior: weight of the prior; 0 fits the rows alone.
         min_rows: of a value; those with fewer stay unknown.
         batch_size: rows in one pass.
     """
 
-    steps: int = 40
-    rate: float = 0.1
+    steps: int = 20
     prior: float = 1.0
     min_rows: int = 1
     batch_size: int = 32
@@ -63,10 +70,8 @@ class EnrolSettings:
         for name in ("steps", "min_rows", "batch_size"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}: give at least 1")
-        if not self.rate > 0 or not self.prior >= 0:
-            raise ConfigError(
-                f"rate is {self.rate} and prior {self.prior}: give a rate above 0 and a prior of 0 or more"
-            )
+        if not 0 <= self.prior < float("inf"):
+            raise ConfigError(f"prior is {self.prior}: give a number of 0 or more")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,12 +145,12 @@ def enrol(
     for note in found.notes:
         reporter.note(note)
     new = _NewValues.among(found, predictor.schema, attributes, min_rows=settings.min_rows)
-    model = _revised(folder, lambda schema: Revision.adding(schema, new.counts), backbone=backbone)
+    model = folder.revised_model(lambda schema: Revision.adding(schema, new.counts), backbone=backbone)
     started = time.perf_counter()
     values = _Learner(predictor_of(recipe, model), found, new, settings).learn(reporter)
     enrolment = Enrolment(values=values, skipped=new.skipped, seconds=time.perf_counter() - started)
     record = [*enrolments(folder.path), [asdict(value) for value in values]]
-    folder.replace_model(lambda draft: _save(model, draft, record))
+    replace_with(folder, model, record)
     return enrolment
 
 
@@ -157,6 +162,24 @@ def enrolments(run: str | Path) -> list[list[dict[str, Any]]]:
     """
     path = RunFolder(Path(run)).model / ENROLMENTS
     return list(read_json(path, what="record of added values")) if path.is_file() else []
+
+
+def replace_with(folder: RunFolder, model: ConditionedModel, record: Sequence[Sequence[Mapping[str, Any]]]) -> None:
+    """Put a revised model in the place of a run's, with the run's card and the record of added values.
+
+    Raises:
+        ModelFolderError: when it cannot be written; the earlier model is still whole.
+    """
+
+    def save(draft: Path) -> None:
+        model.save_pretrained(draft)
+        if folder.is_finished:
+            card = run_card(folder.read_recipe(), model.schema, folder.read_results())
+            replace_file(draft / CARD, card.encode())
+        if record:
+            write_json(draft / ENROLMENTS, record, what="record of added values")
+
+    folder.replace_model(save)
 
 
 def undo_enrolment(run: str | Path, *, backbone: str | None = None) -> list[dict[str, Any]]:
@@ -183,20 +206,9 @@ def undo_enrolment(run: str | Path, *, backbone: str | None = None) -> list[dict
     gone: dict[str, tuple[str, ...]] = {}
     for value in last:
         gone[value["attribute"]] = (*gone.get(value["attribute"], ()), value["value"])
-    model = _revised(folder, lambda schema: Revision.removing(schema, gone, count_rows=False), backbone=backbone)
-    folder.replace_model(lambda draft: _save(model, draft, record))
+    model = folder.revised_model(lambda schema: Revision.removing(schema, gone, count_rows=False), backbone=backbone)
+    replace_with(folder, model, record)
     return last
-
-
-def _revised(folder: RunFolder, change: Callable[[Schema], Revision], *, backbone: str | None) -> ConditionedModel:
-    kind = model_class(read_config(find_model(folder.model)))
-    return kind.revised(folder.model, change, backbone=backbone)
-
-
-def _save(model: ConditionedModel, folder: Path, record: list[Any]) -> None:
-    model.save_pretrained(folder)
-    if record:
-        write_json(folder / ENROLMENTS, record, what="record of added values")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,27 +305,29 @@ class _Learner:
 
     def learn(self, reporter: Reporter) -> tuple[Enrolled, ...]:
         """Find the vectors; returns the values with their losses."""
-        steps = self._settings.steps
-        optimizer = torch.optim.Adam([table.change for table in self._tables], lr=self._settings.rate)
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 - step / steps)
-        before = np.zeros(0)
+        steps, changes = self._settings.steps, [table.change for table in self._tables]
+        optimizer = torch.optim.LBFGS(changes, max_iter=steps, max_eval=2 * steps, line_search_fn="strong_wolfe")
+        passes: list[npt.NDArray[np.float64]] = []
+
+        def objective() -> float:
+            passes.append(self._gradients())
+            reporter.step(done=min(len(passes), steps), loss=float(passes[-1].mean()))
+            squares = sum(float(change.detach().square().sum()) for change in changes)
+            return float(passes[-1].sum()) + self._settings.prior * squares / 2
+
         with reporter.training():
             reporter.started(done=0, total=steps)
-            for step in range(steps):
-                losses = self._gradients()
-                before = losses if step == 0 else before
-                optimizer.step()
-                schedule.step()
-                for table in self._tables:
-                    table.write()
-                reporter.step(done=step + 1, loss=float(losses.mean()))
+            optimizer.step(objective)  # type: ignore[no-untyped-call]
+        for table in self._tables:
+            table.write()
         with torch.no_grad():
             after = self._losses(learn=False)
-        return tuple(self._enrolled(before, after))
+        return tuple(self._enrolled(passes[0], after))
 
     def _gradients(self) -> npt.NDArray[np.float64]:
         """Of the posterior, in the tables' changes; returns the losses of the rows."""
         for table in self._tables:
+            table.write()
             table.change.grad = self._settings.prior * table.change.detach()
         return self._losses(learn=True)
 

@@ -20,6 +20,8 @@ _VERBS = (
     "compare",
     "describe",
     "generate",
+    "enrol",
+    "forget",
     "serve",
     "methods",
     "search",

@@ -14,12 +14,14 @@ from attribune.backbone import SharedBackbones
 from attribune.conditioned import ConditionedModel
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.json_file import draft_of, read_json, replace_file, write_json
-from attribune.loading import load_model
+from attribune.loading import load_model, model_class
 from attribune.methods.linear import LinearModel
 from attribune.prediction import Predictor
 from attribune.process_memory import keep_freed_memory
 from attribune.recipe import RECIPE_END, Recipe
-from attribune.saving import CARD
+from attribune.saving import CARD, find_model, read_config
+from attribune.schema import Schema
+from attribune.schema.revision import Revision
 from attribune.settings import read_yaml
 
 __all__ = ["RunFolder", "load_run"]
@@ -210,6 +212,16 @@ class RunFolder:
                 f"the predictions of the {part} rows cannot be written to {self.path} ({error.strerror or error}): "
                 "make room; the run then goes on with --resume"
             ) from error
+
+    def revised_model(self, change: Callable[[Schema], Revision], *, backbone: str | None = None) -> ConditionedModel:
+        """The run's model with values added to its schema or taken away.
+
+        Raises:
+            ModelFolderError: when the model is missing or damaged.
+            ConfigError: as `change`.
+        """
+        kind = model_class(read_config(find_model(self.model)))
+        return kind.revised(self.model, change, backbone=backbone)
 
     def replace_model(self, save: Callable[[Path], Any]) -> None:
         """Put another model in the place of the run's; an interruption leaves the one or the other.
