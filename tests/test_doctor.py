@@ -102,6 +102,18 @@ def test_states_of_a_package() -> None:
     assert state("3.0", "") == "ok"
 
 
+def test_requirements_are_read_whatever_their_form() -> None:
+    lines = ["torch>=2.8", "numpy >=2.0,<3", "x.y", 'ray[data]>=2.60,!=2.61; extra == "ray"', 'a-b; extra == "c-d"']
+    found = [match.groupdict() for line in lines if (match := packages._REQUIREMENT.match(line))]
+    assert [tuple(item.values()) for item in found] == [
+        ("torch", "2.8", None),
+        ("numpy", "2.0", None),
+        ("x.y", None, None),
+        ("ray", "2.60", "ray"),
+        ("a-b", None, "c-d"),
+    ]
+
+
 def test_missing_and_old_packages_have_a_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         packages.metadata, "requires", lambda _: ["torch>=99", "no-such-package>=1.2", 'optuna>=99; extra == "search"']
@@ -193,3 +205,9 @@ def test_folders_that_cannot_be_written_or_are_full(monkeypatch: pytest.MonkeyPa
     full = list(folders.problems_of_folders(found))
     assert len(full) == len(found) == 4
     assert any("GB of room left; it is for runs" in problem.what for problem in full)
+
+
+def test_the_page_names_every_extra() -> None:
+    page = (SRC.parent / "docs" / "command_line.md").read_text(encoding="utf-8")
+    for name, purpose in packages.EXTRAS.items():
+        assert f"| `{name}` | {purpose} |" in page

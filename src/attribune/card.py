@@ -85,7 +85,6 @@ def card_text(
         tags=["attribune", method, "text-classification"],
         model_name=name if results else None,
         eval_results=list(results) or None,
-        ignore_metadata_errors=True,
     )
     table = markdown_cells([["", ""], *([key, value] for key, value in facts.items())]).replace("---:", "---")
     blocks = [f"---\n{head.to_yaml()}\n---", f"# {title}", _INTRODUCTION, table]

@@ -39,8 +39,8 @@ def look_into_folders() -> tuple[Folder, ...]:
     places = {
         "pretrained weights": tried(_hub_cache),
         "tables of the hub": tried(_datasets_cache),
-        "tables too large for memory": tempfile.gettempdir(),
-        "runs, where you are now": os.getcwd(),
+        "tables too large for memory": tried(tempfile.gettempdir) or os.environ.get("TMPDIR", "/tmp"),
+        "runs, where you are now": tried(os.getcwd),
     }
     return tuple(_look_into(use, Path(path)) for use, path in places.items() if path is not None)
 
@@ -59,7 +59,8 @@ def _datasets_cache() -> str:
 
 def _look_into(use: str, path: Path) -> Folder:
     """Write an empty file where the folder is, or where it would be made; the file is gone at once."""
-    there = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+    whole = path.absolute()
+    there = next(place for place in (whole, *whole.parents) if os.path.exists(place))  # not if it may not be looked at
     try:
         with tempfile.TemporaryFile(dir=there):
             error = None

@@ -37,7 +37,7 @@ _MODULES = {
     "scikit-learn": "sklearn",
 }  # named otherwise than the package
 _REQUIREMENT = re.compile(
-    r"(?P<name>[\w.-]+)(?:\[.*\])?\s*(?:>=\s*(?P<least>[\w.]+))?\s*(?:;.*extra == .(?P<extra>\w+).)?"
+    r"(?P<name>[\w.-]+)(?:\[.*?\])?\s*(?:>=\s*(?P<least>[\w.]+))?[^;]*(?:;.*extra == .(?P<extra>[\w-]+).)?"
 )
 
 

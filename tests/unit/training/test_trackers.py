@@ -175,3 +175,9 @@ def test_every_event_is_passed_on() -> None:
 def test_names_of_runs() -> None:
     assert run_name(Path("/a/runs/stars")) == "stars"
     assert run_name(Path("runs/stars/compare/none")) == "stars/compare/none"
+
+
+def test_the_page_names_every_tracker() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "command_line.md").read_text(encoding="utf-8")
+    text = page.split("## Trackers")[1]
+    assert [name for name in INTEGRATION_TO_CALLBACK if f"`{name}`" not in text] == []
