@@ -37,7 +37,7 @@ def trained(folder: Path, method: str, backbone: Path, *, more: list[str] | None
     if not data.exists():
         small_runs.write_csv(data, OLD)
     words = small_runs.train_command(data, folder / method, backbone=backbone, method=method)
-    rate = 0.05 if method in ("injector", "pln") else 0.002  # stacks of layers collapse with more
+    rate = 0.05 if method in ("injector", "pln", "poly") else 0.002  # stacks of layers collapse with more
     rates = [f"training.learning_rate={rate}", "training.epochs=2"]
     rates = rates if method == "injector" else ["--set", *rates]
     words += [*rates, *ATTRIBUTES, "--tuning", "frozen"]
