@@ -15,9 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from common import machine, write_result
 from datasets import Dataset
 
-from attribune import Recipe, read_table, train
+from attribune import Predictor, Recipe, load_run, read_table, train
+from attribune.evaluation.bootstrap import interval
+from attribune.generation.model import AttributeGenerator
+from attribune.generation.writing import Decoding, Writer
+from attribune.loading import load_model
+from attribune.metrics import accuracy
 from attribune.training.progress import Reporter
 
 ROOT = Path(__file__).parents[1]
@@ -25,6 +31,8 @@ DATA = Path(os.environ.get("ATTRIBUNE_DATA", ROOT.parent / "shared" / "data")) /
 RUNS = ROOT / "data" / "generation"
 SEEDS = (0, 1, 2)
 TRAIN, VALIDATION = 3_000, 600
+CRITICS = 100
+VERDICTS = ("fresh", "rotten")
 
 
 def quotes() -> dict[str, dict[str, list[Any]]]:
@@ -86,14 +94,84 @@ def trained(backbone: str, seed: int, tables: dict[str, dict[str, list[Any]]]) -
     return train(recipe(backbone, seed), RUNS / f"seed-{seed}", tables=parts, resume=True, reporter=Lines())
 
 
+def judge(tables: dict[str, dict[str, list[Any]]]) -> Predictor:
+    """TF-IDF with logistic regression, which tells the verdict of a quote; its quotes no generator has seen."""
+    settings = Recipe.from_dict(
+        {
+            "data": {"train": "critics", "validation": "critics", "text": "quote", "label": "fresh"},
+            "method": {"name": "linear"},
+        }
+    )
+    parts = {"train": Dataset.from_dict(tables["rest"]), "validation": Dataset.from_dict(tables["validation"])}
+    train(settings, RUNS / "judge", tables=parts, baselines=False, resume=True, reporter=Lines())
+    return load_run(RUNS / "judge")[1]
+
+
+def written(seed: int, tables: dict[str, dict[str, list[Any]]]) -> list[dict[str, str]]:
+    """For critics of validation rows one quote for each verdict, drawn from the likeliest tokens."""
+    model = load_model(RUNS / f"seed-{seed}" / "model")
+    assert isinstance(model, AttributeGenerator)
+    critics = [critic for critic in tables["validation"]["critic"] if critic][:CRITICS]
+    rows = [(verdict, critic) for critic in critics for verdict in VERDICTS]
+    asked = {"fresh": [verdict for verdict, _ in rows], "critic": [critic for _, critic in rows]}
+    decoding = Decoding(sample=True, top_p=0.9, max_new_tokens=40, seed=seed)
+    texts, _ = Writer(model, batch_size=40, precision="bf16").write([""] * len(rows), asked, decoding)
+    return [
+        {"fresh": verdict, "critic": critic, "quote": found[0]}
+        for (verdict, critic), found in zip(rows, texts, strict=True)
+    ]
+
+
+def share(predictor: Predictor, verdicts: list[str], texts: list[str]) -> dict[str, float]:
+    """Of texts whose verdict the judge sees, with its interval."""
+    predicted = predictor.predict({"quote": texts})["prediction"]
+    found = interval(accuracy([VERDICTS.index(v) for v in verdicts], [VERDICTS.index(v) for v in predicted]))
+    return {"value": found.value, "low": found.low, "high": found.high}
+
+
+def of_seed(backbone: str, seed: int, tables: dict[str, dict[str, list[Any]]], predictor: Predictor) -> dict[str, Any]:
+    """The figures of a seed."""
+    results = trained(backbone, seed, tables)
+    quotes_ = written(seed, tables)
+    texts, verdicts = [row["quote"] for row in quotes_], [row["fresh"] for row in quotes_]
+    return {
+        "seed": seed,
+        "perplexity": {row["name"]: row["parts"]["validation"]["perplexity"] for row in results["results"]},
+        "comparisons": results["comparisons"],
+        "seconds": results["training"]["seconds"],
+        "parameters": results["training"]["parameters"],
+        "recognised": share(predictor, verdicts, texts),
+        "by_verdict": {
+            verdict: share(predictor, verdicts[place :: len(VERDICTS)], texts[place :: len(VERDICTS)])
+            for place, verdict in enumerate(VERDICTS)
+        },
+        "distinct": len(set(texts)) / len(texts),
+        "quotes": quotes_[:12],
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stage", choices=("train", "write"))
     parser.add_argument("backbone", metavar="BACKBONE")
     options = parser.parse_args()
     tables = quotes()
-    for seed in SEEDS:
-        trained(options.backbone, seed, tables)
+    if options.stage == "train":
+        for seed in SEEDS:
+            trained(options.backbone, seed, tables)
+        return
+    predictor = judge(tables)
+    real = tables["validation"]
+    write_result(
+        "generation",
+        {
+            "machine": machine(),
+            "backbone": Path(options.backbone).name,
+            "rows": {name: len(table["quote"]) for name, table in tables.items()},
+            "judge": share(predictor, real["fresh"], real["quote"]),
+            "seeds": [of_seed(options.backbone, seed, tables, predictor) for seed in SEEDS],
+        },
+    )
 
 
 if __name__ == "__main__":

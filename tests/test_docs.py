@@ -130,6 +130,7 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "papers.jsonl").write_text("".join(json.dumps(paper) + "\n" for paper in papers), encoding="utf-8")
     for name in (DEFAULT_BACKBONE, "google-bert/bert-base-uncased"):
         save_long_backbone(tmp_path / name)
+    save_backbone(tmp_path / "HuggingFaceTB" / "SmolLM2-135M", model_type="llama", writes=True)
     locate_backbone.cache_clear()  # a folder here goes before a package, which an earlier test may have found
     methods = dict(METHODS)
     yield tmp_path

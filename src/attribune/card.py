@@ -15,7 +15,7 @@ library_name: attribune
 {base_model}tags:
 - attribune
 - {method}
-- text-classification
+- {pipeline}
 ---
 
 # {base} with `{method}`
@@ -25,9 +25,9 @@ text beside the text.
 
 | | |
 |---|---|
-| backbone | {base} ({family}, tuning `{tuning}`, document vector `{pooling}`) |
+| backbone | {base} ({family}, tuning `{tuning}`{vector}) |
 | method | `{method}` |
-| task | {task}, {outputs} outputs |
+| task | {task}{outputs} |
 | parameters | {total:,} in all, {trained:,} trained, {stored:,} stored ({megabytes:.1f} MB) |
 
 ## Attributes
@@ -51,6 +51,11 @@ _RAW = """from attribune import Predictor
 predictor = Predictor.from_pretrained("{folder}")
 predictor.predict([{row}])"""
 
+_WRITING = """from attribune import Writer, load_model
+
+writer = Writer(load_model("{folder}"))
+texts, _ = writer.write(["..."], {row})"""
+
 _ENCODED = """from attribune import AttributeModel
 
 model = AttributeModel.from_pretrained("{folder}")"""
@@ -71,9 +76,10 @@ def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes) -> str:
         family=config.text_config.model_type,
         method=(config.method or {}).get("name"),
         tuning=config.tuning,
-        pooling=config.pooling,
+        vector="" if config.writes else f", document vector `{config.pooling}`",
+        pipeline="text-generation" if config.writes else "text-classification",
         task=task.get("kind"),
-        outputs=sizes.outputs,
+        outputs="" if config.writes else f", {sizes.outputs} outputs",
         total=sizes.total,
         trained=sizes.trained,
         stored=sizes.stored,
@@ -84,6 +90,9 @@ def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes) -> str:
 
 def _use(config: AttributeConfig, schema: Schema) -> str:
     folder = "this/folder"
+    if config.writes:
+        values = {name: ["..."] for name in schema.names}
+        return _WRITING.format(folder=folder, row=json.dumps(values, ensure_ascii=False))
     if config.text_input is None:
         return _ENCODED.format(folder=folder)
     cells = dict.fromkeys((*config.text_input["columns"], *schema.names), "...")
