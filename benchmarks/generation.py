@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,9 @@ ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("ATTRIBUNE_DATA", ROOT.parent / "shared" / "data")) / "rt_critics" / "critics.csv"
 RUNS = ROOT / "data" / "generation"
 SEEDS = (0, 1, 2)
-TRAIN, VALIDATION = 3_000, 600
+TRAIN, VALIDATION = 2_400, 500
 CRITICS = 100
+TEMPERATURES = {"warm": 1.0, "cool": 0.5}
 VERDICTS = ("fresh", "rotten")
 
 
@@ -59,14 +61,15 @@ def recipe(backbone: str, seed: int) -> Recipe:
                 "validation": "critics",
                 "text": "quote",
                 "attributes": [{"name": "fresh"}, {"name": "critic"}],
-                "max_length": 40,
+                "max_length": 24,
             },
             "task": {"kind": "generation"},
+            "method": {"name": "injector", "bottleneck": 16},
             "backbone": {"name": backbone},
             "training": {
                 "epochs": 1,
                 "batch_size": 16,
-                "learning_rate": 1e-3,
+                "learning_rate": 3e-3,
                 "precision": "bf16",
                 "seed": seed,
             },
@@ -107,47 +110,35 @@ def judge(tables: dict[str, dict[str, list[Any]]]) -> Predictor:
     return load_run(RUNS / "judge")[1]
 
 
-def written(seed: int, tables: dict[str, dict[str, list[Any]]]) -> list[dict[str, str]]:
-    """For critics of validation rows one quote for each verdict, drawn from the likeliest tokens."""
+def written(seed: int, tables: dict[str, dict[str, list[Any]]]) -> dict[str, list[dict[str, str]]]:
+    """For critics of validation rows one quote for each verdict, drawn at both temperatures."""
     model = load_model(RUNS / f"seed-{seed}" / "model")
     assert isinstance(model, AttributeGenerator)
+    writer = Writer(model, batch_size=50, precision="bf16")
     critics = [critic for critic in tables["validation"]["critic"] if critic][:CRITICS]
     rows = [(verdict, critic) for critic in critics for verdict in VERDICTS]
     asked = {"fresh": [verdict for verdict, _ in rows], "critic": [critic for _, critic in rows]}
-    decoding = Decoding(sample=True, top_p=0.9, max_new_tokens=40, seed=seed)
-    texts, _ = Writer(model, batch_size=40, precision="bf16").write([""] * len(rows), asked, decoding)
-    return [
-        {"fresh": verdict, "critic": critic, "quote": found[0]}
-        for (verdict, critic), found in zip(rows, texts, strict=True)
-    ]
+    found = {}
+    for name, temperature in TEMPERATURES.items():
+        decoding = Decoding(sample=True, top_p=0.9, temperature=temperature, max_new_tokens=24, seed=seed)
+        texts, _ = writer.write([""] * len(rows), asked, decoding)
+        found[name] = [
+            {"fresh": verdict, "critic": critic, "quote": text[0]}
+            for (verdict, critic), text in zip(rows, texts, strict=True)
+        ]
+    return found
 
 
-def share(predictor: Predictor, verdicts: list[str], texts: list[str]) -> dict[str, float]:
+def share(predictor: Predictor, verdicts: Sequence[str], texts: Sequence[str]) -> dict[str, float]:
     """Of texts whose verdict the judge sees, with its interval."""
-    predicted = predictor.predict({"quote": texts})["prediction"]
+    predicted = predictor.predict({"quote": list(texts)})["prediction"]
     found = interval(accuracy([VERDICTS.index(v) for v in verdicts], [VERDICTS.index(v) for v in predicted]))
-    return {"value": found.value, "low": found.low, "high": found.high}
+    return {"value": found.value, "low": found.low, "high": found.high, "rows": len(texts)}
 
 
-def of_seed(backbone: str, seed: int, tables: dict[str, dict[str, list[Any]]], predictor: Predictor) -> dict[str, Any]:
-    """The figures of a seed."""
-    results = trained(backbone, seed, tables)
-    quotes_ = written(seed, tables)
-    texts, verdicts = [row["quote"] for row in quotes_], [row["fresh"] for row in quotes_]
-    return {
-        "seed": seed,
-        "perplexity": {row["name"]: row["parts"]["validation"]["perplexity"] for row in results["results"]},
-        "comparisons": results["comparisons"],
-        "seconds": results["training"]["seconds"],
-        "parameters": results["training"]["parameters"],
-        "recognised": share(predictor, verdicts, texts),
-        "by_verdict": {
-            verdict: share(predictor, verdicts[place :: len(VERDICTS)], texts[place :: len(VERDICTS)])
-            for place, verdict in enumerate(VERDICTS)
-        },
-        "distinct": len(set(texts)) / len(texts),
-        "quotes": quotes_[:12],
-    }
+def recognised(predictor: Predictor, rows: Sequence[dict[str, str]]) -> dict[str, float]:
+    """The share of written quotes whose verdict the judge sees."""
+    return share(predictor, [row["fresh"] for row in rows], [row["quote"] for row in rows])
 
 
 def main() -> None:
@@ -161,15 +152,37 @@ def main() -> None:
             trained(options.backbone, seed, tables)
         return
     predictor = judge(tables)
+    seeds, quotes_ = [], []
+    for seed in SEEDS:
+        results = trained(options.backbone, seed, tables)
+        quotes_.append(written(seed, tables))
+        seeds.append(
+            {
+                "seed": seed,
+                "perplexity": {row["name"]: row["parts"]["validation"]["perplexity"] for row in results["results"]},
+                "comparisons": results["comparisons"],
+                "seconds": results["training"]["seconds"],
+                "parameters": results["training"]["parameters"],
+                "recognised": {name: recognised(predictor, rows) for name, rows in quotes_[-1].items()},
+                "quotes": quotes_[-1]["cool"][:8],
+            }
+        )
     real = tables["validation"]
     write_result(
         "generation",
         {
             "machine": machine(),
-            "backbone": Path(options.backbone).name,
+            "settings": {
+                "temperatures": TEMPERATURES,
+                "critics": CRITICS,
+                "recipe": recipe("BACKBONE", 0).model_dump(),
+            },
             "rows": {name: len(table["quote"]) for name, table in tables.items()},
             "judge": share(predictor, real["fresh"], real["quote"]),
-            "seeds": [of_seed(options.backbone, seed, tables, predictor) for seed in SEEDS],
+            "recognised": {
+                name: recognised(predictor, [row for one in quotes_ for row in one[name]]) for name in TEMPERATURES
+            },
+            "seeds": seeds,
         },
     )
 
