@@ -172,11 +172,8 @@ def main() -> None:
         "generation",
         {
             "machine": machine(),
-            "settings": {
-                "temperatures": TEMPERATURES,
-                "critics": CRITICS,
-                "recipe": recipe("BACKBONE", 0).model_dump(),
-            },
+            "temperatures": TEMPERATURES,
+            "recipe": recipe("BACKBONE", 0).model_dump(mode="json"),
             "rows": {name: len(table["quote"]) for name, table in tables.items()},
             "judge": share(predictor, real["fresh"], real["quote"]),
             "recognised": {

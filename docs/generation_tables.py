@@ -11,21 +11,20 @@ RESULT = Path(__file__).parent.parent / "benchmarks" / "results" / "generation.j
 
 def ends(found: dict[str, Any], scale: float = 1.0, places: int = 2) -> str:
     """A figure with its interval."""
-    return (
-        f"{scale * found['value']:.{places}f} [{scale * found['low']:.{places}f}, {scale * found['high']:.{places}f}]"
-    )
+    value, low, high = (f"{scale * found[name]:.{places}f}" for name in ("value", "low", "high"))
+    return f"{value} [{low}, {high}]"
 
 
 def quotes() -> list[str]:
     """Perplexity and recognised verdicts of every seed."""
     found = json.loads(RESULT.read_text(encoding="utf-8"))
-    rows, settings = found["rows"], found["settings"]
+    rows, cool = found["rows"], found["temperatures"]["cool"]
     lines = [
-        f"{rows['train']:,} quotes to learn from, {rows['validation']:,} to validate; the judge is right about "
-        f"{ends(found['judge'], 100, 1)} % of the {rows['validation']:,} real ones, and learned from {rows['rest']:,} others.",
+        f"{rows['train']:,} quotes to learn from, {rows['validation']:,} to validate. The judge learned from "
+        f"{rows['rest']:,} others, and is right about {ends(found['judge'], 100, 1)} % of the real ones to validate.",
         "",
         "| seed | perplexity | attributes hidden | difference | verdict recognised, temperature 1, % | "
-        f"temperature {settings['temperatures']['cool']}, % |",
+        f"temperature {cool}, % |",
         "| ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for one in found["seeds"]:
