@@ -193,7 +193,8 @@ def test_a_chat_template_is_read_and_written(
         (["--method", "upa"], "acts at the point pool, which a model that writes text does not have"),
         (["--set", "backbone.pooling=mean"], "has no document vector: leave backbone.pooling out"),
         (["--set", "data.window=chunks:8"], "the window 'chunks:8x8' is not for texts that are written"),
-        (["--prompt", "text"], "column text is the prompt and also the response"),
+        (["--prompt", "text"], "column text is the text that is written and also a prompt or an attribute"),
+        (["--attributes", "text"], "column text is the text that is written and also a prompt or an attribute"),
         (["--compare", "attributes-only"], "method 'attributes-only' writes no text"),
     ],
 )
