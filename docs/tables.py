@@ -201,6 +201,7 @@ TABLES = {
     "results.md": {"every method": every_method, "longer": longer},
     **beside("performance_tables.py"),
     **beside("large_scale_tables.py"),
+    **beside("generation_tables.py"),
 }
 
 

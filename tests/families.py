@@ -113,14 +113,16 @@ def tiny_config(model_type: str) -> PreTrainedConfig:
     return AutoConfig.for_model(model_type, vocab_size=VOCABULARY, **_SETTINGS[model_type])
 
 
-def tiny_backbone(model_type: str, *, seed: int = 0) -> PreTrainedModel:
+def tiny_backbone(model_type: str, *, seed: int = 0, writes: bool = False) -> PreTrainedModel:
     """A tiny backbone in evaluation mode, the same at every call, without touching the global random state.
+
+    With `writes` it has its language-model head.
 
     Noise is added to every parameter, so that no bias is zero and no gain is one.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        backbone = build_backbone(tiny_config(model_type))
+        backbone = build_backbone(tiny_config(model_type), writes=writes)
         with torch.no_grad():
             for parameter in backbone.parameters():
                 parameter.add_(0.05 * torch.randn_like(parameter))

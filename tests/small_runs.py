@@ -107,8 +107,11 @@ def _run(words: list[str], log: str, out: str, file_limit: int | None, environme
     sys.exit(main(words))
 
 
-def save_backbone(folder: Path, *, model_type: str = "bert", seed: int = 0) -> Path:
-    """Save a tiny backbone with a word-level tokenizer; returns the folder."""
+def save_backbone(folder: Path, *, model_type: str = "bert", seed: int = 0, writes: bool = False) -> Path:
+    """Save a tiny backbone with a word-level tokenizer; returns the folder.
+
+    One that writes begins texts with [CLS] and ends them with [SEP].
+    """
     words = [*_SPECIAL, *_FILLER, *(word for group in _MOODS.values() for word in group)]
     words += [f"n{number}" for number in range(61)]
     assert len(words) <= families.VOCABULARY
@@ -120,6 +123,8 @@ def save_backbone(folder: Path, *, model_type: str = "bert", seed: int = 0) -> P
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=core, unk_token="[UNK]", pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]"
     )
-    families.tiny_backbone(model_type, seed=seed).save_pretrained(str(folder))
+    if writes:
+        tokenizer.bos_token, tokenizer.eos_token = "[CLS]", "[SEP]"
+    families.tiny_backbone(model_type, seed=seed, writes=writes).save_pretrained(str(folder))
     tokenizer.save_pretrained(str(folder))
     return folder

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from attribune.errors import AttribuneError, AttribuneWarning, ConfigError, DataError, ModelFolderError
     from attribune.evaluation.predict import predict
     from attribune.evaluation.run import compare_runs, evaluate
+    from attribune.generation.model import AttributeGenerator
+    from attribune.generation.run import generate
+    from attribune.generation.writing import Decoding, Writer
+    from attribune.loading import load_model
     from attribune.methods import (
         Adapter,
         AttentionBias,
@@ -45,7 +49,7 @@ if TYPE_CHECKING:
     from attribune.recipe import Recipe
     from attribune.schema import Schema
     from attribune.schema.attributes import Categorical, MultiLabel, Numeric
-    from attribune.tasks import Aspects, Classification, Rating, Regression
+    from attribune.tasks import Aspects, Classification, Generation, Rating, Regression
     from attribune.training.folder import load_run
     from attribune.training.run import train
 
@@ -56,6 +60,7 @@ __all__ = [
     "AttribuneError",
     "AttribuneWarning",
     "AttributeConfig",
+    "AttributeGenerator",
     "AttributeModel",
     "Categorical",
     "Chim",
@@ -67,7 +72,9 @@ __all__ = [
     "ConcatWord",
     "ConfigError",
     "DataError",
+    "Decoding",
     "E2ln",
+    "Generation",
     "Head",
     "HeadTail",
     "Injector",
@@ -88,10 +95,13 @@ __all__ = [
     "TinyMaa",
     "Tokens",
     "Upa",
+    "Writer",
     "compare_runs",
     "encode",
     "encode_with_report",
     "evaluate",
+    "generate",
+    "load_model",
     "load_run",
     "load_tokenizer",
     "predict",
@@ -108,6 +118,7 @@ _HOMES = {
     "AttribuneError": "attribune.errors",
     "AttribuneWarning": "attribune.errors",
     "AttributeConfig": "attribune.configuration",
+    "AttributeGenerator": "attribune.generation.model",
     "AttributeModel": "attribune.model",
     "Categorical": "attribune.schema.attributes",
     "Chim": "attribune.methods",
@@ -119,7 +130,9 @@ _HOMES = {
     "ConcatWord": "attribune.methods",
     "ConfigError": "attribune.errors",
     "DataError": "attribune.errors",
+    "Decoding": "attribune.generation.writing",
     "E2ln": "attribune.methods",
+    "Generation": "attribune.tasks",
     "Head": "attribune.data.windows",
     "HeadTail": "attribune.data.windows",
     "Injector": "attribune.methods",
@@ -140,10 +153,13 @@ _HOMES = {
     "TinyMaa": "attribune.methods",
     "Tokens": "attribune.methods",
     "Upa": "attribune.methods",
+    "Writer": "attribune.generation.writing",
     "compare_runs": "attribune.evaluation.run",
     "encode": "attribune.data.encoding",
     "encode_with_report": "attribune.data.encoding",
     "evaluate": "attribune.evaluation.run",
+    "generate": "attribune.generation.run",
+    "load_model": "attribune.loading",
     "load_run": "attribune.training.folder",
     "load_tokenizer": "attribune.backbone",
     "predict": "attribune.evaluation.predict",

@@ -41,6 +41,7 @@ __all__ = [
     "load_tokenizer",
     "locate_backbone",
     "pooling_of",
+    "stack_path",
 ]
 
 _log = logging.getLogger(__name__)
@@ -173,6 +174,17 @@ def build_backbone(config: PreTrainedConfig, *, writes: bool = False) -> PreTrai
     model_class = _model_class(placement, config, writes=writes)
     build = getattr(model_class, "from_config", model_class)
     return cast(PreTrainedModel, build(config, **options))
+
+
+def stack_path(backbone: PreTrainedModel, *, writes: bool) -> str:
+    """The name, inside a backbone, of the layers in which methods act; empty where these are the backbone itself.
+
+    Args:
+        backbone: the backbone.
+        writes: whether it has its language-model head: the layers are then those that write.
+    """
+    stack = backbone.get_decoder() if writes else backbone
+    return next(str(name) for name, module in backbone.named_modules() if module is stack)
 
 
 def pooling_of(name: str, placement: Placement, *, revision: str | None = None) -> Pooling:

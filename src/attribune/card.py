@@ -29,6 +29,11 @@ _RAW = """from attribune import Predictor
 predictor = Predictor.from_pretrained("this/folder")
 predictor.predict([{row}])"""
 
+_WRITING = """from attribune import Writer, load_model
+
+writer = Writer(load_model("this/folder"))
+texts, _ = writer.write(["..."], {row})"""
+
 _ENCODED = """from attribune import AttributeModel
 
 model = AttributeModel.from_pretrained("this/folder")"""
@@ -43,18 +48,19 @@ def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes) -> str:
     base = public_name(config.backbone)
     shown = base or (Path(config.backbone).name if config.backbone else "a backbone built in memory")
     facts = {
-        "backbone": f"{shown} ({config.text_config.model_type}, tuning `{config.tuning}`, document vector "
-        f"`{config.pooling}`)",
+        "backbone": f"{shown} ({config.text_config.model_type}, tuning `{config.tuning}`"
+        + (")" if config.writes else f", document vector `{config.pooling}`)"),
         "method": f"`{method}`",
-        "task": f"{task.get('kind')}, {sizes.outputs} outputs",
+        "task": str(task.get("kind")) + ("" if config.writes else f", {sizes.outputs} outputs"),
         "parameters": parameter_text(sizes.total, sizes.trained, sizes.stored, sizes.stored_bytes),
     }
     columns = None if config.text_input is None else config.text_input["columns"]
     sections = {
         "Attributes": attribute_table(schema),
-        "Use": f"{use_in_python(columns, schema)}\n\n{_FOLDER} {PRIVACY}",
+        "Use": f"{use_in_python(columns, schema, writes=config.writes)}\n\n{_FOLDER} {PRIVACY}",
     }
-    return card_text(f"{shown} with `{method}`", base=base, method=method, facts=facts, sections=sections)
+    title = f"{shown} with `{method}`"
+    return card_text(title, base=base, method=method, facts=facts, sections=sections, writes=config.writes)
 
 
 def card_text(
@@ -66,6 +72,7 @@ def card_text(
     sections: Mapping[str, str],
     name: str | None = None,
     results: Sequence[EvalResult] = (),
+    writes: bool = False,
 ) -> str:
     """A card.
 
@@ -77,12 +84,14 @@ def card_text(
         sections: Markdown by heading.
         name: of the model beside its figures.
         results: figures that the hub shows.
+        writes: whether the model writes text.
     """
+    pipeline = "text-generation" if writes else "text-classification"
     head = ModelCardData(
         library_name="attribune",
         base_model=base,
-        pipeline_tag="text-classification",
-        tags=["attribune", method, "text-classification"],
+        pipeline_tag=pipeline,
+        tags=["attribune", method, pipeline],
         model_name=name if results else None,
         eval_results=list(results) or None,
     )
@@ -112,8 +121,11 @@ def attribute_table(schema: Schema) -> str:
     return markdown_cells([["attribute", "kind", "values", "slots"], *rows])
 
 
-def use_in_python(columns: Sequence[str] | None, schema: Schema) -> str:
-    """Code that loads the model, and predicts where its text columns are known."""
+def use_in_python(columns: Sequence[str] | None, schema: Schema, *, writes: bool) -> str:
+    """Code that loads the model, and predicts where its text columns are known, or writes."""
+    if writes:
+        values = {name: ["..."] for name in schema.names}
+        return f"```python\n{_WRITING.format(row=json.dumps(values, ensure_ascii=False))}\n```"
     if columns is None:
         return f"```python\n{_ENCODED}\n```"
     cells: dict[str, Any] = dict.fromkeys((*columns, *schema.names), "...")

@@ -159,7 +159,8 @@ class ConditionedModel(StoredModel):
         Raises:
             ConfigError: without a tokenizer, or for a window that the backbone cannot take.
         """
-        window = (text_input or self.text_input or TextInput(("text",))).window
+        text = text_input or self.text_input
+        window = None if text is None else text.window
         return TextEncoder(self._own_tokenizer(), window=window, limit=self.longest_text())
 
     def collator(self, schema: Schema | None = None) -> Collator:

@@ -265,8 +265,12 @@ class Recipe(Settings):
         """Refuse what a model that writes text has no use for."""
         if self.data.label or self.data.partial_labels:
             raise ConfigError("task 'generation' learns the text itself: leave label and partial_labels out")
-        if both := sorted({*self.data.text}.intersection(self.data.prompt)):
-            raise ConfigError(f"column {', '.join(both)} is the prompt and also the response: name it as one of them")
+        read = {*self.data.prompt, *(kind.name for kind in self.data.kinds())}
+        if both := sorted(read.intersection(self.data.text)):
+            raise ConfigError(
+                f"column {', '.join(both)} is the text that is written and also a prompt or an attribute: the model "
+                "would read the answer; name it as the text only"
+            )
         if self.data.chat and not self.data.prompt:
             raise ConfigError("a chat template needs a prompt: name its columns with --prompt, or leave chat out")
         if self.is_baseline:

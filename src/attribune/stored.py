@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from attribune import saving
-from attribune.backbone import SharedBackbones
+from attribune.backbone import SharedBackbones, stack_path
 from attribune.configuration import AttributeConfig, Sizes
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.methods.base import AttributeMethod, SiteModule, tables_later
@@ -46,8 +46,8 @@ class StoredModel(PreTrainedModel):
 
     @property
     def stack(self) -> PreTrainedModel:
-        """The part of the backbone whose layers have the sites."""
-        return self.backbone
+        """The part of the backbone whose layers have the sites: of one that writes, the layers that write."""
+        return cast(PreTrainedModel, self.backbone.get_submodule(stack_path(self.backbone, writes=self.writes)))
 
     def learned_names(self) -> list[str]:
         """Names of the tensors that are stored: all that learned when the model was built, and all that learn now."""
@@ -58,8 +58,8 @@ class StoredModel(PreTrainedModel):
         """Count the parameters."""
         parameters = dict(self.named_parameters())
         stored = [parameters[name] for name in self.learned_names()]
-        stack = next(name for name, module in self.named_modules() if module is self.stack)
-        layers = tuple(f"{stack}.{name}." for name in find_layers(self.stack, self.placement))
+        path = f"backbone.{stack_path(self.backbone, writes=self.writes)}".rstrip(".")
+        layers = tuple(f"{path}.{name}." for name in find_layers(self.stack, self.placement))
         tables = self.attribute_tables()
         return Sizes(
             total=sum(p.numel() for p in parameters.values()),

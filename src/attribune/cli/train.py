@@ -17,6 +17,7 @@ _EXAMPLES = """examples:
   attribune train reviews.csv --text text --label stars --attributes user product --output runs/stars
   attribune train papers.jsonl --text title abstract --label accepted --multi-label authors areas:; --output runs/p
   attribune train reviews.csv --text text --label stars --attributes user --output runs/u --compare adapter none
+  attribune train quotes.csv --task generation --text quote --attributes critic --backbone DIR --output runs/quotes
   attribune train --config runs/stars/recipe.yaml --set training.seed=1 --output runs/stars-1
   attribune train reviews.csv --text text --label stars --attributes user --output runs/stars --resume
 

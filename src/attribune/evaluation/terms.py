@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from attribune.backbone import check_fingerprint, load_backbone
+from attribune.backbone import check_fingerprint, load_backbone, stack_path
 from attribune.errors import ConfigError
 from attribune.placement import find_layers, placement_for
 from attribune.saving import find_model, read_model
@@ -56,10 +56,9 @@ def term_changes(run: str | Path, *, backbone: str | None = None) -> list[TermCh
     )
     if config.backbone_fingerprint:
         check_fingerprint(pretrained, config.backbone_fingerprint, name=str(source), folder=files.folder)
-    stack = pretrained.get_decoder() if config.writes else pretrained
-    inside = next(f"{name}." if name else "" for name, module in pretrained.named_modules() if module is stack)
+    stack = stack_path(pretrained, writes=config.writes)
     placement = placement_for(pretrained.config.model_type, writes=config.writes)
-    layers = [f"{inside}{name}" for name in find_layers(stack, placement)]
+    layers = [f"{stack}.{name}".strip(".") for name in find_layers(pretrained.get_submodule(stack), placement)]
     places = {f"{path}.": number for number, path in enumerate(layers)}
     changes = []
     for name, before in pretrained.named_parameters():

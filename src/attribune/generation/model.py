@@ -118,11 +118,6 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
                 f"that writes text does not have: choose one of {able}, or a sum of these"
             )
 
-    @property
-    def stack(self) -> PreTrainedModel:
-        """The layers that write: the causal model, or the decoder of an encoder-decoder."""
-        return self.backbone.get_decoder()
-
     @can_return_tuple  # type: ignore[untyped-decorator]
     def forward(
         self,
@@ -171,7 +166,8 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         cache = inputs.get("past_key_values")
         seen = 0 if cache is None else cache.get_seq_length()
         self._check_length(written.shape[1] + seen)
-        if not self.config.is_encoder_decoder and attention_mask is not None and inputs.get("position_ids") is None:
+        given = inputs.get("position_ids") is not None or self.config.is_encoder_decoder
+        if not given and attention_mask is not None and attention_mask.dim() == 2:
             positions = (attention_mask.cumsum(dim=1) - 1).clamp(min=0)  # those of GPT-2 would count padding before
             inputs["position_ids"] = positions[:, -written.shape[1] :]
         condition = self._condition(attribute_ids, rows=written.shape[0])
@@ -205,9 +201,13 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
             text_input: which columns they are, and how they are fitted; the model's own unless given.
 
         Raises:
-            ConfigError: without a tokenizer, or for a window that cannot be taken.
+            ConfigError: without a tokenizer, for a window that cannot be taken, or where nobody says what the text is.
         """
-        text = text_input or self.text_input or TextInput(("text",))
+        text = text_input or self.text_input
+        if text is None:
+            raise ConfigError(
+                "the model does not say which columns are its text and its prompt: give text_input=TextInput.of('text')"
+            )
         separate = bool(self.config.is_encoder_decoder)
         return PairEncoder(self._own_tokenizer(), text, limit=self.longest_text(), separate=separate)
 

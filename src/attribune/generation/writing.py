@@ -89,7 +89,7 @@ class Writer:
         kept_megabytes: of weights generated for the values seen last, see `ConditionedModel.keep_weights`.
 
     Raises:
-        ConfigError: for a model without a tokenizer.
+        ConfigError: for a model without a tokenizer, or of which nobody says what its text is.
     """
 
     def __init__(
@@ -103,8 +103,8 @@ class Writer:
         kept_megabytes: float = 256,
     ) -> None:
         self.model, self.batch_size, self.precision = model, batch_size, precision
-        self.text_input = text_input or model.text_input or TextInput(("text",))
-        self._encoder = model.row_encoder(self.text_input)
+        self._encoder = model.row_encoder(text_input)
+        self.text_input = self._encoder.text
         self._schema = model.schema if model.method_config.uses_attributes else _NO_ATTRIBUTES
         self._collator = model.collator(self._schema)
         self._collator.left = True

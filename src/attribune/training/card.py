@@ -29,6 +29,14 @@ $ attribune evaluate RUN test.csv
 $ attribune describe RUN
 ```"""
 
+_WRITE = """On the command line, with the folder of the run, in which this folder is `model`:
+
+```console
+$ attribune generate RUN rows.csv --output texts.jsonl
+$ attribune evaluate RUN rows.csv
+$ attribune describe RUN
+```"""
+
 
 def run_card(recipe: Recipe, schema: Schema, results: Mapping[str, Any]) -> str:
     """The card of a run.
@@ -43,11 +51,11 @@ def run_card(recipe: Recipe, schema: Schema, results: Mapping[str, Any]) -> str:
     method, sizes, data = str(recipe.method["name"]), results["training"]["parameters"], _table_name(recipe.data.train)
     base = None if recipe.is_baseline else public_name(recipe.backbone.name)
     shown = "no backbone" if recipe.is_baseline else base or Path(recipe.backbone.name).name
-    labels = ", ".join(f"`{column}`" for column in recipe.data.label)
+    labels = ", ".join(f"`{column}`" for column in recipe.label_columns)
     facts = {
         "backbone": shown if recipe.is_baseline else f"{shown} (tuning `{recipe.tuning}`)",
         "method": f"`{method}`",
-        "task": f"{recipe.task_kind} of {labels}, {sizes['outputs']} outputs",
+        "task": f"{recipe.task_kind} of {labels}" + ("" if recipe.writes else f", {sizes['outputs']} outputs"),
         "parameters": parameter_text(sizes["total"], sizes["trained"], sizes["stored"], sizes["stored_bytes"]),
     }
     sections = {
@@ -66,6 +74,7 @@ def run_card(recipe: Recipe, schema: Schema, results: Mapping[str, Any]) -> str:
         sections=sections,
         name=f"{method} on {data}",
         results=_for_the_hub(recipe, results),
+        writes=recipe.writes,
     )
 
 
@@ -81,7 +90,7 @@ def _for_the_hub(recipe: Recipe, results: Mapping[str, Any]) -> list[EvalResult]
     parts = {part: getattr(recipe.data, part) or recipe.data.train for part in ("validation", "test")}
     return [
         EvalResult(
-            task_type="text-classification",
+            task_type="text-generation" if recipe.writes else "text-classification",
             dataset_type=_table_name(parts[part]),
             dataset_name=_table_name(parts[part]),
             dataset_split=part,
@@ -142,7 +151,11 @@ def _training(recipe: Recipe, results: Mapping[str, Any]) -> str:
 
 
 def _use(recipe: Recipe, schema: Schema) -> str:
-    return _COMMANDS if recipe.is_baseline else f"{use_in_python(recipe.data.text, schema)}\n\n{_COMMANDS}"
+    if recipe.is_baseline:
+        return _COMMANDS
+    if recipe.writes:
+        return f"{use_in_python(None, schema, writes=True)}\n\n{_WRITE}"
+    return f"{use_in_python(recipe.data.text, schema, writes=False)}\n\n{_COMMANDS}"
 
 
 def _limits(recipe: Recipe, schema: Schema) -> Iterator[str]:

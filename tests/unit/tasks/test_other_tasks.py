@@ -228,6 +228,7 @@ def test_every_task_is_in_the_table():
         "rating": "Rating",
         "regression": "Regression",
         "aspects": "Aspects",
+        "generation": "Generation",
     }
 
 
