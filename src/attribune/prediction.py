@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,10 +22,25 @@ from attribune.model import AttributeModel
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_batches, column_names, missing_column
 
-__all__ = ["Predictor"]
+__all__ = ["Encoded", "Predictor"]
 
 _NO_ATTRIBUTES = Schema([])
 _ROWS = 4096  # rows encoded and sorted by length at once
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoded:
+    """Rows as a model reads them.
+
+    Args:
+        texts: token ids of each row, or its text for a linear baseline.
+        attribute_ids: (n, slots).
+        report: what happened to the attributes.
+    """
+
+    texts: Sequence[Any]
+    attribute_ids: npt.NDArray[np.int64]
+    report: EncodingReport
 
 
 class Predictor:
@@ -73,8 +89,15 @@ class Predictor:
                 )
             self._encoder = TextEncoder(model.tokenizer, window=text_input.window, limit=model.longest_text())
             self._collator = Collator(model.tokenizer, self.schema if self.reads_attributes else _NO_ATTRIBUTES)
-            model.to(self.device).eval()
+            model.eval()
+            self.use(self.device)
             model.keep_weights(kept_megabytes)
+
+    def use(self, device: torch.device | str) -> None:
+        """Score on another device from now on."""
+        self.device = torch.device(device)
+        if isinstance(self.model, AttributeModel):
+            self.model.to(self.device)
 
     @property
     def reads_attributes(self) -> bool:
@@ -164,32 +187,62 @@ class Predictor:
         found = [np.zeros((0, self.task.outputs), dtype=np.float32)]
         report = EncodingReport({})
         for row, columns in column_batches(table, self.columns, batch_size=_ROWS, first_row=first_row):
-            logits, counted = self._logits_of(columns, hide=hide_attributes, first_row=row)
-            found.append(logits.astype(np.float32))
-            report = report + counted
+            rows = self._encode(columns, first_row=row)
+            found.append(self.score(rows.texts, rows.attribute_ids * (not hide_attributes)))
+            report = report + rows.report
         return np.concatenate(found), report
 
-    def _logits_of(
-        self, columns: Mapping[str, Sequence[Any]], *, hide: bool, first_row: int
-    ) -> tuple[npt.NDArray[Any], EncodingReport]:
+    def encode(self, table: Table) -> Encoded:
+        """Every row as the model reads it, to be scored more than once with other attributes.
+
+        Args:
+            table: as for `logits`.
+
+        Raises:
+            DataError: naming column and row of a value that cannot be used.
+        """
+        parts = [
+            self._encode(rows, first_row=row) for row, rows in column_batches(table, self.columns, batch_size=_ROWS)
+        ]
+        return Encoded(
+            texts=[text for part in parts for text in part.texts],
+            attribute_ids=np.concatenate([part.attribute_ids for part in parts]),
+            report=sum((part.report for part in parts), EncodingReport({})),
+        )
+
+    def _encode(self, columns: Mapping[str, Sequence[Any]], *, first_row: int) -> Encoded:
         if isinstance(self.model, LinearModel):
-            texts = self.text_input.read(columns, first_row=first_row) if self.model.uses_text else None
+            texts = self.text_input.read(columns, first_row=first_row)
             ids, report = self.schema.encode(columns, first_row=first_row)
-            return self.model.logits(texts, ids * (not hide)), report
+            return Encoded(texts=texts, attribute_ids=ids, report=report)
         schema = self.schema if self.reads_attributes else _NO_ATTRIBUTES
         rows = encode_rows(columns, schema, self._encoder, text=self.text_input, first_row=first_row)
-        ids = rows.attribute_ids * (not hide)
-        return self._forward(self.model, rows.input_ids, ids), rows.schema_report
+        return Encoded(texts=rows.input_ids, attribute_ids=rows.attribute_ids, report=rows.schema_report)
+
+    def score(self, texts: Sequence[Any], attribute_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """Logits (n, outputs) of encoded rows.
+
+        Args:
+            texts: of `encode`.
+            attribute_ids: (n, slots), those of `encode` or others.
+        """
+        if isinstance(self.model, LinearModel):
+            return self.model.logits(texts if self.model.uses_text else None, attribute_ids).astype(np.float32)
+        return self._forward(self.model, texts, attribute_ids)
+
+    def batch(self, texts: Sequence[list[int]], attribute_ids: npt.NDArray[np.int64]) -> dict[str, torch.Tensor]:
+        """Rows that were encoded for a neural model, padded to one batch on its device."""
+        rows = [{"input_ids": text, "attribute_ids": ids} for text, ids in zip(texts, attribute_ids, strict=True)]
+        return {name: tensor.to(self.device) for name, tensor in self._collator(rows).items()}
 
     def _forward(
-        self, model: AttributeModel, input_ids: list[list[int]], attribute_ids: npt.NDArray[np.int64]
+        self, model: AttributeModel, input_ids: Sequence[list[int]], attribute_ids: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.float32]:
         out = np.zeros((len(input_ids), self.task.outputs), dtype=np.float32)
         by_length = np.argsort([-len(ids) for ids in input_ids], kind="stable")
         for start in range(0, len(by_length), self.batch_size):
             index = by_length[start : start + self.batch_size]
-            rows = [{"input_ids": input_ids[i], "attribute_ids": attribute_ids[i]} for i in index]
-            batch = {name: tensor.to(self.device) for name, tensor in self._collator(rows).items()}
+            batch = self.batch([input_ids[i] for i in index], attribute_ids[index])
             # One pass at a time: the layers read the attributes of the pass under way.
             with self._lock, torch.inference_mode(), self._autocast():
                 out[index] = model(**batch).logits.float().cpu().numpy()

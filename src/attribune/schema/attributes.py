@@ -22,6 +22,7 @@ from attribune.schema.vocabulary import Vocabulary
 
 __all__ = [
     "KINDS",
+    "SEARCHABLE",
     "AttributeCounts",
     "Categorical",
     "FittedAttribute",
@@ -36,7 +37,7 @@ __all__ = [
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
 _ENVIRONMENT = "env:"
-_SEARCHABLE = 10_000  # above this many values, looking for the closest spelling takes too long
+SEARCHABLE = 10_000  # above this many values, looking for the closest spelling takes too long
 
 
 @dataclass(frozen=True)
@@ -279,7 +280,7 @@ class FittedAttribute:
     def _unseen(self, cells: Cells, ids: IntArray, first_row: int) -> DataError:
         cell = int(np.argmax(ids[cells.codes] == 0))
         value = cells.texts[cells.codes[cell]]
-        close = difflib.get_close_matches(value, self.values, n=1) if len(self.values) <= _SEARCHABLE else []
+        close = difflib.get_close_matches(value, self.values, n=1) if len(self.values) <= SEARCHABLE else []
         hint = f"; the closest known value is {close[0]!r}" if close else ""
         return RowError(
             f"attribute {self.name!r}, ",
