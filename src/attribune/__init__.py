@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from attribune.errors import AttribuneError, AttribuneWarning, ConfigError, DataError, ModelFolderError
     from attribune.evaluation.predict import predict
     from attribune.evaluation.run import compare_runs, evaluate
+    from attribune.explaining.run import explain
     from attribune.exporting.run import export
     from attribune.methods import (
         Adapter,
@@ -92,6 +93,7 @@ __all__ = [
     "encode",
     "encode_with_report",
     "evaluate",
+    "explain",
     "export",
     "load_run",
     "load_tokenizer",
@@ -145,6 +147,7 @@ _HOMES = {
     "encode": "attribune.data.encoding",
     "encode_with_report": "attribune.data.encoding",
     "evaluate": "attribune.evaluation.run",
+    "explain": "attribune.explaining.run",
     "export": "attribune.exporting.run",
     "load_run": "attribune.training.folder",
     "load_tokenizer": "attribune.backbone",

@@ -15,7 +15,19 @@ from attribune.errors import AttribuneError, AttribuneWarning
 
 __all__ = ["main"]
 
-_VERBS = ("train", "evaluate", "predict", "compare", "describe", "export", "methods", "search", "data", "benchmark")
+_VERBS = (
+    "train",
+    "evaluate",
+    "predict",
+    "compare",
+    "describe",
+    "explain",
+    "export",
+    "methods",
+    "search",
+    "data",
+    "benchmark",
+)
 _INTERRUPTED = 130  # what a shell reports for Ctrl-C
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from datasets import Dataset
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
@@ -17,10 +18,12 @@ from attribune.data.tables import read_table, require_columns, table_source_name
 from attribune.errors import DataError, ModelFolderError, numbered_in_file
 from attribune.evaluation.bootstrap import Interval, paired
 from attribune.evaluation.results import intervals
+from attribune.prediction import Predictor
+from attribune.recipe import Recipe
 from attribune.tasks import Task, task_from_dict
 from attribune.training.folder import RunFolder, load_run
 
-__all__ = ["Evaluation", "compare_runs", "evaluate"]
+__all__ = ["Evaluation", "LabelledRows", "compare_runs", "evaluate"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +41,54 @@ class Evaluation:
     notes: list[str]
 
 
+@dataclass(frozen=True, kw_only=True)
+class LabelledRows:
+    """The rows of a table that have a text and a label.
+
+    Args:
+        rows: themselves.
+        numbers: of each, its index in the table, from 0.
+        labels: as the task encodes them.
+        source: of the table, for messages.
+        notes: what was counted on the way.
+    """
+
+    rows: Dataset
+    numbers: npt.NDArray[np.int64]
+    labels: npt.NDArray[Any]
+    source: str
+    notes: list[str]
+
+    @classmethod
+    def read(cls, recipe: Recipe, predictor: Predictor, data: Any, *, encoding: str | None) -> Self:
+        """Read them as a run was trained on its own.
+
+        Raises:
+            DataError: naming file, row or column and the cure.
+        """
+        table = read_table(data, encoding=encoding)
+        source = table_source_name(data)
+        require_columns(table, [*recipe.data.text, *recipe.data.label], source=source)
+        predictor.check_columns(table.column_names, source=source)
+        task = predictor.task
+        columns = [list(table[column]) for column in recipe.data.label]
+        with numbered_in_file(range(len(table)), source):
+            labels, has_label = task.encode_labels(columns)
+        kept = np.flatnonzero(has_label & rows_with_text(table, recipe.data.text))
+        notes = []
+        if len(kept) < len(table):
+            notes.append(f"{len(table) - len(kept):,} of {len(table):,} rows have no text or no label and are left out")
+        if not len(kept):
+            raise DataError(f"{source}: no row has both a text and a label: check the columns")
+        if unseen := task.unseen_labels(columns):
+            notes.append(f"{sum(unseen.values()):,} rows have a label that no training row had; they count as wrong")
+        rows = table.select(kept)
+        if recipe.data.shuffled:
+            rows = shuffle_columns(rows, predictor.schema.names, seed=recipe.training.seed)
+            notes.append("the attributes are shuffled over the rows, as in the training of this run")
+        return cls(rows=rows, numbers=kept, labels=labels[kept], source=source, notes=notes)
+
+
 def evaluate(run: str | Path, data: Any, *, backbone: str | None = None, encoding: str | None = None) -> Evaluation:
     """Score a run on labelled rows, with its attributes and with all of them hidden.
 
@@ -51,33 +102,15 @@ def evaluate(run: str | Path, data: Any, *, backbone: str | None = None, encodin
         AttribuneError: naming file, row or column and the cure.
     """
     recipe, predictor = load_run(run, backbone=backbone)
-    table = read_table(data, encoding=encoding)
-    source = table_source_name(data)
-    require_columns(table, [*recipe.data.text, *recipe.data.label], source=source)
-    predictor.check_columns(table.column_names, source=source)
-    task = predictor.task
-    columns = [list(table[column]) for column in recipe.data.label]
-    with numbered_in_file(range(len(table)), source):
-        labels, has_label = task.encode_labels(columns)
-    kept = np.flatnonzero(has_label & rows_with_text(table, recipe.data.text))
-    notes = []
-    if len(kept) < len(table):
-        notes.append(f"{len(table) - len(kept):,} of {len(table):,} rows have no text or no label and are left out")
-    if not len(kept):
-        raise DataError(f"{source}: no row has both a text and a label: check the columns")
-    if unseen := task.unseen_labels(columns):
-        notes.append(f"{sum(unseen.values()):,} rows have a label that no training row had; they count as wrong")
-    rows, labels = table.select(kept), labels[kept]
-    if recipe.data.shuffled:
-        rows = shuffle_columns(rows, predictor.schema.names, seed=recipe.training.seed)
-        notes.append("the attributes are shuffled over the rows, as in the training of this run")
-    with numbered_in_file(kept, source):
-        logits, report = predictor.logits(rows)
+    found = LabelledRows.read(recipe, predictor, data, encoding=encoding)
+    with numbered_in_file(found.numbers, found.source):
+        logits, report = predictor.logits(found.rows)
+    labels, task = found.labels, predictor.task
     metrics = {"as given": intervals(task.metrics(logits, labels))}
     if len(predictor.schema) and recipe.reads_attributes:
-        hidden, _ = predictor.logits(rows, hide_attributes=True)
+        hidden, _ = predictor.logits(found.rows, hide_attributes=True)
         metrics["attributes hidden"] = intervals(task.metrics(hidden, labels))
-    return Evaluation(rows=len(kept), metrics=metrics, notes=[*notes, *report.lines()])
+    return Evaluation(rows=len(labels), metrics=metrics, notes=[*found.notes, *report.lines()])
 
 
 def compare_runs(first: str | Path, second: str | Path) -> list[dict[str, Any]]:

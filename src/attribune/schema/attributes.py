@@ -29,6 +29,7 @@ __all__ = [
     "Kind",
     "MultiLabel",
     "Numeric",
+    "counts_of_rows",
     "hashed_ids",
     "numbers_of",
     "read_cells",
@@ -288,6 +289,18 @@ class FittedAttribute:
             f": the value {value!r} was not seen in training{hint}: correct the row, or fit the schema with "
             "unseen='unknown'",
         )
+
+
+def counts_of_rows(counts: IntArray, ids: IntArray) -> IntArray:
+    """For each row how many training rows have its value; of several values the rarest, 0 without a known one.
+
+    Args:
+        counts: (size,), training rows of each id.
+        ids: (n, slots) of one attribute; 0 is no value, or an unknown one.
+    """
+    most = np.iinfo(np.int64).max
+    found = np.where(ids > 0, counts[ids], most).min(axis=1, initial=most)
+    return np.where(found == most, 0, found)
 
 
 def read_cells(spec: Kind, column: pa.Array, *, missing: frozenset[str], first_row: int) -> Cells:

@@ -1,0 +1,76 @@
+"""Scores of the same texts with other attributes, of which only rows that differ are scored anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from attribune.prediction import Encoded, Predictor
+from attribune.schema.attributes import FittedAttribute
+
+__all__ = ["Rescored", "columns_of", "numbers_of"]
+
+Array = npt.NDArray[np.float32]
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rescored:
+    """Rows with their logits.
+
+    Args:
+        predictor: that scored them.
+        rows: as they are.
+        logits: (n, outputs), as they are.
+    """
+
+    predictor: Predictor
+    rows: Encoded
+    logits: Array
+
+    @classmethod
+    def of(cls, predictor: Predictor, rows: Encoded) -> Rescored:
+        """Score the rows as they are."""
+        return cls(predictor=predictor, rows=rows, logits=predictor.score(rows.texts, rows.attribute_ids))
+
+    def with_ids(self, ids: Ids) -> Array:
+        """Logits (n, outputs) of the same texts with other ids (n, slots)."""
+        found = self.logits.copy()
+        other = np.flatnonzero((ids != self.rows.attribute_ids).any(axis=1))
+        if len(other):
+            found[other] = self.predictor.score([self.rows.texts[row] for row in other.tolist()], ids[other])
+        return found
+
+    def hidden(self, attributes: Sequence[FittedAttribute]) -> Array:
+        """Logits with attributes hidden in every row."""
+        ids = self.rows.attribute_ids.copy()
+        for attribute in attributes:
+            ids[:, columns_of(attribute)] = 0
+        return self.with_ids(ids)
+
+    def shuffled(self, attributes: Sequence[FittedAttribute], *, seed: int) -> Array:
+        """Logits with the values of attributes dealt out anew over the rows, those of one row together."""
+        ids = self.rows.attribute_ids.copy()
+        order = np.random.default_rng(seed).permutation(len(ids))
+        for attribute in attributes:
+            ids[:, columns_of(attribute)] = self.rows.attribute_ids[order][:, columns_of(attribute)]
+        return self.with_ids(ids)
+
+
+def columns_of(attribute: FittedAttribute) -> slice:
+    """The slots of an attribute."""
+    return slice(attribute.start, attribute.start + attribute.slots)
+
+
+def numbers_of(predictor: Predictor, logits: Array) -> tuple[npt.NDArray[np.float64], list[str]]:
+    """What is predicted as numbers (n, k), with k names: probabilities, or the predicted number of a regression."""
+    decoded = predictor.task.decode(logits)
+    if decoded.probabilities is not None:
+        names = [name.removeprefix("probability_") for name in decoded.probability_columns]
+        return np.asarray(decoded.probabilities, dtype=np.float64), names
+    return np.stack([np.asarray(v, dtype=np.float64) for v in decoded.predictions.values()], axis=1), list(
+        decoded.predictions
+    )
