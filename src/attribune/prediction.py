@@ -204,9 +204,11 @@ class Predictor:
         parts = [
             self._encode(rows, first_row=row) for row, rows in column_batches(table, self.columns, batch_size=_ROWS)
         ]
+        slots = self.schema.slots if self.reads_attributes else 0
+        none = np.zeros((0, slots), dtype=np.int64)
         return Encoded(
             texts=[text for part in parts for text in part.texts],
-            attribute_ids=np.concatenate([part.attribute_ids for part in parts]),
+            attribute_ids=np.concatenate([none, *(part.attribute_ids for part in parts)]),
             report=sum((part.report for part in parts), EncodingReport({})),
         )
 

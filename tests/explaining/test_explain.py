@@ -93,7 +93,7 @@ def test_an_attribute_that_decides_labels_is_missed_and_one_of_chance_is_not(rec
 
 
 def test_shuffles_of_one_row_are_drawn_together(record: dict[str, Any]) -> None:
-    """Five shuffles of 80 rows are not 400 rows: the interval is about as wide as that of one."""
+    """Three shuffles of 80 rows are not 240 rows: the interval is about as wide as that of one."""
     for loss in record["losses"]:
         hidden, shuffled = loss["hidden"]["accuracy"], loss["shuffled"]["accuracy"]
         assert shuffled["high"] - shuffled["low"] > 0.5 * (hidden["high"] - hidden["low"])

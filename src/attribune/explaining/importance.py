@@ -17,7 +17,7 @@ from attribune.tasks import Task
 
 __all__ = ["attribute_losses", "frequency_bins"]
 
-_SHUFFLES = 5
+_SHUFFLES = 3
 Array = npt.NDArray[Any]
 
 
@@ -31,7 +31,7 @@ def attribute_losses(scores: Rescored, labels: Array) -> list[dict[str, Any]]:
     Returns:
         Name of the attribute (None: all), and under ``hidden`` and ``shuffled`` for every metric what is lost: the
         metric as given less that without the attribute, turned round where lower is better, with its 95 % interval.
-        Shuffled values are those of another row; the loss is the mean of five shuffles, over which an interval draws
+        Shuffled values are those of another row; the loss is the mean of three shuffles, over which an interval draws
         the copies of a row as one.
     """
     attributes, task = list(scores.predictor.schema), scores.predictor.task

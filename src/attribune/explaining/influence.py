@@ -57,7 +57,8 @@ class _Moves:
             without = scores.rows.attribute_ids.copy()
             without[:, slot] = 0
             rows = own > 0
-            numbers, _ = numbers_of(scores.predictor, scores.with_ids(without))
+            logits = scores.hidden([attribute]) if attribute.slots == 1 else scores.with_ids(without)
+            numbers, _ = numbers_of(scores.predictor, logits)
             ids.append(own[rows])
             changes.append((given - numbers)[rows])
         self.ids, self.changes = np.concatenate(ids), np.concatenate(changes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,7 @@ class Rescored:
     predictor: Predictor
     rows: Encoded
     logits: Array
+    _hidden: dict[tuple[str, ...], Array] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, predictor: Predictor, rows: Encoded) -> Rescored:
@@ -45,11 +46,14 @@ class Rescored:
         return found
 
     def hidden(self, attributes: Sequence[FittedAttribute]) -> Array:
-        """Logits with attributes hidden in every row."""
-        ids = self.rows.attribute_ids.copy()
-        for attribute in attributes:
-            ids[:, columns_of(attribute)] = 0
-        return self.with_ids(ids)
+        """Logits with attributes hidden in every row; scored once, since several questions ask for them."""
+        key = tuple(attribute.name for attribute in attributes)
+        if key not in self._hidden:
+            ids = self.rows.attribute_ids.copy()
+            for attribute in attributes:
+                ids[:, columns_of(attribute)] = 0
+            self._hidden[key] = self.with_ids(ids)
+        return self._hidden[key]
 
     def shuffled(self, attributes: Sequence[FittedAttribute], *, seed: int) -> Array:
         """Logits with the values of attributes dealt out anew over the rows, those of one row together."""
