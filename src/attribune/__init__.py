@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from attribune.errors import AttribuneError, AttribuneWarning, ConfigError, DataError, ModelFolderError
     from attribune.evaluation.predict import predict
     from attribune.evaluation.run import compare_runs, evaluate
+    from attribune.explaining.run import explain
+    from attribune.exporting.run import export
     from attribune.generation.model import AttributeGenerator
     from attribune.generation.run import generate
     from attribune.generation.writing import Decoding, Writer
@@ -100,6 +102,8 @@ __all__ = [
     "encode",
     "encode_with_report",
     "evaluate",
+    "explain",
+    "export",
     "generate",
     "load_model",
     "load_run",
@@ -160,6 +164,8 @@ _HOMES = {
     "evaluate": "attribune.evaluation.run",
     "generate": "attribune.generation.run",
     "load_model": "attribune.loading",
+    "explain": "attribune.explaining.run",
+    "export": "attribune.exporting.run",
     "load_run": "attribune.training.folder",
     "load_tokenizer": "attribune.backbone",
     "predict": "attribune.evaluation.predict",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor, nn
 
 __all__ = ["cut_chunks", "without_empty_rows"]
@@ -19,7 +20,8 @@ def cut_chunks(inputs: Mapping[str, Tensor], chunk: int) -> dict[str, Tensor]:
         chunk: tokens of a chunk.
     """
     mask = inputs["attention_mask"]
-    order = mask.argsort(dim=1, descending=True, stable=True)
+    places = torch.arange(mask.shape[1], device=mask.device)
+    order = torch.where(mask.bool(), places, places + mask.shape[1]).argsort(dim=1)
     missing = -mask.shape[1] % chunk
     return {name: nn.functional.pad(x.gather(1, order), (0, missing)).view(-1, chunk) for name, x in inputs.items()}
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -299,9 +299,9 @@ class _Learner:
                 module.sparse_gradients = True
         rows = found.rows.select(new.rows)
         with numbered_in_file(found.numbers[new.rows], found.source):
-            self._ready = predictor.encode({name: rows[name] for name in predictor.columns})
-        labels = found.labels[new.rows] if self._ready.labels is None else self._ready.labels
-        self._batches = list(predictor.batches(self._ready, labels=labels, size=settings.batch_size))
+            ready = predictor.encode(rows)
+        self._ready = ready if ready.labels is not None else replace(ready, labels=found.labels[new.rows])
+        self._batches = list(predictor.batches(self._ready, size=settings.batch_size))
 
     def learn(self, reporter: Reporter) -> tuple[Enrolled, ...]:
         """Find the vectors; returns the values with their losses."""

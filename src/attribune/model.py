@@ -175,13 +175,14 @@ class AttributeModel(ConditionedModel):
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None, condition: Condition
     ) -> tuple[Tensor, Tensor]:
         """The backbone's last states (B, T, H) of the text's tokens, and their mask; T is a multiple of the chunk."""
+        rows = input_ids.shape[0]  # and not its len(), which an export would take for a constant
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
         if token_type_ids is not None:
             inputs["token_type_ids"] = token_type_ids
         if self.config.chunk is not None or self.method.pads_right:
             T = input_ids.shape[1]
             inputs = cut_chunks(inputs, min(T, self.config.chunk or T))
-            condition = condition.over_chunks(len(inputs["input_ids"]) // len(input_ids))
+            condition = condition.over_chunks(inputs["input_ids"].shape[0] // rows)
         real = inputs["attention_mask"]
         embedded = self.method.embed(inputs["input_ids"], real, condition, self.get_input_embeddings())
         if embedded is not None:
@@ -195,7 +196,7 @@ class AttributeModel(ConditionedModel):
         with self.method.holder.use(condition):
             hidden = self.backbone(**inputs).last_hidden_state
         hidden = hidden if embedded is None else embedded.text_states(hidden)
-        return hidden.reshape(len(input_ids), -1, hidden.shape[-1]), real.reshape(len(input_ids), -1)
+        return hidden.reshape(rows, -1, hidden.shape[-1]), real.reshape(rows, -1)
 
     def _pool(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
         """The document vectors (B, H): those of the chunks, averaged over the chunks that have a real token."""

@@ -36,20 +36,32 @@ class ReadyRows:
         texts: of each row the ids of its text; the text itself for a linear baseline.
         attribute_ids: (rows, slots).
         report: what happened to the attributes.
-        labels: of each row the ids that are to be written, where the model writes.
+        labels: of each row what it teaches; where the model writes, the ids that are to be written.
     """
 
     texts: list[Any]
     attribute_ids: npt.NDArray[np.int64]
     report: EncodingReport
-    labels: list[list[int]] | None = None
+    labels: Sequence[Any] | npt.NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.texts)
 
     def hidden(self) -> Self:
         """The same rows with every attribute missing."""
-        return replace(self, attribute_ids=self.attribute_ids * 0)
+        return self.with_ids(self.attribute_ids * 0)
+
+    def with_ids(self, attribute_ids: npt.NDArray[np.int64]) -> Self:
+        """The same texts with other attributes, (rows, slots)."""
+        return replace(self, attribute_ids=attribute_ids)
+
+    def picked(self, rows: Sequence[int] | slice | npt.NDArray[Any]) -> Self:
+        """Some of the rows, by their numbers from 0."""
+        numbers = np.arange(len(self))[rows]
+        labels = None if self.labels is None else [self.labels[row] for row in numbers]
+        return replace(
+            self, texts=[self.texts[row] for row in numbers], attribute_ids=self.attribute_ids[numbers], labels=labels
+        )
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
@@ -58,7 +70,7 @@ class ReadyRows:
             texts=[text for part in parts for text in part.texts],
             attribute_ids=np.concatenate([part.attribute_ids for part in parts]),
             report=sum((part.report for part in parts), EncodingReport({})),
-            labels=None if parts[0].labels is None else [ids for part in parts for ids in part.labels or ()],
+            labels=None if parts[0].labels is None else [one for part in parts for one in part.labels or ()],
         )
 
 
@@ -108,8 +120,15 @@ class Predictor:
                 )
             self._encoder = model.row_encoder(text_input)
             self._collator = model.collator(self.schema if self.reads_attributes else _NO_ATTRIBUTES)
-            model.to(self.device).eval()
+            model.eval()
+            self.use(self.device)
             model.keep_weights(kept_megabytes)
+
+    def use(self, device: torch.device | str) -> None:
+        """Score on another device from now on."""
+        self.device = torch.device(device)
+        if isinstance(self.model, ConditionedModel):
+            self.model.to(self.device)
 
     @property
     def reads_attributes(self) -> bool:
@@ -199,21 +218,28 @@ class Predictor:
         found = [np.zeros((0, self.task.outputs), dtype=np.float32)]
         report = EncodingReport({})
         for row, columns in column_batches(table, self.columns, batch_size=_ROWS, first_row=first_row):
-            rows = self.encode(columns, first_row=row)
+            rows = self._encode(columns, first_row=row)
             found.append(self.score(rows.hidden() if hide_attributes else rows))
             report = report + rows.report
         return np.concatenate(found), report
 
-    def encode(self, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> ReadyRows:
-        """Read rows to the point where they can be scored; rows of several calls can be scored together.
+    def encode(self, table: Table, *, first_row: int = 1) -> ReadyRows:
+        """Read rows to the point where they can be scored, more than once perhaps with other attributes.
 
         Args:
-            columns: by name, those of `columns`.
+            table: as for `logits`.
             first_row: number of the first row, for messages.
 
         Raises:
             DataError: naming column and row of a value that cannot be used.
         """
+        slots = self.schema.slots if self.reads_attributes else 0
+        parts = [ReadyRows(texts=[], attribute_ids=np.zeros((0, slots), dtype=np.int64), report=EncodingReport({}))]
+        for row, columns in column_batches(table, self.columns, batch_size=_ROWS, first_row=first_row):
+            parts.append(self._encode(columns, first_row=row))
+        return ReadyRows.joined(parts[1:] or parts)
+
+    def _encode(self, columns: Mapping[str, Sequence[Any]], *, first_row: int) -> ReadyRows:
         if isinstance(self.model, LinearModel):
             texts = self.text_input.read(columns, first_row=first_row) if self.model.uses_text else None
             ids, report = self.schema.encode(columns, first_row=first_row)
@@ -231,27 +257,28 @@ class Predictor:
             return self.model.logits(texts, rows.attribute_ids).astype(np.float32)
         return self._forward(self.model, rows)
 
-    def batches(
-        self, rows: ReadyRows, *, size: int, labels: Sequence[Any] | npt.NDArray[Any] | None = None
-    ) -> Iterator[tuple[npt.NDArray[np.intp], dict[str, torch.Tensor]]]:
+    def batch(self, rows: ReadyRows) -> dict[str, torch.Tensor]:
+        """Rows of a neural model, padded to one batch on its device."""
+        given: dict[str, Any] = {"input_ids": rows.texts, "attribute_ids": rows.attribute_ids}
+        given |= {} if rows.labels is None else {"labels": rows.labels}
+        picked = [{name: values[i] for name, values in given.items()} for i in range(len(rows))]
+        return {name: tensor.to(self.device) for name, tensor in self._collator(picked).items()}
+
+    def batches(self, rows: ReadyRows, *, size: int) -> Iterator[tuple[npt.NDArray[np.intp], dict[str, torch.Tensor]]]:
         """Batches of rows of about one length, the longest first: which rows, and what the model takes.
 
         Args:
             rows: that `encode` read.
             size: of a batch.
-            labels: of each row, that go into the batches.
         """
-        given: dict[str, Any] = {"input_ids": rows.texts, "attribute_ids": rows.attribute_ids}
-        given |= {} if labels is None else {"labels": labels}
         by_length = np.argsort([-len(ids) for ids in rows.texts], kind="stable")
         for start in range(0, len(by_length), size):
             index = by_length[start : start + size]
-            picked = [{name: values[i] for name, values in given.items()} for i in index]
-            yield index, {name: tensor.to(self.device) for name, tensor in self._collator(picked).items()}
+            yield index, self.batch(rows.picked(index))
 
     def _forward(self, model: ConditionedModel, rows: ReadyRows) -> npt.NDArray[np.float32]:
         out = np.zeros((len(rows), self.task.outputs), dtype=np.float32)
-        for index, batch in self.batches(rows, size=self.batch_size, labels=rows.labels):
+        for index, batch in self.batches(rows, size=self.batch_size):
             # One pass at a time: the layers read the attributes of the pass under way.
             with self._lock, torch.inference_mode(), self.autocast():
                 scores = model.row_scores(model(**batch).logits, batch.get("labels"))

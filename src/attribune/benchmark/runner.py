@@ -29,6 +29,7 @@ from attribune.json_file import replace_file, write_json
 from attribune.process_memory import peak_megabytes
 from attribune.recipe import Recipe, TransferRecipe
 from attribune.schema import Schema
+from attribune.schema.attributes import counts_of_rows
 from attribune.training.folder import RunFolder
 from attribune.training.processes import refuse_processes
 from attribune.training.progress import Reporter
@@ -292,6 +293,4 @@ def training_counts(train_ids: Array, test_ids: Array) -> Array:
     rows = np.arange(len(train_ids))[:, None].repeat(train_ids.shape[1], axis=1)
     distinct = np.unique(np.stack([rows.ravel(), train_ids.ravel()]), axis=1)
     counts = np.bincount(distinct[1], minlength=size)
-    most = np.iinfo(np.int32).max
-    found = np.where(test_ids > 0, counts[test_ids], most).min(axis=1, initial=most)
-    return np.where(found == most, 0, found).astype(np.int32)
+    return counts_of_rows(counts, test_ids).astype(np.int32)

@@ -19,6 +19,8 @@ _VERBS = (
     "predict",
     "compare",
     "describe",
+    "explain",
+    "export",
     "generate",
     "enrol",
     "forget",

@@ -13,6 +13,7 @@ __all__ = [
     "ResultRow",
     "comparison_lines",
     "format_interval",
+    "is_share",
     "markdown_cells",
     "markdown_table",
     "text_cells",
@@ -32,7 +33,7 @@ class ResultRow:
 
 def format_interval(metric: str, interval: Interval) -> str:
     """Return `84.3 [83.1, 85.4]`: per cent for accuracies and F1, four significant digits of the value for others."""
-    scale, places = (100, 1) if _is_share(metric) else (1, _places(interval.value))
+    scale, places = (100, 1) if is_share(metric) else (1, _places(interval.value))
     value, low, high = (f"{scale * number:.{places}f}" for number in (interval.value, interval.low, interval.high))
     return f"{value} [{low}, {high}]"
 
@@ -87,7 +88,7 @@ def _cells(rows: Sequence[ResultRow]) -> list[list[str]]:
     names = list(dict.fromkeys(name for row in rows for name in row.metrics))
     levels = {interval.level for row in rows for interval in row.metrics.values()}
     title = f"{' / '.join(f'{100 * level:g} %' for level in sorted(levels))} intervals" if levels else ""
-    lines = [[title, *(f"{name} (%)" if _is_share(name) else name for name in names)]]
+    lines = [[title, *(f"{name} (%)" if is_share(name) else name for name in names)]]
     for row in rows:
         found = (row.metrics.get(name) for name in names)
         cells = [_ABSENT if one is None else format_interval(name, one) for name, one in zip(names, found, strict=True)]
@@ -95,7 +96,8 @@ def _cells(rows: Sequence[ResultRow]) -> list[list[str]]:
     return lines
 
 
-def _is_share(metric: str) -> bool:
+def is_share(metric: str) -> bool:
+    """Whether a metric is a share, which is shown in per cent."""
     return metric.startswith("accuracy") or metric.endswith(("accuracy", "f1"))
 
 

@@ -31,12 +31,13 @@ class Adapter(MethodConfig):
     """Two adapters per layer: ``h + f(h W_down + b_down) W_up + b_up`` (Houlsby et al. 2019, section 2.1).
 
     One stands behind the attention and one behind the feed-forward sub-layer, each before the residual addition; the
-    layers' norms learn too, as in the paper, unless another tuning is chosen. The other options are the extensions of
-    section 3.6, which the paper found no better.
+    layers' norms learn too, as in the paper, unless another tuning is chosen. The options from `sites` on are
+    the extensions of section 3.6, which the paper found no better.
 
     Args:
         bottleneck: A, the inner size.
         initial_scale: standard deviation of the initial weights; small, so that training starts near the identity.
+        stacked: adapters in a row, one reading what the other made; an Injector for fixed values is that.
         sites: behind which sub-layers: ``attention``, ``feed_forward`` or ``both``.
         joined: ``serial``, behind the sub-layer; ``parallel``, reading what the sub-layer reads and added to what it
             makes; ``multiplied``, the same with ``h (1 + d(x))``.
@@ -51,6 +52,7 @@ class Adapter(MethodConfig):
 
     bottleneck: int = 64
     initial_scale: float = 0.01
+    stacked: int = 1
     sites: Literal["both", "attention", "feed_forward"] = "both"
     joined: Literal["serial", "parallel", "multiplied"] = "serial"
     inner_norm: bool = False
@@ -59,7 +61,8 @@ class Adapter(MethodConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self.name, bottleneck=self.bottleneck, initial_scale=self.initial_scale, layers=self.layers)
+        check_positive(self.name, bottleneck=self.bottleneck, initial_scale=self.initial_scale)
+        check_positive(self.name, stacked=self.stacked, layers=self.layers)
 
     def build(self, host: Host) -> Method:
         """One adapter per site."""
@@ -67,7 +70,7 @@ class Adapter(MethodConfig):
         kinds: tuple[SiteKind, ...] = ("attention", "feed_forward") if self.sites == "both" else (self.sites,)
         for kind in kinds:
             sources = {site.layer: site for site in reversed(host.at(_READS[kind]))}
-            for site in host.at(kind):
+            for site in (site for site in host.at(kind) for _ in range(self.stacked)):
                 source = None
                 if self.joined != "serial":
                     source = _Source()

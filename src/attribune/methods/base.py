@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from attribune.condition import Condition, ConditionHolder, Values, drop_attributes
 from attribune.errors import ConfigError
 from attribune.kept import KeptWeights
+from attribune.methods.fixed import Around, Fixed, no_fixed_form, own_tensors
 from attribune.methods.host import Host
-from attribune.methods.settings import AttributeMethodConfig, VectorMethodConfig
+from attribune.methods.settings import AttributeMethodConfig, MethodConfig, VectorMethodConfig
 from attribune.placement import Site
 
 if TYPE_CHECKING:
@@ -136,6 +137,21 @@ class Method(nn.Module):
     def kept_weights(self) -> Mapping[str, KeptWeights]:
         """What is kept of each attribute; nothing unless overridden."""
         return {}
+
+    def fixed(self, config: MethodConfig, condition: Condition, around: Around) -> Fixed:
+        """What is left of the method for rows that all have the same values; all of it where it reads none.
+
+        Args:
+            config: its settings.
+            condition: of one row with these values.
+            around: the backbone and the head.
+
+        Raises:
+            ConfigError: saying why a model without attributes cannot be the same.
+        """
+        if config.uses_attributes:
+            raise no_fixed_form(config)
+        return Fixed(config=config, tensors=dict(own_tensors(self)))
 
     def add_site(self, site: Site, module: nn.Module) -> None:
         """Let a module act at a site, from `install` on."""

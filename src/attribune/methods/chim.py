@@ -12,8 +12,10 @@ from attribune import functional
 from attribune.condition import Condition
 from attribune.errors import ConfigError
 from attribune.methods.base import Method, VectorMethod
+from attribune.methods.fixed import Around, Fixed
 from attribune.methods.host import Host
-from attribune.methods.settings import Point, VectorMethodConfig, check_positive
+from attribune.methods.plain import Plain
+from attribune.methods.settings import MethodConfig, Point, VectorMethodConfig, check_positive
 
 __all__ = ["Chim"]
 
@@ -62,6 +64,16 @@ class _ChimMethod(VectorMethod):
         return functional.chunk_importance_logits(
             document, condition.vectors(), self.Q, self.b_q, head.weight.T, head.bias
         )
+
+    def fixed(self, config: MethodConfig, condition: Condition, around: Around) -> Fixed:
+        """Another matrix of the classifier: that which is left of it without its bias, feature by feature."""
+        W = around.head.weight
+        features = torch.eye(W.shape[1], dtype=W.dtype, device=W.device)
+        c = condition.vectors().expand(len(features), -1)
+        weight = functional.chunk_importance_logits(
+            features, c, self.Q, self.b_q, W.T, torch.zeros_like(around.head.bias)
+        )
+        return Fixed(config=Plain(), head=weight.T)
 
 
 def divisor(hidden: int, repeats: int | None) -> int:

@@ -13,7 +13,9 @@ from attribune.condition import Condition, ConditionHolder, draw_for_dropout
 from attribune.errors import ConfigError
 from attribune.kept import KeptWeights
 from attribune.methods.base import Embedded, Method, Pool
+from attribune.methods.fixed import Around, Fixed
 from attribune.methods.host import Host
+from attribune.methods.plain import Plain
 from attribune.methods.settings import MethodConfig, Point
 
 __all__ = ["Combined"]
@@ -111,6 +113,41 @@ class _CombinedMethod(Method):
     def kept_weights(self) -> Mapping[str, KeptWeights]:
         """What the methods keep."""
         return {name: kept for part in self._each() for name, kept in part.kept_weights.items()}
+
+    def fixed(self, config: MethodConfig, condition: Condition, around: Around) -> Fixed:
+        """What is left of all methods together."""
+        settings = cast(Combined, config).parts
+        parts = [
+            part.fixed(own, one, around) for part, own, one in zip(self._each(), settings, condition.parts, strict=True)
+        ]
+        self._check_apart([bool(part.backbone or part.low_rank) for part in parts])
+        left = [part for part in parts if part.config.points]
+        tensors = {
+            (f"parts.{number}.{name}" if len(left) > 1 else name): tensor
+            for number, part in enumerate(left)
+            for name, tensor in part.tensors.items()
+        }
+        configs = tuple(part.config for part in left)
+        return Fixed(
+            config=Combined(parts=configs) if len(left) > 1 else next(iter(configs), Plain()),
+            tensors=tensors,
+            backbone={name: tensor for part in parts for name, tensor in part.backbone.items()},
+            head=next((part.head for part in parts if part.head is not None), None),
+            low_rank=tuple(one for part in parts for one in part.low_rank),
+        )
+
+    def _check_apart(self, merged: list[bool]) -> None:
+        """Refuse weights that would change in front of what acted before them, or twice."""
+        seen: dict[str, bool] = {}
+        for part, into_weights in zip(self._each(), merged, strict=True):
+            within = [one for one in part.modules() if isinstance(one, Method)]
+            paths = {site.path for one in within for site in one.acts_at}
+            for path in sorted(paths & set(seen)):
+                if into_weights or seen[path]:
+                    raise ConfigError(
+                        f"two of the methods act at {path}, one after the other, and one of them changes it"
+                    )
+            seen |= dict.fromkeys(paths, into_weights)
 
     def embed(
         self, input_ids: Tensor, attention_mask: Tensor, condition: Condition, embeddings: nn.Module

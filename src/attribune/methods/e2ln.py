@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, cast
 
@@ -15,9 +15,10 @@ from attribune.condition import Condition
 from attribune.errors import ConfigError
 from attribune.memory import Extra, attach_memory
 from attribune.methods.base import Method, Pool
+from attribune.methods.fixed import Around, Fixed, own_tensors
 from attribune.methods.host import Host
 from attribune.methods.pln import NormConfig, NormMethod
-from attribune.methods.settings import Point
+from attribune.methods.settings import MethodConfig, Point
 from attribune.placement import Placement, Site
 
 __all__ = ["E2ln"]
@@ -106,6 +107,14 @@ class _E2lnMethod(Method):
         if self.personal is None:
             return super().condition(attribute_ids, rows, draw)
         return self.personal.condition(attribute_ids, rows, draw)
+
+    def fixed(self, config: MethodConfig, condition: Condition, around: Around) -> Fixed:
+        """The same without attributes, over other gains and biases of the backbone."""
+        if self.personal is None:
+            return super().fixed(config, condition, around)
+        left = replace(cast(E2ln, config), norms="none", bias_terms="none", layers=None, vector_sizes=None)
+        backbone = self.personal.fixed(config, condition, around).backbone
+        return Fixed(config=left, tensors=dict(own_tensors(self, without="personal")), backbone=backbone)
 
     def install(self, backbone: nn.Module) -> None:
         """Hook the personalised norms, then the making and the reading of summaries.
@@ -199,6 +208,6 @@ class _TokenPool(nn.Module):
             return functional.max_tokens(normed, attention_mask)
         states = normed.to(self.v.dtype)
         pooled = functional.attention_pool(
-            states, attention_mask, states.new_zeros(len(states), 0), self.W_h, self.W_h[:, :0], self.b, self.v
+            states, attention_mask, states.new_zeros(states.shape[0], 0), self.W_h, self.W_h[:, :0], self.b, self.v
         )
         return pooled.to(normed.dtype)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,9 +17,10 @@ from attribune.errors import ConfigError
 from attribune.kept import KeptRows, KeptWeights
 from attribune.methods.adapter import Adapter, AdapterSite
 from attribune.methods.base import Bottleneck, Method, SiteModule, VectorMethod
+from attribune.methods.fixed import Around, Fixed, own_tensors
 from attribune.methods.generators import Generator, GeneratorSettings, build_generator, check_memory
 from attribune.methods.host import Host
-from attribune.methods.settings import VectorMethodConfig, check_positive
+from attribune.methods.settings import MethodConfig, VectorMethodConfig, check_positive
 from attribune.placement import SiteKind
 
 __all__ = ["AttributeAdapter", "Injector", "InjectorMethod"]
@@ -140,6 +141,18 @@ class InjectorMethod(VectorMethod):
         )
         return replace(condition, values=values)
 
+    def fixed(self, config: MethodConfig, condition: Condition, around: Around) -> Fixed:
+        """Plain adapters in a row at each site, with the weights that are generated from the values."""
+        tensors: dict[str, Tensor] = {}
+        width = stacked = 0
+        ordered = [
+            site for kind in _KINDS for at, site in zip(self.acts_at, self.sites, strict=True) if at.kind == kind
+        ]
+        for number, adapter in enumerate(one for site in ordered for one in cast(_InjectorSite, site).fixed(condition)):
+            tensors |= {f"sites.{number}.{name}": tensor for name, tensor in adapter.items()}
+            width, stacked = adapter["b_down"].numel(), (number + 1) // len(ordered)
+        return Fixed(config=Adapter(bottleneck=width, stacked=stacked), tensors=tensors)
+
     def _place(self, slots: Slots, values: Values, ids: Tensor, stamp: Hashable) -> KeptRows | None:
         store = self._kept.get(slots.name)
         if store is None:
@@ -180,6 +193,13 @@ class _InjectorSite(SiteModule):
             hidden = adapter(hidden, values)
         return hidden
 
+    def fixed(self, condition: Condition) -> Iterator[dict[str, Tensor]]:
+        """The tensors of each adapter in the row, for the values of the only row of the condition."""
+        if self.task is not None:
+            yield dict(own_tensors(self.task))
+        for adapter, values in zip(self.attributes, condition.values, strict=True):
+            yield cast(AttributeAdapter, adapter).fixed(values)
+
 
 class AttributeAdapter(Bottleneck):
     """The adapter of one attribute at one site (Injectors eq. 2-5, 10-11).
@@ -202,6 +222,12 @@ class AttributeAdapter(Bottleneck):
         else:
             b, W = values.kept.read(self, partial(self._of_values, values))
         return functional.attribute_adapter(hidden, W, b, self.W_up, self.b_up)
+
+    def fixed(self, values: Values) -> dict[str, Tensor]:
+        """The tensors of a plain adapter that does the same for the values of the only row."""
+        b, W = self._of_rows(values.vectors, values.membership)
+        given = {"W_down": W.reshape(self.W_down.shape), "b_down": b.reshape(self.b_down.shape)}
+        return given | {"W_up": self.W_up.detach(), "b_up": self.b_up.detach()}
 
     def _of_rows(self, z: Tensor, membership: Tensor) -> tuple[Tensor, Tensor]:
         """Bias (B, A) and weight (B, H, A) of each row, or those that all rows share."""

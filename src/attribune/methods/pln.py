@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,8 +12,10 @@ from attribune import functional
 from attribune.condition import Condition
 from attribune.errors import ConfigError
 from attribune.methods.base import AttributeMethod, Method, SiteModule
+from attribune.methods.fixed import Around, Fixed, add_to_bias, module_at
 from attribune.methods.host import Host
-from attribune.methods.settings import AttributeMethodConfig, check_positive
+from attribune.methods.plain import Plain
+from attribune.methods.settings import AttributeMethodConfig, MethodConfig, check_positive
 from attribune.placement import Site, SiteKind
 
 __all__ = ["NormConfig", "NormMethod", "Pln"]
@@ -128,6 +130,16 @@ class NormMethod(AttributeMethod):
         for site in config.chosen(host):
             kind = _NormSite if site.kind.endswith("_norm") else _BiasSite
             self.add_site(site, kind(config, site, sizes))
+
+    def fixed(self, config: MethodConfig, condition: Condition, around: Around) -> Fixed:
+        """Other gains and biases of the backbone."""
+        changed: dict[str, Tensor] = {}
+        for site, module in zip(self.acts_at, self.sites, strict=True):
+            if isinstance(module, _NormSite):
+                gain = cast(Tensor, module_at(around.backbone, site).weight)
+                changed[f"{site.path}.weight"] = gain * (1 + module.gain(condition)[0]).to(gain.dtype)
+            add_to_bias(changed, around.backbone, site, cast(_NormSite | _BiasSite, module).bias(condition)[0])
+        return Fixed(config=Plain(), backbone=changed)
 
 
 class _Fusion(nn.Module):

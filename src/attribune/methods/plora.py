@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from attribune import functional
 from attribune.condition import Condition
 from attribune.methods.base import AttributeMethod, Method, SiteModule
+from attribune.methods.fixed import Around, Fixed, LowRank
 from attribune.methods.host import Host
-from attribune.methods.settings import AttributeMethodConfig, check_positive
+from attribune.methods.plain import Plain
+from attribune.methods.settings import AttributeMethodConfig, MethodConfig, check_positive
 from attribune.placement import Site
 
 __all__ = ["Plora"]
@@ -53,6 +55,14 @@ class _PloraMethod(AttributeMethod):
         super().__init__(config, host, sizes=[config.vector_size] * len(host.slots), initial=nn.init.zeros_)
         for site in host.at("query", "value"):
             self.add_site(site, _PloraSite(config, site, width=config.vector_size * len(host.slots)))
+
+    def fixed(self, config: MethodConfig, condition: Condition, around: Around) -> Fixed:
+        """LoRA with a bias, since ``B (A x + sum_j P_j a_j)`` is ``B A x`` and the bias ``B sum_j P_j a_j``."""
+        a, found = condition.vectors()[0], []
+        for site, module in zip(self.acts_at, self.sites, strict=True):
+            own = cast(_PloraSite, module)
+            found.append(LowRank(site, own.A.detach(), own.B.detach(), own.B @ (own.P @ a), own.scale))
+        return Fixed(config=Plain(), low_rank=tuple(found))
 
 
 class _PloraSite(SiteModule):

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
+import torch
 from torch import Tensor, nn
 
 from attribune.condition import Condition
 from attribune.errors import ConfigError
 from attribune.methods.base import AttributeMethod, Method, SiteModule
+from attribune.methods.fixed import Around, Fixed, LowRank
 from attribune.methods.host import Host
-from attribune.methods.settings import AttributeMethodConfig, check_positive
+from attribune.methods.plain import Plain
+from attribune.methods.settings import AttributeMethodConfig, MethodConfig, check_positive
 from attribune.placement import Site
 
 __all__ = ["Poly"]
@@ -60,6 +63,13 @@ class _PolyMethod(AttributeMethod):
             if name.endswith(".module_logits"):
                 yield parameter, self.slots[0].name
 
+    def fixed(self, config: MethodConfig, condition: Condition, around: Around) -> Fixed:
+        """LoRA, whose maps are the mixtures of the value."""
+        assert condition.ids is not None
+        sites = zip(self.acts_at, self.sites, strict=True)
+        found = tuple(LowRank(site, *cast(_PolySite, own).mixed(condition.ids[:, 0])) for site, own in sites)
+        return Fixed(config=Plain(), low_rank=found)
+
 
 class _PolySite(SiteModule):
     def __init__(self, config: Poly, site: Site, *, tasks: int) -> None:
@@ -80,6 +90,15 @@ class _PolySite(SiteModule):
         assert condition.ids is not None
         change: Tensor = self.mixture(inputs[0].to(output.dtype), task_ids=condition.ids[:, 0])
         return output + change
+
+    def mixed(self, task: Tensor) -> tuple[Tensor, Tensor, None, float]:
+        """The mixture of one task (1,) as LoRA: A (r, in), B (out, r), no bias, and the scale of peft's layer."""
+        (name,) = self.mixture.active_adapters
+        weights = self.mixture.poly_router[name](task_ids=task, input_ids=None)
+        A = torch.einsum("bqs,qsdr->bqdr", weights, self.mixture.poly_lora_A[name])
+        B = torch.einsum("bqs,qsrd->bqrd", weights, self.mixture.poly_lora_B[name])
+        rank = A.shape[-1]
+        return A.reshape(-1, rank).T, B[0].transpose(0, 1).reshape(rank, -1).T, None, 1 / rank
 
 
 class _Nothing(nn.Linear):

@@ -63,7 +63,7 @@ class _TokensMethod(AttributeMethod):
         """The text's embeddings with those of the values among them."""
         assert condition.ids is not None
         # Later chunks of a document do not begin with its special token.
-        first_chunk = torch.arange(len(input_ids), device=input_ids.device) % condition.chunks == 0
+        first_chunk = torch.arange(input_ids.shape[0], device=input_ids.device) % condition.chunks == 0
         values = [self.look_up(number, slots.of(condition.ids)) for number, slots in enumerate(self.slots)]
         return Embedded(
             *functional.control_tokens(

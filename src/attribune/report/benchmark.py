@@ -18,6 +18,7 @@ from attribune.benchmark.status import duration
 from attribune.benchmark.tables import Line, SetTable, benchmark_tables, verdict
 from attribune.evaluation.bootstrap import paired
 from attribune.json_file import replace_file
+from attribune.report.page import figure, page
 from attribune.report.plots import Bar, Bins, Curve, curves, forest, sparsity
 
 __all__ = ["report_page", "sparsity_bins", "write_report"]
@@ -44,14 +45,14 @@ def report_page(folder: BenchmarkFolder) -> str:
     title = experiment.title or experiment.name
     sections = [_section(table) for table in benchmark_tables(folder)]
     body = "\n".join(sections) or "<p>No cell is done yet.</p>"
-    return _PAGE.format(title=html.escape(title), body=body)
+    return page(title, body)
 
 
 def _section(table: SetTable) -> str:
     parts = [f"<h2>{html.escape(table.plan.heading)}</h2>", *_answers(table)]
     bars = [_bar(table, line) for line in table.lines]
     parts.append(
-        _figure(
+        figure(
             forest(bars, label=_label(table.metric)),
             f"{_words(table.metric).capitalize()} of every setting on the test rows, with 95 % intervals. Settings in "
             "blue: nothing is shown to be better. Overlapping lines in blue have no ranking.",
@@ -60,7 +61,7 @@ def _section(table: SetTable) -> str:
     gaps = [_gap(table, line) for line in table.lines if line.against is not None]
     if gaps:
         parts.append(
-            _figure(
+            figure(
                 forest(gaps, label=f"{_label(table.metric)}, less that of {table.reference}", zero=True),
                 f"The difference to {table.reference} on the same rows. In blue: the interval does not hold zero, a "
                 "difference is shown.",
@@ -190,7 +191,7 @@ def _sparsity_figures(table: SetTable) -> Iterator[str]:
         by_value = name != found.name
         across = f"training rows with the {name}" if by_value else "words of the text"
         what = f"how often their {name} stands in the training rows, 0 for one that never does" if by_value else across
-        yield _figure(
+        yield figure(
             sparsity(
                 found,
                 label=f"{_label(table.metric)}, less {table.reference}",
@@ -281,7 +282,7 @@ def _learning(table: SetTable) -> Iterator[str]:
                 x, y = ([float(check[key]) for check in checks] for key in ("epoch", "eval_loss"))
                 drawn.append(Curve(name=line.name, x=tuple(x), y=tuple(y)))
     if drawn:
-        yield _figure(
+        yield figure(
             curves(drawn[:6], label="loss on validation rows"),
             "Learning curves of the first fold or seed. A curve that rises again overfits; the weights kept are "
             "those of the best check.",
@@ -292,10 +293,6 @@ def _checks(result: CellResult) -> list[dict[str, Any]]:
     path = result.folder / "log.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
     return [line for line in lines if "eval_loss" in line]
-
-
-def _figure(svg: str, caption: str) -> str:
-    return f"<figure>{svg}<figcaption>{html.escape(caption)}</figcaption></figure>"
 
 
 def _scale(metric: str) -> int:
@@ -314,45 +311,3 @@ def _range(metric: str, pair: Any) -> str:
     scale, places = _scale(metric), 1 if _scale(metric) == 100 else 3
     value, low, high = (f"{scale * number:+.{places}f}" for number in (pair.difference, pair.low, pair.high))
     return f"{value} [{low}, {high}]"
-
-
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-:root {{ color-scheme: light; }}
-body {{ font: 16px/1.5 system-ui, sans-serif; color: #1f2933; background: #fff; margin: 0 auto; max-width: 60rem;
-  padding: 1rem; }}
-h1 {{ font-size: 1.6rem; line-height: 1.25; }}
-h2 {{ font-size: 1.25rem; margin-top: 2.5rem; border-top: 1px solid #cbd2d9; padding-top: 1rem; }}
-figure {{ margin: 1.5rem 0; }}
-figure svg {{ width: 100%; height: auto; max-width: 36rem; display: block; }}
-figcaption, .note {{ color: #52606d; font-size: .9rem; max-width: 44rem; }}
-.answers li {{ margin: .4rem 0; max-width: 46rem; }}
-table {{ border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }}
-th, td {{ padding: .3rem .5rem; text-align: right; border-bottom: 1px solid #e4e7eb; }}
-th[scope=row], thead th:first-child {{ text-align: left; position: sticky; left: 0; background: #fff;
-  font-weight: 400; }}
-.interval {{ white-space: nowrap; color: #52606d; }}
-tr.best th {{ font-weight: 700; }}
-tr.worse th {{ font-style: italic; }}
-tr.second th {{ text-decoration: underline; }}
-@media (max-width: 46rem) {{
-  table, tbody, tr, td, th[scope=row] {{ display: block; position: static; white-space: normal; text-align: left; }}
-  thead {{ display: none; }}
-  tr {{ border-bottom: 1px solid #9aa5b1; padding: .4rem 0; }}
-  th[scope=row], td {{ border: 0; padding: .1rem 0; }}
-  td:empty {{ display: none; }}
-  td::before {{ content: attr(data-of) ": "; color: #52606d; }}
-}}
-</style>
-</head>
-<body>
-<h1>{title}</h1>
-{body}
-</body>
-</html>
-"""

@@ -22,12 +22,14 @@ from attribune.schema.vocabulary import Vocabulary
 
 __all__ = [
     "KINDS",
+    "SEARCHABLE",
     "AttributeCounts",
     "Categorical",
     "FittedAttribute",
     "Kind",
     "MultiLabel",
     "Numeric",
+    "counts_of_rows",
     "hashed_ids",
     "numbers_of",
     "read_cells",
@@ -36,7 +38,7 @@ __all__ = [
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
 _ENVIRONMENT = "env:"
-_SEARCHABLE = 10_000  # above this many values, looking for the closest spelling takes too long
+SEARCHABLE = 10_000  # above this many values, looking for the closest spelling takes too long
 
 
 @dataclass(frozen=True)
@@ -300,7 +302,7 @@ class FittedAttribute:
     def _unseen(self, cells: Cells, ids: IntArray, first_row: int) -> DataError:
         cell = int(np.argmax(ids[cells.codes] == 0))
         value = cells.texts[cells.codes[cell]]
-        close = difflib.get_close_matches(value, self.values, n=1) if len(self.values) <= _SEARCHABLE else []
+        close = difflib.get_close_matches(value, self.values, n=1) if len(self.values) <= SEARCHABLE else []
         hint = f"; the closest known value is {close[0]!r}" if close else ""
         return RowError(
             f"attribute {self.name!r}, ",
@@ -308,6 +310,18 @@ class FittedAttribute:
             f": the value {value!r} was not seen in training{hint}: correct the row, or fit the schema with "
             "unseen='unknown'",
         )
+
+
+def counts_of_rows(counts: IntArray, ids: IntArray) -> IntArray:
+    """For each row how many training rows have its value; of several values the rarest, 0 without a known one.
+
+    Args:
+        counts: (size,), training rows of each id.
+        ids: (n, slots) of one attribute; 0 is no value, or an unknown one.
+    """
+    most = np.iinfo(np.int64).max
+    found = np.where(ids > 0, counts[ids], most).min(axis=1, initial=most)
+    return np.where(found == most, 0, found)
 
 
 def read_cells(spec: Kind, column: pa.Array, *, missing: frozenset[str], first_row: int) -> Cells:
