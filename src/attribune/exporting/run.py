@@ -196,7 +196,7 @@ def _peft_scorer(source: _Source, folder: Path) -> Callable[[Mapping[str, torch.
     from safetensors.torch import load_file
 
     config: AttributeConfig = source.model.config
-    fresh = saving.restore_backbone(config, {}, folder, name=source.backbone, dtype=torch.float32)
+    fresh = saving.restore_backbone(config, folder, name=source.backbone, dtype=torch.float32)
     plain = AttributeConfig.from_dict({**config.to_dict(), "method": Plain().to_dict(), "learned": None})
     model = AttributeModel(plain, schema=Schema([]), backbone=load_peft(folder, fresh)).eval()
     model.head.load_state_dict(load_file(str(folder / HEAD)))
