@@ -202,6 +202,7 @@ TABLES = {
     **beside("performance_tables.py"),
     **beside("large_scale_tables.py"),
     **beside("generation_tables.py"),
+    **beside("service_tables.py"),
 }
 
 

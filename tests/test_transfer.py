@@ -141,7 +141,7 @@ def test_by_flag_beside_other_methods(
     ]
     assert main(words) == 0, capsys.readouterr().err
     written = yaml.safe_load((place / "flag" / "recipe.yaml").read_text())
-    assert written["transfer"] == {"run": str(source), "frozen": True}
+    assert written["transfer"] == {"run": str(source), "frozen": True, "everything": False}
     other = yaml.safe_load((place / "flag" / "compare" / "none" / "recipe.yaml").read_text())
     assert other["transfer"] is None
 
@@ -202,3 +202,69 @@ def test_a_grown_schema_reads_the_old_values_as_before() -> None:
     other = Schema.fit({"a": ["x"]}, [Categorical("a", unseen="hash", buckets=16)])
     with pytest.raises(ConfigError, match="attribute 'a' is hashed in two ways"):
         Schema.fit({"a": ["x"]}, [kinds[0]]).grown(other)
+
+
+# Going on
+
+ROWS = small_runs.reviews(160, seed=1, users=10)
+
+
+def test_a_training_goes_on_where_it_ended(place: Path, backbone: Path, source: Path) -> None:
+    """Known rows are predicted as before, whatever their place in the grown vocabulary; then it learns."""
+    still = {"steps": 1, "batch_size": 16, "precision": "float32", "learning_rate": 1e-12, "weight_decay": 0.0}
+    transfer = {"run": str(source), "frozen": False, "everything": True}
+    train(recipe(place, backbone, transfer=transfer, training=still), place / "still", baselines=False)
+    before, after = (load_run(run)[1] for run in (source, place / "still"))
+    assert set(after.schema["user"].values) > set(before.schema["user"].values)
+    known = [row for row in ROWS if row["user"] in before.schema["user"].values]
+    columns = {name: [row[name] for row in known] for name in before.columns}
+    np.testing.assert_allclose(after.logits(columns)[0], before.logits(columns)[0], atol=1e-5)
+    learned = {**still, "learning_rate": 0.01}
+    train(recipe(place, backbone, transfer=transfer, training=learned), place / "moved", baselines=False)
+    moved = load_run(place / "moved")[1].logits(columns)[0] - before.logits(columns)[0]
+    assert np.abs(moved).max() > 1e-3
+
+
+def test_the_command_takes_the_recipe_of_the_run(place: Path, source: Path) -> None:
+    rows = [{**row, "user": f"new {row['user']}"} for row in ROWS[:40]]
+    data = small_runs.write_csv(place / "more.csv", rows)
+    output = place / "continued"
+    assert main(["train", str(data), "--continue", str(source), "--no-baselines", "--output", str(output)]) == 0
+    loaded, predictor = load_run(output)
+    assert loaded.method == load_run(source)[0].method
+    assert loaded.transfer is not None
+    assert loaded.transfer.everything
+    users = list(predictor.schema["user"].values)
+    old = list(load_run(source)[1].schema["user"].values)
+    assert users[: len(old)] == old
+    assert set(users[len(old) :]) <= {row["user"] for row in rows}
+    assert len(users) > len(old)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"transfer": {"everything": True}}, "set frozen to false"),
+        (
+            {"transfer": {"everything": True, "frozen": False}, "task": {"kind": "rating"}},
+            "not rating: its head cannot",
+        ),
+        (
+            {"transfer": {"everything": True, "frozen": False}, "method": {"name": "pln"}},
+            r"has none where method 'pln' has",
+        ),
+    ],
+)
+def test_what_cannot_go_on_is_refused(
+    changes: dict[str, Any], message: str, place: Path, backbone: Path, source: Path
+) -> None:
+    changes["transfer"] = {"run": str(source), **changes["transfer"]}
+    with pytest.raises(ConfigError, match=message):
+        train(recipe(place, backbone, **changes), place / "refused", baselines=False)
+    assert not (place / "refused").exists()
+
+
+def test_continue_leaves_no_room_for_other_beginnings(source: Path, place: Path, capsys: Any) -> None:
+    words = ["train", "x.csv", "--continue", str(source), "--output", str(place / "no")]
+    assert main([*words, "--init-attributes", str(source)]) == 1
+    assert "leave --recipe and --init-attributes out" in capsys.readouterr().err

@@ -201,14 +201,22 @@ class TrainingRecipe(Settings):
 
 
 class TransferRecipe(Settings):
-    """Attribute parameters of a trained model to begin with, in place of initial values.
+    """What a trained model has learned, to begin with in place of initial values.
 
-    ``run`` is the folder of the run or the model; ``frozen`` keeps them as they are, so that values which that run does
-    not know stay unknown, else they learn on and unknown values are added.
+    ``run`` is the folder of the run or the model. Attribute parameters are taken over: ``frozen`` keeps them as they
+    are, so that values which that run does not know stay unknown, else they learn on and unknown values are added. With
+    ``everything`` the whole model is, its classes too, and its training goes on with other rows.
     """
 
     run: str
     frozen: bool = True
+    everything: bool = False
+
+    @model_validator(mode="after")
+    def _either(self) -> Self:
+        if self.everything and self.frozen:
+            raise ConfigError("everything of a run goes on learning: set frozen to false, or leave everything out")
+        return self
 
 
 class Recipe(Settings):
@@ -220,7 +228,7 @@ class Recipe(Settings):
         task: ``kind`` and the task's options.
         backbone: pretrained weights and tuning.
         training: optimisation.
-        transfer: attribute parameters of another run to begin with.
+        transfer: what another run has learned, to begin with.
     """
 
     data: DataRecipe
@@ -300,7 +308,8 @@ class Recipe(Settings):
             both := sorted({kind.name for kind in self.data.kinds()}.intersection(self.data.text))
         ):
             raise ConfigError(f"column {', '.join(both)} is a text and an attribute: it cannot be shuffled as one only")
-        if self.transfer is not None and (self.is_baseline or not self.needs_attributes):
+        whole = self.transfer is not None and self.transfer.everything
+        if self.transfer is not None and (self.is_baseline or not (self.needs_attributes or whole)):
             raise ConfigError(
                 f"method {self.method['name']!r} has no attribute parameters to take over: leave transfer out, or use "
                 "the method of that run"

@@ -18,6 +18,7 @@ from attribune.configuration import AttributeConfig
 from attribune.errors import ConfigError
 from attribune.saving import find_model, read_model
 from attribune.schema import Schema
+from attribune.tasks import Task, task_from_dict
 
 __all__ = ["AttributeSource"]
 
@@ -82,15 +83,27 @@ class AttributeSource:
             )
         return self.schema if frozen else self.schema.grown(fitted)
 
+    def task(self, kind: str) -> Task:
+        """The task of the source, whose classes its head knows.
+
+        Raises:
+            ConfigError: for another kind of task.
+        """
+        task = task_from_dict(self.config.task or {})
+        if task.kind != kind:
+            raise ConfigError(f"{self.folder} was trained for the task {task.kind}, not {kind}: its head cannot go on")
+        return task
+
     @torch.no_grad()
-    def give_to(self, model: ConditionedModel, *, frozen: bool) -> None:
-        """Put the attribute parameters into a model made for `schema_with`'s schema.
+    def give_to(self, model: ConditionedModel, *, frozen: bool, everything: bool = False) -> None:
+        """Put what was learned into a model made for `schema_with`'s schema.
 
         Vectors of values that the source does not know keep their initial values.
 
         Args:
             model: of the same backbone and method.
-            frozen: whether they stay as they are in training.
+            frozen: whether the attribute parameters stay as they are in training.
+            everything: whether all that the source learned is given, not attribute parameters alone.
 
         Raises:
             ConfigError: where the two do not fit, naming what differs.
@@ -101,20 +114,23 @@ class AttributeSource:
                 f"{model.config.backbone}: use the same one"
             )
         parameters = model.attribute_parameters()
+        if everything:
+            parameters = {name: model.get_parameter(name) for name in model.learned_names()}
         if not parameters:
             raise ConfigError(
                 f"method {model.method_config.name!r} has no parameters that read attributes: use another"
             )
-        tables = model.attribute_tables()
+        by_value = model.rows_of_values()
         for name, parameter in parameters.items():
             given = self.tensors.get(name)
-            rows = len(given) if given is not None and name in tables else len(parameter)
+            rows = len(given) if given is not None and name in by_value else len(parameter)
             if given is None or given.shape != parameter[:rows].shape:
                 found = "none" if given is None else f"one of shape {tuple(given.shape)}"
                 method = (self.config.method or {}).get("name")
                 raise ConfigError(
                     f"{self.folder} (method {method}) has {found} where method {model.method_config.name!r} has "
-                    f"{name} of shape {tuple(parameter.shape)}: give the method and options with which it was trained"
+                    f"{name} of shape {tuple(parameter.shape)}: give the method, options and tuning with which it was "
+                    "trained"
                 )
         for name, parameter in parameters.items():
             parameter[: len(self.tensors[name])] = self.tensors[name].to(parameter.dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attribune.errors import ConfigError
@@ -84,6 +85,12 @@ def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         help="attribute parameters of this run, kept as they are (--set transfer.frozen=false learns them further)",
     )
+    parser.add_argument(
+        "--continue",
+        dest="goes_on",
+        metavar="RUN",
+        help="go on with the training of this run on other rows, with its recipe; new values and their rows are added",
+    )
     parser.add_argument("--epochs", type=float, metavar="N")
     parser.add_argument("--batch-size", type=int, metavar="N")
     parser.add_argument("--learning-rate", type=float, metavar="X")
@@ -106,6 +113,12 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
     from attribune.settings import read_yaml
 
     settings: dict[str, Any] = {} if options.recipe is None else read_preset(options.recipe)
+    if options.goes_on is not None:
+        if options.recipe is not None or options.init_attributes is not None:
+            raise ConfigError(
+                "--continue takes the recipe and all that the run learned: leave --recipe and --init-attributes out"
+            )
+        _lay_over(settings, _recipe_to_go_on_with(options.goes_on))
     if options.config is not None:
         _lay_over(settings, read_yaml(options.config))
     flags = {
@@ -180,6 +193,16 @@ def _run(options: argparse.Namespace) -> None:
 
 def _after_interrupt(options: argparse.Namespace) -> str:
     return f"; nothing finished is lost: the same command with --resume goes on in {options.output}"
+
+
+def _recipe_to_go_on_with(run: str) -> dict[str, Any]:
+    """The recipe of a run, for other rows."""
+    from attribune.training.folder import RunFolder
+
+    settings: dict[str, Any] = RunFolder(Path(run)).read_recipe().model_dump(mode="json")
+    settings["data"] |= {"train": None, "validation": None, "test": None}
+    settings["data"] = {key: value for key, value in settings["data"].items() if value is not None}
+    return {**settings, "transfer": {"run": run, "frozen": False, "everything": True}}
 
 
 def attribute_list(

@@ -82,12 +82,15 @@ def prepare(recipe: Recipe, tables: Mapping[str, Any] | None = None) -> Prepared
     sources = {name: usable.get(name, usable["train"]).source for name in tables_}
     with numbered_in_file(rows["train"], sources["train"]):
         schema = Schema.fit(tables_["train"], recipe.data.kinds(), missing=recipe.data.missing)
-    if recipe.transfer is not None:
-        schema = AttributeSource.load(recipe.transfer.run).schema_with(schema, frozen=recipe.transfer.frozen)
+    source = None if recipe.transfer is None else AttributeSource.load(recipe.transfer.run)
+    if source is not None and recipe.transfer is not None:
+        schema = source.schema_with(schema, frozen=recipe.transfer.frozen)
     if schema.fit_report is not None:
         notes.extend(schema.fit_report.lines())
     with numbered_in_file(rows["train"], sources["train"]):
-        task = _fit_task(recipe, _label_columns(tables_["train"], recipe))
+        goes_on = source is not None and recipe.transfer is not None and recipe.transfer.everything
+        labels_ = _label_columns(tables_["train"], recipe)
+        task = source.task(recipe.task_kind) if goes_on and source is not None else _fit_task(recipe, labels_)
     parts = {}
     for name, table in tables_.items():
         columns = _label_columns(table, recipe)

@@ -236,7 +236,8 @@ def _fit_neural(recipe: Recipe, folder: RunFolder, prepared: Prepared, reporter:
     tokenizer = load_tokenizer(recipe.backbone.name, revision=recipe.backbone.revision)
     model = _build(recipe, prepared, tokenizer)
     if recipe.transfer is not None:
-        AttributeSource.load(recipe.transfer.run).give_to(model, frozen=recipe.transfer.frozen)
+        source, taken = AttributeSource.load(recipe.transfer.run), recipe.transfer
+        source.give_to(model, frozen=taken.frozen, everything=taken.everything)
     said = len(prepared.notes)
     encoded = {name: encode_part(name, prepared, recipe, model) for name in ("train", "validation")}
     for note in prepared.notes[said:]:
