@@ -45,8 +45,8 @@ def enrolment() -> list[str]:
     found = json.loads((RESULTS / "enrolment.json").read_text(encoding="utf-8"))
     lines = [
         f"{found['held']} critics who were not among the {found['training_rows']:,} training rows "
-        f"({found['epochs']} epochs), {found['scored_rows']:,} of their quotes. Differences are to *unknown*, with 95 % "
-        "intervals.",
+        f"({found['epochs']} epochs), {found['scored_rows']:,} of their quotes. Differences are to *unknown*, with "
+        "95 % intervals.",
         "",
         "| critic | accuracy | difference, points | log-loss | difference | seconds per critic |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",

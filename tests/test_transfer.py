@@ -219,7 +219,7 @@ def test_a_training_goes_on_where_it_ended(place: Path, backbone: Path, source: 
     known = [row for row in ROWS if row["user"] in before.schema["user"].values]
     columns = {name: [row[name] for row in known] for name in before.columns}
     np.testing.assert_allclose(after.logits(columns)[0], before.logits(columns)[0], atol=1e-5)
-    learned = {**still, "learning_rate": 0.01}
+    learned = {**still, "steps": 4, "learning_rate": 0.01}
     train(recipe(place, backbone, transfer=transfer, training=learned), place / "moved", baselines=False)
     moved = load_run(place / "moved")[1].logits(columns)[0] - before.logits(columns)[0]
     assert np.abs(moved).max() > 1e-3
