@@ -42,6 +42,9 @@ bench: $(READY)
 	$(BIN)/python benchmarks/predict_engines.py
 	$(BIN)/python benchmarks/large_table.py
 	$(BIN)/python benchmarks/epoch.py
+	$(BIN)/python benchmarks/serving.py
+	$(BIN)/python benchmarks/serving.py --precision bf16 --dtype bfloat16 --name serving_bf16
+	$(BIN)/python benchmarks/enrolment.py
 	$(BIN)/python benchmarks/chunk_memory.py
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/cluster_on_paper.py
