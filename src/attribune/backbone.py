@@ -122,10 +122,10 @@ class SharedBackbones:
     """
 
     def __init__(self) -> None:
-        self._loaded: dict[Hashable, PreTrainedModel] = {}
+        self._loaded: dict[Hashable, tuple[PreTrainedModel, str]] = {}
 
-    def load(self, name: str, *, revision: str | None, writes: bool, dtype: torch.dtype) -> PreTrainedModel:
-        """A backbone as `load_backbone` gives it, in a precision.
+    def load(self, name: str, *, revision: str | None, writes: bool, dtype: torch.dtype) -> tuple[PreTrainedModel, str]:
+        """A backbone as `load_backbone` gives it, in a precision, and the mark that its weights had in their own.
 
         Raises:
             ConfigError: as `load_backbone`.
@@ -133,11 +133,12 @@ class SharedBackbones:
         key = (locate_backbone(name), revision, writes, dtype)
         if key not in self._loaded:
             loaded = load_backbone(name, revision=revision, writes=writes)
-            self._loaded[key] = cast(PreTrainedModel, loaded.to(dtype))
-        pretrained = self._loaded[key]
+            self._loaded[key] = loaded, fingerprint(loaded)
+            loaded.to(dtype)
+        pretrained, mark = self._loaded[key]
         shared: dict[int, Any] = {id(p): nn.Parameter(p.data, requires_grad=False) for p in pretrained.parameters()}
         shared |= {id(buffer): buffer for buffer in pretrained.buffers()}
-        return copy.deepcopy(pretrained, shared)
+        return copy.deepcopy(pretrained, shared), mark
 
 
 def load_tokenizer(name: str, *, revision: str | None = None) -> PreTrainedTokenizerBase:
@@ -230,13 +231,13 @@ def fingerprint(backbone: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def check_fingerprint(backbone: nn.Module, expected: str, *, name: str, folder: Path) -> None:
-    """Refuse a backbone whose weights are not those with which a model was trained.
+def check_fingerprint(found: str, expected: str, *, name: str, folder: Path) -> None:
+    """Refuse a backbone whose weights are not those with which a model was trained, by their marks.
 
     Raises:
         ModelFolderError: naming the folder, the backbone and the cure.
     """
-    if fingerprint(backbone) != expected:
+    if found != expected:
         raise ModelFolderError(
             f"{folder} was trained on other weights than those at {name!r} now: its learned tensors would give wrong "
             "predictions in silence. Give the original weights with backbone=FOLDER (--backbone FOLDER), or the "

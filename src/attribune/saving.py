@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -19,7 +19,7 @@ from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
-from attribune.backbone import SharedBackbones, build_backbone, check_fingerprint, load_backbone
+from attribune.backbone import SharedBackbones, build_backbone, check_fingerprint, fingerprint, load_backbone
 from attribune.card import model_card
 from attribune.configuration import AttributeConfig, Sizes
 from attribune.errors import ModelFolderError
@@ -197,9 +197,11 @@ def restore_backbone(
         )
     revision = config.revision if name is None else None
     if shared is None:
-        backbone = load_backbone(source, revision=revision, writes=config.writes).to(dtype)
+        backbone = load_backbone(source, revision=revision, writes=config.writes)
+        mark = fingerprint(backbone)  # in the precision of the file: another one rounds
+        backbone.to(dtype)
     else:
-        backbone = shared.load(source, revision=revision, writes=config.writes, dtype=dtype)
+        backbone, mark = shared.load(source, revision=revision, writes=config.writes, dtype=dtype)
     ours, theirs = config.text_config, backbone.config
     for key in ("model_type", "hidden_size", "num_hidden_layers", "vocab_size"):
         if getattr(ours, key, None) != getattr(theirs, key, None):
@@ -208,8 +210,8 @@ def restore_backbone(
                 f"{getattr(theirs, key, None)}: give the original weights with backbone=FOLDER (--backbone FOLDER)"
             )
     if config.backbone_fingerprint:
-        check_fingerprint(backbone, config.backbone_fingerprint, name=source, folder=folder)
-    return cast(PreTrainedModel, backbone)
+        check_fingerprint(mark, config.backbone_fingerprint, name=source, folder=folder)
+    return backbone
 
 
 def read_tokenizer(files: ModelFiles) -> PreTrainedTokenizerBase | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from attribune.backbone import check_fingerprint, load_backbone, stack_path
+from attribune.backbone import check_fingerprint, fingerprint, load_backbone, stack_path
 from attribune.errors import ConfigError
 from attribune.placement import find_layers, placement_for
 from attribune.saving import find_model, read_model
@@ -55,7 +55,7 @@ def term_changes(run: str | Path, *, backbone: str | None = None) -> list[TermCh
         str(source), revision=config.revision if backbone is None else None, writes=config.writes
     )
     if config.backbone_fingerprint:
-        check_fingerprint(pretrained, config.backbone_fingerprint, name=str(source), folder=files.folder)
+        check_fingerprint(fingerprint(pretrained), config.backbone_fingerprint, name=str(source), folder=files.folder)
     stack = stack_path(pretrained, writes=config.writes)
     placement = placement_for(pretrained.config.model_type, writes=config.writes)
     layers = [f"{stack}.{name}".strip(".") for name in find_layers(pretrained.get_submodule(stack), placement)]
