@@ -34,8 +34,8 @@ ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("ATTRIBUNE_DATA", ROOT.parent / "shared" / "data")) / "rt_critics" / "critics.csv"
 RUNS = ROOT / "runs" / "generation"
 SEEDS = (0, 1, 2)
-TRAIN, VALIDATION = 2_400, 500
-CRITICS = 100
+TRAIN, VALIDATION = 3_000, 600
+CRITICS = 50
 TEMPERATURES = {"warm": 1.0, "cool": 0.5}
 VERDICTS = ("fresh", "rotten")
 
@@ -80,15 +80,14 @@ def recipe(backbone: str, seed: int) -> Recipe:
                 "validation": "critics",
                 "text": "quote",
                 "attributes": [{"name": "fresh"}, {"name": "critic"}],
-                "max_length": 24,
+                "max_length": 40,
             },
             "task": {"kind": "generation"},
-            "method": {"name": "injector", "bottleneck": 16},
             "backbone": {"name": backbone},
             "training": {
                 "epochs": 1,
                 "batch_size": 16,
-                "learning_rate": 3e-3,
+                "learning_rate": 1e-3,
                 "precision": "bf16",
                 "seed": seed,
             },
@@ -139,7 +138,7 @@ def written(seed: int, tables: dict[str, dict[str, list[Any]]]) -> dict[str, lis
     asked = {"fresh": [verdict for verdict, _ in rows], "critic": [critic for _, critic in rows]}
     found = {}
     for name, temperature in TEMPERATURES.items():
-        decoding = Decoding(sample=True, top_p=0.9, temperature=temperature, max_new_tokens=24, seed=seed)
+        decoding = Decoding(sample=True, top_p=0.9, temperature=temperature, max_new_tokens=40, seed=seed)
         texts, _ = writer.write([""] * len(rows), asked, decoding)
         found[name] = [
             {"fresh": verdict, "critic": critic, "quote": text[0]}

@@ -21,7 +21,8 @@ def quotes() -> list[str]:
     rows, cool = found["rows"], found["temperatures"]["cool"]
     lines = [
         f"{rows['train']:,} quotes to learn from, {rows['validation']:,} to validate. The judge learned from "
-        f"{rows['rest']:,} others, and is right about {ends(found['judge'], 100, 1)} % of the real ones to validate.",
+        f"{rows['rest']:,} others,",
+        f"and is right about {ends(found['judge'], 100, 1)} % of the real ones to validate.",
         "",
         "| seed | perplexity | attributes hidden | difference | verdict recognised, temperature 1, % | "
         f"temperature {cool}, % |",
