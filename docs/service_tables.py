@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent.parent / "benchmarks" / "results"
+NOT_YET = "Not measured yet: `python benchmarks/{}.py` does it."
 
 
 def serving() -> list[str]:
     """Throughput, times and memory under load, of every way it was measured."""
     found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(RESULTS.glob("serving*.json"))]
+    if not found:
+        return [NOT_YET.format("serving")]
     machine = found[0]["machine"]
     lines = [
         f"{machine['processor']}, {machine['threads']} threads, torch {machine['torch']}; MiniLM with an Injector and "
@@ -42,7 +45,10 @@ def serving() -> list[str]:
 
 def enrolment() -> list[str]:
     """What a few rows teach of a critic."""
-    found = json.loads((RESULTS / "enrolment.json").read_text(encoding="utf-8"))
+    path = RESULTS / "enrolment.json"
+    if not path.is_file():
+        return [NOT_YET.format("enrolment")]
+    found = json.loads(path.read_text(encoding="utf-8"))
     lines = [
         f"{found['held']} critics who were not among the {found['training_rows']:,} training rows "
         f"({found['epochs']} epochs), {found['scored_rows']:,} of their quotes. Differences are to *unknown*, with "

@@ -330,7 +330,10 @@ def markdown_rows(text: str, heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[: lines.index("")]][2:]
 
 
-@pytest.mark.parametrize("page", ["methods.md", "benchmark.md", "performance.md", "large_scale.md", "generation.md"])
+@pytest.mark.parametrize(
+    "page",
+    ["methods.md", "benchmark.md", "performance.md", "large_scale.md", "generation.md", "serving.md", "people.md"],
+)
 def test_tables_made_from_the_code_are_up_to_date(page: str) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     written = runpy.run_path(str(ROOT / "docs" / "tables.py"))["written"]
