@@ -625,7 +625,7 @@ def test_attribute_parameters_of_other_labels_and_rows(
     assert used["source"]["rows"]["train"] > 1.4 * used["look"]["rows"]["train"]
     source = folder.path / "cells/source/injector/0/model"
     recipe = yaml.safe_load((folder.path / "cells/moved/injector/0/recipe.yaml").read_text())
-    assert recipe["transfer"] == {"run": str(source), "frozen": True}
+    assert recipe["transfer"] == {"run": str(source), "frozen": True, "everything": False}
     assert yaml.safe_load((folder.path / "cells/moved/none/0/recipe.yaml").read_text())["transfer"] is None
     assert [path.parent for path in folder.path.rglob("cells/**/model") if path.parent != source.parent] == [
         folder.path / "cells/source/none/0"
