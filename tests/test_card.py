@@ -38,7 +38,8 @@ def test_the_hub_reads_the_figures_of_the_run(folder: Path, place: str) -> None:
     run = folder / "run" / place
     results: dict[str, Any] = json.loads((run / "metrics.json").read_text())
     card, text = card_of(run)
-    assert card.data.library_name == "attribune"
+    head = card.data.to_dict()
+    assert head["library_name"] == "attribune"
     assert card.data.tags == ["attribune", results["method"], "text-classification"]
     assert card.data.model_name == f"{results['method']} on reviews.csv"
     assert card.data.eval_results is not None
