@@ -26,6 +26,9 @@ __all__ = ["Predictor", "ReadyRows"]
 
 _NO_ATTRIBUTES = Schema([])
 _ROWS = 4096  # rows encoded and sorted by length at once
+_BUSY = {"cpu": 512}  # ids of a batch with which a device is as fast as with more
+_BUSY_OTHER = 16384
+_NEAR = 0.75  # of the longest row of a batch; shorter ones are worth a batch of their own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,14 +270,16 @@ class Predictor:
     def batches(self, rows: ReadyRows, *, size: int) -> Iterator[tuple[npt.NDArray[np.intp], dict[str, torch.Tensor]]]:
         """Batches of rows of about one length, the longest first: which rows, and what the model takes.
 
+        A batch ends where rows become much shorter, once it has enough ids to keep the processor busy.
+
         Args:
             rows: that `encode` read.
-            size: of a batch.
+            size: of a batch, at most.
         """
         by_length = np.argsort([-len(ids) for ids in rows.texts], kind="stable")
-        for start in range(0, len(by_length), size):
-            index = by_length[start : start + size]
-            yield index, self.batch(rows.picked(index))
+        busy = _BUSY.get(self.device.type, _BUSY_OTHER)
+        for start, end in _cuts([len(rows.texts[row]) for row in by_length], size=size, busy=busy):
+            yield by_length[start:end], self.batch(rows.picked(by_length[start:end]))
 
     def _forward(self, model: ConditionedModel, rows: ReadyRows) -> npt.NDArray[np.float32]:
         out = np.zeros((len(rows), self.task.outputs), dtype=np.float32)
@@ -290,3 +295,14 @@ class Predictor:
         if self.precision != "bf16":
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
+
+
+def _cuts(lengths: Sequence[int], *, size: int, busy: int) -> Iterator[tuple[int, int]]:
+    """Where batches of rows, the longest first, begin and end: where much shorter ones come, or after ``size`` rows."""
+    start = 0
+    for place in range(1, len(lengths) + 1):
+        longest, rows = lengths[start], place - start
+        shorter = place < len(lengths) and lengths[place] < _NEAR * longest and rows * longest >= busy
+        if place == len(lengths) or rows == size or shorter:
+            yield start, place
+            start = place

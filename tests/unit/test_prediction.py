@@ -57,6 +57,16 @@ def test_the_batches_and_their_order_do_not_matter(predictor_of: Callable[..., P
     np.testing.assert_allclose(predictor.logits(shuffled)[0], logits[order], atol=1e-5)
 
 
+def test_a_batch_ends_where_texts_become_much_shorter(predictor_of: Callable[..., Predictor]) -> None:
+    texts = ["good " * 18] * 5 + ["bad"] * 90 + ["good " * 18] * 30
+    rows = predictor_of().encode({"text": texts, "user": ["u1"] * 125, "tags": [None] * 125})
+    found = list(predictor_of().batches(rows, size=64))
+    assert [batch["input_ids"].shape for _, batch in found] == [(35, 20), (64, 3), (26, 3)]
+    assert sorted(np.concatenate([index for index, _ in found])) == list(range(125))
+    few = list(predictor_of().batches(rows.picked(np.array([0, 1, 10])), size=64))
+    assert [batch["input_ids"].shape for _, batch in few] == [(3, 20)], "too few to be worth two passes"
+
+
 def test_hiding_the_attributes_is_leaving_them_empty(predictor_of: Callable[..., Predictor]) -> None:
     predictor = predictor_of()
     empty = {"text": TABLE["text"], "user": [None] * 40, "tags": [""] * 40}
