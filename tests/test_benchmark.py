@@ -35,10 +35,11 @@ from attribune.benchmark.results import BenchmarkFolder, CellResult, best_factor
 from attribune.benchmark.tables import benchmark_tables, verdict
 from attribune.cli import main
 from attribune.errors import ConfigError
+from attribune.evaluation.bins import count_ranges
 from attribune.evaluation.bootstrap import PairedResult, interval
 from attribune.metrics import accuracy, log_loss, macro_f1, pooled
 from attribune.recipe import Recipe
-from attribune.report.benchmark import count_ranges, report_page
+from attribune.report.benchmark import report_page
 from attribune.training.preparation import prepare
 
 KILLS = int(os.environ.get("ATTRIBUNE_KILLS", "3"))

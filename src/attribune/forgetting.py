@@ -26,7 +26,6 @@ from attribune.enrolment import enrolments, replace_with
 from attribune.errors import AttribuneError, ConfigError, ModelFolderError
 from attribune.methods.linear import LinearModel
 from attribune.recipe import Recipe
-from attribune.saving import find_model
 from attribune.schema import Schema
 from attribune.schema.attributes import FittedAttribute, read_cells
 from attribune.schema.columns import canonical, column_batches
@@ -96,7 +95,7 @@ def forget(run: str | Path, attribute: str, values: Sequence[str], *, backbone: 
             done.checkpoints.append(str(folder.checkpoints))
     done.places = [str(place) for text in texts for place in places_of(text, Path(run))]
     if not (done.models or done.predictions or done.places):
-        schema = _schema(folders[0])
+        schema = folders[0].read_schema()
         _check_there(schema[attribute], texts)
     return done
 
@@ -108,11 +107,6 @@ def _text(value: str) -> str:
     return text
 
 
-def _schema(folder: RunFolder) -> Schema:
-    path = folder.model / "schema.json"
-    return Schema.load(path if path.is_file() else find_model(folder.model).schema)
-
-
 def _check_there(attribute: FittedAttribute, values: Sequence[str]) -> None:
     Revision.removing(Schema([attribute]), {attribute.name: tuple(values)})
 
@@ -120,7 +114,7 @@ def _check_there(attribute: FittedAttribute, values: Sequence[str]) -> None:
 def _forget_in_model(
     folder: RunFolder, recipe: Recipe, attribute: str, values: Sequence[str], done: Forgotten, *, backbone: str | None
 ) -> None:
-    schema = _schema(folder)
+    schema = folder.read_schema()
     if attribute not in schema.names and folder.path.parent.name == "compare":
         return  # a method without attributes
     check_listed(schema[attribute])

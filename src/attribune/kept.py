@@ -126,7 +126,8 @@ class KeptWeights:
         if len(kept.fresh):
             made = make(kept.fresh)
             if site not in self._tensors:
-                self._tensors[site] = tuple(t.new_empty(self.values, *t.shape[1:]) for t in made)
+                # Written to at once, so that the memory is taken now and does not grow for as long as values come.
+                self._tensors[site] = tuple(t.new_empty(self.values, *t.shape[1:]).fill_(0) for t in made)
             for tensor, rows in zip(self._tensors[site], made, strict=True):
                 tensor.index_copy_(0, kept.places, rows)
         self._served.add(site)

@@ -29,6 +29,7 @@ __all__ = [
     "macro_f1",
     "mae",
     "mean_accuracy",
+    "mean_of",
     "perplexity",
     "pooled",
     "r2",
@@ -150,7 +151,7 @@ def _root(means: Array) -> Array:
     return np.asarray(np.sqrt(means[..., 0]))
 
 
-def _mean_of(name: str, values: Array, *, higher_is_better: bool = True, formula: Formula = _first) -> Metric:
+def mean_of(name: str, values: Array, *, higher_is_better: bool = True, formula: Formula = _first) -> Metric:
     """Return the metric whose only statistic is one number per row (n,)."""
     distinct, rows = np.unique(values.astype(np.float64), return_inverse=True)
     return Metric(
@@ -186,7 +187,7 @@ def _macro_all_formula(means: Array) -> Array:
 def accuracy(true: npt.ArrayLike, predicted: npt.ArrayLike, *, name: str = "accuracy") -> Metric:
     """Share of rows whose predicted class id (n,) equals the true one (n,)."""
     first, second = _pair(true, predicted)
-    return _mean_of(name, first == second)
+    return mean_of(name, first == second)
 
 
 def f1(true: npt.ArrayLike, predicted: npt.ArrayLike, *, positive: int) -> Metric:
@@ -267,13 +268,13 @@ def label_macro_f1(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
 def subset_accuracy(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
     """Share of rows where all C cells of two 0/1 arrays (n, C) agree."""
     first, second = (array.astype(bool) for array in _pair(true, predicted, axes=2))
-    return _mean_of("subset_accuracy", (first == second).all(axis=1))
+    return mean_of("subset_accuracy", (first == second).all(axis=1))
 
 
 def mean_accuracy(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
     """Accuracy averaged over aspects, from class ids (n, aspects)."""
     first, second = _pair(true, predicted, axes=2)
-    return _mean_of("mean_accuracy", (first == second).mean(axis=1))
+    return mean_of("mean_accuracy", (first == second).mean(axis=1))
 
 
 def log_loss(true: npt.ArrayLike, logits: npt.ArrayLike) -> Metric:
@@ -288,19 +289,19 @@ def log_loss(true: npt.ArrayLike, logits: npt.ArrayLike) -> Metric:
             f"true classes have shape {classes.shape} and logits {scores.shape}: give (n,) classes and (n, C) logits"
         )
     losses = special.logsumexp(scores, axis=1) - np.take_along_axis(scores, classes[:, None], axis=1)[:, 0]
-    return _mean_of("log_loss", losses, higher_is_better=False)
+    return mean_of("log_loss", losses, higher_is_better=False)
 
 
 def rmse(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
     """Root of the mean squared error of two arrays (n,), in the unit of the values."""
     first, second = _pair(true, predicted)
-    return _mean_of("rmse", np.square(first - second), higher_is_better=False, formula=_root)
+    return mean_of("rmse", np.square(first - second), higher_is_better=False, formula=_root)
 
 
 def mae(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
     """Mean absolute error of two arrays (n,), in the unit of the values."""
     first, second = _pair(true, predicted)
-    return _mean_of("mae", np.abs(first - second), higher_is_better=False)
+    return mean_of("mae", np.abs(first - second), higher_is_better=False)
 
 
 def _r2_formula(means: Array) -> Array:

@@ -10,7 +10,7 @@ import resource
 import sys
 from pathlib import Path
 
-__all__ = ["keep_freed_memory", "peak_megabytes"]
+__all__ = ["keep_freed_memory", "peak_megabytes", "return_freed_memory"]
 
 # Parameters of mallopt in glibc's malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
@@ -32,6 +32,15 @@ def keep_freed_memory() -> bool:
         return False
     mallopt = ctypes.CDLL(None).mallopt
     return all(mallopt(name, value) for name, value in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_TOP_PAD, 1 << 26)))
+
+
+def return_freed_memory() -> bool:
+    """Give freed memory back to the system once, so that what is kept does not grow with the variety of batches.
+
+    Returns:
+        Whether anything was given back; never without glibc.
+    """
+    return platform.libc_ver()[0] == "glibc" and bool(ctypes.CDLL(None).malloc_trim(0))
 
 
 def peak_megabytes() -> float:

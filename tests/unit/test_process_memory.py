@@ -39,3 +39,26 @@ def test_memory_of_tensors_is_not_asked_for_again() -> None:
 
 def test_settings_of_the_user_are_left_alone() -> None:
     assert faults("keep", MALLOC_TOP_PAD_="100000")[0] == "False"
+
+
+_RETURNED = """
+import re, torch
+from attribune.process_memory import keep_freed_memory, return_freed_memory
+def resident():
+    return int(re.search(r"VmRSS:\\s+(\\d+)", open("/proc/self/status").read())[1])
+keep_freed_memory()
+tensor = torch.ones(1 << 25)
+small = [torch.ones(1 << 12) for _ in range(100)]
+del tensor
+held = resident()
+print(return_freed_memory(), held - resident())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library")
+def test_kept_memory_is_given_back_when_asked() -> None:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_", "LD_PRE"))}
+    words = [sys.executable, "-c", _RETURNED]
+    done, less = subprocess.run(words, env=clean, check=True, capture_output=True, text=True).stdout.split()
+    assert done == "True"
+    assert int(less) > 100_000, "of 131,072 kB"

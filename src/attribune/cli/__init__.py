@@ -20,6 +20,7 @@ _VERBS = (
     "compare",
     "describe",
     "explain",
+    "report",
     "export",
     "generate",
     "enrol",

@@ -16,6 +16,10 @@ __all__ = [
     "is_share",
     "markdown_cells",
     "markdown_table",
+    "metric_label",
+    "metric_scale",
+    "metric_words",
+    "table_cells",
     "text_cells",
     "text_table",
 ]
@@ -40,7 +44,7 @@ def format_interval(metric: str, interval: Interval) -> str:
 
 def markdown_table(rows: Sequence[ResultRow]) -> str:
     """Render a Markdown table with one column per metric, in the order in which the rows name them."""
-    return markdown_cells(_cells(rows))
+    return markdown_cells(table_cells(rows))
 
 
 def markdown_cells(table: Sequence[Sequence[str]]) -> str:
@@ -52,7 +56,7 @@ def markdown_cells(table: Sequence[Sequence[str]]) -> str:
 
 def text_table(rows: Sequence[ResultRow]) -> str:
     """Render the same table for a terminal: names to the left, numbers to the right, columns two spaces apart."""
-    return text_cells(_cells(rows))
+    return text_cells(table_cells(rows))
 
 
 def text_cells(lines: Sequence[Sequence[str]], *, left: int = 1) -> str:
@@ -84,7 +88,8 @@ def _aligned(line: Sequence[str], widths: Sequence[int], left: int) -> list[str]
     return [cell.ljust(width) if place < left else cell.rjust(width) for place, (cell, width) in cells]
 
 
-def _cells(rows: Sequence[ResultRow]) -> list[list[str]]:
+def table_cells(rows: Sequence[ResultRow]) -> list[list[str]]:
+    """Lines of cells, the first being the head, with one column per metric in the order in which the rows name them."""
     names = list(dict.fromkeys(name for row in rows for name in row.metrics))
     levels = {interval.level for row in rows for interval in row.metrics.values()}
     title = f"{' / '.join(f'{100 * level:g} %' for level in sorted(levels))} intervals" if levels else ""
@@ -99,6 +104,21 @@ def _cells(rows: Sequence[ResultRow]) -> list[list[str]]:
 def is_share(metric: str) -> bool:
     """Whether a metric is a share, which is shown in per cent."""
     return metric.startswith("accuracy") or metric.endswith(("accuracy", "f1"))
+
+
+def metric_scale(metric: str) -> int:
+    """What a metric is multiplied with where it is shown: 100 for shares."""
+    return 100 if is_share(metric) else 1
+
+
+def metric_words(metric: str) -> str:
+    """The name of a metric in a sentence."""
+    return metric.replace("_", " ")
+
+
+def metric_label(metric: str) -> str:
+    """The name of a metric beside an axis, with its unit."""
+    return f"{metric_words(metric)} (%)" if is_share(metric) else metric_words(metric)
 
 
 def _places(value: float) -> int:

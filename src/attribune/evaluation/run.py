@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,27 +18,13 @@ from attribune.data.tables import read_table, require_columns, table_source_name
 from attribune.errors import DataError, ModelFolderError, numbered_in_file
 from attribune.evaluation.bootstrap import Interval, paired
 from attribune.evaluation.results import intervals
+from attribune.metrics import Metric
 from attribune.prediction import Predictor
 from attribune.recipe import Recipe
 from attribune.tasks import Task, task_from_dict
 from attribune.training.folder import RunFolder, load_run
 
-__all__ = ["Evaluation", "LabelledRows", "compare_runs", "evaluate"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """Figures of a run on a table.
-
-    Args:
-        rows: rows with a text and a label.
-        metrics: ``as given`` and, for models that read attributes, ``attributes hidden``, to metric, to interval.
-        notes: what was counted on the way.
-    """
-
-    rows: int
-    metrics: Mapping[str, Mapping[str, Interval]]
-    notes: list[str]
+__all__ = ["Evaluation", "LabelledRows", "StoredScores", "compare_runs", "evaluate"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +75,44 @@ class LabelledRows:
         return cls(rows=rows, numbers=kept, labels=labels[kept], source=source, notes=notes)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """What a run says of the rows of a table.
+
+    Args:
+        recipe: of the run.
+        predictor: of the run.
+        given: the rows with a text and a label.
+        logits: (n, outputs).
+        hidden: the same with every attribute hidden; None for a model that reads none.
+        notes: what was counted on the way.
+    """
+
+    recipe: Recipe
+    predictor: Predictor
+    given: LabelledRows
+    logits: npt.NDArray[np.float32]
+    hidden: npt.NDArray[np.float32] | None
+    notes: list[str]
+
+    @property
+    def rows(self) -> int:
+        """Rows with a text and a label."""
+        return len(self.given.labels)
+
+    @cached_property
+    def scores(self) -> dict[str, dict[str, Metric]]:
+        """``as given`` and, for models that read attributes, ``attributes hidden``, to metric by name."""
+        found = {"as given": self.logits, "attributes hidden": self.hidden}
+        task = self.predictor.task
+        return {name: task.metrics(one, self.given.labels) for name, one in found.items() if one is not None}
+
+    @cached_property
+    def metrics(self) -> dict[str, dict[str, Interval]]:
+        """The same with their intervals."""
+        return {name: intervals(one) for name, one in self.scores.items()}
+
+
 def evaluate(run: str | Path, data: Any, *, backbone: str | None = None, encoding: str | None = None) -> Evaluation:
     """Score a run on labelled rows, with its attributes and with all of them hidden.
 
@@ -105,12 +129,15 @@ def evaluate(run: str | Path, data: Any, *, backbone: str | None = None, encodin
     found = LabelledRows.read(recipe, predictor, data, encoding=encoding)
     with numbered_in_file(found.numbers, found.source):
         logits, report = predictor.logits(found.rows)
-    labels, task = found.labels, predictor.task
-    metrics = {"as given": intervals(task.metrics(logits, labels))}
-    if len(predictor.schema) and recipe.reads_attributes:
-        hidden, _ = predictor.logits(found.rows, hide_attributes=True)
-        metrics["attributes hidden"] = intervals(task.metrics(hidden, labels))
-    return Evaluation(rows=len(labels), metrics=metrics, notes=[*found.notes, *report.lines()])
+    reads = len(predictor.schema) and recipe.reads_attributes
+    return Evaluation(
+        recipe=recipe,
+        predictor=predictor,
+        given=found,
+        logits=logits,
+        hidden=predictor.logits(found.rows, hide_attributes=True)[0] if reads else None,
+        notes=[*found.notes, *report.lines()],
+    )
 
 
 def compare_runs(first: str | Path, second: str | Path) -> list[dict[str, Any]]:
@@ -126,7 +153,7 @@ def compare_runs(first: str | Path, second: str | Path) -> list[dict[str, Any]]:
     Raises:
         DataError: when the runs have no part with the same rows and labels.
     """
-    a, b = _read_scores(first), _read_scores(second)
+    a, b = StoredScores.read(first), StoredScores.read(second)
     for part in ("test", "validation"):
         if part in a.parts and part in b.parts and _same_rows(a.parts[part], b.parts[part]):
             break
@@ -145,24 +172,35 @@ def compare_runs(first: str | Path, second: str | Path) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Scores:
+class StoredScores:
+    """What a run keeps of its validation and test rows.
+
+    Args:
+        task: of the run.
+        parts: by name, ``rows`` (n,) of their table, ``labels`` and ``logits`` (n, outputs).
+    """
+
     task: Task
     parts: dict[str, dict[str, npt.NDArray[Any]]]
 
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Those of the run in a folder.
 
-def _read_scores(path: str | Path) -> _Scores:
-    folder = RunFolder(Path(path))
-    results = folder.read_results()
-    task = task_from_dict(results["task"])
-    parts = {}
-    for part in [name for name in ("validation", "test") if name in results["rows"]]:
-        try:
-            parts[part] = load_file(str(folder.logits(part)))
-        except (SafetensorError, OSError) as error:
-            raise ModelFolderError(
-                f"{folder.logits(part)} is missing or damaged ({error}): restore the file, or train again"
-            ) from error
-    return _Scores(task=task, parts=parts)
+        Raises:
+            ModelFolderError: for a run that is not finished, or a file that is missing or damaged.
+        """
+        folder = RunFolder(Path(path))
+        results = folder.read_results()
+        parts = {}
+        for part in [name for name in ("validation", "test") if name in results["rows"]]:
+            try:
+                parts[part] = load_file(str(folder.logits(part)))
+            except (SafetensorError, OSError) as error:
+                raise ModelFolderError(
+                    f"{folder.logits(part)} is missing or damaged ({error}): restore the file, or train again"
+                ) from error
+        return cls(task=task_from_dict(results["task"]), parts=parts)
 
 
 def _same_rows(a: dict[str, npt.NDArray[Any]], b: dict[str, npt.NDArray[Any]]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +15,18 @@ from attribune.benchmark.rendering import html_table, notes_of
 from attribune.benchmark.results import BenchmarkFolder, CellResult, Group
 from attribune.benchmark.status import duration
 from attribune.benchmark.tables import Line, SetTable, benchmark_tables, verdict
+from attribune.evaluation.bins import count_ranges, range_name
 from attribune.evaluation.bootstrap import paired
+from attribune.evaluation.report import metric_label, metric_scale, metric_words
 from attribune.json_file import replace_file
 from attribune.report.page import figure, page
 from attribune.report.plots import Bar, Bins, Curve, curves, forest, sparsity
+from attribune.training.folder import RunFolder
 
 __all__ = ["report_page", "sparsity_bins", "write_report"]
 
 Array = npt.NDArray[Any]
 _BINS = 10
-_LEAST = 20  # rows of a bin
 
 
 def write_report(folder: BenchmarkFolder, path: str | Path | None = None) -> Path:
@@ -53,16 +54,16 @@ def _section(table: SetTable) -> str:
     bars = [_bar(table, line) for line in table.lines]
     parts.append(
         figure(
-            forest(bars, label=_label(table.metric)),
-            f"{_words(table.metric).capitalize()} of every setting on the test rows, with 95 % intervals. Settings in "
-            "blue: nothing is shown to be better. Overlapping lines in blue have no ranking.",
+            forest(bars, label=metric_label(table.metric)),
+            f"{metric_words(table.metric).capitalize()} of every setting on the test rows, with 95 % intervals. "
+            "Settings in blue: nothing is shown to be better. Overlapping lines in blue have no ranking.",
         )
     )
     gaps = [_gap(table, line) for line in table.lines if line.against is not None]
     if gaps:
         parts.append(
             figure(
-                forest(gaps, label=f"{_label(table.metric)}, less that of {table.reference}", zero=True),
+                forest(gaps, label=f"{metric_label(table.metric)}, less that of {table.reference}", zero=True),
                 f"The difference to {table.reference} on the same rows. In blue: the interval does not hold zero, a "
                 "difference is shown.",
             )
@@ -160,14 +161,14 @@ def _counterpart(line: Line, other: Line) -> str | None:
 
 
 def _bar(table: SetTable, line: Line) -> Bar:
-    found, scale = line.metrics[table.metric], _scale(table.metric)
+    found, scale = line.metrics[table.metric], metric_scale(table.metric)
     ends = (scale * number for number in (found.value, found.low, found.high))
     value, low, high = ends
     return Bar(name=line.name, value=value, low=low, high=high, strong=line.name in table.best)
 
 
 def _gap(table: SetTable, line: Line) -> Bar:
-    pair, scale = line.against, _scale(table.metric)
+    pair, scale = line.against, metric_scale(table.metric)
     assert pair is not None
     return Bar(
         name=line.name,
@@ -194,7 +195,7 @@ def _sparsity_figures(table: SetTable) -> Iterator[str]:
         yield figure(
             sparsity(
                 found,
-                label=f"{_label(table.metric)}, less {table.reference}",
+                label=f"{metric_label(table.metric)}, less {table.reference}",
                 across=f"{across} (below: test rows)",
             ),
             f"For which rows does {chosen.name} help? Test rows in bins of {what}. The bins are made without looking "
@@ -235,7 +236,7 @@ def sparsity_bins(group: Group, other: Group, *, metric: str, bins: int = _BINS)
         ranges = count_ranges(np.concatenate(rows.counts), bins=bins)
         if len(ranges) < 2:
             continue
-        scale = _scale(metric)
+        scale = metric_scale(metric)
         pairs = []
         for low, high in ranges:
             masks = rows.masks(low, high)
@@ -243,7 +244,7 @@ def sparsity_bins(group: Group, other: Group, *, metric: str, bins: int = _BINS)
         found.append(
             Bins(
                 name=name,
-                edges=tuple(f"{low:,}" if low == high else f"{low:,}-{high:,}" for low, high in ranges),
+                edges=tuple(range_name(low, high) for low, high in ranges),
                 values=np.array([scale * pair.difference for pair in pairs]),
                 lows=np.array([scale * pair.low for pair in pairs]),
                 highs=np.array([scale * pair.high for pair in pairs]),
@@ -251,25 +252,6 @@ def sparsity_bins(group: Group, other: Group, *, metric: str, bins: int = _BINS)
             )
         )
     return found
-
-
-def count_ranges(counts: Array, *, bins: int = _BINS) -> list[tuple[int, int]]:
-    """Ranges of counts, both ends included, that hold about the same number of rows, and at least twenty each."""
-    levels, rows = np.unique(counts, return_counts=True)
-    wanted = max(_LEAST, len(counts) / bins)
-    ranges: list[tuple[int, int]] = []
-    start, held = 0, 0
-    for place, (level, number) in enumerate(zip(levels.tolist(), rows.tolist(), strict=True)):
-        held += number
-        alone = level == 0 and number >= _LEAST
-        if held >= wanted or alone:
-            ranges.append((int(levels[start]), int(level)))
-            start, held = place + 1, 0
-    if held and ranges and held < _LEAST:
-        ranges[-1] = (ranges[-1][0], int(levels[-1]))
-    elif held:
-        ranges.append((int(levels[start]), int(levels[-1])))
-    return ranges
 
 
 def _learning(table: SetTable) -> Iterator[str]:
@@ -290,24 +272,10 @@ def _learning(table: SetTable) -> Iterator[str]:
 
 
 def _checks(result: CellResult) -> list[dict[str, Any]]:
-    path = result.folder / "log.jsonl"
-    lines = [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
-    return [line for line in lines if "eval_loss" in line]
-
-
-def _scale(metric: str) -> int:
-    return 100 if metric.endswith(("accuracy", "f1")) else 1
-
-
-def _words(metric: str) -> str:
-    return metric.replace("_", " ")
-
-
-def _label(metric: str) -> str:
-    return f"{_words(metric)} (%)" if _scale(metric) == 100 else _words(metric)
+    return [line for line in RunFolder(result.folder).read_log() if "eval_loss" in line]
 
 
 def _range(metric: str, pair: Any) -> str:
-    scale, places = _scale(metric), 1 if _scale(metric) == 100 else 3
+    scale, places = metric_scale(metric), 1 if metric_scale(metric) == 100 else 3
     value, low, high = (f"{scale * number:+.{places}f}" for number in (pair.difference, pair.low, pair.high))
     return f"{value} [{low}, {high}]"

@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attribune.errors import ModelFolderError
 from attribune.evaluation.report import is_share
 from attribune.explaining.wording import Section, sections
-from attribune.json_file import replace_file
-from attribune.report.page import figure, page, table
+from attribune.report.page import figure, page, section, write_page
 from attribune.report.plots import Bar, forest
 
 __all__ = ["explanation_page", "write_explanation"]
@@ -23,15 +21,7 @@ def write_explanation(record: Mapping[str, Any], path: str | Path) -> Path:
     Raises:
         ModelFolderError: when it cannot be written.
     """
-    path = Path(path)
-    try:
-        replace_file(path, explanation_page(record).encode())
-    except OSError as error:
-        raise ModelFolderError(
-            f"the page cannot be written to {path} ({error.strerror or error}): choose a folder that is there and that "
-            "you may write to"
-        ) from error
-    return path
+    return write_page(path, explanation_page(record))
 
 
 def explanation_page(record: Mapping[str, Any]) -> str:
@@ -43,13 +33,8 @@ def explanation_page(record: Mapping[str, Any]) -> str:
     return page("What the attributes contribute", "\n".join(body))
 
 
-def _section(section: Section, *, drawing: str = "") -> str:
-    sentences = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in section.sentences)
-    drawn = table(section.table) if section.table else ""
-    return (
-        f"<h2>{html.escape(section.title)}</h2>\n<ul class=answers>{sentences}</ul>\n{drawing}\n{drawn}\n"
-        f"<p class=note>{html.escape(section.note)}</p>"
-    )
+def _section(part: Section, *, drawing: str = "") -> str:
+    return section(part.title, part.sentences, drawing=drawing, lines=part.table, note=part.note)
 
 
 def _losses(record: Mapping[str, Any]) -> str:

@@ -4,13 +4,44 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from pathlib import Path
 
-__all__ = ["figure", "page", "table"]
+from attribune.errors import ModelFolderError
+from attribune.json_file import replace_file
+
+__all__ = ["figure", "page", "section", "table", "write_page"]
 
 
 def page(title: str, body: str) -> str:
     """The whole page around a body of HTML."""
     return _PAGE.format(title=html.escape(title), body=body)
+
+
+def write_page(path: str | Path, text: str) -> Path:
+    """Write a page; returns where it is.
+
+    Raises:
+        ModelFolderError: when it cannot be written.
+    """
+    try:
+        replace_file(Path(path), text.encode())
+    except OSError as error:
+        raise ModelFolderError(
+            f"the page cannot be written to {path} ({error.strerror or error}): choose a folder that is there and that "
+            "you may write to"
+        ) from error
+    return Path(path)
+
+
+def section(
+    title: str, sentences: Sequence[str], *, drawing: str = "", lines: Sequence[Sequence[str]] = (), note: str = ""
+) -> str:
+    """A part of a page: its title, what it says, a drawing, a table and how to read it."""
+    said = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in sentences)
+    listed = f"<ul class=answers>{said}</ul>" if said else ""
+    noted = f"<p class=note>{html.escape(note)}</p>" if note else ""
+    parts = [f"<h2>{html.escape(title)}</h2>", listed, drawing, table(lines) if lines else "", noted]
+    return "\n".join(part for part in parts if part)
 
 
 def figure(svg: str, caption: str) -> str:

@@ -14,10 +14,12 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 
-__all__ = ["Bar", "Bins", "Curve", "curves", "forest", "sparsity"]
+__all__ = ["Bar", "Bins", "Curve", "Point", "curves", "forest", "heat", "reliability", "sparsity"]
 
 Array = npt.NDArray[Any]
 INK, GREY, BLUE, ORANGE = "#1f2933", "#9aa5b1", "#1864ab", "#d9480f"
+_NAME, _FLAT = 18, 5  # characters of a class's name that are shown, and with which it stands level
+_DARK = 0.55  # share from which white is read best
 _ROOM = 45  # characters of the names of bins that fit side by side in full size
 _COLOURS = (BLUE, ORANGE, "#2b8a3e", "#862e9c", "#5c940d", "#0b7285")
 
@@ -78,6 +80,16 @@ class Curve:
     y: tuple[float, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """What comes true, with its interval, beside what was said."""
+
+    said: float
+    true: float
+    low: float
+    high: float
+
+
 def forest(bars: Sequence[Bar], *, label: str, zero: bool = False) -> str:
     """Values with their intervals, one below the other; with `zero`, a line marks no difference."""
     with _figure(width=5.2, height=0.9 + 0.32 * len(bars)) as (figure, axes):
@@ -94,14 +106,14 @@ def forest(bars: Sequence[Bar], *, label: str, zero: bool = False) -> str:
         return _svg(figure)
 
 
-def sparsity(bins: Bins, *, label: str, across: str) -> str:
-    """Differences over bins with their intervals, and the line fitted to them."""
+def sparsity(bins: Bins, *, label: str, across: str, level: float | None = None) -> str:
+    """Differences over bins with intervals, and the line fitted to them; or figures, and the level of all rows."""
     with _figure(width=5.2, height=3.1) as (figure, axes):
         x = np.arange(len(bins.values))
-        axes.axhline(0, color=INK, linewidth=0.8)
+        axes.axhline(level or 0, color=INK, linewidth=0.8)
         axes.vlines(x, bins.lows, bins.highs, color=GREY, linewidth=2)
         axes.plot(x, bins.values, "o", color=BLUE, markersize=5.5)
-        if (line := bins.fit()) is not None:
+        if level is None and (line := bins.fit()) is not None:
             axes.plot(x, line[0] + line[1] * x, color=ORANGE, linewidth=1.6)
         names = [f"{edge}\n{rows:,}" for edge, rows in zip(bins.edges, bins.rows, strict=True)]
         axes.set_xticks(x, names, fontsize=7.5 if sum(map(len, bins.edges)) > _ROOM else 10)
@@ -121,6 +133,39 @@ def curves(lines: Sequence[Curve], *, label: str) -> str:
         axes.grid(color="#e4e7eb", linewidth=0.8)
         if len(lines) > 1:
             figure.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=3)
+        return _svg(figure)
+
+
+def heat(shares: Array, *, names: Sequence[str], counts: Array) -> str:
+    """A square of shares (C, C), true classes down and predicted ones across, with the rows of each cell."""
+    side = 1.6 + 0.42 * len(names)
+    with _figure(width=max(3.2, side), height=max(2.4, side - 0.4)) as (figure, axes):
+        axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        for true, predicted in np.ndindex(*shares.shape):
+            if counts[true, predicted]:
+                ink = "white" if shares[true, predicted] > _DARK else INK
+                text = f"{counts[true, predicted]:,}"
+                axes.text(predicted, true, text, ha="center", va="center", color=ink, fontsize=8)
+        short = [name if len(name) <= _NAME else f"{name[: _NAME - 1]}…" for name in names]
+        axes.set_xticks(range(len(names)), short, rotation=45 if max(map(len, short)) > _FLAT else 0)
+        axes.set_yticks(range(len(names)), short)
+        axes.set_xlabel("predicted")
+        axes.set_ylabel("true")
+        return _svg(figure)
+
+
+def reliability(points: Sequence[Point], *, said: str, true: str) -> str:
+    """What comes true over what was said; on the line, the one is the other."""
+    with _figure(width=4.2, height=3.4) as (figure, axes):
+        ends = [min(min(p.said, p.low) for p in points), max(max(p.said, p.high) for p in points)]
+        axes.plot(ends, ends, color=INK, linewidth=0.8)
+        axes.vlines(
+            [p.said for p in points], [p.low for p in points], [p.high for p in points], color=GREY, linewidth=2
+        )
+        axes.plot([p.said for p in points], [p.true for p in points], "o", color=BLUE, markersize=5.5)
+        axes.set_xlabel(said)
+        axes.set_ylabel(true)
+        axes.grid(color="#e4e7eb", linewidth=0.8)
         return _svg(figure)
 
 

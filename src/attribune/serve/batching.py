@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -10,9 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from attribune.errors import AttribuneError
+from attribune.process_memory import return_freed_memory
 from attribune.serve.models import Answer, ServedModel
 
 __all__ = ["Batcher", "Overloaded", "Stopping"]
+
+_RETURN_SECONDS = 5  # between two times that freed memory is given back, which takes 10 ms
 
 
 class Overloaded(Exception):  # noqa: N818 - a state of the service, not a mistake
@@ -93,6 +97,7 @@ class Batcher:
         self._thread.join()
 
     def _work(self) -> None:
+        returned = time.monotonic()
         while True:
             with self._changed:
                 while not self._queue and not self._closed:
@@ -104,6 +109,9 @@ class Batcher:
             if batch:
                 self._observe(sum(one.rows for one in batch))
                 _answer(batch)
+            if time.monotonic() - returned > _RETURN_SECONDS:
+                return_freed_memory()
+                returned = time.monotonic()
 
     def _next(self) -> list[_Waiting]:
         """Take the oldest request and those for the same model that fit beside it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -140,6 +141,23 @@ class RunFolder:
                 "with `attribune train --resume`"
             )
         return results
+
+    def read_schema(self) -> Schema:
+        """The attributes of the run's model.
+
+        Raises:
+            ModelFolderError: when there is no model, or its schema is damaged.
+        """
+        path = self.model / "schema.json"  # a linear baseline has no other file of a model
+        return Schema.load(path if path.is_file() else find_model(self.model).schema)
+
+    def read_log(self) -> list[dict[str, Any]]:
+        """Losses and metrics during training; a line that an interruption cut short is passed over."""
+        found = []
+        for line in self.log.read_text(encoding="utf-8").splitlines() if self.log.is_file() else []:
+            with contextlib.suppress(json.JSONDecodeError):
+                found.append(json.loads(line))
+        return [one for one in found if isinstance(one, dict)]
 
     def compared(self) -> list[str]:
         """Methods whose comparison with this run is finished."""
