@@ -21,6 +21,7 @@ _VERBS = (
     "describe",
     "explain",
     "report",
+    "playground",
     "export",
     "generate",
     "enrol",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -73,6 +73,11 @@ class LabelledRows:
             rows = shuffle_columns(rows, predictor.schema.names, seed=recipe.training.seed)
             notes.append("the attributes are shuffled over the rows, as in the training of this run")
         return cls(rows=rows, numbers=kept, labels=labels[kept], source=source, notes=notes)
+
+    def first(self, rows: int) -> Self:
+        """The first of them."""
+        kept = slice(0, rows)
+        return replace(self, rows=self.rows.select(range(rows)), numbers=self.numbers[kept], labels=self.labels[kept])
 
 
 @dataclass(frozen=True, kw_only=True)

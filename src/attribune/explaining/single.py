@@ -39,15 +39,18 @@ def counterfactuals(
     Returns:
         For each prediction ``as`` in words, ``prediction`` and ``numbers`` by name.
     """
-    cases = {"as given": ids, "attributes hidden": np.zeros_like(ids)}
-    for attribute in predictor.schema if len(predictor.schema) > 1 else ():
+    attributes = tuple(predictor.schema) if predictor.reads_attributes else ()
+    cases = {"as given": ids}
+    if attributes:
+        cases["attributes hidden"] = np.zeros_like(ids)
+    for attribute in attributes if len(attributes) > 1 else ():
         cases[f"{attribute.name} hidden"] = _replaced(ids, columns_of(attribute), 0)
     for given in instead:
         changed, values = ids.copy(), given_ids(predictor.schema, given)
         for name in given:
             changed[columns_of(predictor.schema[name])] = values[columns_of(predictor.schema[name])]
         cases[given_text(given)] = changed
-    for attribute in () if instead else predictor.schema:
+    for attribute in () if instead else attributes:
         for place in np.argsort(-attribute.counts[1:], kind="stable")[: most if len(attribute.values) else 0].tolist():
             value = f"{attribute.name}={attribute.values[place]}"
             cases[value] = _replaced(ids, columns_of(attribute), place + 1)
