@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import io
 import json
 import os
 import re
@@ -150,7 +151,13 @@ def test_what_is_missing_is_scored_and_nothing_else(
     assert predict(run, files, output, reporter=notes) == 150
     assert scored == [20, 3]
     assert notes.lines[0] == "going on: 7 parts with 127 rows are there"
-    assert {path.name: path.read_bytes() for path in output.iterdir()} == whole
+    assert sorted(path.name for path in output.iterdir()) == sorted(whole)
+    for name, content in whole.items():
+        if name in (gone.name, damaged.name):  # processors may round otherwise where tensors lie otherwise in memory
+            first, second = (pd.read_parquet(io.BytesIO(one)) for one in (content, (output / name).read_bytes()))
+            pd.testing.assert_frame_equal(first, second, rtol=0, atol=1e-6)
+        else:
+            assert (output / name).read_bytes() == content
     changed = [name for name, inode in inodes.items() if (output / name).stat().st_ino != inode]
     assert changed == [damaged.name]
 

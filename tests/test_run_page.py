@@ -17,7 +17,7 @@ from attribune.cli import main
 from attribune.evaluation.judgement import Judged, calibration, heads, row_bins, value_figures
 from attribune.evaluation.judging import rows_of_run
 from attribune.metrics import mean_of
-from attribune.report.run import run_page
+from attribune.report.run import _training_loss, run_page
 from attribune.schema import Categorical, Schema
 from attribune.tasks import Aspects, Classification, Rating, Regression, Task
 
@@ -167,6 +167,20 @@ def test_the_page_of_a_run_says_what_its_files_hold(run_of: Callable[[str], Path
     best = results["training"]["best_step"] / (results["training"]["steps"] / results["training"]["epochs"])
     assert f"The weights are those after pass {best:.3g} of 3" in page
     assert not re.findall(r'(?:src|href)="?http', page), "nothing is loaded from elsewhere"
+
+
+def test_a_curve_of_losses_is_their_mean_over_steps() -> None:
+    """The last entry of a pass may be of one small batch, which must not look like a fall of the loss."""
+    lines = [{"step": step, "loss": 1.0, "epoch": step / 100} for step in range(10, 810, 10)]
+    lines += [
+        {"step": 801, "loss": 0.0, "epoch": 8.01},
+        *({"step": s, "loss": 2.0, "epoch": s / 100} for s in (810, 820)),
+    ]
+    curve = _training_loss(lines)
+    assert len(curve.y) == 41
+    assert curve.y[:40] == (1.0,) * 40
+    assert curve.y[40] == pytest.approx((0.0 * 1 + 2.0 * 19) / 20)
+    assert curve.x[-1] == 8.2
 
 
 def test_stored_rows_and_the_same_rows_scored_again_give_the_same_figures(

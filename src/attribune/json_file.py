@@ -9,7 +9,7 @@ from typing import Any
 
 from attribune.errors import ModelFolderError
 
-__all__ = ["draft_of", "read_json", "replace_file", "write_json"]
+__all__ = ["draft_of", "read_json", "read_json_lines", "replace_file", "write_json"]
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -68,3 +68,12 @@ def read_json(path: str | Path, *, what: str) -> Any:
         raise ModelFolderError(
             f"{path}: the {what} is truncated or not JSON ({error}): restore the file, or save the model again"
         ) from error
+
+
+def read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a log, one in each line; a line that an interruption cut is passed over. None without a file."""
+    found = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
+        with contextlib.suppress(ValueError):
+            found.append(json.loads(line))
+    return [one for one in found if isinstance(one, dict)]

@@ -71,6 +71,28 @@ def test_requests_gather_while_the_model_works() -> None:
     assert [future.result() for future in futures] == [[0], [2, 2], [3, 3, 3], [1], [7] * 7, [2, 2]]
 
 
+def test_after_several_the_next_batch_waits_for_as_many_and_after_one_it_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The time itself is not measured: patience without end, or none, shows who waits."""
+    monkeypatch.setattr("attribune.serve.batching._PATIENCE", 1e9)
+    gated = Gated()
+    batcher = Batcher(queue_rows=100)
+    futures = [waiting_for_first(batcher, gated)]
+    futures += [batcher.submit(gated, {"text": [n]}) for n in (1, 2)]  # type: ignore[arg-type]
+    gated.open.set()
+    assert [future.result(20) for future in futures] == [[0], [1], [2]], "one alone is not followed by waiting"
+    third = batcher.submit(gated, {"text": [3]})  # type: ignore[arg-type]
+    with pytest.raises(TimeoutError):
+        third.result(0.2)
+    fourth = batcher.submit(gated, {"text": [4]})  # type: ignore[arg-type]
+    assert (third.result(20), fourth.result(20)) == ([3], [4])
+    assert gated.asked == [[0], [1, 2], [3, 4]]
+    last = batcher.submit(gated, {"text": [5]})  # type: ignore[arg-type]
+    batcher.close()
+    assert last.result(20) == [5], "closing waits for nobody"
+
+
 def test_models_take_turns() -> None:
     one, other = Gated(), Gated()
     other.open.set()

@@ -6,6 +6,8 @@ import argparse
 import json
 from typing import Any
 
+from attribune.cli.arguments import add_run
+
 __all__ = ["add_parser"]
 
 _EXAMPLES = """examples:
@@ -23,7 +25,7 @@ def add_parser(verbs: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run_folder", metavar="RUN", help="folder that `attribune train` wrote")
+    add_run(parser)
     parser.add_argument("--json", action="store_true", help="write JSON to stdout")
     parser.add_argument(
         "--changes", action="store_true", help="how far training moved each term of the backbone, layer by layer"

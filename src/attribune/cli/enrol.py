@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from attribune.cli.arguments import add_places, add_run, add_table
 from attribune.errors import ConfigError
 
 __all__ = ["add_parser"]
@@ -28,8 +29,8 @@ def add_parser(verbs: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run_folder", metavar="RUN", help="folder that `attribune train` wrote; its model is replaced")
-    parser.add_argument("data", metavar="DATA", nargs="?", help="CSV, TSV, JSONL or Parquet file, or a name on the hub")
+    add_run(parser, rest="; its model is replaced")
+    add_table(parser, optional=True)
     parser.add_argument("--undo", action="store_true", help="take the values that were added last away again")
     parser.add_argument(
         "--attributes", nargs="+", action="extend", metavar="COL", help="whose values are added (default: all)"
@@ -40,8 +41,7 @@ def add_parser(verbs: Any) -> None:
         "--prior", type=float, metavar="X", help="how strongly values are held to what others are like (default: 1)"
     )
     parser.add_argument("--json", action="store_true", help="write JSON to stdout")
-    parser.add_argument("--backbone", metavar="NAME_OR_DIR", help="where the backbone's weights are now")
-    parser.add_argument("--encoding", help="of the file; found out unless given")
+    add_places(parser)
     parser.set_defaults(run=_run, after_interrupt=lambda _: "; the run is as it was")
 
 

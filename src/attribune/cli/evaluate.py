@@ -7,6 +7,8 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from attribune.cli.arguments import add_places, add_run, add_table
+
 __all__ = ["add_parser"]
 
 _EXAMPLES = """examples:
@@ -24,11 +26,10 @@ def add_parser(verbs: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run_folder", metavar="RUN", help="folder that `attribune train` wrote")
-    parser.add_argument("data", metavar="DATA", help="CSV, TSV, JSONL or Parquet file, or a name on the hub")
+    add_run(parser)
+    add_table(parser)
     parser.add_argument("--json", action="store_true", help="write JSON to stdout")
-    parser.add_argument("--backbone", metavar="NAME_OR_DIR", help="where the backbone's weights are now")
-    parser.add_argument("--encoding", help="of the file; found out unless given")
+    add_places(parser)
     parser.set_defaults(run=_run, after_interrupt=lambda _: "")
 
 

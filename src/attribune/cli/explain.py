@@ -6,6 +6,8 @@ import argparse
 import json
 from typing import Any
 
+from attribune.cli.arguments import add_places, add_run, add_table
+
 __all__ = ["add_parser"]
 
 _EXAMPLES = """examples:
@@ -26,8 +28,8 @@ def add_parser(verbs: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run_folder", metavar="RUN", help="folder that `attribune train` wrote")
-    parser.add_argument("data", metavar="DATA", help="CSV, TSV, JSONL or Parquet file, or a name on the hub")
+    add_run(parser)
+    add_table(parser)
     parser.add_argument("--row", type=int, metavar="N", help="number of a row of the table, from 1, to explain as well")
     parser.add_argument(
         "--as",
@@ -42,8 +44,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--top", type=int, default=10, metavar="N", help="values that are listed (10)")
     parser.add_argument("--output", metavar="FILE.html", help="write a page as well")
     parser.add_argument("--json", action="store_true", help="write JSON to stdout")
-    parser.add_argument("--backbone", metavar="NAME_OR_DIR", help="where the backbone's weights are now")
-    parser.add_argument("--encoding", help="of the file; found out unless given")
+    add_places(parser)
     parser.set_defaults(run=_run, after_interrupt=lambda _: "")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from attribune.cli.arguments import add_places, add_run
+
 __all__ = ["add_parser"]
 
 _EXAMPLES = """examples:
@@ -25,7 +27,7 @@ def add_parser(verbs: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run_folder", metavar="RUN", help="folder that `attribune train` wrote")
+    add_run(parser)
     parser.add_argument(
         "--for",
         dest="given",
@@ -42,8 +44,7 @@ def add_parser(verbs: Any) -> None:
     )
     parser.add_argument("--output", metavar="PATH", help="folder, or file; `exported` in the run's folder unless given")
     parser.add_argument("--check", metavar="DATA", help="a table whose first 200 rows check the export")
-    parser.add_argument("--backbone", metavar="NAME_OR_DIR", help="where the backbone's weights are now")
-    parser.add_argument("--encoding", help="of the table; found out unless given")
+    add_places(parser)
     parser.set_defaults(run=_run, after_interrupt=lambda _: "; nothing was written")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from attribune.cli.arguments import add_places, add_run
 from attribune.errors import ModelFolderError
 
 __all__ = ["add_parser"]
@@ -25,10 +26,10 @@ def add_parser(verbs: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run_folder", metavar="RUN", help="folder that `attribune train` wrote")
+    add_run(parser)
     parser.add_argument("--attribute", required=True, metavar="COL")
     parser.add_argument("--value", required=True, nargs="+", action="extend", metavar="VALUE")
-    parser.add_argument("--backbone", metavar="NAME_OR_DIR", help="where the backbone's weights are now")
+    add_places(parser, encoding=False)
     parser.set_defaults(run=_run, after_interrupt=lambda _: "; the same command does what is left")
 
 

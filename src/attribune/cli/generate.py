@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+from attribune.cli.arguments import add_places, add_run, add_table
 from attribune.errors import ConfigError
 
 __all__ = ["add_parser"]
@@ -29,8 +30,8 @@ def add_parser(verbs: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run_folder", metavar="RUN", help="folder that `attribune train --task generation` wrote")
-    parser.add_argument("data", nargs="?", metavar="DATA", help="CSV, TSV, JSONL or Parquet file, or a hub name")
+    add_run(parser, rest=" with --task generation")
+    add_table(parser, optional=True)
     parser.add_argument(
         "--prompt", metavar="TEXT", help="read before the text; what the text begins with, for a run without a prompt"
     )
@@ -49,8 +50,7 @@ def add_parser(verbs: Any) -> None:
     parser.add_argument("--n", type=int, default=1, metavar="N", help="texts for each row")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of --sample")
     parser.add_argument("--output", metavar="FILE", help="ends in .jsonl, .csv, .tsv or .parquet (default: stdout)")
-    parser.add_argument("--backbone", metavar="NAME_OR_DIR", help="where the backbone's weights are now")
-    parser.add_argument("--encoding", help="of the file; found out unless given")
+    add_places(parser)
     parser.set_defaults(run=_run, after_interrupt=_after_interrupt)
 
 

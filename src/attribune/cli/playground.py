@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from attribune.cli.arguments import add_places, add_run
 from attribune.errors import ConfigError
 
 __all__ = ["add_parser"]
@@ -28,9 +29,9 @@ def add_parser(verbs: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run_folder", metavar="RUN", help="folder that `attribune train` wrote")
+    add_run(parser)
     parser.add_argument("--port", type=int, default=7860, metavar="N", help="0 takes a free one (default: 7860)")
-    parser.add_argument("--backbone", metavar="NAME_OR_DIR", help="where the backbone's weights are now")
+    add_places(parser, encoding=False)
     parser.set_defaults(run=_run, after_interrupt=lambda _: "")
 
 

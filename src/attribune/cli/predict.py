@@ -7,6 +7,8 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+from attribune.cli.arguments import add_places, add_run
+
 __all__ = ["add_parser"]
 
 _EXAMPLES = """examples:
@@ -28,15 +30,14 @@ def add_parser(verbs: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run_folder", metavar="RUN", help="folder that `attribune train` wrote")
+    add_run(parser)
     parser.add_argument(
         "data", metavar="DATA", nargs="+", help="CSV, TSV, JSONL or Parquet files, folders of them, or names on the hub"
     )
     parser.add_argument(
         "--output", required=True, metavar="PATH", help="ends in .csv, .tsv, .jsonl or .parquet, or is a folder"
     )
-    parser.add_argument("--backbone", metavar="NAME_OR_DIR", help="where the backbone's weights are now")
-    parser.add_argument("--encoding", help="of the files; found out unless given")
+    add_places(parser)
     parser.add_argument(
         "--engine",
         choices=("local", "ray"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from attribune.cli.arguments import add_places, add_run, add_table
+
 __all__ = ["add_parser"]
 
 _EXAMPLES = """examples:
@@ -24,13 +26,10 @@ def add_parser(verbs: Any) -> None:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run_folder", metavar="RUN", help="folder that `attribune train` wrote")
-    parser.add_argument(
-        "data", nargs="?", metavar="DATA", help="labelled rows: CSV, TSV, JSONL or Parquet file, or a name on the hub"
-    )
+    add_run(parser)
+    add_table(parser, optional=True)
     parser.add_argument("--output", metavar="FILE.html", help="report.html in the folder unless given")
-    parser.add_argument("--backbone", metavar="NAME_OR_DIR", help="where the backbone's weights are now")
-    parser.add_argument("--encoding", help="of the file; found out unless given")
+    add_places(parser)
     parser.set_defaults(run=_run, after_interrupt=lambda _: "")
 
 

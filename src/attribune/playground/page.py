@@ -21,6 +21,7 @@ CSS = """
 .attribune-answer { overflow-x: auto; }
 .attribune-answer table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 .attribune-answer th, .attribune-answer td { padding: .35rem .6rem; text-align: right; vertical-align: bottom; }
+.attribune-answer th { overflow-wrap: anywhere; max-width: 14rem; }
 .attribune-answer th:first-child { text-align: left; position: sticky; left: 0;
   background: var(--background-fill-primary); }
 .attribune-answer .bar { display: block; height: .4rem; background: #1864ab; border-radius: .2rem; min-width: 1px; }

@@ -18,10 +18,9 @@ from attribune.benchmark.tables import Line, SetTable, benchmark_tables, verdict
 from attribune.evaluation.bins import count_ranges, range_name
 from attribune.evaluation.bootstrap import paired
 from attribune.evaluation.report import metric_label, metric_scale, metric_words
-from attribune.json_file import replace_file
+from attribune.json_file import read_json_lines, replace_file
 from attribune.report.page import figure, page
 from attribune.report.plots import Bar, Bins, Curve, curves, forest, sparsity
-from attribune.training.folder import RunFolder
 
 __all__ = ["report_page", "sparsity_bins", "write_report"]
 
@@ -272,7 +271,7 @@ def _learning(table: SetTable) -> Iterator[str]:
 
 
 def _checks(result: CellResult) -> list[dict[str, Any]]:
-    return [line for line in RunFolder(result.folder).read_log() if "eval_loss" in line]
+    return [line for line in read_json_lines(result.folder / "log.jsonl") if "eval_loss" in line]
 
 
 def _range(metric: str, pair: Any) -> str:

@@ -18,9 +18,9 @@ __all__ = ["Bar", "Bins", "Curve", "Point", "curves", "forest", "heat", "reliabi
 
 Array = npt.NDArray[Any]
 INK, GREY, BLUE, ORANGE = "#1f2933", "#9aa5b1", "#1864ab", "#d9480f"
-_NAME, _FLAT = 18, 5  # characters of a class's name that are shown, and with which it stands level
+_NAME = 18  # characters of a class's name that are shown
 _DARK = 0.55  # share from which white is read best
-_ROOM = 45  # characters of the names of bins that fit side by side in full size
+_ROOM = 45  # characters of names that fit side by side in full size
 _COLOURS = (BLUE, ORANGE, "#2b8a3e", "#862e9c", "#5c940d", "#0b7285")
 
 
@@ -139,7 +139,7 @@ def curves(lines: Sequence[Curve], *, label: str) -> str:
 def heat(shares: Array, *, names: Sequence[str], counts: Array) -> str:
     """A square of shares (C, C), true classes down and predicted ones across, with the rows of each cell."""
     side = 1.6 + 0.42 * len(names)
-    with _figure(width=max(3.2, side), height=max(2.4, side - 0.4)) as (figure, axes):
+    with _figure(width=max(5.2, side), height=max(2.4, side - 0.4)) as (figure, axes):
         axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
         for true, predicted in np.ndindex(*shares.shape):
             if counts[true, predicted]:
@@ -147,7 +147,7 @@ def heat(shares: Array, *, names: Sequence[str], counts: Array) -> str:
                 text = f"{counts[true, predicted]:,}"
                 axes.text(predicted, true, text, ha="center", va="center", color=ink, fontsize=8)
         short = [name if len(name) <= _NAME else f"{name[: _NAME - 1]}…" for name in names]
-        axes.set_xticks(range(len(names)), short, rotation=45 if max(map(len, short)) > _FLAT else 0)
+        axes.set_xticks(range(len(names)), short, rotation=45 if sum(map(len, short)) > _ROOM else 0)
         axes.set_yticks(range(len(names)), short)
         axes.set_xlabel("predicted")
         axes.set_ylabel("true")
@@ -156,7 +156,7 @@ def heat(shares: Array, *, names: Sequence[str], counts: Array) -> str:
 
 def reliability(points: Sequence[Point], *, said: str, true: str) -> str:
     """What comes true over what was said; on the line, the one is the other."""
-    with _figure(width=4.2, height=3.4) as (figure, axes):
+    with _figure(width=5.2, height=3.4) as (figure, axes):
         ends = [min(min(p.said, p.low) for p in points), max(max(p.said, p.high) for p in points)]
         axes.plot(ends, ends, color=INK, linewidth=0.8)
         axes.vlines(

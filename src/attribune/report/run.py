@@ -38,6 +38,7 @@ __all__ = ["run_page", "write_run_page"]
 
 _DRAWN_CLASSES = 20
 _MIXED_UP = 12  # pairs of classes that are listed
+_POINTS = 40  # of a curve of training losses
 _LISTED = 8  # values at each end
 
 
@@ -94,7 +95,7 @@ def _training(rows: RunRows) -> Iterator[str]:
         return
     lines = [Curve(name="loss on validation rows", x=_column(checks, "epoch"), y=_column(checks, "eval_loss"))]
     if steps:
-        lines.insert(0, Curve(name="loss on training rows", x=_column(steps, "epoch"), y=_column(steps, "loss")))
+        lines.insert(0, _training_loss(steps))
     metric = rows.judged.task.main_metric
     drawing = figure(curves(lines, label="loss"), "The loss over the passes; that of training is with dropout.")
     if all(f"eval_{metric}" in line for line in checks) and len(checks) > 1:
@@ -102,6 +103,20 @@ def _training(rows: RunRows) -> Iterator[str]:
         curve = Curve(name=metric_words(metric), x=_column(checks, "epoch"), y=y)
         drawing += figure(curves([curve], label=metric_label(metric)), f"{metric_words(metric)} on validation rows.")
     yield section("Training", list(_on_training(rows, checks)), drawing=drawing)
+
+
+def _training_loss(steps: Sequence[Mapping[str, Any]]) -> Curve:
+    """The loss on training rows, averaged over about a fortieth of the training for each point."""
+    wide = max(1, steps[-1]["step"] // _POINTS)
+    epochs, losses, total, first, last = [], [], 0.0, 0, 0
+    for line in steps:
+        total += line["loss"] * (line["step"] - last)
+        last = line["step"]
+        if last - first >= wide:
+            epochs.append(float(line["epoch"]))
+            losses.append(total / (last - first))
+            total, first = 0.0, last
+    return Curve(name="loss on training rows", x=tuple(epochs), y=tuple(losses))
 
 
 def _column(lines: Sequence[Mapping[str, Any]], name: str) -> tuple[float, ...]:

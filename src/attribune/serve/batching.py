@@ -12,11 +12,13 @@ from typing import Any
 
 from attribune.errors import AttribuneError
 from attribune.process_memory import return_freed_memory
+from attribune.serve.compute import start
 from attribune.serve.models import Answer, ServedModel
 
 __all__ = ["Batcher", "Overloaded", "Stopping"]
 
-_RETURN_SECONDS = 5  # between two times that freed memory is given back, which takes 10 ms
+_PATIENCE = 0.05  # of the time of a batch
+_RETURN_SECONDS = 10  # between two times that freed memory is given back, which takes 10 ms
 
 
 class Overloaded(Exception):  # noqa: N818 - a state of the service, not a mistake
@@ -36,10 +38,11 @@ class _Waiting:
 
 
 class Batcher:
-    """One thread that scores what waits, and nothing else does: the processor's cores are the model's.
+    """Lets the thread that computes score what waits, and nothing else: the processor's cores are the model's.
 
-    No request waits for others to come: while the model works they gather by themselves, and those for the model that
-    was asked for first are scored together when it is done.
+    While the model works requests gather by themselves, and those for the model that was asked for first are scored
+    together when it is done. Where several were answered together, those who asked are likely to ask again: the next
+    batch waits for as many texts, for a twentieth of the time of the last at most. Who asks alone never waits.
 
     Args:
         queue_rows: texts that may wait.
@@ -52,20 +55,20 @@ class Batcher:
         self._observe = observe
         self._queue: deque[_Waiting] = deque()
         self._changed = threading.Condition()
-        self._closed = False
-        self._thread = threading.Thread(target=self._work, name="attribune-model", daemon=True)
-        self._thread.start()
+        self._working = self._closed = False
+        self._asked, self._patience = 0, 0.0  # texts of the last batch of several requests; how long to wait for more
+        self._returned = time.monotonic()
 
     @property
     def waiting(self) -> int:
         """Texts that wait."""
         with self._changed:
-            return sum(one.rows for one in self._queue)
+            return self._rows()
 
     @property
     def alive(self) -> bool:
-        """Whether requests are taken and scored."""
-        return self._thread.is_alive() and not self._closed
+        """Whether requests are taken."""
+        return not self._closed
 
     def submit(self, model: ServedModel, columns: Mapping[str, Sequence[Any]]) -> Future[list[Answer]]:
         """Let rows be scored; the future gives an answer for each, or the error of this request.
@@ -80,38 +83,52 @@ class Batcher:
         """
         request = _Waiting(model=model, columns=columns, rows=len(next(iter(columns.values()))))
         with self._changed:
-            if not self.alive:
+            if self._closed:
                 raise Stopping
-            waiting = sum(one.rows for one in self._queue)
+            waiting = self._rows()
             if waiting and waiting + request.rows > self.queue_rows:
                 raise Overloaded
             self._queue.append(request)
-            self._changed.notify()
+            self._changed.notify_all()
+            if not self._working:
+                self._working = True
+                start(self._work)
         return request.answers
 
     def close(self) -> None:
         """Take no more requests, and wait until those there are have been answered."""
         with self._changed:
             self._closed = True
-            self._changed.notify()
-        self._thread.join()
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._working)
+
+    def _rows(self) -> int:
+        return sum(one.rows for one in self._queue)
 
     def _work(self) -> None:
-        returned = time.monotonic()
+        """Answer until nothing waits."""
         while True:
             with self._changed:
-                while not self._queue and not self._closed:
-                    self._changed.wait()
+                self._changed.wait_for(lambda: self._closed or self._rows() >= self._asked, timeout=self._patience)
+                self._asked, self._patience = 0, 0.0
                 if not self._queue:
+                    self._working = False
+                    self._changed.notify_all()
                     return
                 batch = self._next()
             batch = [one for one in batch if one.answers.set_running_or_notify_cancel()]  # whoever left is passed over
             if batch:
-                self._observe(sum(one.rows for one in batch))
-                _answer(batch)
-            if time.monotonic() - returned > _RETURN_SECONDS:
+                self._score(batch)
+            if time.monotonic() - self._returned > _RETURN_SECONDS:
                 return_freed_memory()
-                returned = time.monotonic()
+                self._returned = time.monotonic()
+
+    def _score(self, batch: Sequence[_Waiting]) -> None:
+        began, rows = time.monotonic(), sum(one.rows for one in batch)
+        self._observe(rows)
+        _answer(batch)
+        if len(batch) > 1:
+            self._asked, self._patience = min(rows, self.at_once), _PATIENCE * (time.monotonic() - began)
 
     def _next(self) -> list[_Waiting]:
         """Take the oldest request and those for the same model that fit beside it."""
@@ -127,7 +144,7 @@ class Batcher:
         return batch
 
 
-def _answer(batch: list[_Waiting]) -> None:
+def _answer(batch: Sequence[_Waiting]) -> None:
     """Score requests together; where that fails, each alone, so that a bad one fails alone."""
     try:
         answers = batch[0].model.answer(_joined(batch))

@@ -18,6 +18,7 @@ from attribune.methods.linear import LinearModel
 from attribune.prediction import Predictor
 from attribune.schema import MultiLabel, Numeric
 from attribune.schema.attributes import FittedAttribute
+from attribune.serve.compute import compute
 from attribune.training.folder import RunFolder, load_run
 
 __all__ = ["Answer", "ServedModel", "load_models"]
@@ -145,7 +146,7 @@ def load_models(
     dtype: str = "float32",
     cache_mb: float = 256,
 ) -> dict[str, ServedModel]:
-    """Load runs for a service; those with the same backbone share its weights.
+    """Load runs for a service, on the thread that will compute; those with the same backbone share its weights.
 
     Args:
         runs: folders of runs or of saved models, each perhaps with a name in front: ``NAME=FOLDER``; the name is that
@@ -162,6 +163,10 @@ def load_models(
         raise ConfigError("no run is given to serve: name the folder of one that `attribune train` wrote")
     if dtype not in ("float32", "bfloat16"):
         raise ConfigError(f"--dtype {dtype}: choose float32 or bfloat16")
+    return compute(lambda: _load_models(runs, backbone=backbone, dtype=dtype, cache_mb=cache_mb))
+
+
+def _load_models(runs: Sequence[str], *, backbone: str | None, dtype: str, cache_mb: float) -> dict[str, ServedModel]:
     shared, models = SharedBackbones(), {}
     for run in runs:
         name, source = _named(run)

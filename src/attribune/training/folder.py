@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -14,7 +13,7 @@ from typing import Any
 from attribune.backbone import SharedBackbones
 from attribune.conditioned import ConditionedModel
 from attribune.errors import ConfigError, ModelFolderError
-from attribune.json_file import draft_of, read_json, replace_file, write_json
+from attribune.json_file import draft_of, read_json, read_json_lines, replace_file, write_json
 from attribune.loading import load_model, model_class
 from attribune.methods.linear import LinearModel
 from attribune.prediction import Predictor
@@ -152,12 +151,8 @@ class RunFolder:
         return Schema.load(path if path.is_file() else find_model(self.model).schema)
 
     def read_log(self) -> list[dict[str, Any]]:
-        """Losses and metrics during training; a line that an interruption cut short is passed over."""
-        found = []
-        for line in self.log.read_text(encoding="utf-8").splitlines() if self.log.is_file() else []:
-            with contextlib.suppress(json.JSONDecodeError):
-                found.append(json.loads(line))
-        return [one for one in found if isinstance(one, dict)]
+        """Losses and metrics during training."""
+        return read_json_lines(self.log)
 
     def compared(self) -> list[str]:
         """Methods whose comparison with this run is finished."""
