@@ -28,6 +28,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from common import machine, write_result
 from predict_engines import COLUMNS, write_table
 
@@ -182,7 +183,7 @@ async def load(service: Service, options: argparse.Namespace) -> dict[str, Any]:
         found = []
         while time.perf_counter() < end:
             found.append(service.megabytes())
-            await asyncio.sleep(2)
+            await asyncio.sleep(0.5)
         return found
 
     started = time.perf_counter()
@@ -190,8 +191,7 @@ async def load(service: Service, options: argparse.Namespace) -> dict[str, Any]:
     seconds = time.perf_counter() - started
     async with Caller(service.port) as caller:
         figures = (await caller.ask("GET", "/metrics"))[1].decode()
-    fifth = max(1, len(memory) // 5)
-    early, late = memory[fifth : 2 * fifth], memory[-fifth:]
+    tenths = np.array_split(memory, 10)
     return {
         "seconds": seconds,
         "requests": statuses.total(),
@@ -200,8 +200,8 @@ async def load(service: Service, options: argparse.Namespace) -> dict[str, Any]:
         "requests_per_second": statuses.total() / seconds,
         "milliseconds": {kind: quantiles(found) for kind, found in times.items()},
         "megabytes": {
-            "second_fifth": statistics.mean(early),
-            "last_fifth": statistics.mean(late),
+            "mean_of_tenths": [float(tenth.mean()) for tenth in tenths],
+            "least_of_tenths": [float(tenth.min()) for tenth in tenths],
             "most": max(memory),
         },
         "shares": {

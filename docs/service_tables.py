@@ -22,7 +22,7 @@ def serving() -> list[str]:
         "",
         "| run in, backbone in | minutes | requests | errors | texts/s | of bare | p50 / p99, one text, ms | "
         "p50 / p99, several, ms | "
-        "MB at first, in the end | largest difference to `predict` |",
+        "MB in the second tenth, in the last | largest difference to `predict` |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for one in found:
@@ -36,7 +36,7 @@ def serving() -> list[str]:
             f"{one['texts_per_second']:,.0f}",
             f"{one['of_bare']:.2f}",
             *(f"{kind['p50']:,.0f} / {kind['p99']:,.0f}" for kind in times),
-            f"{one['megabytes']['second_fifth']:,.0f}, {one['megabytes']['last_fifth']:,.0f}",
+            f"{one['megabytes']['mean_of_tenths'][1]:,.0f}, {one['megabytes']['mean_of_tenths'][-1]:,.0f}",
             f"{one['largest_difference']:.0e}",
         ]
         lines.append(f"| {' | '.join(cells)} |")

@@ -7,7 +7,7 @@ from typing import Any
 
 from attribune.condition import Slots
 from attribune.methods import Host
-from attribune.placement import Site
+from attribune.sites import Site
 
 __all__ = ["make_host"]
 

@@ -328,3 +328,13 @@ def test_a_writer_takes_rows_in_any_order_and_number(run: Path) -> None:
     _, report = writer.write(["n1", "n2"], {"user": ["nobody", None]})
     assert any("values not in the vocabulary: 1" in line for line in report.lines())
     assert writer.write([], {})[0] == []
+
+
+def test_the_page_of_a_run_that_writes(run: Path, data: Path, tmp_path: Path) -> None:
+    for more in ([], [str(data)]):
+        assert main(["report", str(run), *more, "--output", str(tmp_path / "page.html")]) == 0
+        page = (tmp_path / "page.html").read_text()
+        assert "<h2>Training</h2>" in page
+        assert "<h2>By value of user</h2>" in page
+        assert "taken for" not in page
+    assert "attributes hidden" in page

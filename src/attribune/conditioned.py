@@ -21,8 +21,9 @@ from attribune.data.texts import TextEncoder, TextInput
 from attribune.data.windows import longest_input
 from attribune.errors import ConfigError, DataError
 from attribune.methods import DEFAULT_METHOD, METHODS, Host, MethodConfig, method_from_dict
-from attribune.placement import first_position, most_positions, placement_for
+from attribune.placement import placement_for
 from attribune.schema import Schema
+from attribune.sites import first_position, most_positions
 from attribune.stored import StoredModel
 from attribune.tasks import Task, task_from_dict
 from attribune.tuning import tune_backbone

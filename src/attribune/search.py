@@ -162,22 +162,12 @@ def search(
         ConfigError: without Optuna, for a space that does not hold, for a folder of another search or with other rows,
             or one that another process works on.
     """
-    if importlib.util.find_spec("optuna") is None:
-        raise ConfigError("a search needs Optuna: pip install 'attribune[search]'")
-    if trials < 1:
-        raise ConfigError(f"trials is {trials}: give at least 1")
-    if recipe.is_baseline:
-        raise ConfigError(f"method {recipe.method['name']!r} chooses its regularisation itself: search another method")
-    refuse_processes("search")
-    check_trackers(recipe)
+    _check(recipe, trials)
     reporter = reporter or Reporter()
     folder = Path(output)
     tree = default_space(recipe) if space is None else dict(space)
     checked = read_space(tree)
-    for name, values in checked.items():
-        first = values.low if isinstance(values, Range) else values[0]
-        _with_values(recipe, {name: int(first) if isinstance(values, Range) and values.integer else first})
-    load_tokenizer(recipe.backbone.name, revision=recipe.backbone.revision)  # a wrong name is no failed trial
+    _check_ends(recipe, checked)
     prepared = prepare(recipe)
     plan = {
         "recipe": recipe.model_dump(mode="json"),
@@ -197,14 +187,7 @@ def search(
                     write_json(place / _VALUES, _draw(checked, tried, seed + number), what="values of the trial")
                 values = read_json(place / _VALUES, what="values of the trial")
                 reporter.note(f"trial {number + 1} of {trials}: {listed(values)}")
-                with _counted(place / _ATTEMPTS) as attempt:
-                    if attempt > _MOST_ATTEMPTS:
-                        error = (
-                            f"its process was killed {_MOST_ATTEMPTS} times, as the system does when memory runs out"
-                        )
-                        found = Trial(number=number, values=values, score=None, metrics={}, error=error)
-                    else:
-                        found = _run(number, values, recipe, place / "run", tables, reporter)
+                found = _try(number, values, recipe, place, tables, reporter)
                 write_json(place / _RESULT, asdict(found), what="result of the trial", indent=1)
             shutil.rmtree(place / "run", ignore_errors=True)
             tried.append(Trial(**read_json(place / _RESULT, what="result of the trial")))
@@ -215,11 +198,41 @@ def search(
         return SearchResult(folder=folder, tried=tuple(tried), best=best)
 
 
+def _check(recipe: Recipe, trials: int) -> None:
+    if importlib.util.find_spec("optuna") is None:
+        raise ConfigError("a search needs Optuna: pip install 'attribune[search]'")
+    if trials < 1:
+        raise ConfigError(f"trials is {trials}: give at least 1")
+    if recipe.is_baseline:
+        raise ConfigError(f"method {recipe.method['name']!r} chooses its regularisation itself: search another method")
+    refuse_processes("search")
+    check_trackers(recipe)
+
+
+def _check_ends(recipe: Recipe, space: Mapping[str, Any]) -> None:
+    """Settings that a recipe does not have, and a backbone that is not there, are no failed trials."""
+    for name, values in space.items():
+        first = values.low if isinstance(values, Range) else values[0]
+        _with_values(recipe, {name: int(first) if isinstance(values, Range) and values.integer else first})
+    load_tokenizer(recipe.backbone.name, revision=recipe.backbone.revision)
+
+
 def listed(values: Mapping[str, Any]) -> str:
     """The values of a trial in one line."""
     return ", ".join(
         f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in values.items()
     )
+
+
+def _try(
+    number: int, values: dict[str, Any], recipe: Recipe, place: Path, tables: Mapping[str, Any], reporter: Reporter
+) -> Trial:
+    """Run a trial, unless its process was killed too often before."""
+    with _counted(place / _ATTEMPTS) as attempt:
+        if attempt <= _MOST_ATTEMPTS:
+            return _run(number, values, recipe, place / "run", tables, reporter)
+    error = f"its process was killed {_MOST_ATTEMPTS} times, as the system does when memory runs out"
+    return Trial(number=number, values=values, score=None, metrics={}, error=error)
 
 
 def _run(

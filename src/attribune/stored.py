@@ -17,9 +17,10 @@ from attribune.backbone import SharedBackbones, stack_path
 from attribune.configuration import AttributeConfig, Sizes
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.methods.base import AttributeMethod, SiteModule, tables_later
-from attribune.placement import Placement, find_layers
+from attribune.placement import Placement
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
+from attribune.sites import find_layers
 
 __all__ = ["StoredModel"]
 

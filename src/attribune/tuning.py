@@ -11,7 +11,8 @@ from typing import Literal, get_args
 from torch import nn
 
 from attribune.errors import ConfigError
-from attribune.placement import Placement, SiteKind, find_layers, find_norms, find_sites
+from attribune.placement import Placement, SiteKind
+from attribune.sites import find_layers, find_norms, find_sites
 
 __all__ = ["TUNINGS", "Tuning", "tune_backbone"]
 

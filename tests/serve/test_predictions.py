@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from fastapi.testclient import TestClient
 
 from attribune.cli import main
 from attribune.model import AttributeModel
+from attribune.prediction import Predictor
 from attribune.serve import ServedModel, create_app, load_models
 
 NEW = small_runs.reviews(40, seed=8, users=11)  # users 7 to 10 are new
@@ -68,6 +70,27 @@ def test_requests_at_once_get_their_own_answers(client: TestClient, predicted: d
 
     with ThreadPoolExecutor(16) as pool:
         assert all(pool.map(ask, jobs))
+
+
+def test_one_thread_loads_and_asks(
+    runs: Path, predicted: dict[str, list[dict[str, str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second one that computes would take a third of the throughput."""
+    threads, score = set(), Predictor.score
+
+    def seen(self: Predictor, rows: Any) -> Any:
+        threads.add(threading.current_thread().name)
+        return score(self, rows)
+
+    monkeypatch.setattr(Predictor, "score", seen)
+    models = load_models([str(runs / "injector"), str(runs / "pln")])
+    assert len(threads) == 1, "models are asked once when they are loaded"
+    with TestClient(create_app(models)) as client, ThreadPoolExecutor(4) as callers:
+        bodies = [{"model": name, **asked(NEW[0], name)} for name in ("injector", "pln") * 4]
+        answers = list(callers.map(lambda body: client.post("/v1/predict", json=body), bodies))
+    assert {answer.status_code for answer in answers} == {200}
+    assert len(threads) == 1
+    assert threads != {threading.current_thread().name}
 
 
 def test_unknown_values_are_named_and_count_as_missing(client: TestClient) -> None:

@@ -18,7 +18,8 @@ from transformers import AutoConfig, BertConfig, PreTrainedModel, ViTConfig
 from attribune.backbone import build_backbone
 from attribune.errors import ConfigError
 from attribune.methods import Adapter, Host
-from attribune.placement import PLACEMENTS, Placement, Site, find_norms, find_sites, placement_for
+from attribune.placement import PLACEMENTS, Placement, placement_for
+from attribune.sites import Site, find_norms, find_sites
 
 POST_NORM = ("bert", "roberta", "xlm-roberta", "distilbert", "electra", "mpnet", "albert", "deberta-v2")
 PRE_NORM = ("modernbert", "gpt2", "llama", "mistral", "qwen2", "qwen3", "eurobert", "t5")

@@ -13,7 +13,8 @@ from transformers import PreTrainedModel
 
 from attribune.errors import ConfigError
 from attribune.methods import method_from_dict
-from attribune.placement import find_layers, placement_for
+from attribune.placement import placement_for
+from attribune.sites import find_layers
 from attribune.tuning import TUNINGS, Tuning, tune_backbone
 
 Factory = Callable[..., PreTrainedModel]

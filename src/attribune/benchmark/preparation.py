@@ -136,7 +136,18 @@ def prepare(
             draft.unlink(missing_ok=True)
             if not any((output / f"{name}.parquet").exists() for name in (_ALL, *PARTS)):
                 (output / _UNFINISHED).unlink(missing_ok=True)
-    manifest = {
+    manifest = _manifest_of(card, origin, log, parts, output)
+    replace_file(output / RECIPE, _recipe(card, output).encode())
+    write_json(output / MANIFEST, manifest, what="manifest", indent=1)
+    (output / _UNFINISHED).unlink(missing_ok=True)
+    return PreparedSet(folder=output, manifest=manifest)
+
+
+def _manifest_of(
+    card: Card, origin: Mapping[str, Any], log: RowLog, parts: Mapping[str, Mapping[str, Any]], output: Path
+) -> dict[str, Any]:
+    """What a prepared set says of itself."""
+    return {
         "name": card.name,
         "title": card.title,
         "folds": card.split.number if isinstance(card.split, Folds) else 0,
@@ -155,10 +166,6 @@ def prepare(
         "terms": card.terms,
         "preparation": card.preparation,
     }
-    replace_file(output / RECIPE, _recipe(card, output).encode())
-    write_json(output / MANIFEST, manifest, what="manifest", indent=1)
-    (output / _UNFINISHED).unlink(missing_ok=True)
-    return PreparedSet(folder=output, manifest=manifest)
 
 
 def sha256_of(path: Path) -> str:

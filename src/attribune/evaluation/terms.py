@@ -7,8 +7,9 @@ from pathlib import Path
 
 from attribune.backbone import check_fingerprint, fingerprint, load_backbone, stack_path
 from attribune.errors import ConfigError
-from attribune.placement import find_layers, placement_for
+from attribune.placement import placement_for
 from attribune.saving import find_model, read_model
+from attribune.sites import find_layers
 
 __all__ = ["TermChange", "term_changes"]
 

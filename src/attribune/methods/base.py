@@ -17,7 +17,7 @@ from attribune.kept import KeptWeights
 from attribune.methods.fixed import Around, Fixed, no_fixed_form, own_tensors
 from attribune.methods.host import Host
 from attribune.methods.settings import AttributeMethodConfig, MethodConfig, VectorMethodConfig
-from attribune.placement import Site
+from attribune.sites import Site
 
 if TYPE_CHECKING:
     from attribune.sharding import RowShard

@@ -19,7 +19,8 @@ from attribune.methods.fixed import Around, Fixed, own_tensors
 from attribune.methods.host import Host
 from attribune.methods.pln import NormConfig, NormMethod
 from attribune.methods.settings import MethodConfig, Point
-from attribune.placement import Placement, Site
+from attribune.placement import Placement
+from attribune.sites import Site
 
 __all__ = ["E2ln"]
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from attribune.errors import ConfigError
 from attribune.methods.settings import MethodConfig
-from attribune.placement import Site
+from attribune.sites import Site
 
 __all__ = [
     "Around",

@@ -9,7 +9,8 @@ from typing import Any, Self, cast, get_args
 from torch import Tensor, nn
 
 from attribune.condition import Slots
-from attribune.placement import Placement, Site, SiteKind, find_layers, find_sites, placement_for
+from attribune.placement import Placement, SiteKind, placement_for
+from attribune.sites import Site, find_layers, find_sites
 
 __all__ = ["Host"]
 

@@ -16,7 +16,8 @@ from attribune.methods.fixed import Around, Fixed, add_to_bias, module_at
 from attribune.methods.host import Host
 from attribune.methods.plain import Plain
 from attribune.methods.settings import AttributeMethodConfig, MethodConfig, check_positive
-from attribune.placement import Site, SiteKind
+from attribune.placement import SiteKind
+from attribune.sites import Site
 
 __all__ = ["NormConfig", "NormMethod", "Pln"]
 

@@ -15,7 +15,7 @@ from attribune.methods.fixed import Around, Fixed, LowRank
 from attribune.methods.host import Host
 from attribune.methods.plain import Plain
 from attribune.methods.settings import AttributeMethodConfig, MethodConfig, check_positive
-from attribune.placement import Site
+from attribune.sites import Site
 
 __all__ = ["Plora"]
 

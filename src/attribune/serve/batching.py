@@ -18,7 +18,7 @@ from attribune.serve.models import Answer, ServedModel
 __all__ = ["Batcher", "Overloaded", "Stopping"]
 
 _PATIENCE = 0.05  # of the time of a batch
-_RETURN_SECONDS = 10  # between two times that freed memory is given back, which takes 10 ms
+_RETURN_SECONDS = 3  # between two times that freed memory is given back, which takes 20 ms
 
 
 class Overloaded(Exception):  # noqa: N818 - a state of the service, not a mistake

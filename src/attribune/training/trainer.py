@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ import torch
 import transformers
 from datasets import Dataset
 from safetensors import SafetensorError, safe_open
-from transformers import EvalPrediction, TrainerState, TrainingArguments
+from transformers import EvalPrediction, TrainerCallback, TrainerState, TrainingArguments
 
 from attribune.conditioned import ConditionedModel
 from attribune.data.batching import LengthGroupedBatches, padding_share
@@ -111,25 +111,15 @@ def fit_model(
     last = last_checkpoint(folder.checkpoints) if resume else None
     metric = f"eval_{model.task.main_metric}"
     stop = StopWhenStale(metric, higher_is_better=model.task.higher_is_better, patience=recipe.training.patience)
-    trainer = TrainingLoop(
-        model=model,
-        args=_arguments(model, recipe, folder),
-        train_dataset=train,
-        eval_dataset=_sorted_by_length(validation),
-        data_collator=model.collator(),
-        compute_metrics=_metrics_of(model),
-        preprocess_logits_for_metrics=model.row_scores,
-        callbacks=[stop, Report(reporter, folder.log), *trackers(recipe.training.report_to, folder)],
-        optimizers=(_optimizer(model, recipe), None),
-        batch_size=recipe.training.batch_size,
-        sharded=sharded,
-    )
+    callbacks: list[TrainerCallback] = [
+        stop,
+        Report(reporter, folder.log),
+        *trackers(recipe.training.report_to, folder),
+        *([ProfileSteps(model, folder.profile)] if profile and is_main() else []),
+    ]
+    trainer = _loop(model, train, validation, recipe=recipe, folder=folder, callbacks=callbacks, sharded=sharded)
     if not is_main():  # with other dropout than the rows of the first process have
         torch.manual_seed(recipe.training.seed + process_number())
-    if profile and is_main():
-        trainer.add_callback(ProfileSteps(model, folder.profile))
-    trainer.remove_callback(transformers.PrinterCallback)
-    trainer.remove_callback(transformers.trainer_callback.ProgressCallback)
     before = _read_state(last) if last is not None else None
     if before is not None and (stop.is_stale(before) or before.global_step >= before.max_steps):
         # The folder may have been moved since the path was written.
@@ -141,6 +131,34 @@ def fit_model(
     if sharded is not None:
         sharded.put_together(model)
     return _outcome(trainer.state, padding=padding)
+
+
+def _loop(
+    model: ConditionedModel,
+    train: Dataset,
+    validation: Dataset,
+    *,
+    recipe: Recipe,
+    folder: RunFolder,
+    callbacks: Sequence[TrainerCallback],
+    sharded: ShardedTables | None,
+) -> TrainingLoop:
+    trainer = TrainingLoop(
+        model=model,
+        args=_arguments(model, recipe, folder),
+        train_dataset=train,
+        eval_dataset=_sorted_by_length(validation),
+        data_collator=model.collator(),
+        compute_metrics=_metrics_of(model),
+        preprocess_logits_for_metrics=model.row_scores,
+        callbacks=list(callbacks),
+        optimizers=(_optimizer(model, recipe), None),
+        batch_size=recipe.training.batch_size,
+        sharded=sharded,
+    )
+    trainer.remove_callback(transformers.PrinterCallback)
+    trainer.remove_callback(transformers.trainer_callback.ProgressCallback)
+    return trainer
 
 
 def _check_checkpointing(model: ConditionedModel, recipe: Recipe) -> None:
