@@ -21,11 +21,11 @@ CSS = """
 .attribune-answer { overflow-x: auto; }
 .attribune-answer table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 .attribune-answer th, .attribune-answer td { padding: .35rem .6rem; text-align: right; vertical-align: bottom; }
-.attribune-answer th { overflow-wrap: anywhere; max-width: 14rem; }
-.attribune-answer th:first-child { text-align: left; position: sticky; left: 0;
+.attribune-answer tr:first-child th { overflow-wrap: anywhere; min-width: 5rem; max-width: 14rem; }
+.attribune-answer tr th:first-child { text-align: left; position: sticky; left: 0; min-width: 0; white-space: nowrap;
   background: var(--background-fill-primary); }
 .attribune-answer .bar { display: block; height: .4rem; background: #1864ab; border-radius: .2rem; min-width: 1px; }
-.attribune-answer .track { display: block; width: 5rem; margin-left: auto; background: var(--border-color-primary);
+.attribune-answer .track { display: block; width: 4rem; margin-left: auto; background: var(--border-color-primary);
   border-radius: .2rem; }
 .attribune-answer .said { font-weight: 600; }
 """
