@@ -432,6 +432,19 @@ def test_forgetting_what_is_not_there(words: list[str], message: str, run: Path,
     assert bytes_of(run) == before
 
 
+def test_the_page_of_a_run_is_forgotten_with_the_value(run: Path, capsys: Any) -> None:
+    page = run / "report.html"
+    page.write_text("<td>u3</td>")
+    assert main(["forget", str(run), "--attribute", "user", "--value", "nobody"]) == 1
+    assert page.exists()
+    assert main(["forget", str(run), "--attribute", "user", "--value", "u3"]) == 0
+    assert not page.exists()
+    assert "report.html was removed" in capsys.readouterr().err
+    page.write_text("<td>u3</td>")  # one that was written by an earlier program
+    assert main(["forget", str(run), "--attribute", "user", "--value", "u3"]) == 0
+    assert not page.exists()
+
+
 def test_an_unfinished_run_is_not_touched(run: Path) -> None:
     (run / "training.json").unlink()
     before = bytes_of(run)

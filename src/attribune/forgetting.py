@@ -93,10 +93,16 @@ def forget(run: str | Path, attribute: str, values: Sequence[str], *, backbone: 
         if folder.checkpoints.exists():
             shutil.rmtree(folder.checkpoints)
             done.checkpoints.append(str(folder.checkpoints))
-    done.places = [str(place) for text in texts for place in places_of(text, Path(run))]
-    if not (done.models or done.predictions or done.places):
+    places = {place for text in texts for place in places_of(text, Path(run))}
+    if not (done.models or done.predictions or places):
         schema = folders[0].read_schema()
         _check_there(schema[attribute], texts)
+    for page in (folder.page for folder in folders if folder.page.exists()):  # of values, and of rows now gone
+        if done.models or done.predictions or page in places:
+            page.unlink()
+            places.discard(page)
+            done.notes.append(f"{page} was removed: `attribune report` writes it anew")
+    done.places = sorted(map(str, places))
     return done
 
 

@@ -33,6 +33,7 @@ from attribune.evaluation.report import (
 )
 from attribune.report.page import figure, page, section, write_page
 from attribune.report.plots import Bins, Curve, Point, curves, heat, reliability, sparsity
+from attribune.training.folder import RunFolder
 
 __all__ = ["run_page", "write_run_page"]
 
@@ -67,7 +68,7 @@ def write_run_page(
         AttribuneError: naming file, row or column and the cure.
     """
     rows = rows_of_run(run, data, backbone=backbone, encoding=encoding)
-    return write_page(output if output is not None else Path(run) / "report.html", run_page(rows)), rows.notes
+    return write_page(output if output is not None else RunFolder(Path(run)).page, run_page(rows)), rows.notes
 
 
 def run_page(rows: RunRows) -> str:

@@ -85,6 +85,11 @@ class RunFolder:
         return self.path / "profile"
 
     @property
+    def page(self) -> Path:
+        """The page of the run, where that was asked for."""
+        return self.path / "report.html"
+
+    @property
     def tensorboard(self) -> Path:
         """The files of TensorBoard, where that was asked for."""
         return self.path / "tensorboard"
