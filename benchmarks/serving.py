@@ -7,8 +7,9 @@ Two runs, an Injector and PLN with the film as attribute, are trained for a few 
 one text half of the time, else up to four times ``--rows`` of them; texts are film snippets, one in ten made of twelve;
 the film is one of training, a new one for one text in five, or not given for one in five; four requests of five go to
 the Injector. `bare` is `Predictor` in a process of its own, given the same rows in the same proportions in batches as
-large as a table allows, before and after the load; the ratio is of texts per second. Callers share the processor's
-cores with the service. Other work on the machine makes the figures worthless. Writes benchmarks/results/serving.json.
+large as a table allows, before and after the load; the ratio is of texts per second. `bare_in_lots` is given as many
+rows at a time as the service had together on average. Callers share the processor's cores with the service. Other work
+on the machine makes the figures worthless. Writes benchmarks/results/serving.json.
 """
 
 from __future__ import annotations
@@ -80,13 +81,14 @@ def train(folder: Path, steps: int, precision: str) -> None:
 # The bare model, in a process of its own
 
 
-def bare(folder: Path, seed: int, rows: int) -> float:
-    """Texts per second of the models, each given its rows at once."""
+def bare(folder: Path, seed: int, rows: int, *, lot: int = 10**9) -> float:
+    """Texts per second of the models, each given its rows at once, or so many at a time."""
     words = [sys.executable, __file__, "--bare", str(folder), "--seed", str(seed), "--rows", str(rows)]
-    return float(subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()[-1])
+    ended = subprocess.run([*words, "--lot", str(lot)], check=True, capture_output=True, text=True)
+    return float(ended.stdout.split()[-1])
 
 
-def bare_rate(folder: Path, seed: int, rows: int) -> float:
+def bare_rate(folder: Path, seed: int, rows: int, lot: int) -> float:
     """The same in this process."""
     from attribune.training.folder import load_run
 
@@ -100,7 +102,8 @@ def bare_rate(folder: Path, seed: int, rows: int) -> float:
         predictor.logits({key: column[:64] for key, column in tables[name].items()})
     started = time.perf_counter()
     for name, predictor in predictors.items():
-        predictor.logits(tables[name])
+        for start in range(0, len(given[name]), lot):
+            predictor.logits({key: column[start : start + lot] for key, column in tables[name].items()})
     return sum(map(len, given.values())) / (time.perf_counter() - started)
 
 
@@ -191,7 +194,7 @@ async def load(service: Service, options: argparse.Namespace) -> dict[str, Any]:
     seconds = time.perf_counter() - started
     async with Caller(service.port) as caller:
         figures = (await caller.ask("GET", "/metrics"))[1].decode()
-    tenths = np.array_split(memory, 10)
+    fifths = np.array_split(memory, 5)
     return {
         "seconds": seconds,
         "requests": statuses.total(),
@@ -200,8 +203,9 @@ async def load(service: Service, options: argparse.Namespace) -> dict[str, Any]:
         "requests_per_second": statuses.total() / seconds,
         "milliseconds": {kind: quantiles(found) for kind, found in times.items()},
         "megabytes": {
-            "mean_of_tenths": [float(tenth.mean()) for tenth in tenths],
-            "least_of_tenths": [float(tenth.min()) for tenth in tenths],
+            "second_fifth": float(fifths[1].mean()),
+            "last_fifth": float(fifths[-1].mean()),
+            "least_of_fifths": [float(fifth.min()) for fifth in fifths],
             "most": max(memory),
         },
         "shares": {
@@ -264,6 +268,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         finally:
             code = service.stop()
         rates += [bare(folder, seed, options.rows) for seed in (103, 104)]
+        lot = round(found["texts_together"])
+        in_lots = [bare(folder, seed, options.rows, lot=lot) for seed in (101, 104)]
     return {
         "connections": options.connections,
         "rows": options.rows,
@@ -274,6 +280,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "exit_code": code,
         **found,
         "bare_texts_per_second": rates,
+        "bare_in_lots": {"texts": lot, "texts_per_second": in_lots},
         "of_bare": found["texts_per_second"] / statistics.median(rates),
     }
 
@@ -289,9 +296,10 @@ def main() -> None:
     parser.add_argument("--name", default="serving", help="of the result file")
     parser.add_argument("--bare", metavar="FOLDER", help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--lot", type=int, default=10**9, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.bare:
-        print(bare_rate(Path(options.bare), options.seed, options.rows))
+        print(bare_rate(Path(options.bare), options.seed, options.rows, options.lot))
         return
     found = measure(options)
     print(json.dumps(found, indent=1))
