@@ -232,6 +232,28 @@ def test_without_its_table_the_page_has_what_is_left(
     assert "could not be read" in capsys.readouterr().err
 
 
+def test_a_table_that_changed_is_not_taken_for_the_one_of_then(
+    run_of: Callable[[str], Path], place: Path, tmp_path: Path
+) -> None:
+    test = place / "test.csv"
+    before = test.read_bytes()
+    small_runs.write_csv(test, ROWS[:199:-1])
+    try:
+        rows = rows_of_run(run_of("injector"))
+    finally:
+        test.write_bytes(before)
+    assert (rows.judged.counts, rows.judged.ids, rows.attributes) == ({}, None, [])
+    assert "has other labels than when the run was trained" in rows.notes[0]
+
+
+def test_shuffled_attributes_are_not_told_of_rows(place: Path, tmp_path: Path) -> None:
+    words = small_runs.train_command(place / "train.csv", tmp_path / "run", backbone=place / "backbone")
+    assert main([*words, "data.shuffled=true", "--no-baselines"]) == 0
+    rows = rows_of_run(tmp_path / "run")
+    assert list(rows.judged.counts) == ["words"]
+    assert list(rows.attributes) == []
+
+
 @pytest.mark.parametrize(
     ("task", "labels", "titles"),
     [

@@ -93,6 +93,21 @@ def test_after_several_the_next_batch_waits_for_as_many_and_after_one_it_does_no
     assert last.result(20) == [5], "closing waits for nobody"
 
 
+def test_a_mistake_of_ours_stops_the_service_and_nobody_waits_for_ever() -> None:
+    def wrong(_: int) -> None:
+        raise RuntimeError("the figures cannot be kept")
+
+    gated = Gated()
+    gated.open.set()
+    batcher = Batcher(queue_rows=100, observe=wrong)
+    futures = [batcher.submit(gated, {"text": [0]})]  # type: ignore[arg-type]
+    until(lambda: not batcher.alive)
+    with pytest.raises(Stopping):
+        batcher.submit(gated, {"text": [1]})  # type: ignore[arg-type]
+    batcher.close()
+    assert isinstance(futures[0].exception(20), RuntimeError)
+
+
 def test_models_take_turns() -> None:
     one, other = Gated(), Gated()
     other.open.set()

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from datasets import Dataset
 
 from attribune.data.tables import read_table
-from attribune.errors import AttribuneError
+from attribune.errors import AttribuneError, DataError
 from attribune.evaluation.judgement import Judged
 from attribune.evaluation.report import ResultRow
 from attribune.evaluation.results import Scored, compare, result_rows
@@ -88,20 +88,24 @@ def _own(folder: RunFolder, recipe: Recipe, results: Mapping[str, Any]) -> dict[
     scores = StoredScores.read(folder.path)
     part = "test" if "test" in scores.parts else "validation"
     arrays, source = scores.parts[part], getattr(recipe.data, part) or recipe.data.train
-    schema, notes = folder.read_schema() if recipe.reads_attributes else Schema([]), []
+    # Shuffled attributes are those of other rows than the table says.
+    reads = recipe.reads_attributes and not recipe.data.shuffled
+    schema, notes = folder.read_schema() if reads else Schema([]), []
     facts: dict[str, Any] = {"counts": {}, "ids": None}
     try:
         table = read_table(source, encoding=recipe.data.encoding).select(arrays["rows"])
+        labels, _ = scores.task.encode_labels([list(table[column]) for column in recipe.label_columns])
+        if not np.array_equal(labels, arrays["labels"]):
+            raise DataError(f"{source} has other labels than when the run was trained: give the table of then as DATA")
         facts = _facts(recipe, schema, table)
-    except (AttribuneError, OSError, IndexError) as error:
+    except (AttribuneError, OSError, IndexError, KeyError) as error:
         notes.append(
             f"The rows themselves could not be read, so that nothing is said of their texts and values: {error}"
         )
-    known = recipe.reads_attributes and facts["ids"] is not None and not recipe.data.shuffled
     return {
         "judged": Judged(task=scores.task, logits=arrays["logits"], labels=arrays["labels"], **facts),
         "source": f"{part} rows of {source}, as they were scored when it was trained",
-        "attributes": list(schema) if known else [],
+        "attributes": [] if facts["ids"] is None else list(schema),
         "results": result_rows(results["results"], part=part),
         "comparisons": results["comparisons"],
         "notes": notes,

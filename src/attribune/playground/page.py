@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gradio as gr
@@ -224,7 +224,7 @@ def _map(session: Session, listed: Sequence[str], page: gr.Blocks) -> None:
             maps[name] = session.map(name)
         return maps[name]
 
-    colours = list(_label_means(session))
+    colours = session.averaged
     with gr.Row():
         attribute = gr.Dropdown(choices=list(listed), value=listed[0], label="Attribute", elem_id="map-attribute")
         colour = gr.Dropdown(choices=[*colours, _ROWS], value=(colours or [_ROWS])[-1], label="Coloured by")
@@ -253,13 +253,6 @@ def _map(session: Session, listed: Sequence[str], page: gr.Blocks) -> None:
 
 
 _ROWS = "training rows (log10)"
-
-
-def _label_means(session: Session) -> Mapping[str, Any]:
-    for attribute in session.attributes:
-        if is_listed(attribute) and (found := session.map(attribute.name)) is not None:
-            return found.means
-    return {}
 
 
 def _on_map(session: Session, name: str, found: ValueMap, by: str) -> str:

@@ -246,6 +246,13 @@ class Session:
             explained=float((sizes[:2] ** 2).sum()) / total if total else 0.0,
         )
 
+    @property
+    def averaged(self) -> list[str]:
+        """What the mean labels on a map are of."""
+        if self.training is None:
+            return []
+        return list(_label_numbers(self.predictor.task, self.training.labels[:1]))
+
     def _vectors(self, attribute: str) -> Array:
         """(values, numbers): what the model keeps of each of the most frequent values."""
         model, fitted = self.predictor.model, self.predictor.schema[attribute]

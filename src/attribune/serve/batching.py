@@ -106,7 +106,19 @@ class Batcher:
         return sum(one.rows for one in self._queue)
 
     def _work(self) -> None:
-        """Answer until nothing waits."""
+        """Answer until nothing waits; after a mistake of ours nothing more is taken, and `/health` says so."""
+        try:
+            self._answer_all()
+        except BaseException:
+            with self._changed:
+                self._closed, self._working = True, False
+                for one in self._queue:
+                    one.answers.set_exception(Stopping())
+                self._queue.clear()
+                self._changed.notify_all()
+            raise
+
+    def _answer_all(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._closed or self._rows() >= self._asked, timeout=self._patience)
@@ -125,8 +137,14 @@ class Batcher:
 
     def _score(self, batch: Sequence[_Waiting]) -> None:
         began, rows = time.monotonic(), sum(one.rows for one in batch)
-        self._observe(rows)
-        _answer(batch)
+        try:
+            self._observe(rows)
+            _answer(batch)
+        except BaseException as error:
+            for one in batch:
+                if not one.answers.done():
+                    one.answers.set_exception(error)
+            raise
         if len(batch) > 1:
             self._asked, self._patience = min(rows, self.at_once), _PATIENCE * (time.monotonic() - began)
 
