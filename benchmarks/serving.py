@@ -1,6 +1,6 @@
 """A service under mixed load: throughput beside that of the bare model, times, errors, and memory over minutes.
 
-    python benchmarks/serving.py [--minutes 10] [--connections 32] [--rows 8] [--dtype float32]
+    python benchmarks/serving.py [--minutes 10] [--connections 64] [--rows 8] [--dtype float32]
 
 Two runs, an Injector and PLN with the film as attribute, are trained for a few steps over one MiniLM and served by
 `attribune serve`. Callers keep so many connections busy, each asking anew as soon as it has its answer. A request has
@@ -288,7 +288,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--rows", type=int, default=8)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")

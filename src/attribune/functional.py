@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn.functional import dropout as random_dropout
 from torch.nn.functional import gelu, layer_norm, relu, scaled_dot_product_attention
 
+from attribune.fused import ProjectionWay, fused_projection, is_better_fused
 from attribune.tangents import sum_of_tanh
 
 __all__ = [
@@ -45,7 +46,9 @@ __all__ = [
     "personalised_low_rank",
     "personalised_norm",
     "phm_full_weight",
+    "phm_projection",
     "phm_weight",
+    "projected_adapter",
 ]
 
 Activation = Callable[[Tensor], Tensor]
@@ -145,7 +148,24 @@ def attribute_adapter(h: Tensor, W: Tensor, b: Tensor, W_up: Tensor, b_up: Tenso
     Returns:
         (B, T, H).
     """
-    return h + (f(h @ W + b.unsqueeze(-2)) @ W_up + b_up)
+    return projected_adapter(h, h @ W, b, W_up, b_up, f)
+
+
+def projected_adapter(h: Tensor, p: Tensor, b: Tensor, W_up: Tensor, b_up: Tensor, f: Activation = gelu) -> Tensor:
+    """`attribute_adapter` of states that are multiplied with their rows' weights already.
+
+    Args:
+        h: (B, T, H).
+        p: (B, T, A), ``h W_z``.
+        b: (B, A), or (A,) shared by all rows.
+        W_up: (A, H).
+        b_up: (H,).
+        f: the non-linear function.
+
+    Returns:
+        (B, T, H).
+    """
+    return h + (f(p + b.unsqueeze(-2)) @ W_up + b_up)
 
 
 def attribute_bias(z: Tensor, membership: Tensor, G: Tensor, c: Tensor) -> Tensor:
@@ -192,13 +212,55 @@ def phm_weight(z: Tensor, membership: Tensor, sigma: Tensor, s: Tensor, A_o: Ten
     Returns:
         (B, H, A), the sum over the values of each row.
     """
-    O, A, _ = sigma.shape
-    H = s.shape[1] * O * O
+    z_hat, K = _phm_factors(z, sigma, s, A_o)
+    return sum_of_tanh(z_hat, K, membership).reshape(-1, K.shape[1], sigma.shape[1])
+
+
+def phm_projection(
+    h: Tensor,
+    z: Tensor,
+    membership: Tensor,
+    sigma: Tensor,
+    s: Tensor,
+    A_o: Tensor,
+    C: Tensor,
+    *,
+    way: ProjectionWay = "auto",
+) -> Tensor:
+    """States times the weights of their rows, ``h (g + C)`` with g of `phm_weight`.
+
+    ``weights`` writes them and multiplies; ``fused`` multiplies while it makes them, on CUDA. The results are the same
+    but for the rounding of float32 sums. ``auto`` is fused for up to 128 tokens in float32 and the half precisions,
+    where Triton is installed and its kernel gave the right result when it was first tried in the process; the variable
+    `ATTRIBUNE_FUSED` overrides it.
+
+    Args:
+        h: (B, T, H).
+        z: (U, Z); membership, sigma, s and A_o as for `phm_weight`.
+        membership: (B, U).
+        sigma: (O, A, Z).
+        s: (O, P).
+        A_o: (O, O, O).
+        C: (H, A).
+        way: how.
+
+    Returns:
+        (B, T, A).
+
+    Raises:
+        ConfigError: for a value of the variable that says nothing.
+    """
+    if way == "fused" or (way == "auto" and is_better_fused(h, membership)):
+        return fused_projection(h, *_phm_factors(z, sigma, s, A_o), membership, C)
+    return h @ attribute_weight(phm_weight(z, membership, sigma, s, A_o), C)
+
+
+def _phm_factors(z: Tensor, sigma: Tensor, s: Tensor, A_o: Tensor) -> tuple[Tensor, Tensor]:
+    """(U, O, A) and (O, H): row a of the product (A, O, P, O) is z_hat[a] times the same H numbers A_o[i, j] s[p]."""
+    O = sigma.shape[0]
     with torch.autocast(z.device.type, enabled=False):
         z_hat = torch.einsum("oaz,uz->uoa", sigma, z)
-    # Row a of the product (A, O, P, O) is z_hat[a] times the same H numbers A_o[i, j] s[p].
-    K = (A_o[:, :, None, :] * s[:, None, :, None]).reshape(O, H)
-    return sum_of_tanh(z_hat, K, membership).reshape(-1, H, A)
+    return z_hat, (A_o[:, :, None, :] * s[:, None, :, None]).reshape(O, -1)
 
 
 def low_rank_weight(z: Tensor, membership: Tensor, sigma: Tensor, s: Tensor) -> Tensor:

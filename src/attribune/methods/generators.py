@@ -34,6 +34,10 @@ class Generator(nn.Module):
         """See the class."""
         raise NotImplementedError(type(self).__name__)
 
+    def project(self, hidden: Tensor, z: Tensor, membership: Tensor, C: Tensor) -> Tensor:
+        """States times each row's weight, ``h (g + C)``: (B, T, H) → (B, T, A)."""
+        return hidden @ functional.attribute_weight(self(z, membership), C)
+
 
 class _Phm(Generator):
     """Low rank and PHM, the paper's own (eq. 6-9)."""
@@ -47,6 +51,9 @@ class _Phm(Generator):
 
     def forward(self, z: Tensor, membership: Tensor) -> Tensor:
         return functional.phm_weight(z, membership, self.sigma, self.s, self.A_o)
+
+    def project(self, hidden: Tensor, z: Tensor, membership: Tensor, C: Tensor) -> Tensor:
+        return functional.phm_projection(hidden, z, membership, self.sigma, self.s, self.A_o, C)
 
 
 class _LowRank(Generator):

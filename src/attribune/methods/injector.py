@@ -217,11 +217,12 @@ class AttributeAdapter(Bottleneck):
 
     def forward(self, hidden: Tensor, values: Values) -> Tensor:
         """(B, T, H) → (B, T, H), each row by its own values."""
-        if values.kept is None:
-            b, W = self._of_rows(values.vectors, values.membership)
-        else:
+        if values.kept is not None:
             b, W = values.kept.read(self, partial(self._of_values, values))
-        return functional.attribute_adapter(hidden, W, b, self.W_up, self.b_up)
+            return functional.attribute_adapter(hidden, W, b, self.W_up, self.b_up)
+        z, membership = self._summed(values.vectors, values.membership)
+        projected = hidden @ self.W_down if self.g is None else self.g.project(hidden, z, membership, self.W_down)
+        return functional.projected_adapter(hidden, projected, self._bias(z, membership), self.W_up, self.b_up)
 
     def fixed(self, values: Values) -> dict[str, Tensor]:
         """The tensors of a plain adapter that does the same for the values of the only row."""
@@ -229,14 +230,21 @@ class AttributeAdapter(Bottleneck):
         given = {"W_down": W.reshape(self.W_down.shape), "b_down": b.reshape(self.b_down.shape)}
         return given | {"W_up": self.W_up.detach(), "b_up": self.b_up.detach()}
 
+    def _summed(self, z: Tensor, membership: Tensor) -> tuple[Tensor, Tensor]:
+        """Vectors and membership, after summing the vectors of each row where that comes before the weights."""
+        if not self.pre_aggregation:
+            return z, membership
+        z = membership @ z
+        return z, torch.eye(z.shape[0], dtype=z.dtype, device=z.device)
+
+    def _bias(self, z: Tensor, membership: Tensor) -> Tensor:
+        return self.b_down if self.G is None else functional.attribute_bias(z, membership, self.G, self.b_down)
+
     def _of_rows(self, z: Tensor, membership: Tensor) -> tuple[Tensor, Tensor]:
         """Bias (B, A) and weight (B, H, A) of each row, or those that all rows share."""
-        if self.pre_aggregation:
-            z = membership @ z
-            membership = torch.eye(z.shape[0], dtype=z.dtype, device=z.device)
-        b = self.b_down if self.G is None else functional.attribute_bias(z, membership, self.G, self.b_down)
+        z, membership = self._summed(z, membership)
         W = self.W_down if self.g is None else functional.attribute_weight(self.g(z, membership), self.W_down)
-        return b, W
+        return self._bias(z, membership), W
 
     def _of_values(self, values: Values, chosen: Tensor) -> tuple[Tensor, Tensor]:
         """The same of some of the distinct values, in the precision in which they are used."""
