@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -218,9 +219,9 @@ def two_processes() -> list[str]:
     return lines
 
 
-def tables_accuracy() -> list[str]:
-    """Accuracy with rows updated alone and with hashed values."""
-    found = measured("tables_accuracy")
+def settings_accuracy(result: str) -> list[str]:
+    """Accuracy of settings that save time or memory: rows updated alone and hashed values, or no attention dropout."""
+    found = measured(result)
     lines = [
         machine_line(found),
         "",
@@ -292,7 +293,8 @@ TABLES = {
         "large table": large_table,
         "reading": reading,
         "two processes": two_processes,
-        "tables accuracy": tables_accuracy,
+        "tables accuracy": partial(settings_accuracy, "tables_accuracy"),
+        "attention dropout": partial(settings_accuracy, "attention_dropout"),
         "engines": engines,
         "scaling": scaling,
     },

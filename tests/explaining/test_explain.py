@@ -18,7 +18,10 @@ from attribune.cli import main
 from attribune.data.tables import read_table
 from attribune.errors import ConfigError
 from attribune.evaluation.bootstrap import paired
+from attribune.explaining import influence
+from attribune.explaining.influence import influential_values
 from attribune.explaining.run import explain
+from attribune.explaining.scores import Rescored
 from attribune.explaining.wording import as_text, sections
 from attribune.report.explanation import explanation_page
 
@@ -118,6 +121,39 @@ def test_values_are_ranked_by_what_they_move(record: dict[str, Any]) -> None:
     good = {one["value"]: one["change"] * (1 if one["of"] == "good" else -1) for one in users["top"]}
     assert min(good["u1"], good["u2"]) > max(good["u0"], good["u3"])
     assert all(one["low"] <= one["change"] <= one["high"] for one in users["top"])
+
+
+def test_figures_of_values_are_those_counted_row_by_row(run_of: Callable[..., Path], place: Path) -> None:
+    """Of an attribute with one value a row and of one with several, of which one at a time is taken away."""
+    _, predictor = load_run(run_of("linear"))
+    rows = read_table(place / "test.csv")
+    ready = predictor.encode(rows)
+    given = predictor.task.decode(predictor.score(ready)).probabilities
+    moves: dict[tuple[str, int], list[np.ndarray]] = {}
+    for attribute in predictor.schema:
+        for slot in range(attribute.start, attribute.start + attribute.slots):
+            ids = ready.attribute_ids.copy()
+            ids[:, slot] = 0
+            without = predictor.task.decode(predictor.score(ready.with_ids(ids))).probabilities
+            for value, a, b in zip(ready.attribute_ids[:, slot], given, without, strict=True):
+                if value:
+                    moves.setdefault((attribute.name, int(value)), []).append(np.subtract(a, b, dtype=np.float64))
+    found = influential_values(Rescored.of(predictor, ready), least=1, most=100)
+    assert sum(len(one["top"]) for one in found) == len(moves) > 8
+    for one in found:
+        values = predictor.schema[one["attribute"]].values
+        assert [top["move"] for top in one["top"]] == sorted((top["move"] for top in one["top"]), reverse=True)
+        for top in one["top"]:
+            changes = moves[one["attribute"], values.index(top["value"]) + 1]
+            assert top["rows"] == len(changes)
+            assert top["move"] == pytest.approx(np.mean([np.abs(change).max() for change in changes]), abs=1e-6)
+            assert abs(top["change"]) == pytest.approx(np.abs(np.mean(changes, axis=0)).max(), abs=1e-6)
+            assert top["low"] - 1e-6 <= top["change"] <= top["high"] + 1e-6
+
+
+def test_the_interval_of_many_rows_is_that_of_the_bootstrap() -> None:
+    changes = np.random.default_rng(1).exponential(size=2_001)
+    assert influence._interval(changes) == pytest.approx(influence._interval(changes[:2_000]), abs=0.005)
 
 
 def test_one_row_as_others_would_have_written_it(

@@ -13,6 +13,7 @@ from attribune.schema.attributes import FittedAttribute
 __all__ = ["influential_values"]
 
 _RESAMPLES = 2_000
+_MANY = 2_000  # rows of a value
 Array = npt.NDArray[Any]
 
 
@@ -32,21 +33,21 @@ def influential_values(scores: Rescored, *, least: int, most: int) -> list[dict[
     found = []
     for attribute in scores.predictor.schema:
         moved = _Moves(scores, attribute)
-        ids, rows = np.unique(moved.ids, return_counts=True)
-        listed = [moved.of_value(int(value)) for value in ids[rows >= least]]
+        enough = [place for place, rows in enumerate(moved.rows) if rows >= least]
+        first = sorted(enough, key=lambda place: -moved.moves[place])[:most]
         found.append(
             {
                 "attribute": attribute.name,
-                "values": len(ids),
-                "enough_rows": len(listed),
-                "top": sorted(listed, key=lambda one: -one["move"])[:most],
+                "values": len(moved.values),
+                "enough_rows": len(enough),
+                "top": [moved.of_value(place) for place in first],
             }
         )
     return found
 
 
 class _Moves:
-    """The change that each value makes in each row that has it: ids (m,), changes (m, k)."""
+    """The changes that values make in the rows that have them: of each value its id, rows and mean move."""
 
     def __init__(self, scores: Rescored, attribute: FittedAttribute) -> None:
         self.attribute = attribute
@@ -61,28 +62,38 @@ class _Moves:
             numbers, _ = numbers_of(scores.predictor, logits)
             ids.append(own[rows])
             changes.append((given - numbers)[rows])
-        self.ids, self.changes = np.concatenate(ids), np.concatenate(changes)
+        every = np.concatenate(ids)
+        order = np.argsort(every, kind="stable")
+        self._changes = np.concatenate(changes)[order]
+        self.values, self._starts, self.rows = np.unique(every[order], return_index=True, return_counts=True)
+        largest = np.abs(self._changes).max(axis=1)
+        self.moves = np.add.reduceat(largest, self._starts) / self.rows if len(every) else np.zeros(0)
 
-    def of_value(self, value: int) -> dict[str, Any]:
-        changes = self.changes[self.ids == value]
+    def of_value(self, place: int) -> dict[str, Any]:
+        """The record of one value, by its place among ``values``."""
+        value, rows = int(self.values[place]), int(self.rows[place])
+        changes = self._changes[self._starts[place] : self._starts[place] + rows]
         means = changes.mean(axis=0)
-        place = int(np.abs(means).argmax())
-        low, high = _interval(changes[:, place])
-        values = self.attribute.values
+        most = int(np.abs(means).argmax())
+        low, high = _interval(changes[:, most])
+        names = self.attribute.values
         return {
-            "value": values[value - 1] if len(values) else f"id {value}",
-            "rows": len(changes),
+            "value": names[value - 1] if len(names) else f"id {value}",
+            "rows": rows,
             "training_rows": int(self.attribute.counts[value]),
-            "move": float(np.abs(changes).max(axis=1).mean()),
-            "of": self.names[place],
-            "change": float(means[place]),
+            "move": float(self.moves[place]),
+            "of": self.names[most],
+            "change": float(means[most]),
             "low": low,
             "high": high,
         }
 
 
 def _interval(changes: Array) -> tuple[float, float]:
-    """Percentile interval of a mean over rows."""
+    """Percentile interval of a mean over rows; that of the normal distribution, which it is then, for many rows."""
+    if len(changes) > _MANY:
+        reach = 1.96 * changes.std() / len(changes) ** 0.5
+        return float(changes.mean() - reach), float(changes.mean() + reach)
     drawn = np.random.default_rng(0).integers(len(changes), size=(_RESAMPLES, len(changes)))
     low, high = np.quantile(changes[drawn].mean(axis=1), [0.025, 0.975])
     return float(low), float(high)
