@@ -1,6 +1,6 @@
 """Time and memory of one training step: what attributes cost beside plain adapters, LoRA and full fine-tuning.
 
-    python benchmarks/training_step.py [--shapes bert-base minilm] [--precisions bf16 float32] [--rounds 11]
+    python benchmarks/training_step.py [--shapes bert-base minilm] [--precisions bf16] [--rounds 11]
 
 All cases of a shape take turns in one process on the same batch; a figure is the median of the ratios of the rounds,
 so that a machine that is slower for a while slows all alike. `chain` is the reference: M + 1 static adapters in a row,
@@ -8,7 +8,8 @@ the arithmetic of an Injector with M attributes whose weights are given instead 
 the peft library on query and value with the same head. Floors count the multiplications and additions of the matrix
 products that a step cannot do without (of frozen weights no gradient, and nothing in front of the first site that
 learns); that of an Injector has the products of four powers beside, of which its weights are made.
-Peak memory is that of a process of its own for each case. Writes benchmarks/results/training_step.json.
+Peak memory is that of a process of its own for each case. Writes benchmarks/results/training_step.json after each
+shape, where those measured earlier on the same machine stay.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import peft
 import torch
 import transformers
-from common import ChainSite, machine, product_rate, write_result
+from common import RESULTS, ChainSite, machine, product_rate, write_result
 from torch import Tensor, nn
 
 from attribune import Adapter, AttributeModel, Categorical, Classification, Injector, Plain, Schema
@@ -53,6 +54,7 @@ class Shape:
         tokens: T.
         distinct: of each attribute, how many values are in the batch.
         attention_dropout: with any, torch computes attention on a processor without its fused function.
+        precisions: in which it is measured unless told otherwise.
     """
 
     hidden: int
@@ -62,6 +64,7 @@ class Shape:
     tokens: int
     distinct: tuple[int, ...]
     attention_dropout: float = 0.1
+    precisions: tuple[str, ...] = ("bf16", "float32")
 
     def config(self) -> transformers.BertConfig:
         """Of a BERT of this shape."""
@@ -78,11 +81,10 @@ class Shape:
         return {f"a{j}": [f"v{i % size}" for i in range(self.rows)] for j, size in enumerate(self.distinct)}
 
 
+BERT_BASE = Shape(hidden=768, layers=12, heads=12, rows=8, tokens=512, distinct=(8, 8), precisions=("bf16",))
 SHAPES = {
-    "bert-base": Shape(hidden=768, layers=12, heads=12, rows=8, tokens=512, distinct=(8, 8)),
-    "bert-base, no attention dropout": Shape(
-        hidden=768, layers=12, heads=12, rows=8, tokens=512, distinct=(8, 8), attention_dropout=0.0
-    ),
+    "bert-base": BERT_BASE,
+    "bert-base, no attention dropout": replace(BERT_BASE, attention_dropout=0.0),
     "minilm": Shape(hidden=384, layers=6, heads=12, rows=32, tokens=64, distinct=(32, *POLMED)),
     "minilm, all distinct": Shape(hidden=384, layers=6, heads=12, rows=32, tokens=64, distinct=(32, 32, 32, 32)),
 }
@@ -233,7 +235,7 @@ def measure(name: str, precision: str, rounds: int, *, memory: bool) -> dict[str
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
-    parser.add_argument("--precisions", nargs="+", choices=("bf16", "float32"), default=["bf16", "float32"])
+    parser.add_argument("--precisions", nargs="+", choices=("bf16", "float32"))
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--no-memory", action="store_true")
     parser.add_argument("--no-write", action="store_true")
@@ -243,13 +245,22 @@ def main() -> None:
     if options.one:
         one_case(options.one, SHAPES[options.shapes[0]], options.precisions[0])
         return
-    found = []
     for name in options.shapes:
-        for precision in options.precisions:
-            found.append(measure(name, precision, options.rounds, memory=not options.no_memory))
-            print(json.dumps(found[-1], indent=1), flush=True)
-    if not options.no_write:
-        write_result(RESULT, {"machine": machine(), "measured": found})
+        for precision in options.precisions or SHAPES[name].precisions:
+            found = measure(name, precision, options.rounds, memory=not options.no_memory)
+            print(json.dumps(found, indent=1), flush=True)
+            if not options.no_write:
+                write_result(RESULT, {"machine": machine(), "measured": with_earlier(found)})
+
+
+def with_earlier(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """The record with those of other shapes that the file has from this machine, in the order of the shapes."""
+    file = RESULTS / f"{RESULT}.json"
+    earlier = json.loads(file.read_text()) if file.is_file() else {}
+    kept = earlier["measured"] if earlier.get("machine") == machine() else []
+    every = {(one["shape"], one["precision"]): one for one in (*kept, found)}
+    order = [(name, precision) for name in SHAPES for precision in ("bf16", "float32")]
+    return sorted(every.values(), key=lambda one: order.index((one["shape"], one["precision"])))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 from torch.nn.functional import dropout as random_dropout
-from torch.nn.functional import gelu, layer_norm, relu, scaled_dot_product_attention
+from torch.nn.functional import gelu, layer_norm, linear, relu, scaled_dot_product_attention
 
 from attribune.fused import ProjectionWay, fused_projection, is_better_fused
 from attribune.tangents import sum_of_tanh
@@ -111,13 +111,18 @@ def bottleneck(
     Returns:
         (..., H).
     """
-    u = x @ W_down + b_down
+    u = _affine(x, W_down, b_down)
     if norm is not None:
         u = layer_norm(u, u.shape[-1:], *norm)
     u = f(u)
     for V, c in inner:
-        u = f(u @ V + c)
-    return u @ W_up + b_up
+        u = f(_affine(u, V, c))
+    return _affine(u, W_up, b_up)
+
+
+def _affine(x: Tensor, W: Tensor, b: Tensor) -> Tensor:
+    """``x W + b`` in one operation, under autocast in its precision: a bias of float32 would make all that follows so."""
+    return linear(x, W.T, b)
 
 
 def parallel_adapter(h: Tensor, delta: Tensor, *, multiply: bool = False) -> Tensor:
@@ -165,7 +170,7 @@ def projected_adapter(h: Tensor, p: Tensor, b: Tensor, W_up: Tensor, b_up: Tenso
     Returns:
         (B, T, H).
     """
-    return h + (f(p + b.unsqueeze(-2)) @ W_up + b_up)
+    return h + _affine(f(p + b.unsqueeze(-2)), W_up, b_up)
 
 
 def attribute_bias(z: Tensor, membership: Tensor, G: Tensor, c: Tensor) -> Tensor:
