@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +25,7 @@ from transformers import BertConfig
 from attribune import AttributeModel, Categorical, Classification, Schema
 from attribune.backbone import build_backbone
 from attribune.methods import E2ln
+from attribune.process_memory import peak_megabytes
 
 RESULT = Path(__file__).parent / "results" / "chunk_memory.json"
 POSITIONS = 512
@@ -42,7 +42,7 @@ def build(chunk: int | None) -> AttributeModel:
 
 def most_taken() -> int:
     """Bytes that this process had at most so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return int(peak_megabytes() * 2**20)
 
 
 def step(chunk: int | None, tokens: int, rows: int) -> dict[str, float]:

@@ -100,6 +100,13 @@ def timed_step(
     return time.perf_counter() - started
 
 
+def earlier_result(name: str) -> dict[str, Any]:
+    """A result file that was measured on this machine; empty where there is none."""
+    file = RESULTS / f"{name}.json"
+    found: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
+    return found if found.get("machine") == machine() else {}
+
+
 def write_result(name: str, result: dict[str, Any]) -> None:
     """Write a result file beside the others."""
     file = RESULTS / f"{name}.json"

@@ -1,19 +1,19 @@
 """One epoch end to end, from the file to the scores: the library's own way against plain padding.
 
-    python benchmarks/epoch.py [--sets polmed critics] [--rounds 1]
+    python benchmarks/epoch.py [--sets polmed critics] [--rows 4000]
 
 The same Injector over the packaged MiniLM, the same rows, batch size, learning rates and texts of at most 256 tokens.
 `attribune` is what `attribune train` does (batches of texts of like length, bf16 where the processor has it); `padded`
 is the stock Trainer in float32 with its random batches, every text padded to 256 tokens. Both read the table, encode
-it, train one epoch, and score the test rows. The data are looked for in the folder that ATTRIBUNE_DATA names.
-Writes benchmarks/results/epoch.json.
+it, train one epoch, and score the test rows. Of larger sets so many training rows are taken as ``--rows`` says. The
+data are looked for in the folder that ATTRIBUNE_DATA names. Writes benchmarks/results/epoch.json after each set, where
+sets and ways that were measured earlier on the same machine, with as many rows, stay.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 import transformers
-from common import RESULTS, machine, write_result
+from common import earlier_result, machine, write_result
+from datasets import Dataset
 from real_data import CARDS, Card, Setting
 from safetensors.numpy import load_file
 
@@ -34,6 +35,7 @@ from attribune.data.batching import LengthGroupedBatches, padding_share
 from attribune.data.windows import Head
 from attribune.evaluation.bootstrap import interval
 from attribune.metrics import accuracy
+from attribune.process_memory import peak_megabytes
 from attribune.recipe import Recipe
 from attribune.tasks import Classification
 from attribune.training.folder import RunFolder
@@ -42,23 +44,29 @@ from attribune.training.run import train
 LENGTH = 256
 
 
+def parts_of(card: Card, rows: int) -> dict[str, Dataset]:
+    """Training, validation and test rows, of the first at most so many."""
+    parts: dict[str, Dataset] = card.parts(0)
+    return parts | {"train": parts["train"].shuffle(seed=0).select(range(min(rows, len(parts["train"]))))}
+
+
 def recipe_of(card: Card) -> Recipe:
     """One epoch of an Injector with the settings that are there without any choice."""
     return Setting(name="injector", method="injector").recipe(card, 0, budget={"epochs": 1}, max_length=LENGTH)
 
 
-def own_way(card: Card) -> dict[str, float]:
+def own_way(card: Card, rows: int) -> dict[str, float]:
     """`attribune train`, baselines left out."""
     with tempfile.TemporaryDirectory() as folder:
         run = RunFolder(Path(folder) / "run")
-        train(recipe_of(card), run.path, tables=card.parts(0), baselines=False)
+        train(recipe_of(card), run.path, tables=parts_of(card, rows), baselines=False)
         scores = load_file(str(run.logits("test")))
     return scored(scores["labels"], scores["logits"])
 
 
-def padded_way(card: Card) -> dict[str, float]:
+def padded_way(card: Card, most: int) -> dict[str, float]:
     """The stock Trainer in float32 with every text padded to the longest that is allowed."""
-    recipe, parts = recipe_of(card), card.parts(0)
+    recipe, parts = recipe_of(card), parts_of(card, most)
     schema = Schema.fit(parts["train"], recipe.data.kinds())
     task = Classification.fit([parts["train"][card.label]])
     tokenizer = load_tokenizer(recipe.backbone.name)
@@ -98,18 +106,17 @@ def scored(labels: Any, logits: Any) -> dict[str, float]:
 WAYS = {"attribune": own_way, "padded": padded_way}
 
 
-def one_way(name: str, way: str) -> None:
+def one_way(name: str, way: str, rows: int) -> None:
     """Do it in this process and print what was seen."""
     quiet_libraries()
     started = time.perf_counter()
-    result = WAYS[way](CARDS[name])
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"seconds": time.perf_counter() - started, "peak_megabytes": peak, **result}))
+    result = WAYS[way](CARDS[name], rows)
+    print(json.dumps({"seconds": time.perf_counter() - started, "peak_megabytes": peak_megabytes(), **result}))
 
 
-def padding(card: Card) -> float:
+def padding(card: Card, most: int) -> float:
     """Share of padding among the tokens of the library's batches."""
-    recipe, rows = recipe_of(card), card.parts(0)["train"]
+    recipe, rows = recipe_of(card), parts_of(card, most)["train"]
     tokenizer = load_tokenizer(recipe.backbone.name)
     encoded = encode(rows, Schema([]), tokenizer, text=card.text, window=Head(LENGTH))
     lengths = np.asarray(encoded["length"])
@@ -121,23 +128,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", nargs="+", choices=CARDS, default=["polmed", "critics"])
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    parser.add_argument("--rows", type=int, default=4000, help="of training, at most")
     parser.add_argument("--no-write", action="store_true")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        one_way(*options.one)
+        one_way(*options.one, options.rows)
         return
-    file = RESULTS / "epoch.json"
-    found: dict[str, Any] = json.loads(file.read_text())["sets"] if file.is_file() else {}
+    found: dict[str, Any] = earlier_result("epoch").get("sets", {})
     for name in options.sets:
-        ways = {}
+        rows = len(parts_of(CARDS[name], options.rows)["train"])
+        before = found.get(name, {})
+        ways = dict(before["ways"]) if before.get("rows") == rows else {}
         for way in options.ways:
-            words = [sys.executable, __file__, "--one", name, way]
+            words = [sys.executable, __file__, "--one", name, way, "--rows", str(options.rows)]
             ways[way] = json.loads(
                 subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]
             )
             print(name, way, ways[way], flush=True)
-        found[name] = {"rows": len(CARDS[name].parts(0)["train"]), "padding_share": padding(CARDS[name]), "ways": ways}
+        found[name] = {"rows": rows, "padding_share": padding(CARDS[name], options.rows), "ways": ways}
         if len(ways) == len(WAYS):
             found[name]["faster"] = ways["padded"]["seconds"] / ways["attribune"]["seconds"]
         print(name, found[name], flush=True)

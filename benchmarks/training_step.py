@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
+import mmap
 import statistics
 import subprocess
 import sys
@@ -29,12 +29,12 @@ from typing import Any
 import peft
 import torch
 import transformers
-from common import RESULTS, ChainSite, machine, product_rate, write_result
+from common import ChainSite, earlier_result, machine, product_rate, write_result
 from torch import Tensor, nn
 
 from attribune import Adapter, AttributeModel, Categorical, Classification, Injector, Plain, Schema
 from attribune.backbone import build_backbone
-from attribune.process_memory import keep_freed_memory
+from attribune.process_memory import keep_freed_memory, peak_megabytes
 
 RESULT = "training_step"
 BOTTLENECK = 64
@@ -173,8 +173,8 @@ def measured_times(shape: Shape, precision: str, rounds: int) -> dict[str, list[
     return times
 
 
-def peak_megabytes(case: str, name: str, precision: str) -> float:
-    """Of a process that makes two steps, less that of one that only builds the model of the chain."""
+def step_megabytes(case: str, name: str, precision: str) -> float:
+    """What two steps take at most in a process of their own, beyond what it held before."""
     words = [sys.executable, __file__, "--one", case, "--shapes", name, "--precisions", precision]
     return float(subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()[-1])
 
@@ -185,12 +185,12 @@ def one_case(case: str, shape: Shape, precision: str) -> None:
     before = _resident()
     for _ in range(2):
         step(model, given, precision)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before)
+    print(peak_megabytes() - before)
 
 
 def _resident() -> float:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 2**20
+    return pages * mmap.PAGESIZE / 2**20
 
 
 def ratios(times: Sequence[float], to: Sequence[float]) -> float:
@@ -198,38 +198,38 @@ def ratios(times: Sequence[float], to: Sequence[float]) -> float:
     return statistics.median(a / b for a, b in zip(times, to, strict=True))
 
 
-def measure(name: str, precision: str, rounds: int, *, memory: bool) -> dict[str, Any]:
-    """All cases of one shape and precision."""
+def measure(name: str, precision: str, rounds: int) -> dict[str, Any]:
+    """Times of all cases of one shape and precision."""
     shape = SHAPES[name]
     rate = product_rate(torch.bfloat16 if precision == "bf16" else torch.float32)
     times = measured_times(shape, precision, rounds)
     floors = {case: floor_operations(case, shape) / rate for case in CASES}
-    peaks = {case: peak_megabytes(case, name, precision) for case in CASES} if memory else {}
     return {
         "shape": name,
         "precision": precision,
         "rows": shape.rows,
         "tokens": shape.tokens,
-        "distinct": shape.distinct,
+        "distinct": list(shape.distinct),
         "product_gflops": rate / 1e9,
         "injector_against": {
-            other: {
-                "time": ratios(times["injector"], times[other]),
-                "floor": floors["injector"] / floors[other],
-                **({"memory": peaks["injector"] / peaks[other]} if memory else {}),
-            }
+            other: {"time": ratios(times["injector"], times[other]), "floor": floors["injector"] / floors[other]}
             for other in CASES
             if other != "injector"
         },
         "cases": {
-            case: {
-                "milliseconds": 1e3 * statistics.median(times[case]),
-                "floor_milliseconds": 1e3 * floors[case],
-                **({"step_megabytes": peaks[case]} if memory else {}),
-            }
+            case: {"milliseconds": 1e3 * statistics.median(times[case]), "floor_milliseconds": 1e3 * floors[case]}
             for case in CASES
         },
     }
+
+
+def add_memory(found: dict[str, Any]) -> None:
+    """Measure the memory of all cases of a record, and add it."""
+    peaks = {case: step_megabytes(case, found["shape"], found["precision"]) for case in CASES}
+    for case, peak in peaks.items():
+        found["cases"][case]["step_megabytes"] = peak
+        if case != "injector":
+            found["injector_against"][case]["memory"] = peaks["injector"] / peak
 
 
 def main() -> None:
@@ -237,7 +237,7 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--precisions", nargs="+", choices=("bf16", "float32"))
     parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--no-memory", action="store_true")
+    parser.add_argument("--memory-alone", action="store_true", help="add to what was measured; needs no quiet machine")
     parser.add_argument("--no-write", action="store_true")
     parser.add_argument("--one", choices=CASES, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -247,17 +247,24 @@ def main() -> None:
         return
     for name in options.shapes:
         for precision in options.precisions or SHAPES[name].precisions:
-            found = measure(name, precision, options.rounds, memory=not options.no_memory)
-            print(json.dumps(found, indent=1), flush=True)
+            found = earlier(name, precision) if options.memory_alone else measure(name, precision, options.rounds)
             if not options.no_write:
+                add_memory(found)
                 write_result(RESULT, {"machine": machine(), "measured": with_earlier(found)})
+            print(json.dumps(found, indent=1), flush=True)
+
+
+def earlier(name: str, precision: str) -> dict[str, Any]:
+    """What the file has of a shape."""
+    for one in earlier_result(RESULT).get("measured", []):
+        if (one["shape"], one["precision"]) == (name, precision):
+            return dict(one)
+    sys.exit(f"{name} in {precision} was not measured on this machine: leave --memory-alone out")
 
 
 def with_earlier(found: dict[str, Any]) -> list[dict[str, Any]]:
     """The record with those of other shapes that the file has from this machine, in the order of the shapes."""
-    file = RESULTS / f"{RESULT}.json"
-    earlier = json.loads(file.read_text()) if file.is_file() else {}
-    kept = earlier["measured"] if earlier.get("machine") == machine() else []
+    kept = earlier_result(RESULT).get("measured", [])
     every = {(one["shape"], one["precision"]): one for one in (*kept, found)}
     order = [(name, precision) for name in SHAPES for precision in ("bf16", "float32")]
     return sorted(every.values(), key=lambda one: order.index((one["shape"], one["precision"])))

@@ -294,7 +294,6 @@ TABLES = {
         "reading": reading,
         "two processes": two_processes,
         "tables accuracy": partial(settings_accuracy, "tables_accuracy"),
-        "attention dropout": partial(settings_accuracy, "attention_dropout"),
         "engines": engines,
         "scaling": scaling,
     },

@@ -121,7 +121,7 @@ def bottleneck(
 
 
 def _affine(x: Tensor, W: Tensor, b: Tensor) -> Tensor:
-    """``x W + b`` in one operation, under autocast in its precision: a bias of float32 would make all that follows so."""
+    """``x W + b`` in one operation: under autocast in its precision, which a float32 bias added later would change."""
     return linear(x, W.T, b)
 
 
