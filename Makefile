@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format docs bench clean
+.PHONY: help demo check test lint format docs bench clean
 
 help:
 	@echo "make demo    install, and train the Injector and an adapter on film snippets (5 minutes on two cores)"
-	@echo "make test    install, and run the tests"
-	@echo "make lint    check style and types"
+	@echo "make check   install, and run linters and the quick tests (two minutes on two cores)"
+	@echo "make test    install, and run all tests (ten minutes on two cores)"
+	@echo "make lint    check style, types, and which room imports which"
 	@echo "make format  write the code in the project's format"
 	@echo "make docs    build the pages of the documentation in build/site"
 	@echo "make bench   measure size, loading and step time, and every method on real data (hours; goes on where it stopped)"
@@ -19,12 +20,16 @@ help:
 demo: $(READY)
 	$(BIN)/python examples/demo.py
 
+check: lint
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile -m "not slow"
+
 test: $(READY)
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 format: $(READY)
@@ -41,25 +46,31 @@ bench: $(READY)
 	$(BIN)/python benchmarks/prediction.py
 	$(BIN)/python benchmarks/predict_engines.py
 	$(BIN)/python benchmarks/large_table.py
+	$(BIN)/python benchmarks/reading.py
+	$(BIN)/python benchmarks/two_processes.py
+	$(BIN)/python benchmarks/tables_accuracy.py
 	$(BIN)/python benchmarks/epoch.py
 	$(BIN)/python benchmarks/serving.py
-	$(BIN)/python benchmarks/serving.py --precision bf16 --dtype bfloat16 --name serving_bf16
+	$(BIN)/python benchmarks/serving.py --precision bf16 --dtype bfloat16 --output benchmarks/results/serving_bf16.json
 	$(BIN)/python benchmarks/enrolment.py
 	$(BIN)/python benchmarks/chunk_memory.py
 	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/python benchmarks/scaling.py --plot
 	$(BIN)/python benchmarks/cluster_on_paper.py
 	$(BIN)/python benchmarks/rank.py
 	$(BIN)/python benchmarks/real_data.py sweep
 	$(BIN)/python benchmarks/real_data.py test
 	$(BIN)/python benchmarks/real_data.py rates
-	$(BIN)/python benchmarks/real_data.py table
 	$(BIN)/attribune data prepare polmed --source "$$ATTRIBUNE_DATA" --output data/polmed
 	$(BIN)/attribune data prepare critics --source "$$ATTRIBUNE_DATA" --output data/critics
-	$(BIN)/attribune benchmark run --preset small --output benchmarks/results/small --workers 2
+	$(BIN)/attribune benchmark run --preset small --output benchmarks/runs/small --workers 2
+	$(BIN)/attribune benchmark table benchmarks/runs/small --json benchmarks/results/small.json
+	$(BIN)/attribune benchmark run benchmarks/longer.yaml --output benchmarks/runs/longer --workers 2
+	$(BIN)/attribune benchmark table benchmarks/runs/longer --json benchmarks/results/longer.json
 	$(BIN)/python docs/tables.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 # torch comes first and alone: it is the largest download, and one that fails is seen at once.
 # The last two are read for their data alone (weights of the default backbone, film snippets), without their dependencies.

@@ -1,23 +1,26 @@
-"""A cluster on paper: what it is assumed to be, and closed formulas for a training step on it.
+"""A cluster on paper: closed formulas for a training step on it, and a simulation that checks them.
 
 Symbols: N processes, b rows of each in a step, Z numbers of a vector, P trained parameters beside the tables, p_v the
 share of value v among the rows, ``q_v = 1 - (1 - p_v)^b`` how likely it is among b rows, u the sum of all q_v: the
 distinct values of a process. Times are in seconds, sizes in bytes; what a process sends counts, ids are 8 bytes and
-numbers 4.
+numbers 4. Figures of a step are named as the page names them: see `figures`.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 from dataclasses import dataclass
-from typing import Literal, get_args
 
+import numpy as np
+import numpy.typing as npt
 from scipy.stats import norm
 from zipf import Array, Zipf, seen
 
 ID, NUMBER = 8, 4
-Dealing = Literal["contiguous", "hashed", "in turn"]
-DEALINGS: tuple[Dealing, ...] = get_args(Dealing)
+DEALINGS = ("contiguous", "hashed", "in turn")  # ways of giving a table's rows to processes
+NOISE, PAUSES = 0.05, 1e-3  # spread of the logarithm of a step's time; steps in which a process stops for another one
+Ids = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +28,6 @@ class Profile:
     """A kind of process and its work.
 
     Args:
-        name: in tables.
         rows: b.
         tokens: of a row.
         step: seconds of a step of a process by itself.
@@ -33,14 +35,11 @@ class Profile:
         parameters: P.
         bandwidth: bytes per second that a process sends, while others of its node send too.
         latency: seconds of a message.
-        noise: standard deviation of the logarithm of a step's time.
-        pauses: probability that a process stops, in one step, for as long as a step.
         cores: of a process; 0 where it has a GPU.
         price: of an hour of the process, from and to, in US dollars.
         processes: N, those that are looked at.
     """
 
-    name: str
     rows: int
     tokens: int
     step: float
@@ -48,60 +47,70 @@ class Profile:
     parameters: int
     bandwidth: float
     latency: float
-    noise: float
-    pauses: float
     cores: int
     price: tuple[float, float]
     processes: tuple[int, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """What a step comes to, by formula or by simulation.
+def dense_bytes(parameters: int, processes: int) -> float:
+    """Of the all-reduce of P gradients in a ring."""
+    return 2 * (processes - 1) / processes * NUMBER * parameters
+
+
+def gather_bytes(most_distinct: float, processes: int, size: int) -> float:
+    """Of all ids to all, vectors summed and scattered, gradients to all."""
+    return (processes - 1) * most_distinct * (ID + 2 * NUMBER * size)
+
+
+def figures(
+    profile: Profile,
+    processes: int,
+    size: int,
+    *,
+    distinct: float,
+    distinct_everywhere: float,
+    most_distinct: float,
+    imbalance: dict[str, float],
+    compute: float,
+) -> dict[str, float]:
+    """A step by latency and bandwidth: rings for what all must have, pairs for what has one owner; nothing overlaps.
 
     Args:
+        profile: of the processes.
+        processes: N.
+        size: Z.
         distinct: u, of a process.
         distinct_everywhere: of the whole batch.
         most_distinct: of the process that has most.
         imbalance: for each way of dealing rows out, the vectors asked of the busiest process over the mean.
-        dense_bytes: of the all-reduce of P gradients.
-        gather_bytes: of all ids to all, vectors summed and scattered, gradients to all.
-        exchange_bytes: of each id to its owner alone, the vector back and the gradient there, on average.
-        compute: until the last process is ready.
-        dense: of the all-reduce.
-        gather: of the first way.
-        exchange: of the second, for each way of dealing rows out.
+        compute: seconds until the last process is ready.
     """
-
-    distinct: float
-    distinct_everywhere: float
-    most_distinct: float
-    imbalance: dict[Dealing, float]
-    dense_bytes: float
-    gather_bytes: float
-    exchange_bytes: float
-    compute: float
-    dense: float
-    gather: float
-    exchange: dict[Dealing, float]
-
-    @property
-    def whole_gather(self) -> float:
-        """Seconds of a step in which nothing overlaps, tables by the first way."""
-        return self.compute + self.dense + self.gather
-
-    @property
-    def whole_exchange(self) -> float:
-        """The same by the second way, rows dealt out in turn."""
-        return self.compute + self.dense + self.exchange["in turn"]
+    others, of_value = processes - 1, ID + 2 * NUMBER * size
+    dense, gather = dense_bytes(profile.parameters, processes), gather_bytes(most_distinct, processes, size)
+    exchange = others / processes * distinct * of_value  # each id to its owner, the vector back, the gradient there
+    seconds = {
+        "compute": compute,
+        "dense": 2 * others * profile.latency + dense / profile.bandwidth,
+        "gather": 3 * others * profile.latency + gather / profile.bandwidth,
+    }
+    return {
+        "distinct": distinct,
+        "distinct_everywhere": distinct_everywhere,
+        "most_distinct": most_distinct,
+        **imbalance,
+        "dense_bytes": dense,
+        "gather_bytes": gather,
+        "exchange_bytes": exchange,
+        **seconds,
+        "exchange": 3 * others * profile.latency + exchange * imbalance["in turn"] / profile.bandwidth,
+        "step": sum(seconds.values()),
+    }
 
 
-def largest(processes: int) -> float:
-    """The expected largest of so many standard normal numbers (Blom's approximation)."""
-    return float(norm.ppf((processes - 0.375) / (processes + 0.25))) if processes > 1 else 0.0
+# By formula
 
 
-def by_formula(profile: Profile, processes: int, law: Zipf, size: int) -> Step:
+def by_formula(profile: Profile, processes: int, law: Zipf, size: int) -> dict[str, float]:
     """A step of the closed formulas.
 
     Args:
@@ -112,54 +121,22 @@ def by_formula(profile: Profile, processes: int, law: Zipf, size: int) -> Step:
     """
     b, z = profile.rows, largest(processes)
     u = law.distinct(b)
-    most = min(b, u + z * math.sqrt(distinct_variance(law, b)))
-    imbalance = {dealing: imbalance_of(dealing, law, b, processes) for dealing in DEALINGS}
-    compute = profile.step * math.exp(profile.noise * z - profile.noise**2 / 2)
-    compute += profile.step * -math.expm1(processes * math.log1p(-profile.pauses))
-    return timed(
+    pausing = -math.expm1(processes * math.log1p(-PAUSES))
+    return figures(
         profile,
         processes,
         size,
         distinct=u,
         distinct_everywhere=law.distinct(b * processes),
-        most_distinct=most,
-        imbalance=imbalance,
-        compute=compute,
+        most_distinct=min(b, u + z * math.sqrt(distinct_variance(law, b))),
+        imbalance={dealing: imbalance_of(dealing, law, b, processes) for dealing in DEALINGS},
+        compute=profile.step * (math.exp(NOISE * z - NOISE**2 / 2) + pausing),
     )
 
 
-def timed(
-    profile: Profile,
-    processes: int,
-    size: int,
-    *,
-    distinct: float,
-    distinct_everywhere: float,
-    most_distinct: float,
-    imbalance: dict[Dealing, float],
-    compute: float,
-) -> Step:
-    """Bytes, and seconds by latency and bandwidth: rings for what all must have, pairs for what has one owner."""
-    others, of_value = processes - 1, ID + 2 * NUMBER * size
-    dense = 2 * others / processes * NUMBER * profile.parameters
-    gather = others * most_distinct * of_value
-    exchange = others / processes * distinct * of_value
-    return Step(
-        distinct=distinct,
-        distinct_everywhere=distinct_everywhere,
-        most_distinct=most_distinct,
-        imbalance=imbalance,
-        dense_bytes=dense,
-        gather_bytes=gather,
-        exchange_bytes=exchange,
-        compute=compute,
-        dense=2 * others * profile.latency + dense / profile.bandwidth,
-        gather=3 * others * profile.latency + gather / profile.bandwidth,
-        exchange={
-            dealing: 3 * others * profile.latency + exchange * busiest / profile.bandwidth
-            for dealing, busiest in imbalance.items()
-        },
-    )
+def largest(processes: int) -> float:
+    """The expected largest of so many standard normal numbers (Blom's approximation)."""
+    return float(norm.ppf((processes - 0.375) / (processes + 0.25)))
 
 
 def distinct_variance(law: Zipf, draws: int) -> float:
@@ -169,7 +146,7 @@ def distinct_variance(law: Zipf, draws: int) -> float:
     return max(spread - draws * once**2, 0.0)
 
 
-def imbalance_of(dealing: Dealing, law: Zipf, draws: int, processes: int) -> float:
+def imbalance_of(dealing: str, law: Zipf, draws: int, processes: int) -> float:
     """Vectors asked of the busiest process over the mean, which is u.
 
     Value v is asked for by N q_v processes. Contiguous: the first process has the first V / N values. In turn: it has
@@ -180,14 +157,58 @@ def imbalance_of(dealing: Dealing, law: Zipf, draws: int, processes: int) -> flo
     def q(share: Array) -> Array:
         return seen(share, draws)
 
-    mean = law.total(q)
-    first = law.total(q, 1)
+    mean, first, chance = law.total(q), law.total(q, 1), largest(processes)
     if dealing == "contiguous":
         return processes * law.total(q, law.values // processes) / mean
-    chance = largest(processes)
     if dealing == "in turn":
         rest = mean - law.total(q, min(processes, law.values))
         by_chance = mean + chance * math.sqrt(law.total(lambda share: q(share) * (1 - q(share))))
         return max(by_chance, processes * first + rest) / mean
     variance = law.total(lambda share: q(share) + (processes - 2) * q(share) ** 2)
     return max(mean + chance * math.sqrt(variance), processes * first + mean - first) / mean
+
+
+# By simulation
+
+
+def simulated(profile: Profile, processes: int, law: Zipf, size: int, steps: int) -> dict[str, float]:
+    """The mean of some steps; each has a hash function of its own."""
+    random = np.random.default_rng(0)
+    found = [_one_step(profile, processes, law, size, random) for _ in range(steps)]
+    return {name: statistics.fmean(one[name] for one in found) for name in found[0]}
+
+
+def _one_step(profile: Profile, processes: int, law: Zipf, size: int, random: np.random.Generator) -> dict[str, float]:
+    """Each process draws its rows' values and asks for its distinct ones; the slowest is waited for."""
+    ids = np.sort(law.draw((processes, profile.rows), random), axis=1)
+    new = np.ones(ids.shape, dtype=bool)
+    new[:, 1:] = ids[:, 1:] != ids[:, :-1]
+    asked, salt = ids[new], int(random.integers(2**62))
+    loads = {
+        dealing: np.bincount(owners(asked, dealing, processes, law.values, salt), minlength=processes)
+        for dealing in DEALINGS
+    }
+    compute = profile.step * random.lognormal(-(NOISE**2) / 2, NOISE, processes)
+    compute += profile.step * (random.random(processes) < PAUSES)
+    return figures(
+        profile,
+        processes,
+        size,
+        distinct=len(asked) / processes,
+        distinct_everywhere=len(np.unique(asked)),
+        most_distinct=int(new.sum(axis=1).max()),
+        imbalance={dealing: load.max() / load.mean() for dealing, load in loads.items()},
+        compute=float(compute.max()),
+    )
+
+
+def owners(ids: Ids, dealing: str, processes: int, values: int, salt: int) -> Ids:
+    """The process that has each value's row; values are numbered by frequency, as a vocabulary numbers them."""
+    if dealing == "contiguous":
+        return (ids - 1) // -(-values // processes)
+    if dealing == "in turn":
+        return (ids - 1) % processes
+    mixed = ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(salt)  # splitmix64
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return ((mixed ^ (mixed >> np.uint64(31))) % np.uint64(processes)).astype(np.int64)

@@ -1,39 +1,42 @@
 """A billion rows and 100 million values on a cluster that is not there: closed formulas against a simulation.
 
-    python benchmarks/cluster_on_paper.py [--steps 30]
+    python benchmarks/cluster_on_paper.py
 
 The formulas are those of cluster_model.py and of docs/large_scale.md. The simulation makes synchronous steps of N
 processes: each draws its rows' values by Zipf's law, asks for its distinct ones, waits for the slowest. What was
 measured is read from the result files of training_step.py, large_table.py and reading.py; what was not is an
 assumption, named in `profiles` and repeated in the result file. Rates of GPUs are none of our measurements. Trained
-parameters are counted by the library. If two_processes.py has been run, what the formulas say of its two processes is
-put beside what they took; what that needs is measured by two_on_paper.py.
-Writes benchmarks/results/cluster_on_paper.json.
+parameters are counted by the library. Beside what the two processes of two_processes.py took is put what the formulas
+say of them; two processes that share nothing are started here to find what that needs. Writes
+benchmarks/results/cluster_on_paper.json.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import statistics
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from cluster_model import DEALINGS, NUMBER, Dealing, Profile, Step, by_formula, timed
-from common import RESULTS, machine, write_result
-from training_step import SHAPES, floor_operations
+import torch
+import torch.distributed as dist
+from cluster_model import DEALINGS, NUMBER, Profile, by_formula, dense_bytes, gather_bytes, simulated
+from harness import WARM, arguments, child, measured, write_result
+from models import SHAPES, Point, Training
+from training_step import floor_operations
 from transformers import BertConfig
-from two_on_paper import beside
 from zipf import Zipf
 
-from attribune import AttributeModel, Categorical, Classification, Injector, Schema
-from attribune.backbone import DEFAULT_BACKBONE, build_backbone
+from attribune import AttributeModel, Classification, Injector
+from attribune.backbones.loading import DEFAULT_BACKBONE, build_backbone
+from attribune.core.process import keep_freed_memory
 
 ROWS, VALUES, EXPONENTS = 10**9, 10**8, (0.8, 1.0, 1.2)
+MIDDLE, MANY = 1.0, 64  # the exponent of steps, and the processes from which on skew is looked at
+STEPS, TIMED_STEPS = 30, 12  # simulated, and of two real processes
 GPU_PEAK = 989e12  # bf16, without sparsity, of an H100 SXM as its maker states it
 NETWORK = {  # bytes per second and seconds of a message, of a process
     "cpu": (25e9 / 8 / 16, 50e-6),  # a card of 25 Gbit/s for 16 processes of two cores
@@ -41,29 +44,20 @@ NETWORK = {  # bytes per second and seconds of a message, of a process
 }
 PRICE = {"cpu": (2 * 0.02, 2 * 0.05), "gpu": (2.0, 6.0)}  # of two cores, of a GPU
 UTILISATION = {"minilm": (0.05, 0.25), "bert-base": (0.20, 0.45)}  # of the peak
-NOISE, PAUSES = 0.05, 1e-3
+GPU_ROWS = {"minilm": 512, "bert-base": 64}
 HOT, LEAST = 10_000, (2, 5, 10, 100)  # values that every process could have; rows that a value must have
-Ids = npt.NDArray[np.int64]
 
 
-def measured(name: str) -> dict[str, Any]:
-    """A result file."""
-    return dict(json.loads((RESULTS / f"{name}.json").read_text()))
-
-
-def trained_parameters() -> dict[str, int]:
+def trained_parameters(shape: str) -> int:
     """Numbers that learn in an Injector of as many attributes as were measured, its tables left out."""
-    found = {}
-    for name, backbone in (("minilm", DEFAULT_BACKBONE), ("bert-base", build_backbone(BertConfig()))):
-        table = SHAPES[name].table()
-        schema = Schema.fit(table, [Categorical(attribute) for attribute in table])
-        model = AttributeModel.build(backbone, schema, task=Classification(classes=5), method=Injector())
-        tables = model.attribute_tables()
-        found[name] = sum(p.numel() for key, p in model.named_parameters() if p.requires_grad and key not in tables)
-    return found
+    backbone = DEFAULT_BACKBONE if shape == "minilm" else build_backbone(BertConfig())
+    schema = SHAPES[shape].schema()
+    model = AttributeModel.build(backbone, schema, task=Classification(classes=5), method=Injector())
+    tables = model.attribute_tables()
+    return sum(p.numel() for key, p in model.named_parameters() if p.requires_grad and key not in tables)
 
 
-def profiles(parameters: dict[str, int]) -> dict[str, Profile]:
+def profiles() -> dict[str, Profile]:
     """Both backbones on CPUs, as measured, and on GPUs, as assumed."""
     steps = {
         one["shape"]: one["cases"]["injector"]["milliseconds"] / 1e3
@@ -71,24 +65,20 @@ def profiles(parameters: dict[str, int]) -> dict[str, Profile]:
         if one["precision"] == "bf16"
     }
     found = {}
-    for shape, gpu_rows in (("minilm", 512), ("bert-base", 64)):
-        rows, tokens = SHAPES[shape].rows, SHAPES[shape].tokens
-        operations = floor_operations("injector", SHAPES[shape]) / rows * gpu_rows
-        low, high = (operations / GPU_PEAK / share for share in reversed(UTILISATION[shape]))
-        for kind in ("cpu", "gpu"):
+    for name, gpu_rows in GPU_ROWS.items():
+        shape, parameters = SHAPES[name], trained_parameters(name)
+        operations = floor_operations("injector", shape) / shape.rows * gpu_rows
+        low, high = (operations / GPU_PEAK / share for share in reversed(UTILISATION[name]))
+        for kind, (bandwidth, latency) in NETWORK.items():
             cpu = kind == "cpu"
-            bandwidth, latency = NETWORK[kind]
-            found[f"{shape}, {kind}"] = Profile(
-                name=f"{shape}, {kind.upper()}",
-                rows=rows if cpu else gpu_rows,
-                tokens=tokens,
-                step=steps[shape] if cpu else math.sqrt(low * high),
-                step_range=(steps[shape], steps[shape]) if cpu else (low, high),
-                parameters=parameters[shape],
+            found[f"{name}, {kind}"] = Profile(
+                rows=shape.rows if cpu else gpu_rows,
+                tokens=shape.tokens,
+                step=steps[name] if cpu else math.sqrt(low * high),
+                step_range=(steps[name], steps[name]) if cpu else (low, high),
+                parameters=parameters,
                 bandwidth=bandwidth,
                 latency=latency,
-                noise=NOISE,
-                pauses=PAUSES,
                 cores=2 if cpu else 0,
                 price=PRICE[kind],
                 processes=(2, 8, 64, 512) if cpu else (8, 64, 256),
@@ -96,83 +86,58 @@ def profiles(parameters: dict[str, int]) -> dict[str, Profile]:
     return found
 
 
-def owners(ids: Ids, dealing: Dealing, processes: int, values: int, salt: int) -> Ids:
-    """The process that has each value's row; values are numbered by frequency, as a vocabulary numbers them."""
-    if dealing == "contiguous":
-        return (ids - 1) // -(-values // processes)
-    if dealing == "in turn":
-        return (ids - 1) % processes
-    mixed = ids.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(salt)  # splitmix64
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return ((mixed ^ (mixed >> np.uint64(31))) % np.uint64(processes)).astype(np.int64)
-
-
-def simulated(profile: Profile, processes: int, law: Zipf, size: int, steps: int) -> Step:
-    """The mean of some steps; each has a hash function of its own."""
-    random = np.random.default_rng(0)
-    found = [_one_step(profile, processes, law, size, random) for _ in range(steps)]
-    fields: dict[str, Any] = {}
-    for name, value in asdict(found[0]).items():
-        if isinstance(value, dict):
-            fields[name] = {key: statistics.fmean(getattr(one, name)[key] for one in found) for key in value}
-        else:
-            fields[name] = statistics.fmean(getattr(one, name) for one in found)
-    return Step(**fields)
-
-
-def _one_step(profile: Profile, processes: int, law: Zipf, size: int, random: np.random.Generator) -> Step:
-    ids = np.sort(law.draw((processes, profile.rows), random), axis=1)
-    new = np.ones(ids.shape, dtype=bool)
-    new[:, 1:] = ids[:, 1:] != ids[:, :-1]
-    asked, salt = ids[new], int(random.integers(2**62))
-    loads = {
-        dealing: np.bincount(owners(asked, dealing, processes, law.values, salt), minlength=processes)
-        for dealing in DEALINGS
-    }
-    compute = profile.step * random.lognormal(-(profile.noise**2) / 2, profile.noise, processes)
-    compute += profile.step * (random.random(processes) < profile.pauses)
-    return timed(
-        profile,
-        processes,
-        size,
-        distinct=len(asked) / processes,
-        distinct_everywhere=len(np.unique(asked)),
-        most_distinct=int(new.sum(axis=1).max()),
-        imbalance={dealing: load.max() / load.mean() for dealing, load in loads.items()},
-        compute=float(compute.max()),
-    )
-
-
-def cases(kinds: dict[str, Profile], size: int, steps: int) -> Iterator[dict[str, Any]]:
+def cases(kinds: dict[str, Profile], size: int) -> Iterator[dict[str, Any]]:
     """Every profile, number of processes and exponent."""
     for key, profile in kinds.items():
         for exponent in EXPONENTS:
             law = Zipf(VALUES, exponent)
             for processes in profile.processes:
                 formula = by_formula(profile, processes, law, size)
-                found = simulated(profile, processes, law, size, steps)
                 yield {
                     "profile": key,
                     "exponent": exponent,
                     "processes": processes,
-                    "formula": _figures(formula),
-                    "simulated": _figures(found),
+                    "formula": formula,
+                    "simulated": simulated(profile, processes, law, size, STEPS),
                     "first_share": law.share(1),
-                    "asked_of_hot": law.distinct(profile.rows, HOT) / formula.distinct,
+                    "asked_of_hot": law.distinct(profile.rows, HOT) / formula["distinct"],
                 }
 
 
-def _figures(step: Step) -> dict[str, Any]:
-    return {**asdict(step), "whole_gather": step.whole_gather, "whole_exchange": step.whole_exchange}
+def steps_of(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Distinct values and bytes by formula, simulated seconds, at the middle exponent."""
+    by_formula = ("distinct", "distinct_everywhere", "most_distinct", "dense_bytes", "gather_bytes", "exchange_bytes")
+    by_simulation = ("compute", "dense", "gather", "exchange", "step")
+    return [
+        {
+            "profile": one["profile"],
+            "processes": one["processes"],
+            **{name: one["formula"][name] for name in by_formula},
+            **{name: one["simulated"][name] for name in by_simulation},
+            "step_by_formula": one["formula"]["step"],
+        }
+        for one in found
+        if one["exponent"] == MIDDLE
+    ]
 
 
-def differences(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def skew_of(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """How unevenly many processes are asked, simulated and by formula; MiniLM, whose batches are large."""
+    return [
+        {
+            **{name: one[name] for name in ("profile", "processes", "exponent", "first_share", "asked_of_hot")},
+            **{name: [one[way][name] for way in ("simulated", "formula")] for name in ("distinct", *DEALINGS)},
+        }
+        for one in found
+        if one["profile"].startswith("minilm") and one["processes"] >= MANY
+    ]
+
+
+def differences(found: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """For each figure, the median and the largest distance of the simulation from the formula, and where that is."""
-    flat = [(_flat(one["formula"]), _flat(one["simulated"]), one) for one in found]
     result = {}
-    for name in flat[0][0]:
-        ratios = [(theirs[name] / ours[name], one) for ours, theirs, one in flat if ours[name]]
+    for name in found[0]["formula"]:
+        ratios = [(one["simulated"][name] / one["formula"][name], one) for one in found]
         worst, where = max(ratios, key=lambda pair: abs(math.log(pair[0])))
         result[name] = {
             "median": statistics.median(ratio for ratio, _ in ratios),
@@ -180,13 +145,6 @@ def differences(found: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
             "where": {key: where[key] for key in ("profile", "exponent", "processes")},
         }
     return result
-
-
-def _flat(figures: dict[str, Any]) -> dict[str, float]:
-    flat = {}
-    for name, value in figures.items():
-        flat.update({f"{name} {key}": one for key, one in value.items()} if isinstance(value, dict) else {name: value})
-    return flat
 
 
 def check_of_the_law(random: np.random.Generator) -> dict[str, Any]:
@@ -240,36 +198,87 @@ def around(size: int) -> dict[str, Any]:
     }
 
 
+# The case of two processes that was measured
+
+
+def calibrate(rows: int, parameters: int) -> dict[str, Any]:
+    """In each of two processes with a core: seconds of steps that share nothing, then bytes a second between them."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    training = Training(Point(rows=rows, attributes=1), rows_alone=True)
+    keep_freed_memory()
+    seconds: list[float] = []
+    for _ in range(WARM + TIMED_STEPS):
+        dist.barrier()
+        seconds.append(training.step())
+    gradient, through = torch.ones(parameters), []
+    for _ in range(WARM + TIMED_STEPS):
+        dist.barrier()
+        started = time.perf_counter()
+        dist.all_reduce(gradient)
+        through.append(time.perf_counter() - started)
+    both: list[list[float]] = [[], []]
+    dist.all_gather_object(both, seconds[WARM:])
+    dist.destroy_process_group()
+    slower = statistics.fmean(max(pair) for pair in zip(*both, strict=True))
+    return {"seconds": slower, "bytes_per_second": parameters * NUMBER / statistics.median(through[WARM:])}
+
+
+def on_paper(found: dict[str, Any], *, seconds: float, bytes_per_second: float, parameters: int) -> dict[str, Any]:
+    """What the formulas say of two processes, beside what two_processes.py found; nothing is fitted to its step.
+
+    Args:
+        found: its result file.
+        seconds: a step of the slower of two processes that share nothing.
+        bytes_per_second: that one of them sends in an all-reduce.
+        parameters: P.
+    """
+    rows, size, values = found["batch_rows"] // 2, found["vector_size"], found["values"]
+    distinct = values * -math.expm1(rows * math.log1p(-1 / values))  # all values are as likely
+    dense, gather = dense_bytes(parameters, 2), gather_bytes(distinct, 2, size)
+    paper = seconds + (dense + gather) / bytes_per_second
+    one, two = (found["table"][key] for key in ("1", "2"))
+    return {
+        "one_seconds": one["seconds"],
+        "two_seconds": two["seconds"],
+        "alone_seconds": seconds,
+        "bytes_per_second": bytes_per_second,
+        "dense_bytes": dense,
+        "gather_bytes": gather,
+        "paper_seconds": paper,
+        "measured_over_paper": two["seconds"] / paper,
+        "saved_megabytes": one["resident_megabytes"] - two["resident_megabytes"],
+        "paper_saved_megabytes": values * size * NUMBER / 2 / 2**20,
+    }
+
+
+def two_processes() -> dict[str, Any]:
+    """Measure what the formulas need, and apply them."""
+    found = measured("two_processes")
+    parameters = round(found["dense_gradient_megabytes"] * 2**20 / NUMBER)
+    needed = child(calibrate, found["batch_rows"] // 2, parameters, processes=2, threads=1)
+    return on_paper(found, **needed, parameters=parameters)
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=30)
-    options = parser.parse_args()
-    size, parameters = Injector().vector_size, trained_parameters()
-    kinds = profiles(parameters)
-    found = list(cases(kinds, size, options.steps))
-    real = beside(RESULTS / "two_processes.json")
-    if "skipped" in real:
-        print(f"two real processes: skipped, {real['skipped']}")
+    options = arguments(__doc__, "cluster_on_paper").parse_args()
+    size, kinds = Injector().vector_size, profiles()
+    found = list(cases(kinds, size))
     result = {
-        "machine": machine(),
         "rows": ROWS,
         "values": VALUES,
         "size": size,
-        "steps": options.steps,
-        "gpu_peak": GPU_PEAK,
-        "utilisation": UTILISATION,
+        "simulated_steps": STEPS,
         "profiles": {key: asdict(profile) for key, profile in kinds.items()},
         "around": around(size),
-        "hot": HOT,
         "rare": rare(),
         "law": check_of_the_law(np.random.default_rng(0)),
-        "cases": found,
+        "steps": steps_of(found),
+        "skew": skew_of(found),
         "differences": differences(found),
-        "two_processes": real,
+        "two_processes": two_processes(),
     }
-    shown = ("profiles", "around", "law", "differences", "two_processes")
-    print(json.dumps({key: result[key] for key in shown}, indent=1))
-    write_result("cluster_on_paper", result)
+    write_result(options.output, result)
 
 
 if __name__ == "__main__":

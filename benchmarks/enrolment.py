@@ -12,7 +12,6 @@ benchmarks/results/enrolment.json.
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import tempfile
@@ -21,17 +20,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from common import machine, write_result
+import torch
 from datasets import Dataset, concatenate_datasets
+from harness import arguments, write_result
 from real_data import CARDS, Setting
 
-from attribune.cli.console import quiet_libraries
-from attribune.enrolment import EnrolSettings, enrol
-from attribune.evaluation.bootstrap import interval, paired
-from attribune.metrics import Metric, accuracy, log_loss
-from attribune.recipe import Recipe
-from attribune.training.folder import load_run
-from attribune.training.run import train
+from attribune.core.console import quiet_libraries
+from attribune.metrics.bootstrap import interval, paired
+from attribune.metrics.formulas import Metric, accuracy, log_loss
+from attribune.runs.enrol import enrol
+from attribune.runs.folder import load_run
+from attribune.runs.recipe import Recipe
+from attribune.training.train import train
 
 CARD = CARDS["critics"]
 COLUMN = "critic"
@@ -77,8 +77,6 @@ def labels_of(run: Path, rows: Dataset) -> npt.NDArray[Any]:
 
 def with_mean(run: Path, rows: Dataset) -> npt.NDArray[Any]:
     """Scores of critics of whom no more is known than what critics are like."""
-    import torch
-
     predictor = load_run(run)[1]
     model: Any = predictor.model
     ids = predictor.encode(rows)
@@ -87,7 +85,7 @@ def with_mean(run: Path, rows: Dataset) -> npt.NDArray[Any]:
             table = model.get_parameter(name)
             table[0] = table[1:].mean(dim=0)
             table[1] = table[0]  # id 0 adds nothing: another one stands for the unknown
-    return predictor.score(ids.with_ids(np.ones_like(ids.attribute_ids)))
+    return predictor.score(ids.with_attribute_ids(np.ones_like(ids.attribute_ids)))
 
 
 def metrics(logits: npt.NDArray[Any], labels: npt.NDArray[Any]) -> dict[str, Metric]:
@@ -107,22 +105,18 @@ def shown(found: dict[str, Metric], base: dict[str, Metric]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--held", type=int, default=60)
-    parser.add_argument("--rows", type=int, default=8000)
-    parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--shots", type=int, nargs="+", default=[1, 5, 20])
-    parser.add_argument("--priors", type=float, nargs="+", default=[1.0])
-    parser.add_argument("--no-training", action="store_true", help="without the trainings that had the rows")
-    parser.add_argument("--keep", metavar="FOLDER", help="for the first training, which is found there by a later call")
+    parser = arguments(__doc__, "enrolment")
+    parser.add_argument("--held", type=int, default=60, metavar="N", help="critics who are taken out")
+    parser.add_argument("--rows", type=int, default=8000, metavar="N", help="of training, at most")
+    parser.add_argument("--epochs", type=int, default=2, metavar="N")
+    parser.add_argument("--shots", type=int, nargs="+", default=[1, 5, 20], metavar="N", help="rows of each critic")
     options = parser.parse_args()
     quiet_libraries()
     parts, learn, scored = split(options.held, options.rows)
     place = np.array(learn["place"])
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(options.keep or name)
-        run = folder / "without"
-        train(recipe(options.epochs), run, tables=parts, baselines=False, resume=run.exists())
+        run = Path(name) / "without"
+        train(recipe(options.epochs), run, tables=parts, baselines=False)
         labels = labels_of(run, scored)
         base = metrics(scores(run, scored), labels)
         rows: dict[str, Any] = {
@@ -132,22 +126,17 @@ def main() -> None:
         seconds: dict[str, float] = {}
         for shots in options.shots:
             given = learn.select(np.flatnonzero(place < shots)).remove_columns("place")
-            for prior in options.priors:
-                copy = Path(name) / f"enrolled-{shots}-{prior}"
-                shutil.copytree(run, copy)
-                done = enrol(copy, given, settings=EnrolSettings(prior=prior))
-                key = f"enrolled, {shots} rows" + (f", prior {prior:g}" if len(options.priors) > 1 else "")
-                seconds[key] = done.seconds / len(done.values)
-                rows[key] = shown(metrics(scores(copy, scored), labels), base)
-                print(key, json.dumps(rows[key]["accuracy"]), f"{seconds[key]:.2f} s", flush=True)
-            if not options.no_training:
-                with_them = {**parts, "train": concatenate_datasets([parts["train"], given]).shuffle(seed=1)}
-                trained = Path(name) / f"trained-{shots}"
-                train(recipe(options.epochs), trained, tables=with_them, baselines=False)
-                rows[f"trained, {shots} rows"] = shown(metrics(scores(trained, scored), labels), base)
-                print("trained", shots, json.dumps(rows[f"trained, {shots} rows"]["accuracy"]), flush=True)
+            copy = Path(shutil.copytree(run, Path(name) / f"enrolled-{shots}"))
+            done = enrol(copy, given)
+            enrolled = f"enrolled, {shots} rows"
+            seconds[enrolled] = done.seconds / len(done.values)
+            rows[enrolled] = shown(metrics(scores(copy, scored), labels), base)
+            with_them = {**parts, "train": concatenate_datasets([parts["train"], given]).shuffle(seed=1)}
+            trained = Path(name) / f"trained-{shots}"
+            train(recipe(options.epochs), trained, tables=with_them, baselines=False)
+            rows[f"trained, {shots} rows"] = shown(metrics(scores(trained, scored), labels), base)
+            print(shots, json.dumps({name: row["accuracy"] for name, row in rows.items()}), flush=True)
     result = {
-        "machine": machine(),
         "held": options.held,
         "training_rows": len(parts["train"]),
         "scored_rows": len(scored),
@@ -155,7 +144,7 @@ def main() -> None:
         "seconds_per_value": seconds,
         "rows": rows,
     }
-    write_result("enrolment", result)
+    write_result(options.output, result)
 
 
 if __name__ == "__main__":

@@ -12,34 +12,29 @@ sets and ways that were measured earlier on the same machine, with as many rows,
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import transformers
-from common import earlier_result, machine, write_result
 from datasets import Dataset
+from harness import arguments, child, earlier, seconds, write_result
 from real_data import CARDS, Card, Setting
 from safetensors.numpy import load_file
 
 from attribune import AttributeModel, Collator, Injector, Schema, encode
-from attribune.backbone import load_tokenizer
-from attribune.cli.console import quiet_libraries
+from attribune.backbones.loading import load_tokenizer
+from attribune.core.console import quiet_libraries
+from attribune.core.process import peak_megabytes
 from attribune.data.batching import LengthGroupedBatches, padding_share
 from attribune.data.windows import Head
-from attribune.evaluation.bootstrap import interval
-from attribune.metrics import accuracy
-from attribune.process_memory import peak_megabytes
-from attribune.recipe import Recipe
+from attribune.metrics.bootstrap import interval
+from attribune.metrics.formulas import accuracy
+from attribune.runs.folder import RunFolder
+from attribune.runs.recipe import Recipe
 from attribune.tasks import Classification
-from attribune.training.folder import RunFolder
-from attribune.training.run import train
+from attribune.training.train import train
 
 LENGTH = 256
 
@@ -106,12 +101,12 @@ def scored(labels: Any, logits: Any) -> dict[str, float]:
 WAYS = {"attribune": own_way, "padded": padded_way}
 
 
-def one_way(name: str, way: str, rows: int) -> None:
-    """Do it in this process and print what was seen."""
+def one_way(name: str, way: str, rows: int) -> dict[str, float]:
+    """Do it in this process; what was seen."""
     quiet_libraries()
-    started = time.perf_counter()
-    result = WAYS[way](CARDS[name], rows)
-    print(json.dumps({"seconds": time.perf_counter() - started, "peak_megabytes": peak_megabytes(), **result}))
+    found: dict[str, float] = {}
+    took = seconds(lambda: found.update(WAYS[way](CARDS[name], rows)))
+    return {"seconds": took, "peak_megabytes": peak_megabytes(), **found}
 
 
 def padding(card: Card, most: int) -> float:
@@ -125,33 +120,21 @@ def padding(card: Card, most: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, "epoch")
     parser.add_argument("--sets", nargs="+", choices=CARDS, default=["polmed", "critics"])
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
-    parser.add_argument("--rows", type=int, default=4000, help="of training, at most")
-    parser.add_argument("--no-write", action="store_true")
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--rows", type=int, default=4000, metavar="N", help="of training, at most")
     options = parser.parse_args()
-    if options.one:
-        one_way(*options.one, options.rows)
-        return
-    found: dict[str, Any] = earlier_result("epoch").get("sets", {})
+    found: dict[str, Any] = earlier(options.output).get("sets", {})
     for name in options.sets:
         rows = len(parts_of(CARDS[name], options.rows)["train"])
         before = found.get(name, {})
         ways = dict(before["ways"]) if before.get("rows") == rows else {}
-        for way in options.ways:
-            words = [sys.executable, __file__, "--one", name, way, "--rows", str(options.rows)]
-            ways[way] = json.loads(
-                subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()[-1]
-            )
-            print(name, way, ways[way], flush=True)
+        ways |= {way: child(one_way, name, way, options.rows) for way in options.ways}
         found[name] = {"rows": rows, "padding_share": padding(CARDS[name], options.rows), "ways": ways}
         if len(ways) == len(WAYS):
             found[name]["faster"] = ways["padded"]["seconds"] / ways["attribune"]["seconds"]
-        print(name, found[name], flush=True)
-        if not options.no_write:
-            write_result("epoch", {"machine": machine(), "sets": found})
+        write_result(options.output, {"sets": found})
 
 
 if __name__ == "__main__":

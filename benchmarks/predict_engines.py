@@ -13,48 +13,31 @@ benchmarks/results/predict_engines.json.
 
 from __future__ import annotations
 
-import argparse
-import csv
 import json
 import logging
 import os
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
-from common import machine, write_result
+from harness import arguments, ratio, snippets, write_csv, write_result
 
 from attribune import predict
-from attribune.cli import main as attribune
-
-sys.path.append(str(Path(__file__).parent.parent / "examples"))
-from demo import snippets
+from attribune.apps.cli import main as attribune
 
 CASES = {"ray 1": ("ray", 1), "ray 2": ("ray", 2), "local 1": ("local", 1), "local 2": ("local", 2)}
 COLUMNS = ("text", "category", "movie_name")
 
 
-def write_table(path: Path, rows: list[dict[str, str]]) -> Path:
-    """Write rows of the columns that are used."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
-
-
-def train(folder: Path, steps: int) -> Path:
-    """Train the run that is measured."""
-    data = write_table(folder / "train.csv", snippets()[: 40 * steps])
-    words = ["train", str(data), "--text", "text", "--label", "category", "--attributes", "movie_name"]
-    words += ["--max-length", "128", "--no-baselines", "--output", str(folder / "run"), "--set"]
-    if attribune([*words, f"training.steps={steps}"]) != 0:
-        sys.exit("the training failed: see the message above")
-    return folder / "run"
+def train(data: Path, run: Path, steps: int, *more: str) -> Path:
+    """Train a run on film snippets, with the film as attribute."""
+    words = ["train", str(data), "--text", COLUMNS[0], "--label", COLUMNS[1], "--attributes", COLUMNS[2]]
+    words += ["--max-length", "128", "--no-baselines", "--output", str(run), *more]
+    if attribune([*words, "--set", f"training.steps={steps}"]) != 0:
+        raise SystemExit("the training failed: see the message above")
+    return run
 
 
 def measure(case: str, run: Path, data: Path, output: Path, part: int) -> dict[str, float]:
@@ -77,33 +60,26 @@ def measure(case: str, run: Path, data: Path, output: Path, part: int) -> dict[s
     return {"rows_per_second": rate, "begin": begin, "seconds": whole, "rows": rows}
 
 
-def ratio(found: dict[str, list[dict[str, float]]], a: str, b: str) -> float:
-    """Of the throughputs of two cases in the same round, the median."""
-    return statistics.median(
-        one["rows_per_second"] / other["rows_per_second"] for one, other in zip(found[a], found[b], strict=True)
-    )
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=12_000, help="a multiple of --part")
-    parser.add_argument("--part", type=int, default=300, help="rows of a part")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=30)
+    parser = arguments(__doc__, "predict_engines", rounds=5)
+    parser.add_argument("--rows", type=int, default=12_000, metavar="N", help="a multiple of --part")
+    parser.add_argument("--part", type=int, default=300, metavar="N", help="rows of a part")
+    parser.add_argument("--steps", type=int, default=30, metavar="N", help="of the training")
     options = parser.parse_args()
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     found: dict[str, list[dict[str, float]]] = {case: [] for case in CASES}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        run = train(folder, options.steps)
-        data = write_table(folder / "data.csv", snippets()[: options.rows])
+        data = write_csv(folder / "train.csv", COLUMNS, snippets()[: 40 * options.steps])
+        run = train(data, folder / "run", options.steps)
+        data = write_csv(folder / "data.csv", COLUMNS, snippets()[: options.rows])
         for number in range(options.rounds):
             for case in CASES:
                 output = folder / f"{case.replace(' ', '-')}-{number}"
                 found[case].append(measure(case, run, data, output, options.part))
                 print(case, json.dumps(found[case][-1]), flush=True)
-    result: dict[str, Any] = {
-        "machine": machine(),
+    rates = {case: [one["rows_per_second"] for one in rounds] for case, rounds in found.items()}
+    result = {
         "rows": options.rows,
         "part_rows": options.part,
         "rounds": options.rounds,
@@ -113,16 +89,12 @@ def main() -> None:
             }
             for case, rounds in found.items()
         },
-        "two_workers_of_one": ratio(found, "ray 2", "ray 1"),
-        "two_workers_of_each_round": [
-            two["rows_per_second"] / one["rows_per_second"]
-            for two, one in zip(found["ray 2"], found["ray 1"], strict=True)
-        ],
-        "two_workers_of_local": {case: ratio(found, "ray 2", case) for case in ("local 1", "local 2")},
-        "one_worker_of_local": ratio(found, "ray 1", "local 1"),
+        "two_workers_of_one": ratio(rates["ray 2"], rates["ray 1"]),
+        "two_workers_of_each_round": [two / one for two, one in zip(rates["ray 2"], rates["ray 1"], strict=True)],
+        "two_workers_of_local": {case: ratio(rates["ray 2"], rates[case]) for case in ("local 1", "local 2")},
+        "one_worker_of_local": ratio(rates["ray 1"], rates["local 1"]),
     }
-    print(json.dumps(result, indent=1))
-    write_result("predict_engines", result)
+    write_result(options.output, result)
 
 
 if __name__ == "__main__":

@@ -11,10 +11,7 @@ Writes benchmarks/results/prediction.json.
 
 from __future__ import annotations
 
-import argparse
-import json
-import statistics
-import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -22,42 +19,38 @@ from unittest import mock
 
 import numpy as np
 import torch
-from common import machine, write_result
-from torch import Tensor
-from training_step import SHAPES, Shape, batch, build, ratios
+from generated_weights import eager_tanh
+from harness import arguments, by_turns, milliseconds, ratio, seconds, write_result
+from models import SHAPES, Shape, batch, build
 
-from attribune import functional
-from attribune.kept import KeptWeights
-from attribune.process_memory import keep_freed_memory
+from attribune.core.process import keep_freed_memory
+from attribune.functional import injector
+from attribune.methods.weight_cache import WeightCache
 
 CASES = ("chain", "kept", "made anew", "eager")
 USERS, ROWS, BATCHES = 100_000, 32, 2_000
-
-
-def eager(z_hat: Tensor, K: Tensor, membership: Tensor) -> Tensor:
-    """`functional.sum_of_tanh` as the equation stands."""
-    return membership @ torch.tanh(z_hat[..., None] * K[None, :, None, :]).sum(dim=1).flatten(1)
 
 
 def measure(name: str, shape: Shape, precision: str, rounds: int) -> dict[str, Any]:
     """All cases of one shape and precision."""
     models = {case: build("chain" if case == "chain" else "injector", shape).eval() for case in CASES[:3]}
     models["eager"] = models["made anew"]
-    models["kept"].keep_weights(2_000)  # type: ignore[operator]
+    models["kept"].enable_weight_cache(2_000)  # type: ignore[operator]
     given = {key: tensor for key, tensor in batch(shape).items() if key != "labels"}
-    times: dict[str, list[float]] = {case: [] for case in CASES}
-    for number in range(rounds + 2):
-        for case in CASES:
+
+    def job(case: str) -> Callable[[], float]:
+        def run() -> float:
             with (
                 torch.inference_mode(),
                 torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"),
-                mock.patch.object(functional, "sum_of_tanh", eager) if case == "eager" else nullcontext(),
+                mock.patch.object(injector, "tanh_sum", eager_tanh) if case == "eager" else nullcontext(),
             ):
-                started = time.perf_counter()
-                models[case](**given)
-                if number > 1:
-                    times[case].append(time.perf_counter() - started)
-    stores = models["kept"].method.kept_weights  # type: ignore[union-attr,operator]
+                return seconds(lambda: models[case](**given))
+
+        return run
+
+    times = by_turns({case: job(case) for case in CASES}, rounds)
+    stores = models["kept"].method.weight_caches  # type: ignore[union-attr,operator]
     return {
         "shape": name,
         "precision": precision,
@@ -65,9 +58,9 @@ def measure(name: str, shape: Shape, precision: str, rounds: int) -> dict[str, A
         "tokens": shape.tokens,
         "distinct": shape.distinct,
         "kept_megabytes": sum(store.megabytes for store in stores.values()),
-        "milliseconds": {case: 1e3 * statistics.median(times[case]) for case in CASES},
-        "of_chain": {case: ratios(times[case], times["chain"]) for case in CASES},
-        "eager_of_kept": ratios(times["eager"], times["kept"]),
+        "milliseconds": milliseconds(times),
+        "of_chain": {case: ratio(times[case], times["chain"]) for case in CASES},
+        "eager_of_kept": ratio(times["eager"], times["kept"]),
     }
 
 
@@ -79,7 +72,7 @@ def hit_rates(shape: Shape) -> list[dict[str, float]]:
         weights = np.arange(1, USERS + 1) ** -exponent
         users = np.random.default_rng(0).choice(USERS, size=(BATCHES, ROWS), p=weights / weights.sum())
         for megabytes in (64, 256, 1024, 4096):
-            store = KeptWeights(megabytes * 2**20, numbers=numbers, sites=1, most=USERS)
+            store = WeightCache(megabytes * 2**20, value_size=numbers, sites=1, vocabulary_size=USERS)
             before = (0, 0)
             for number, ids in enumerate(users):
                 distinct, index = torch.unique(torch.from_numpy(ids), return_inverse=True)
@@ -91,7 +84,7 @@ def hit_rates(shape: Shape) -> list[dict[str, float]]:
                 {
                     "exponent": exponent,
                     "megabytes": megabytes,
-                    "values": store.values,
+                    "values": store.capacity,
                     "hit_rate": hits / max(1, hits + misses),
                 }
             )
@@ -99,18 +92,16 @@ def hit_rates(shape: Shape) -> list[dict[str, float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=15)
-    options = parser.parse_args()
+    options = arguments(__doc__, "prediction", rounds=15).parse_args()
     keep_freed_memory()
     shapes = {**SHAPES, "bert-base, 64 tokens": replace(SHAPES["bert-base"], tokens=64)}
-    found = []
-    for name, shape in shapes.items():
-        for precision in ("bf16", "float32"):
-            found.append(measure(name, shape, precision, options.rounds))
-            print(json.dumps(found[-1]), flush=True)
+    found = [
+        measure(name, shape, precision, options.rounds)
+        for name, shape in shapes.items()
+        for precision in ("bf16", "float32")
+    ]
     rates = {name: hit_rates(SHAPES[name]) for name in ("minilm", "bert-base")}
-    write_result("prediction", {"machine": machine(), "measured": found, "hit_rates": rates})
+    write_result(options.output, {"measured": found, "hit_rates": rates})
 
 
 if __name__ == "__main__":

@@ -10,15 +10,12 @@ it, and with C added. Writes benchmarks/results/rank.json.
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import torch
+from harness import arguments, write_result
 from torch import Tensor
 
 from attribune import functional
 
-RESULT = Path(__file__).parent / "results" / "rank.json"
 HIDDEN, BOTTLENECK, VECTOR = 768, 64, 768
 SCALES = {"elements of size 1": 1.0, "elements of size 0.05, as this library starts": 0.05}
 
@@ -30,6 +27,12 @@ def products(z: Tensor, sigma: Tensor, s: Tensor, A_o: Tensor) -> Tensor:
 
 def rank(matrix: Tensor) -> int:
     return int(torch.linalg.matrix_rank(matrix))
+
+
+def effective_rank(matrix: Tensor) -> int:
+    """How many singular values hold 99 % of the squares."""
+    squares = torch.linalg.svdvals(matrix).square()
+    return int((squares.cumsum(0) / squares.sum() < 0.99).sum()) + 1
 
 
 def measure(O: int, scale: float) -> dict[str, int]:
@@ -47,25 +50,17 @@ def measure(O: int, scale: float) -> dict[str, int]:
         "sum of products": rank(plain),
         "reshaped to (H, A)": rank(plain.reshape(HIDDEN, BOTTLENECK)),
         "with tanh": rank(generated),
-        "with tanh, 99 % of the energy": _effective(generated),
+        "with tanh, 99 % of the energy": effective_rank(generated),
         "with C": rank(generated + C),
     }
 
 
-def _effective(matrix: Tensor) -> int:
-    """How many singular values hold 99 % of the squares."""
-    squares = torch.linalg.svdvals(matrix).square()
-    return int((squares.cumsum(0) / squares.sum() < 0.99).sum()) + 1
-
-
 def main() -> None:
-    found = {
-        f"O = {O}, {name}": measure(O, scale) for O in (2, 4, 8) for name, scale in SCALES.items() if not HIDDEN % O**2
-    }
-    for name, ranks in found.items():
-        print(name, ranks)
-    shape = {"hidden": HIDDEN, "bottleneck": BOTTLENECK, "vector": VECTOR}
-    RESULT.write_text(json.dumps({"shape": shape, "ranks": found}, indent=1) + "\n")
+    options = arguments(__doc__, "rank").parse_args()
+    ranks = {f"O = {O}, {name}": measure(O, scale) for O in (2, 4, 8) for name, scale in SCALES.items()}
+    write_result(
+        options.output, {"shape": {"hidden": HIDDEN, "bottleneck": BOTTLENECK, "vector": VECTOR}, "ranks": ranks}
+    )
 
 
 if __name__ == "__main__":

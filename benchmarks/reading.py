@@ -11,45 +11,34 @@ their own with a quarter of the rows, all, and twice as many. Writes benchmarks/
 
 from __future__ import annotations
 
-import argparse
-import csv
-import itertools
-import json
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
-from common import machine, write_result
+from harness import arguments, child, snippets, write_csv, write_result
 
 from attribune import Categorical, Schema, encode
-from attribune.backbone import DEFAULT_BACKBONE, load_tokenizer
+from attribune.backbones.loading import DEFAULT_BACKBONE, load_tokenizer
+from attribune.core.process import peak_megabytes
 from attribune.data.tables import read_table
-from attribune.process_memory import peak_megabytes
-
-sys.path.append(str(Path(__file__).parent.parent / "examples"))
-from demo import snippets
 
 KINDS = [Categorical("user"), Categorical("product"), Categorical("genre")]
 BATCH = 2000  # texts that the tokenizer is given at once
 
 
-def write_file(path: Path, rows: int) -> None:
+def write_file(path: Path, rows: int) -> Path:
     """Write the CSV file."""
     texts, random = [row["text"] for row in snippets()], np.random.default_rng(0)
-    columns = (
-        [texts[place] for place in random.integers(0, len(texts), rows)],
-        [f"u{number}" for number in random.zipf(1.3, rows) % 100_000],
-        [f"p{number}" for number in random.integers(0, 10_000, rows)],
-        [f"g{number}" if number < 20 else "" for number in random.integers(0, 21, rows)],
-    )
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(["text", *(kind.name for kind in KINDS)])
-        writer.writerows(zip(*columns, strict=True))
+    columns = {
+        "text": [texts[place] for place in random.integers(0, len(texts), rows)],
+        "user": [f"u{number}" for number in random.zipf(1.3, rows) % 100_000],
+        "product": [f"p{number}" for number in random.integers(0, 10_000, rows)],
+        "genre": [f"g{number}" if number < 20 else "" for number in random.integers(0, 21, rows)],
+    }
+    rows_of = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+    return write_csv(path, list(columns), rows_of)
 
 
 def attributes(path: Path) -> dict[str, float]:
@@ -82,53 +71,38 @@ def tokenizer_alone(path: Path) -> float:
     return time.perf_counter() - started
 
 
-def in_own_process(job: str, path: Path) -> dict[str, float]:
-    """What `job` finds in a fresh process."""
-    words = [sys.executable, __file__, "--job", job, str(path)]
-    return dict(json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout))
+def megabytes(job: str, path: str) -> float:
+    """What this process holds at most once `attributes` or `whole` is done."""
+    {"attributes": attributes, "whole": whole}[job](Path(path))
+    return peak_megabytes()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--job", nargs=2, help=argparse.SUPPRESS)
+    parser = arguments(__doc__, "reading", rounds=5)
+    parser.add_argument("--rows", type=int, default=1_000_000, metavar="N", help="of the file; a million")
     options = parser.parse_args()
-    if options.job:
-        job, path = options.job[0], Path(options.job[1])
-        found = attributes(path) if job == "attributes" else {"whole": whole(path)}
-        print(json.dumps({**found, "megabytes": peak_megabytes()}))
-        return
-    sizes = (options.rows // 4, options.rows, 2 * options.rows)
+    sizes, few = (options.rows // 4, options.rows, 2 * options.rows), options.rows // 10
     with tempfile.TemporaryDirectory() as folder:
-        files = {size: Path(folder) / f"{size}.csv" for size in (options.rows // 10, *sizes)}
-        for size, path in files.items():
-            write_file(path, size)
-        megabytes = {size: path.stat().st_size / 2**20 for size, path in files.items()}
-        found = [in_own_process("attributes", files[options.rows]) for _ in range(options.rounds)]
-        steps = {step: statistics.median(one[step] for one in found) for step in ("read", "fit", "encode")}
-        few = files[options.rows // 10]
-        turns = [(whole(few), tokenizer_alone(few)) for _ in range(options.rounds + 1)][1:]
+        files = {size: write_file(Path(folder) / f"{size}.csv", size) for size in (few, *sizes)}
+        found = [child(attributes, str(files[options.rows])) for _ in range(options.rounds)]
+        turns = [(whole(files[few]), tokenizer_alone(files[few])) for _ in range(options.rounds + 1)][1:]
         memory = {
-            job: {size: in_own_process(job, files[size])["megabytes"] for size in sizes}
-            for job in ("attributes", "whole")
+            job: {size: child(megabytes, job, str(files[size])) for size in sizes} for job in ("attributes", "whole")
         }
-    sums = statistics.median(sum(one[step] for step in steps) for one in found)
+        stored = {size: path.stat().st_size / 2**20 for size, path in files.items()}
+    steps = {step: statistics.median(one[step] for one in found) for step in ("read", "fit", "encode")}
+    ours, theirs = (statistics.median(times) for times in zip(*turns, strict=True))
     result = {
-        "machine": machine(),
         "rows": options.rows,
-        "file_megabytes": megabytes,
+        "file_megabytes": stored,
         "seconds": steps,
-        "rows_per_second": options.rows / sums,
-        "rows_per_second_whole": options.rows / 10 / statistics.median(ours for ours, _ in turns),
-        "rows_per_second_tokenizer": options.rows / 10 / statistics.median(theirs for _, theirs in turns),
+        "rows_per_second": options.rows / statistics.median(sum(one.values()) for one in found),
+        "rows_per_second_whole": few / ours,
+        "rows_per_second_tokenizer": few / theirs,
         "of_tokenizer": statistics.median(theirs / ours for ours, theirs in turns),
         "peak_megabytes": memory,
     }
-    print(json.dumps(result, indent=1))
-    for job, (one, other) in itertools.product(memory, itertools.pairwise(sizes)):
-        print(f"{job}: {other:,} rows need {memory[job][other] / memory[job][one]:.2f} x the memory of {one:,}")
-    write_result("reading", result)
+    write_result(options.output, result)
 
 
 if __name__ == "__main__":

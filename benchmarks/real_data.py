@@ -3,46 +3,37 @@
     python benchmarks/real_data.py sweep     # settings compared on validation rows; test rows are never read
     python benchmarks/real_data.py test      # the chosen settings on the test rows, all folds and seeds
     python benchmarks/real_data.py rates     # every method with several learning rates, on validation rows
-    python benchmarks/real_data.py table     # write the tables of docs/results.md from the JSON files
 
-Each cell (data set, method, fold) is written to benchmarks/results/ as soon as it is done, so that a run can be
-interrupted at any time and goes on. The data are looked for in the folder that ATTRIBUNE_DATA names.
+Each cell (data set, setting, fold) is a run in benchmarks/runs/ without its weights; what is done is not done again, an
+interrupted one goes on, and several calls at once share the cells. When all are done, their figures are written to
+benchmarks/results/, from which `python docs/tables.py` makes the tables of docs/results.md. The data are looked for in
+the folder that ATTRIBUNE_DATA names.
 """
 
 from __future__ import annotations
 
-import argparse
 import fcntl
-import json
-import os
 import shutil
-import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from datasets import Dataset
+from harness import DATA, RUNS, arguments, write_result
 from safetensors.numpy import load_file
 
-from attribune.cli.console import ConsoleReporter, quiet_libraries
+from attribune.core.console import ConsoleReporter, quiet_libraries
 from attribune.data.splits import split_table
 from attribune.data.tables import read_table
-from attribune.evaluation.bootstrap import PairedResult, interval, paired
-from attribune.evaluation.report import ResultRow, markdown_table
 from attribune.methods import METHODS
-from attribune.metrics import Metric, accuracy, log_loss, macro_f1
-from attribune.recipe import Recipe
-from attribune.training.run import train
-
-ROOT = Path(__file__).parent
-RESULTS = ROOT / "results"
-PAGE = ROOT.parent / "docs" / "results.md"
-BEGIN, END = "<!-- tables of benchmarks/real_data.py: begin -->", "<!-- end -->"
-TITLES = {"critics": "Rotten Tomatoes critics", "polmed": "PolMed"}
-DATA = Path(os.environ.get("ATTRIBUNE_DATA", ROOT.parent.parent / "shared" / "data"))
+from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired
+from attribune.metrics.formulas import Metric, accuracy, log_loss, macro_f1
+from attribune.runs.folder import RunFolder
+from attribune.runs.recipe import Recipe
+from attribune.runs.results import RunResults
+from attribune.training.train import train
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +41,7 @@ class Card:
     """One data set: where it is, what is read of it, and how it is split."""
 
     name: str
+    title: str
     file: str
     text: str
     label: str
@@ -88,6 +80,7 @@ CARDS = {
     for card in (
         Card(
             name="critics",
+            title="Rotten Tomatoes critics",
             file="rt_critics/critics.csv",
             text="quote",
             label="fresh",
@@ -101,6 +94,7 @@ CARDS = {
         ),
         Card(
             name="polmed",
+            title="PolMed",
             file="polmed/political_social_media.csv",
             text="text",
             label="message",
@@ -125,6 +119,10 @@ class Setting:
     tuning: str | None = None
     training: dict[str, Any] = field(default_factory=dict)
     attributes: bool = True
+
+    @property
+    def is_baseline(self) -> bool:
+        return self.method in ("linear", "attributes-only")
 
     def recipe(self, card: Card, fold: int, *, budget: dict[str, Any], max_length: int) -> Recipe:
         return Recipe.from_dict(
@@ -176,7 +174,6 @@ FACTORS = dict.fromkeys(METHODS, (0.5, 1.0, 2.0))
 FACTORS["attention-bias"] = (0.25, *FACTORS["attention-bias"])
 for name in ("none", "adapter", "injector", "chim", "pln", "e2ln", "plora", "poly"):
     FACTORS[name] = (*FACTORS[name], 4.0)
-BASELINES = CHOSEN[-3:]
 
 
 def with_rate(method: str, factor: float) -> Setting:
@@ -195,8 +192,7 @@ class Stage:
     """A set of cells.
 
     Args:
-        name: folder of its results.
-        title: of its tables.
+        name: of its result file and of the folder of its runs.
         part: the rows that are scored; test rows are left out unless they are these.
         settings: what is compared on a data set.
         folds: of a data set.
@@ -207,7 +203,6 @@ class Stage:
     """
 
     name: str
-    title: str
     part: str
     settings: Callable[[Card], Sequence[Setting]]
     folds: Callable[[Card], Sequence[int]]
@@ -237,7 +232,6 @@ STAGES = {
     for stage in (
         Stage(
             name="test",
-            title="test rows",
             part="test",
             settings=lambda card: CHOSEN,
             folds=lambda card: range(card.folds),
@@ -246,7 +240,6 @@ STAGES = {
         ),
         Stage(
             name="rates",
-            title="learning rates, validation rows",
             part="validation",
             settings=lambda card: [with_rate(method, factor) for method in METHODS for factor in FACTORS[method]],
             folds=lambda card: (0,),
@@ -256,7 +249,6 @@ STAGES = {
         ),
         Stage(
             name="sweep",
-            title="validation rows",
             part="validation",
             settings=lambda card: SWEEP,
             folds=lambda card: card.sweep_folds,
@@ -266,206 +258,141 @@ STAGES = {
 }
 
 
-class Peak:
-    """Memory of this process beyond what it held before, in MB; nothing where the kernel does not say."""
+@dataclass(frozen=True)
+class Cell:
+    """One training."""
 
-    def __init__(self) -> None:
-        try:
-            Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-        except OSError:
-            self.before = None
-        else:
-            self.before = self._status("VmRSS")
+    stage: Stage
+    card: Card
+    setting: Setting
+    fold: int
 
-    def grown(self) -> float | None:
-        return None if self.before is None else round(self._status("VmHWM") - self.before, 1)
+    @property
+    def run(self) -> RunFolder:
+        """Where it is."""
+        name = self.setting.name.replace(",", "").replace(" ", "_").replace("=", "-")
+        return RunFolder(RUNS / self.stage.name / self.card.name / f"{name}.{self.fold}")
 
-    @staticmethod
-    def _status(name: str) -> float:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return float(next(line.split()[1] for line in lines if line.startswith(name))) / 1024
+    @property
+    def is_done(self) -> bool:
+        return self.run.is_finished
 
+    @cached_property
+    def results(self) -> RunResults:
+        """The results of the run."""
+        return self.run.read_results()
 
-def history(log: Path) -> list[dict[str, float]]:
-    """The checks on validation rows, in their order; none for a baseline."""
-    lines = [json.loads(line) for line in log.read_text().splitlines()] if log.is_file() else []
-    kept = ("step", "epoch", "eval_loss", "eval_accuracy")
-    return [{key: line[key] for key in kept} for line in lines if "eval_loss" in line]
+    @cached_property
+    def scores(self) -> dict[str, Any]:
+        """Labels and logits of the rows that the stage scores."""
+        return load_file(str(self.run.logits(self.stage.part)))
 
+    def hidden(self) -> float | None:
+        """The accuracy with the attributes hidden, where the setting has any."""
+        hidden = [model for model in self.results.models if model.attributes_hidden]
+        return hidden[0].parts[self.stage.part]["accuracy"].value if hidden else None
 
-def run_cell(stage: Stage, card: Card, setting: Setting, fold: int, *, work: Path) -> dict[str, Any]:
-    """Train one cell in a scratch run folder, which a second call continues."""
-    parts = stage.parts(card, fold)
-    recipe = setting.recipe(card, fold, budget=stage.budget(card), max_length=stage.max_length)
-    started, peak = time.perf_counter(), Peak()
-    results = train(recipe, work, tables=parts, baselines=False, resume=True, reporter=ConsoleReporter())
-    cell: dict[str, Any] = {
-        "data": card.name,
-        "setting": setting.name,
-        "recipe": recipe.model_dump(mode="json", exclude={"data"}),
-        "backbone_learning_rate": None if recipe.is_baseline else recipe.backbone_learning_rate,
-        "fold": fold,
-        "seconds": round(time.perf_counter() - started, 1),
-        "peak_mb": peak.grown(),
-        "history": history(work / "log.jsonl"),
-        "classes": results["task"]["classes"],
-        "training": results["training"],
-        "environment": results["environment"],
-        "hidden": [scored["parts"] for scored in results["results"] if scored["name"].endswith("attributes hidden")],
-    }
-    for part in ("validation", "test"):
-        if part in parts:
-            scores = load_file(str(work / f"{part}_logits.safetensors"))
-            cell[part] = {
-                "true": scores["labels"].tolist(),
-                "predicted": scores["logits"].argmax(axis=1).tolist(),
-                "logits": scores["logits"].astype(float).round(4).tolist(),
-            }
-    return cell
-
-
-def cells(stage: Stage, only: list[str] | None) -> Iterator[tuple[Card, Setting, int, Path]]:
-    for card in CARDS.values():
-        for fold in stage.folds(card):
-            for setting in stage.settings(card):
-                if only and not {card.name, f"{card.name} {setting.name}"} & set(only):
-                    continue
-                yield card, setting, fold, file_of(stage, card, setting.name, fold)
-
-
-def file_of(stage: Stage, card: Card, setting: str, fold: int) -> Path:
-    name = setting.replace(",", "").replace(" ", "_").replace("=", "-")
-    return RESULTS / stage.name / card.name / f"{name}.{fold}.json"
-
-
-def run_stage(stage: Stage, only: list[str] | None) -> None:
-    scratch = Path(tempfile.gettempdir()) / "attribune-real-data" / stage.name
-    for card, setting, fold, path in cells(stage, only):
-        work = scratch / card.name / path.stem
-        lock = work.parent / f"{work.name}.lock"
-        if path.is_file():
-            continue
+    def train(self) -> None:
+        """Do it, unless it is done or another process is about it."""
+        lock = self.run.path.with_name(f"{self.run.path.name}.lock")
         lock.parent.mkdir(parents=True, exist_ok=True)
         with lock.open("w") as held:
             try:
                 fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                continue  # another worker has this cell
-            cell = run_cell(stage, card, setting, fold, work=work)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(cell) + "\n")
-            shutil.rmtree(work)
+                return
+            if not self.is_done:
+                stage, parts = self.stage, self.stage.parts(self.card, self.fold)
+                recipe = self.setting.recipe(
+                    self.card, self.fold, budget=stage.budget(self.card), max_length=stage.max_length
+                )
+                settings: dict[str, Any] = {"baselines": False, "resume": True, "reporter": ConsoleReporter()}
+                train(recipe, self.run.path, tables=parts, **settings)
+                shutil.rmtree(self.run.model)
 
 
-def finished(stage: Stage, card: Card, name: str) -> dict[int, dict[str, Any]]:
-    """The cells of a setting that are done, by fold."""
-    files = {fold: file_of(stage, card, name, fold) for fold in stage.folds(card)}
-    return {fold: json.loads(path.read_text()) for fold, path in files.items() if path.is_file()}
-
-
-def pooled(found: Sequence[dict[str, Any]], part: str) -> dict[str, Metric]:
-    """Metrics over the rows of all these cells."""
-    true = np.concatenate([cell[part]["true"] for cell in found])
-    predicted = np.concatenate([cell[part]["predicted"] for cell in found])
-    metrics = {
-        "accuracy": accuracy(true, predicted),
-        "macro_f1": macro_f1(true, predicted, classes=len(found[0]["classes"])),
+def cells_of(stage: Stage, card: Card) -> dict[str, list[Cell]]:
+    """The cells of a data set, by setting."""
+    return {
+        setting.name: [Cell(stage, card, setting, fold) for fold in stage.folds(card)]
+        for setting in stage.settings(card)
     }
-    if all("logits" in cell[part] for cell in found):
-        metrics["log_loss"] = log_loss(true, np.concatenate([cell[part]["logits"] for cell in found]))
-    return metrics
 
 
-def section(stage: Stage, card: Card) -> list[str]:
-    """The table of a data set and, against the first setting, the differences on the folds that both have."""
-    part = stage.part
-    done = {setting.name: finished(stage, card, setting.name) for setting in stage.settings(card)}
-    done = {name: found for name, found in done.items() if found}
-    if not done:
-        return []
-    rows = [
-        ResultRow(
-            name=f"{name} ({parts_text(card, len(found))})",
-            metrics={key: interval(metric) for key, metric in pooled(list(found.values()), part).items()},
-        )
-        for name, found in done.items()
+def pooled(cells: Sequence[Cell]) -> dict[str, Metric]:
+    """Metrics over the rows of all cells."""
+    true = np.concatenate([cell.scores["labels"] for cell in cells])
+    logits = np.concatenate([cell.scores["logits"] for cell in cells])
+    predicted, classes = logits.argmax(axis=1), len(cells[0].results.task["classes"])
+    return {
+        "accuracy": accuracy(true, predicted),
+        "macro_f1": macro_f1(true, predicted, classes=classes),
+        "log_loss": log_loss(true, logits),
+    }
+
+
+def figures(found: Interval | PairedResult) -> dict[str, float]:
+    """Without the level, which is 95 %."""
+    return {key: value for key, value in asdict(found).items() if key != "level"}
+
+
+def summary(stage: Stage, card: Card) -> dict[str, Any]:
+    """Every setting with its intervals, and paired differences: to the first one, and of further pairs."""
+    cells = cells_of(stage, card)
+    metrics = {name: pooled(mine) for name, mine in cells.items()}
+    settings: dict[str, Any] = {}
+    for name, mine in cells.items():
+        settings[name] = {"metrics": {key: figures(interval(one)) for key, one in metrics[name].items()}}
+        hidden = [value for value in (cell.hidden() for cell in mine) if value is not None]
+        if hidden and not mine[0].setting.is_baseline:
+            settings[name]["hidden"] = float(np.mean(hidden))
+    reference, *others = cells
+    pairs = [
+        {"a": a, "b": b, **{key: figures(paired(metrics[a][key], metrics[b][key])) for key in metrics[a]}}
+        for a, b in [*((name, reference) for name in others), *stage.pairs]
     ]
-    lines = [f"### {TITLES[card.name]}, {stage.title}", "", markdown_table(rows), ""]
-    if stage.name == "rates":
-        return [lines[0], "", *rates_matrix(card)]
-    reference, *others = done
-    for name, other in [*((name, reference) for name in others), *stage.pairs]:
-        common = sorted(done.get(name, {}).keys() & done.get(other, {}).keys())
-        if common:
-            ours, theirs = (pooled([done[one][fold] for fold in common], part) for one in (name, other))
-            pairs = [difference_text(key, paired(ours[key], theirs[key])) for key in ours if key in theirs]
-            lines.append(f"- `{name}` against `{other}`, {parts_text(card, len(common))}: {'; '.join(pairs)}.")
-    return [*lines, *hidden_lines(card, part, done), ""]
+    unit = "fold" if card.cross_validation else "seed"
+    return {"title": card.title, unit + "s": len(stage.folds(card)), "settings": settings, "differences": pairs}
 
 
-def rates_matrix(card: Card) -> list[str]:
-    """Log loss of every method with each factor of its learning rates."""
-    factors = sorted({factor for tried in FACTORS.values() for factor in tried})
-    lines = ["| log loss | " + " | ".join(f"x{factor:g}" for factor in factors) + " |"]
-    lines.append("|---|" + "---:|" * len(factors))
-    for method in METHODS:
-        cells = (finished(STAGES["rates"], card, f"{method} x{factor:g}") for factor in factors)
-        losses = [
-            f"{pooled(list(found.values()), 'validation')['log_loss'].value():.3f}" if found else "" for found in cells
-        ]
-        best = min(loss for loss in losses if loss)
-        shown = (f"**{loss}**" if loss == best else loss for loss in losses)
-        lines.append(f"| {method} | {' | '.join(shown)} |")
-    return [*lines, ""]
+def rates_summary(stage: Stage, card: Card) -> dict[str, Any]:
+    """The log loss of every method with each factor of its learning rates."""
+    losses: dict[str, dict[str, float]] = {method: {} for method in METHODS}
+    for name, mine in cells_of(stage, card).items():
+        method, _, factor = name.partition(" x")
+        losses[method][factor] = pooled(mine)["log_loss"].value()
+    return {"title": card.title, "log_loss": losses}
 
 
-def hidden_lines(card: Card, part: str, done: dict[str, dict[int, dict[str, Any]]]) -> Iterator[str]:
-    """The accuracy of models whose attributes are hidden from them, averaged over the folds."""
-    for name, found in done.items():
-        scored = [cell for cell in found.values() if cell.get("hidden")]
-        if scored and name not in {baseline.name for baseline in BASELINES} and part in scored[0]["hidden"][0]:
-            hidden = 100 * float(np.mean([cell["hidden"][0][part]["accuracy"]["value"] for cell in scored]))
-            given = 100 * pooled(scored, part)["accuracy"].value()
-            yield (
-                f"- `{name}` with its attributes hidden, {parts_text(card, len(scored))}: accuracy {hidden:.2f} "
-                f"({given:.2f} with them)."
-            )
-
-
-def parts_text(card: Card, number: int) -> str:
-    word = "fold" if card.cross_validation else "seed"
-    return f"{number} {word}{'' if number == 1 else 's'}"
-
-
-def difference_text(metric: str, pair: PairedResult) -> str:
-    scale, places = (1, 4) if metric == "log_loss" else (100, 2)
-    values = (f"{scale * value:+.{places}f}" for value in (pair.difference, pair.low, pair.high))
-    return "{} {} [{}, {}] (p = {:.4f})".format(metric, *values, pair.p_value)
-
-
-def write_tables() -> None:
-    """Print the tables, and put them between the marks of the page of results."""
-    lines = []
-    for stage in STAGES.values():
-        for card in CARDS.values():
-            lines += section(stage, card)
-    text = "\n".join(lines)
-    print(text)
-    page = PAGE.read_text(encoding="utf-8")
-    before, rest = page.split(BEGIN)
-    PAGE.write_text(f"{before}{BEGIN}\n\n{text}{END}{rest.split(END)[1]}", encoding="utf-8")
+def every_cell(stage: Stage, only: Sequence[str]) -> Iterator[Cell]:
+    """In the order in which they are done; of some sets alone where they are named."""
+    for card in CARDS.values():
+        if card.name in (only or CARDS):
+            by_setting = cells_of(stage, card).values()
+            yield from (cell for same_fold in zip(*by_setting, strict=True) for cell in same_fold)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stage", choices=(*STAGES, "table"))
-    parser.add_argument("--only", nargs="+", help="data sets (critics) or their cells ('critics adapter')")
+    parser = arguments(__doc__, "STAGE")
+    parser.add_argument("stage", choices=STAGES)
+    parser.add_argument("--sets", nargs="+", choices=CARDS, default=[], help="train those alone")
     options = parser.parse_args()
     quiet_libraries()
-    if options.stage == "table":
-        write_tables()
-    else:
-        run_stage(STAGES[options.stage], options.only)
+    stage = STAGES[options.stage]
+    for cell in every_cell(stage, options.sets):
+        cell.train()
+    left = [cell for cell in every_cell(stage, ()) if not cell.is_done]
+    if left:
+        print(f"{len(left)} cells are not done, the first being {left[0].run.path}: nothing is written yet")
+        return
+    of_set = rates_summary if stage.name == "rates" else summary
+    found = {card.name: of_set(stage, card) for card in CARDS.values()}
+    environments: list[dict[str, Any]] = []
+    for cell in every_cell(stage, ()):
+        if (environment := cell.results.environment.model_dump()) not in environments:
+            environments.append(environment)
+    output = options.output.with_stem(options.output.stem.replace("STAGE", stage.name))
+    write_result(output, {"part": stage.part, "environments": environments, "sets": found})
 
 
 if __name__ == "__main__":

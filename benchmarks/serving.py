@@ -30,18 +30,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import machine, write_result
-from predict_engines import COLUMNS, write_table
+from harness import arguments, child, snippets, write_csv, write_result
+from predict_engines import COLUMNS, train
 
-from attribune.cli import main as attribune
-
-sys.path.append(str(Path(__file__).parent.parent / "examples"))
-from demo import snippets
+from attribune.apps.cli import main as attribune
 
 MODELS = ("injector", "pln")
 BARE_TEXTS = 3000
 BODIES = 12_000
-PRECISION = "training.precision="
 
 
 class Traffic:
@@ -66,44 +62,31 @@ class Traffic:
         return {"model": model, "rows": [self.row() for _ in range(count)]}
 
 
-def train(folder: Path, steps: int, precision: str) -> None:
+def train_both(folder: Path, steps: int, precision: str) -> None:
     """Train the runs that are served."""
-    rows = random.Random(0).sample(snippets(), k=40 * steps)
-    data = write_table(folder / "train.csv", rows)
-    words = ["train", str(data), "--text", COLUMNS[0], "--label", COLUMNS[1], "--attributes", COLUMNS[2]]
-    words += ["--max-length", "128", "--no-baselines", "--tuning", "frozen"]
+    data = write_csv(folder / "train.csv", COLUMNS, random.Random(0).sample(snippets(), k=40 * steps))
     for method in MODELS:
-        more = ["--method", method, "--output", str(folder / method), "--set", f"training.steps={steps}"]
-        if attribune([*words, *more, PRECISION + precision]) != 0:
-            sys.exit("the training failed: see the message above")
+        more = ("--tuning", "frozen", "--method", method, "--set", f"training.precision={precision}")
+        train(data, folder / method, steps, *more)
 
 
-# The bare model, in a process of its own
-
-
-def bare(folder: Path, seed: int, rows: int, *, lot: int = 10**9) -> float:
+def bare_rate(folder: str, seed: int, rows: int, lot: int | None) -> float:
     """Texts per second of the models, each given its rows at once, or so many at a time."""
-    words = [sys.executable, __file__, "--bare", str(folder), "--seed", str(seed), "--rows", str(rows)]
-    ended = subprocess.run([*words, "--lot", str(lot)], check=True, capture_output=True, text=True)
-    return float(ended.stdout.split()[-1])
-
-
-def bare_rate(folder: Path, seed: int, rows: int, lot: int) -> float:
-    """The same in this process."""
-    from attribune.training.folder import load_run
+    from attribune.runs.folder import load_run
 
     traffic, given = Traffic(seed, rows), {name: [] for name in MODELS}
     while sum(map(len, given.values())) < BARE_TEXTS:
         request = traffic.request()
         given[request["model"]] += request["rows"]
-    predictors = {name: load_run(folder / name)[1] for name in MODELS}
+    predictors = {name: load_run(Path(folder) / name)[1] for name in MODELS}
     tables = {name: table(found) for name, found in given.items()}
     for name, predictor in predictors.items():
         predictor.logits({key: column[:64] for key, column in tables[name].items()})
     started = time.perf_counter()
     for name, predictor in predictors.items():
-        for start in range(0, len(given[name]), lot):
-            predictor.logits({key: column[start : start + lot] for key, column in tables[name].items()})
+        size = lot or len(given[name])
+        for start in range(0, len(given[name]), size):
+            predictor.logits({key: column[start : start + size] for key, column in tables[name].items()})
     return sum(map(len, given.values())) / (time.perf_counter() - started)
 
 
@@ -118,7 +101,7 @@ class Service:
     """A process of `attribune serve`."""
 
     def __init__(self, folder: Path, dtype: str) -> None:
-        words = [sys.executable, "-m", "attribune.cli", "serve", *(str(folder / name) for name in MODELS)]
+        words = [sys.executable, "-m", "attribune", "serve", *(str(folder / name) for name in MODELS)]
         self.process = subprocess.Popen([*words, "--port", "0", "--dtype", dtype], stderr=subprocess.PIPE, text=True)
         assert self.process.stderr is not None
         found = None
@@ -167,7 +150,7 @@ async def load(service: Service, options: argparse.Namespace) -> dict[str, Any]:
     texts = 0
 
     # Made before, so that the callers take little of the processor.
-    bodies = [traffic.request() for traffic in [Traffic(options.seed, options.rows)] for _ in range(BODIES)]
+    bodies = [traffic.request() for traffic in [Traffic(0, options.rows)] for _ in range(BODIES)]
     sent = itertools.cycle([(len(body["rows"]), json.dumps(body).encode()) for body in bodies])
     end = time.perf_counter() + 60 * options.minutes
 
@@ -208,11 +191,7 @@ async def load(service: Service, options: argparse.Namespace) -> dict[str, Any]:
             "least_of_fifths": [float(fifth.min()) for fifth in fifths],
             "most": max(memory),
         },
-        "shares": {
-            line.split('value="')[1].split('"')[0]: float(line.rsplit(" ", 1)[1])
-            for line in figures.splitlines()
-            if line.startswith("attribune_attribute_share") and 'model="injector"' in line
-        },
+        "shares": unknown_shares(figures),
         "texts_together": batch_size(figures),
     }
 
@@ -222,9 +201,18 @@ def quantiles(seconds: list[float]) -> dict[str, float]:
     return {name: 1000 * cuts[place] for name, place in (("p50", 499), ("p90", 899), ("p99", 989), ("p99.9", 998))}
 
 
+def unknown_shares(figures: str) -> dict[str, float]:
+    """Share of the texts whose value the Injector does not know, or that have none."""
+    counts = dict(
+        re.findall(r'^attribune_attribute_values_total{.*model="injector",status="(\w+)"} (\S+)$', figures, re.M)
+    )
+    total = sum(map(float, counts.values()))
+    return {status: float(counts.get(status, 0)) / total for status in ("unknown", "missing")}
+
+
 def batch_size(figures: str) -> float:
     """Texts that were scored together, on average."""
-    found = dict(re.findall(r"^attribune_batch_texts_(sum|count) (\S+)$", figures, re.MULTILINE))
+    found = dict(re.findall(r"^attribune_batch_size_(sum|count) (\S+)$", figures, re.MULTILINE))
     return float(found["sum"]) / float(found["count"])
 
 
@@ -234,7 +222,7 @@ async def largest_difference(service: Service, folder: Path, options: argparse.N
     rows = [traffic.row() for _ in range(400)]
     columns = table(rows)
     data = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    write_json_lines(folder / "same.jsonl", data)
+    (folder / "same.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in data))
     output = folder / "same-predicted.jsonl"
     if attribune(["predict", str(folder / MODELS[0]), str(folder / "same.jsonl"), "--output", str(output)]) != 0:
         sys.exit("the prediction failed: see the message above")
@@ -250,16 +238,12 @@ async def largest_difference(service: Service, folder: Path, options: argparse.N
     return worst
 
 
-def write_json_lines(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-
-
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Train, serve, call and stop."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        train(folder, options.steps, options.precision)
-        rates = [bare(folder, seed, options.rows) for seed in (101, 102)]
+        train_both(folder, options.steps, options.precision)
+        rates = [child(bare_rate, name, seed, options.rows, None) for seed in (101, 102)]
         service = Service(folder, options.dtype)
         try:
             before = service.megabytes()
@@ -267,9 +251,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             found = asyncio.run(load(service, options))
         finally:
             code = service.stop()
-        rates += [bare(folder, seed, options.rows) for seed in (103, 104)]
+        rates += [child(bare_rate, name, seed, options.rows, None) for seed in (103, 104)]
         lot = round(found["texts_together"])
-        in_lots = [bare(folder, seed, options.rows, lot=lot) for seed in (101, 104)]
+        in_lots = [child(bare_rate, name, seed, options.rows, lot) for seed in (101, 104)]
     return {
         "connections": options.connections,
         "rows": options.rows,
@@ -286,24 +270,15 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__, "serving")
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--rows", type=int, default=8)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--precision", choices=("float32", "bf16"), default="float32")
-    parser.add_argument("--name", default="serving", help="of the result file")
-    parser.add_argument("--bare", metavar="FOLDER", help=argparse.SUPPRESS)
-    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
-    parser.add_argument("--lot", type=int, default=10**9, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.bare:
-        print(bare_rate(Path(options.bare), options.seed, options.rows, options.lot))
-        return
-    found = measure(options)
-    print(json.dumps(found, indent=1))
-    write_result(options.name, {"machine": machine(), **found})
+    write_result(options.output, measure(options))
 
 
 if __name__ == "__main__":

@@ -1,40 +1,38 @@
 """What it costs in accuracy to update rows alone, to hash values into fewer rows than there are, and other savings.
 
     python benchmarks/tables_accuracy.py [--epochs 2] [--splits 2] [--rows 6000]
-    python benchmarks/tables_accuracy.py --settings "no attention dropout" --name attention_dropout
+    python benchmarks/tables_accuracy.py --settings "no attention dropout" --output FILE
 
 An Injector over the packaged MiniLM on Rotten Tomatoes critics with critic, title and publication as attributes; the
-same rows, budget and seed for every setting of a split, the loss of every tenth step kept. `all`: AdamW. `rows`:
+same rows, budget and seed for every setting of a split. `all`: AdamW. `rows`:
 `training.table_updates: rows` (RowAdamW). `hash 1` and `hash 1/4`: as many buckets as an attribute has values, and a
 quarter as many. `adapter`: without attributes. `no attention dropout`: `backbone.attention_dropout: 0`, with which
 torch's fused attention works in training; left out unless named. Trained on a part of the training rows, scored on all
 test rows, all splits together, with paired bootstrap intervals of the differences to `all`. An interrupted run goes on:
-each cell is kept in a folder beside the result. Writes benchmarks/results/tables_accuracy.json, or the name given.
+each cell is a run in benchmarks/runs/. Writes benchmarks/results/tables_accuracy.json.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import tempfile
-from pathlib import Path
+import shutil
 from typing import Any
 
 import numpy as np
-from common import RESULTS, machine, write_result
 from datasets import Dataset
+from harness import RUNS, arguments, write_result
 from real_data import CARDS, Setting
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from attribune import Categorical, Schema
-from attribune.cli.console import quiet_libraries
-from attribune.evaluation.bootstrap import interval, paired
-from attribune.metrics import accuracy
-from attribune.recipe import Recipe
-from attribune.training.folder import RunFolder
-from attribune.training.run import train
+from attribune.core.console import quiet_libraries
+from attribune.core.files import read_json_lines
+from attribune.metrics.bootstrap import interval, paired
+from attribune.metrics.formulas import accuracy
+from attribune.runs.folder import RunFolder
+from attribune.runs.recipe import Recipe
+from attribune.training.train import train
 
-CELLS = RESULTS / "tables_accuracy"
+LAST = 20  # losses that are averaged, those of every tenth step
 SETTINGS: dict[str, dict[str, Any]] = {
     "all": {"updates": "all"},
     "rows": {"updates": "rows"},
@@ -70,69 +68,45 @@ def recipe_of(name: str, split: int, parts: dict[str, Dataset], epochs: int) -> 
     return Recipe.from_dict(recipe.model_dump() | {"data": data}), shared
 
 
-def cell(name: str, split: int, epochs: int, rows: int) -> Path:
-    """Train and keep scores and losses, unless that is done."""
-    place = CELLS / f"{name.replace('/', '_').replace(' ', '_')}-{split}"
-    if place.with_suffix(".json").is_file():
-        return place
+def trained(name: str, split: int, epochs: int, rows: int) -> tuple[RunFolder, dict[str, float]]:
+    """The run of a setting without its weights, which is trained unless it is there, and what shares a bucket."""
     parts = CARD.parts(split)
     for part, most in (("train", rows), ("validation", rows // 8)):
         parts[part] = parts[part].shuffle(seed=split).select(range(min(most, len(parts[part]))))
     recipe, shared = recipe_of(name, split, parts, epochs)
-    with tempfile.TemporaryDirectory() as folder:
-        run = RunFolder(Path(folder) / "run")
-        results = train(recipe, run.path, tables=parts, baselines=False)
-        lines = [json.loads(line) for line in run.log.read_text().splitlines()]
-        scores = load_file(str(run.logits("test")))
-    CELLS.mkdir(parents=True, exist_ok=True)
-    save_file({key: scores[key] for key in ("labels", "logits")}, str(place.with_suffix(".safetensors")))
-    losses = [line["loss"] for line in lines if "loss" in line]
-    record = {"losses": losses, "shared": shared, "steps": results["training"]["steps"], "rows": results["rows"]}
-    place.with_suffix(".json").write_text(json.dumps(record) + "\n")
-    print(name, split, results["training"]["best_value"], flush=True)
-    return place
+    run = RunFolder(RUNS / "tables_accuracy" / f"{name.replace('/', '_').replace(' ', '_')}-{split}-{epochs}-{rows}")
+    if not run.is_finished:
+        train(recipe, run.path, tables=parts, baselines=False, resume=True)
+        shutil.rmtree(run.model)
+    return run, shared
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--splits", type=int, default=2)
-    parser.add_argument("--rows", type=int, default=6000)
+    parser = arguments(__doc__, "tables_accuracy")
+    parser.add_argument("--epochs", type=int, default=2, metavar="N")
+    parser.add_argument("--splits", type=int, default=2, metavar="N")
+    parser.add_argument("--rows", type=int, default=6000, metavar="N", help="of training, at most")
     parser.add_argument("--settings", nargs="+", choices=SETTINGS, default=["rows", "hash 1", "hash 1/4", "adapter"])
-    parser.add_argument("--name", default="tables_accuracy", help="of the result file")
     options = parser.parse_args()
     quiet_libraries()
-    found: dict[str, list[Path]] = {name: [] for name in ("all", *options.settings)}
-    for split in range(options.splits):
-        for name, places in found.items():
-            places.append(cell(name, split, options.epochs, options.rows))
     metrics, rows = {}, {}
-    for name, places in found.items():
-        scores = [load_file(str(place.with_suffix(".safetensors"))) for place in places]
-        records = [json.loads(place.with_suffix(".json").read_text()) for place in places]
+    for name in ("all", *options.settings):
+        found = [trained(name, split, options.epochs, options.rows) for split in range(options.splits)]
+        scores = [load_file(str(run.logits("test"))) for run, _ in found]
+        losses = [[line["loss"] for line in read_json_lines(run.log) if "loss" in line][-LAST:] for run, _ in found]
         labels = np.concatenate([one["labels"] for one in scores])
         metrics[name] = accuracy(labels, np.concatenate([one["logits"].argmax(axis=1) for one in scores]))
-        value = interval(metrics[name])
+        value, gap = interval(metrics[name]), paired(metrics[name], metrics["all"])
         rows[name] = {
             "accuracy": [value.value, value.low, value.high],
-            "last_loss": float(np.mean([np.mean(one["losses"][-20:]) for one in records])),
-            "losses": records[0]["losses"],
-            "shared": records[0]["shared"],
-            "rows": records[0]["rows"],
+            "last_loss": float(np.mean([np.mean(one) for one in losses])),
+            "shared": found[0][1],
+            "rows": found[0][0].read_results().rows,
         }
-    for name, row in rows.items():
         if name != "all":
-            difference = paired(metrics[name], metrics["all"])
-            row["against_all"] = [difference.difference, difference.low, difference.high, difference.p_value]
-    result = {
-        "machine": machine(),
-        "epochs": options.epochs,
-        "splits": options.splits,
-        "rows": options.rows,
-        "settings": rows,
-    }
-    print(json.dumps({name: {k: v for k, v in row.items() if k != "losses"} for name, row in rows.items()}, indent=1))
-    write_result(options.name, result)
+            rows[name]["against_all"] = [gap.difference, gap.low, gap.high, gap.p_value]
+    result = {"epochs": options.epochs, "splits": options.splits, "rows": options.rows, "settings": rows}
+    write_result(options.output, result)
 
 
 if __name__ == "__main__":

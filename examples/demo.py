@@ -18,7 +18,7 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-from attribune.cli import main as attribune
+from attribune.apps.cli import main as attribune
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = Path("runs/demo/rotten_tomatoes.csv")

@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import families
+import hypothesis
 import pytest
+import shape_checks  # noqa: F401 - before the package is imported, whose functions it checks
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
+# How long an example takes says how busy the machine is.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 # On tensors this small, threads cost five times what they save.
 torch.set_num_threads(1)
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 __all__ = [
+    "AttribuneDeprecationWarning",
     "AttribuneError",
     "AttribuneWarning",
     "ConfigError",
@@ -67,3 +68,7 @@ class ModelFolderError(AttribuneError):
 
 class AttribuneWarning(UserWarning):
     """Something was trimmed, dropped or replaced; the message counts it and names the cure."""
+
+
+class AttribuneDeprecationWarning(AttribuneWarning, FutureWarning):
+    """A name has changed; the old one works for one more release."""

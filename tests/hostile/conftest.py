@@ -10,7 +10,7 @@ import pytest
 import small_runs
 import torch
 
-from attribune.cli import main
+from attribune.apps.cli import main
 
 Outcome = tuple[int, str, str]
 ROWS = small_runs.reviews(90, seed=3)

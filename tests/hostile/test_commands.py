@@ -20,7 +20,9 @@ import pyarrow.parquet as pq
 import pytest
 import small_runs
 
-from attribune.cli import main
+from attribune.apps.cli import main
+
+pytestmark = pytest.mark.slow
 
 Fails = Callable[..., str]
 ROWS = small_runs.reviews(90, seed=3)
@@ -366,8 +368,8 @@ def test_one_message_no_traceback_and_the_run_as_it_was(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("attribune.serve.serve", _must_not_begin)
-    monkeypatch.setattr("attribune.playground.page.launch", _must_not_begin)
+    monkeypatch.setattr("attribune.apps.serve.serve", _must_not_begin)
+    monkeypatch.setattr("attribune.apps.playground.page.launch", _must_not_begin)
     monkeypatch.delenv("ATTRIBUNE_API_KEYS", raising=False)
     monkeypatch.chdir(tmp_path)
     words, code, said = prepare(tmp_path, {**places, "folder": str(tmp_path)})

@@ -14,7 +14,9 @@ import small_runs
 import torch
 from safetensors.torch import load_file, save_file
 
-from attribune.training.trainer import last_checkpoint
+from attribune.training.checkpoints import last_checkpoint
+
+pytestmark = pytest.mark.slow
 
 Outcome = tuple[int, str, str]
 ROWS = small_runs.reviews(90, seed=3)

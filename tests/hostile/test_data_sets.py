@@ -29,12 +29,14 @@ from published import (
     write_source,
 )
 
-from attribune.benchmark import preparation
-from attribune.benchmark.cards import Part, Row, Shuffled
-from attribune.benchmark.preparation import prepare, sha256_of
-from attribune.benchmark.rows import RowLog
-from attribune.benchmark.sets import CARDS
-from attribune.cli import main
+from attribune.apps.cli import main
+from attribune.datasets import preparation
+from attribune.datasets.card import Shuffled
+from attribune.datasets.preparation import prepare, sha256_of
+from attribune.datasets.row_log import Row, RowLog, SplitName
+from attribune.datasets.sets import CARDS
+
+pytestmark = pytest.mark.slow
 
 Outcome = tuple[int, str, str]
 Fails = Callable[..., str]
@@ -378,8 +380,8 @@ class BrokenOffError(Exception):
 class TestInterruption:
     CARD = CARDS["foodcom-reviews"]
 
-    def breaking_reader(self, rows: int) -> Callable[..., Iterator[tuple[Part | None, Row]]]:
-        def read(files: Any, log: RowLog) -> Iterator[tuple[Part | None, Row]]:
+    def breaking_reader(self, rows: int) -> Callable[..., Iterator[tuple[SplitName | None, Row]]]:
+        def read(files: Any, log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
             for number, row in enumerate(self.CARD.read(files, log)):
                 if number == rows:
                     raise BrokenOffError

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import small_runs
 
+pytestmark = pytest.mark.slow
+
 Outcome = tuple[int, str, str]
 ROWS = small_runs.reviews(90, seed=3)
 

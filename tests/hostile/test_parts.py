@@ -16,6 +16,8 @@ import small_runs
 from attribune import predict
 from attribune.errors import ConfigError
 
+pytestmark = pytest.mark.slow
+
 Outcome = tuple[int, str, str]
 ROWS = small_runs.reviews(90, seed=3)
 
@@ -30,7 +32,7 @@ def table(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("attribune.evaluation.parts.PART_ROWS", 8)
+    monkeypatch.setattr("attribune.prediction.parts.PART_ROWS", 8)
 
 
 def parts(folder: Path) -> list[str]:

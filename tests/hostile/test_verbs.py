@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import small_runs
 
-from attribune.cli import main
+from attribune.apps.cli import main
+
+pytestmark = pytest.mark.slow
 
 Outcome = tuple[int, str, str]
 ROWS = small_runs.reviews(90, seed=3)

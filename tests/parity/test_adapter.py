@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.nn.functional import relu
 
 from attribune import functional
-from attribune.condition import Condition
 from attribune.methods import Adapter
+from attribune.methods.condition import Condition
 
 TOLERANCE = 1e-10
 

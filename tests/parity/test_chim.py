@@ -10,10 +10,10 @@ from hosts import make_host
 from torch import Tensor, nn
 
 from attribune import functional
-from attribune.condition import Slots
 from attribune.errors import ConfigError
 from attribune.methods import Chim
 from attribune.methods.chim import divisor
+from attribune.methods.condition import Slots
 
 TOLERANCE = 1e-10
 

@@ -25,10 +25,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from attribune import functional
-from attribune.backbone import build_backbone
+from attribune.backbones.loading import build_backbone
 from attribune.methods import Adapter, Combined, E2ln, MethodConfig, Tokens
-from attribune.methods.base import AttributeMethod
-from attribune.model import AttributeModel
+from attribune.methods.attribute_method import AttributeMethod
+from attribune.models.classifier import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.tasks import Classification
 
@@ -85,13 +85,13 @@ class Family:
     """Where a family keeps what a layer is made of."""
 
     layers: str
-    query: str
-    key: str
-    value: str
-    output: str
+    q_proj: str
+    k_proj: str
+    v_proj: str
+    o_proj: str
     attention_norm: str
-    inner: str
-    outer: str
+    up_proj: str
+    down_proj: str
     feed_forward_norm: str
     gate: str | None = None
     activation: Callable[[Tensor], Tensor] = gelu
@@ -104,13 +104,13 @@ class Family:
 
 _BERT = Family(
     layers="encoder.layer.{}",
-    query="attention.self.query",
-    key="attention.self.key",
-    value="attention.self.value",
-    output="attention.output.dense",
+    q_proj="attention.self.query",
+    k_proj="attention.self.key",
+    v_proj="attention.self.value",
+    o_proj="attention.output.dense",
     attention_norm="attention.output.LayerNorm",
-    inner="intermediate.dense",
-    outer="output.dense",
+    up_proj="intermediate.dense",
+    down_proj="output.dense",
     feed_forward_norm="output.LayerNorm",
 )
 FAMILIES = {
@@ -119,24 +119,24 @@ FAMILIES = {
     "electra": Family(**{**vars(_BERT), "project": "embeddings_project"}),
     "distilbert": Family(
         layers="transformer.layer.{}",
-        query="attention.q_lin",
-        key="attention.k_lin",
-        value="attention.v_lin",
-        output="attention.out_lin",
+        q_proj="attention.q_lin",
+        k_proj="attention.k_lin",
+        v_proj="attention.v_lin",
+        o_proj="attention.out_lin",
         attention_norm="sa_layer_norm",
-        inner="ffn.lin1",
-        outer="ffn.lin2",
+        up_proj="ffn.lin1",
+        down_proj="ffn.lin2",
         feed_forward_norm="output_layer_norm",
     ),
     "albert": Family(
         layers="encoder.albert_layer_groups.0.albert_layers.0",
-        query="attention.query",
-        key="attention.key",
-        value="attention.value",
-        output="attention.dense",
+        q_proj="attention.query",
+        k_proj="attention.key",
+        v_proj="attention.value",
+        o_proj="attention.dense",
         attention_norm="attention.LayerNorm",
-        inner="ffn",
-        outer="ffn_output",
+        up_proj="ffn",
+        down_proj="ffn_output",
         feed_forward_norm="full_layer_layer_norm",
         activation=gelu_tanh,
         project="encoder.embedding_hidden_mapping_in",
@@ -144,26 +144,26 @@ FAMILIES = {
     ),
     "modernbert": Family(
         layers="layers.{}",
-        query="attn.Wqkv",
-        key="attn.Wqkv",
-        value="attn.Wqkv",
-        output="attn.Wo",
+        q_proj="attn.Wqkv",
+        k_proj="attn.Wqkv",
+        v_proj="attn.Wqkv",
+        o_proj="attn.Wo",
         attention_norm="mlp_norm",
-        inner="mlp.Wi",
-        outer="mlp.Wo",
+        up_proj="mlp.Wi",
+        down_proj="mlp.Wo",
         feed_forward_norm="attn_norm",
         pre_norm=True,
         final_norm="final_norm",
     ),
     "t5": Family(
         layers="encoder.block.{}",
-        query="layer.0.SelfAttention.q",
-        key="layer.0.SelfAttention.k",
-        value="layer.0.SelfAttention.v",
-        output="layer.0.SelfAttention.o",
+        q_proj="layer.0.SelfAttention.q",
+        k_proj="layer.0.SelfAttention.k",
+        v_proj="layer.0.SelfAttention.v",
+        o_proj="layer.0.SelfAttention.o",
         attention_norm="layer.1.layer_norm",
-        inner="layer.1.DenseReluDense.wi",
-        outer="layer.1.DenseReluDense.wo",
+        up_proj="layer.1.DenseReluDense.wi",
+        down_proj="layer.1.DenseReluDense.wo",
         feed_forward_norm="layer.0.layer_norm",
         activation=relu,
         embeddings="encoder.embed_tokens",
@@ -172,13 +172,13 @@ FAMILIES = {
     ),
     "eurobert": Family(
         layers="layers.{}",
-        query="self_attn.q_proj",
-        key="self_attn.k_proj",
-        value="self_attn.v_proj",
-        output="self_attn.o_proj",
+        q_proj="self_attn.q_proj",
+        k_proj="self_attn.k_proj",
+        v_proj="self_attn.v_proj",
+        o_proj="self_attn.o_proj",
         attention_norm="post_attention_layernorm",
-        inner="mlp.up_proj",
-        outer="mlp.down_proj",
+        up_proj="mlp.up_proj",
+        down_proj="mlp.down_proj",
         feed_forward_norm="input_layernorm",
         gate="mlp.gate_proj",
         activation=silu,
@@ -197,9 +197,9 @@ NORMS = {
 }
 BIASES = {
     "none": (),
-    "attention": ("query", "key", "value", "output"),
-    "feed_forward": ("inner", "gate", "outer"),
-    "both": ("query", "key", "value", "output", "inner", "gate", "outer"),
+    "attention": ("q_proj", "k_proj", "v_proj", "o_proj"),
+    "feed_forward": ("up_proj", "gate", "down_proj"),
+    "both": ("q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "gate", "down_proj"),
 }
 
 
@@ -278,7 +278,7 @@ class Slow:
     def part(self, layer: int, part: str) -> tuple[Any, Any]:
         """The backbone's module, and what personalises it; None where the settings do not ask for it."""
         path = self.path(layer, part)
-        site = self.sites.get((path, "inner" if part == "gate" else part))
+        site = self.sites.get((path, "up_proj" if part == "gate" else part))
         chosen = part in (*NORMS[self.config.norms], *BIASES[self.config.bias_terms])
         assert (site is not None) == (chosen and (self.config.layers is None or layer + 1 in self.config.layers))
         return self.backbone.get_submodule(path), site
@@ -313,8 +313,8 @@ class Slow:
         y = module.weight @ x
         if getattr(module, "bias", None) is not None:
             y = y + module.bias
-        if self.kind == "modernbert" and part in ("query", "key", "value"):
-            y = y.view(3, -1)[("query", "key", "value").index(part)]
+        if self.kind == "modernbert" and part in ("q_proj", "k_proj", "v_proj"):
+            y = y.view(3, -1)[("q_proj", "k_proj", "v_proj").index(part)]
         return y if site is None else y + self.fused(site.bias)
 
     def layer(self, layer: int, stream: list[Tensor], read: list[Tensor], summaries: list[Tensor]) -> list[Tensor]:
@@ -327,19 +327,19 @@ class Slow:
         return found
 
     def feed_forward(self, layer: int, x: Tensor) -> Tensor:
-        inner = self.linear(layer, "inner", x)
+        inner = self.linear(layer, "up_proj", x)
         if self.kind == "modernbert":
             inner, gate = inner.view(2, -1)
-            return self.linear(layer, "outer", self.family.activation(inner) * gate)
+            return self.linear(layer, "down_proj", self.family.activation(inner) * gate)
         if self.family.gate is not None:
-            return self.linear(layer, "outer", self.family.activation(self.linear(layer, "gate", x)) * inner)
-        return self.linear(layer, "outer", self.family.activation(inner))
+            return self.linear(layer, "down_proj", self.family.activation(self.linear(layer, "gate", x)) * inner)
+        return self.linear(layer, "down_proj", self.family.activation(inner))
 
     def attention(self, layer: int, read: list[Tensor], summaries: list[Tensor]) -> list[Tensor]:
         """Eq. 1 to 3: every token of a chunk attends to the chunk's tokens and to all summaries."""
         T = len(read)
-        query = [self.split(self.linear(layer, "query", x)) for x in read]
-        key, value = ([self.split(self.linear(layer, p, x)) for x in [*read, *summaries]] for p in ("key", "value"))
+        query = [self.split(self.linear(layer, "q_proj", x)) for x in read]
+        key, value = ([self.split(self.linear(layer, p, x)) for x in [*read, *summaries]] for p in ("k_proj", "v_proj"))
         query = [[self.rotated(layer, part, i) for part in x] for i, x in enumerate(query)]
         key = [[self.rotated(layer, part, j if j < T else 0) for part in x] for j, x in enumerate(key)]
         found = []
@@ -354,7 +354,7 @@ class Slow:
                     for j in reached
                 ]
                 heads.append(weighted(softmax(scores), [value[j][shared] for j in reached]))
-            found.append(self.linear(layer, "output", torch.cat(heads)))
+            found.append(self.linear(layer, "o_proj", torch.cat(heads)))
         return found
 
     def split(self, x: Tensor) -> list[Tensor]:

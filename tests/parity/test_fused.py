@@ -18,8 +18,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from attribune import fused
 from attribune.errors import ConfigError
+from attribune.functional import fused
 
 needs_triton = pytest.mark.skipif(not fused.triton_is_installed(), reason="triton is not installed")
 
@@ -58,7 +58,7 @@ import triton
 from triton.backends import nvidia
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from attribune.fused_kernel import options, project
+from attribune.functional.fused_kernel import options, project
 
 tool, file = pathlib.Path(nvidia.__file__).parent / "bin" / "cuobjdump", pathlib.Path(sys.argv[1])
 for processor, dtype, (tokens, bottleneck, values) in itertools.product(
@@ -81,6 +81,7 @@ for processor, dtype, (tokens, bottleneck, values) in itertools.product(
 """
 
 
+@pytest.mark.slow
 @needs_triton
 def test_the_kernel_compiles_for_processors_that_are_not_here_and_stays_in_registers(tmp_path: Path) -> None:
     """What the vendor's own compiler makes of it for two generations has nothing to spill into memory."""
@@ -155,12 +156,14 @@ def test_a_kernel_that_fails_or_gives_other_numbers_is_not_taken(
     assert re.search(reason, caplog.text)
 
 
+@pytest.mark.slow
 @needs_triton
 def test_a_kernel_that_gives_the_right_numbers_is_taken() -> None:
     for dtype in ("float32", "float16"):  # the interpreter cannot multiply bfloat16
         said = run_alone(
             "-c",
-            f"import torch; from attribune import fused; print(fused._works(torch.device('cpu'), torch.{dtype}))",
+            "import torch; from attribune.functional import fused; "
+            f"print(fused._works(torch.device('cpu'), torch.{dtype}))",
             TRITON_INTERPRET="1",
         )
         assert said.strip() == "True"

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from attribune import functional
 from attribune.errors import ConfigError
 from attribune.methods import AttentionBias, Host, Maa, Method, TinyMaa
-from attribune.methods.stack import StackConfig
+from attribune.methods.ma_bert import StackConfig
 
 TOLERANCE = 1e-10
 MISTAKE = 1e-3
@@ -317,12 +317,12 @@ def test_copied_layers_start_as_the_attention_of_the_backbone(M: int) -> None:
     [
         ("bert", Maa(initial="backbone"), "the stack has 6 layers and the backbone 2 with weights"),
         ("albert", Maa(initial="backbone", layers=2), "the stack has 2 layers and the backbone 1 with weights"),
-        ("bert", TinyMaa(initial="backbone"), "layer 2 of the backbone has no query map"),
-        ("llama", Maa(initial="backbone", layers=1), "layer 2 of the backbone has no key map"),
+        ("bert", TinyMaa(initial="backbone"), "layer 2 of the backbone has no q_proj map"),
+        ("llama", Maa(initial="backbone", layers=1), "layer 2 of the backbone has no k_proj map"),
         (
             "modernbert",
             Maa(initial="backbone", layers=1),
-            "layer 2 of the backbone has no inner map",
+            "layer 2 of the backbone has no up_proj map",
         ),
     ],
 )

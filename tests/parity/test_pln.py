@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from attribune import functional
 from attribune.errors import ConfigError
 from attribune.methods import Plain, Pln
-from attribune.model import AttributeModel
+from attribune.models.classifier import AttributeModel
 
 TOLERANCE = 1e-10
 MISTAKE = 1e-3
@@ -458,11 +458,11 @@ def test_a_second_drawing_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None
             {"fusion": "weighted", "vector_sizes": (48, 3)},
             r"sizes 48, 3 to the site 'attention_norm', of size 48",
         ),
-        ("bert", {"fusion": "addition", "vector_size": 48, "bias_terms": "both"}, r"to the site 'inner', of size 59"),
+        ("bert", {"fusion": "addition", "vector_size": 48, "bias_terms": "both"}, r"to the site 'up_proj', of size 59"),
         (
             "llama",
             {"fusion": "addition", "vector_size": 48, "bias_terms": "attention"},
-            r"to the site 'key', of size 24",
+            r"to the site 'k_proj', of size 24",
         ),
         ("bert", {"vector_sizes": (3,)}, "vector_sizes has 1 numbers, but the schema has 2 attributes"),
         ("bert", {"layers": (1, 3)}, "layers names layer 3, but the backbone has 2"),

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from attribune import functional
 from attribune.methods import Plain, Plora
-from attribune.model import AttributeModel
+from attribune.models.classifier import AttributeModel
 
 TOLERANCE = 1e-10
 MISTAKE = 1e-3

@@ -11,9 +11,9 @@ from tiny_models import NUMBERS, at_random, exactly, make_batch, make_model, rec
 from torch import Tensor
 
 from attribune import functional
-from attribune.condition import Slots
 from attribune.methods import Tokens
-from attribune.model import AttributeModel
+from attribune.methods.condition import Slots
+from attribune.models.classifier import AttributeModel
 
 TOLERANCE = 1e-10
 MISTAKE = 1e-3

@@ -10,8 +10,8 @@ from hosts import make_host
 from torch import Tensor
 
 from attribune import functional
-from attribune.condition import Slots
 from attribune.methods import Upa
+from attribune.methods.condition import Slots
 
 TOLERANCE = 1e-10
 

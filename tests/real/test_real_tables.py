@@ -11,6 +11,8 @@ from attribune.data.tables import read_table
 from attribune.errors import AttribuneWarning
 from attribune.schema import Categorical, MultiLabel, Numeric, Schema
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

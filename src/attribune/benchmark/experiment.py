@@ -10,8 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import yaml
 from pydantic import Field, field_validator, model_validator
 
+from attribune.core.config import Settings, read_yaml
 from attribune.errors import ConfigError
-from attribune.settings import Settings, read_yaml
 
 __all__ = ["Cell", "Experiment", "RateSearch", "SetPlan", "Setting"]
 
@@ -151,7 +151,6 @@ class Experiment(Settings):
     """What is run and compared.
 
     Args:
-        name: of the experiment.
         title: for reports.
         sets: the data.
         settings: the lines of the table.
@@ -201,8 +200,8 @@ class Experiment(Settings):
                     f"the set {plan.name!r} takes its attributes from {plan.attributes_from!r}: name a set of the "
                     "experiment that takes none over itself"
                 )
-            tried = {self.rates.fold} if self.rates is not None and self.rates.fold != "each" else set()
-            if lacking := sorted({*plan.folds, *tried} - set(source.folds)):
+            probe = {self.rates.fold} if self.rates is not None and self.rates.fold != "each" else set()
+            if lacking := sorted({*plan.folds, *probe} - set(source.folds)):
                 raise ConfigError(f"the set {source.name!r} has no fold {lacking[0]}, on which {plan.name!r} builds")
         return self
 
@@ -246,9 +245,9 @@ class Experiment(Settings):
         setting = cell.setting
         if self.rates is None or cell.factor is not None or setting.is_baseline or not setting.rates:
             return ()
-        tried = setting if setting.rates is True else self.setting(str(setting.rates))
+        probe = setting if setting.rates is True else self.setting(str(setting.rates))
         fold = cell.fold if self.rates.fold == "each" else self.rates.fold
-        return tuple(Cell(set=cell.set, setting=tried, fold=fold, factor=factor) for factor in self.rates.factors)
+        return tuple(Cell(set=cell.set, setting=probe, fold=fold, factor=factor) for factor in self.rates.factors)
 
     def source(self, cell: Cell) -> Cell | None:
         """The cell whose attribute parameters a cell begins with."""
@@ -279,7 +278,6 @@ class Experiment(Settings):
         Args:
             cell: what is trained.
             data: columns and files of the set.
-            task: of the set.
         """
         setting = cell.setting
         merged = {**self.data, **data, **setting.data}

@@ -10,8 +10,8 @@ from typing import Any
 
 from attribune.benchmark.tables import LOSS, Line, SetTable, verdict
 from attribune.errors import ConfigError
-from attribune.evaluation.bootstrap import PairedResult
-from attribune.evaluation.report import format_interval, markdown_cells
+from attribune.metrics.bootstrap import PairedResult
+from attribune.metrics.tables import format_interval, markdown_cells
 
 __all__ = ["FORMATS", "html_table", "notes_of", "render"]
 
@@ -81,7 +81,7 @@ def notes_of(table: SetTable, marks: tuple[str, str] = ("`*`", "`-`")) -> list[s
         marks: how a line that nothing is shown to be better than looks, and one that is worse than the reference.
     """
     rows = table.lines[0].rows
-    folds = {len(line.group.folds) for line in table.lines}
+    folds = {len(line.folds) for line in table.lines}
     counted = f"{min(folds)}" if len(folds) == 1 else f"{min(folds)} to {max(folds)}"
     text = [
         f"{counted} folds or seeds, {rows:,} pooled {table.part} rows for {table.lines[0].name}; 95 % bootstrap "
@@ -194,7 +194,7 @@ def _csv(tables: Sequence[SetTable]) -> str:
                     else [against.difference, against.low, against.high, against.p_value]
                 )
                 cost = [line.cost[key] for key in costs]
-                folds = " ".join(map(str, line.group.folds))
+                folds = " ".join(map(str, line.folds))
                 main = name == table.metric
                 hidden = line.hidden if main else None
                 pair, here = line.moved if line.moved is not None and main else (None, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,26 +14,28 @@ import numpy.typing as npt
 from safetensors.numpy import load_file
 
 from attribune.benchmark.experiment import Cell, Experiment
+from attribune.core.files import read_json
+from attribune.core.job_folder import JobFolder
 from attribune.errors import ConfigError, ModelFolderError
-from attribune.evaluation.bootstrap import Interval, PairedResult, interval, paired
-from attribune.evaluation.choice import validation_score
-from attribune.json_file import read_json, replace_file
-from attribune.metrics import Metric, log_loss, pooled
+from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired
+from attribune.metrics.formulas import Metric, log_loss, pooled
+from attribune.runs.results import RunResults
 from attribune.tasks import Task, task_from_dict
+from attribune.tasks.selection import validation_score
 
-__all__ = ["CELL", "EXPERIMENT", "IDENTITY", "BenchmarkFolder", "CellResult", "Group", "best_factor"]
+__all__ = ["CELL", "IDENTITY", "BenchmarkFolder", "CellResult", "Group", "best_factor"]
 
 CELL = "cell.json"
 IDENTITY = "identity"
-EXPERIMENT = "experiment.yaml"
 Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True)
-class BenchmarkFolder:
+class BenchmarkFolder(JobFolder):
     """Paths inside the folder of a benchmark: the experiment, ``cells`` that are done, ``work`` in progress."""
 
-    path: Path
+    contents = "benchmark"
+    plan_name = "experiment.yaml"
 
     def begin(self, experiment: Experiment) -> None:
         """Write the experiment, or check that it is the one with which the folder was begun.
@@ -44,15 +45,9 @@ class BenchmarkFolder:
         Raises:
             ConfigError: for another experiment.
         """
-        file = self.path / EXPERIMENT
-        there = [path.name for path in self.path.iterdir()] if self.path.is_dir() else []
-        others = sorted(name for name in there if not name.startswith("."))
-        if others and EXPERIMENT not in others:
-            raise ConfigError(f"{self.path} holds something else ({', '.join(others[:3])}): choose another folder")
-        self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / ".lock").open("w") as held:
-            fcntl.flock(held, fcntl.LOCK_EX)  # several machines may begin at once
-            earlier = Experiment.read(file) if file.is_file() else None
+        self.refuse_foreign()
+        with self.held(wait=True):  # several machines may begin at once
+            earlier = Experiment.read(self.plan_file) if self.is_begun else None
             changed = None if earlier is None else _changes(earlier, experiment)
             if changed:
                 raise ConfigError(
@@ -60,7 +55,7 @@ class BenchmarkFolder:
                     "recipe back; sets, folds and settings may be added, not changed or taken away (--sets runs some)"
                 )
             if experiment != earlier:
-                replace_file(file, experiment.to_yaml().encode())
+                self.write_plan(experiment.to_yaml().encode())
 
     def experiment(self) -> Experiment:
         """The experiment.
@@ -68,13 +63,12 @@ class BenchmarkFolder:
         Raises:
             ModelFolderError: for a folder without one.
         """
-        file = self.path / EXPERIMENT
-        if not file.is_file():
+        if not self.is_begun:
             raise ModelFolderError(
-                f"{self.path} is not the folder of a benchmark, it has no {EXPERIMENT}: give a folder that `attribune "
-                "benchmark run` wrote"
+                f"{self.path} is not the folder of a benchmark, it has no {self.plan_name}: give a folder that "
+                "`attribune benchmark run` wrote"
             )
-        return Experiment.read(file)
+        return Experiment.read(self.plan_file)
 
     def place(self, cell: Cell) -> Path:
         """Where a cell's results are when it is done."""
@@ -120,12 +114,7 @@ def _changes(earlier: Experiment, later: Experiment) -> str | None:
 
 @dataclass(frozen=True)
 class CellResult:
-    """The results of one cell.
-
-    Args:
-        cell: which.
-        folder: where they are.
-    """
+    """The results of one cell."""
 
     cell: Cell
     folder: Path
@@ -136,14 +125,15 @@ class CellResult:
         return dict(read_json(self.folder / CELL, what="record of the cell"))
 
     @cached_property
-    def metrics(self) -> dict[str, Any]:
-        """What the run's ``metrics.json`` holds."""
-        return dict(read_json(self.folder / "metrics.json", what="record of results"))
+    def metrics(self) -> RunResults:
+        """The results of the run."""
+        file = self.folder / "metrics.json"
+        return RunResults.from_dict(read_json(file, what="record of results"), source=str(file))
 
     @cached_property
     def task(self) -> Task:
         """What was predicted."""
-        return task_from_dict(self.metrics["task"])
+        return task_from_dict(self.metrics.task)
 
     def scores(self, part: str) -> dict[str, Array]:
         """Rows, labels and logits of a part."""
@@ -243,7 +233,7 @@ class Group:
     @property
     def main_metric(self) -> str:
         """Of the task."""
-        return str(self.results[0].metrics["main_metric"])
+        return self.results[0].metrics.main_metric
 
 
 def _metrics(task: Task, logits: Array, labels: Array) -> dict[str, Metric]:

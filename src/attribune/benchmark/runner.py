@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import datasets
 import numpy as np
@@ -18,22 +16,22 @@ import numpy.typing as npt
 import torch
 from safetensors.numpy import load_file, save
 
-from attribune.benchmark.engines import Engine, Outcome
+from attribune.benchmark.engine import Engine, Outcome
 from attribune.benchmark.experiment import Cell, Experiment
 from attribune.benchmark.results import CELL, IDENTITY, BenchmarkFolder, best_factor
-from attribune.benchmark.rows import words
 from attribune.benchmark.source import SetSource
-from attribune.conditioned import schema_slots
+from attribune.core.files import replace_file, write_json
+from attribune.core.job_folder import locked
+from attribune.core.process import peak_megabytes
+from attribune.core.progress import Reporter
+from attribune.datasets.row_log import words
 from attribune.errors import AttribuneError, ConfigError, DataError
-from attribune.json_file import replace_file, write_json
-from attribune.process_memory import peak_megabytes
-from attribune.recipe import Recipe, TransferRecipe
+from attribune.runs.folder import RunFolder
+from attribune.runs.recipe import Recipe, TransferRecipe
 from attribune.schema import Schema
 from attribune.schema.attributes import counts_of_rows
-from attribune.training.folder import RunFolder
-from attribune.training.processes import refuse_processes
-from attribune.training.progress import Reporter
-from attribune.training.run import train
+from attribune.training.distributed import refuse_processes
+from attribune.training.train import train
 
 __all__ = ["check_experiment", "run_cell", "run_cells"]
 
@@ -71,7 +69,6 @@ def run_cells(
 
     Args:
         experiment: with the sets that are asked for.
-        folder: of the benchmark.
         engine: what runs them; it is closed at the end.
         tell: told what happens to a cell.
     """
@@ -124,7 +121,7 @@ def run_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, *, rep
     A cell is trained in a folder under ``work``, where an interrupted training goes on, and moved to its place in one
     step when it is done.
     """
-    with _locked(folder.lock(cell), tries=5) as ours:
+    with locked(folder.lock(cell), timeout=0.25) as ours:  # outlasts whoever only looks whether it is held
         if not ours or _is_done(experiment, cell, folder):
             return Outcome(path=cell.path, done=None, word="done elsewhere")
         try:
@@ -148,31 +145,8 @@ def _is_held(lock: Path) -> bool:
     """Whether a process trains the cell now."""
     if not lock.is_file():
         return False
-    with _locked(lock) as free:
+    with locked(lock) as free:
         return not free
-
-
-@contextmanager
-def _locked(path: Path, *, tries: int = 1) -> Iterator[bool]:
-    """Hold a lock while the block runs; yields whether it was free. The system frees it when the process ends.
-
-    More than one try outlasts someone who only looks whether it is held.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as held:
-        yield _taken(held, tries)
-
-
-def _taken(file: IO[str], tries: int) -> bool:
-    for left in reversed(range(tries)):
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if left:
-                time.sleep(0.05)
-        else:
-            return True
-    return False
 
 
 def _recipe(experiment: Experiment, cell: Cell, source: SetSource, *, factor: float | None) -> Recipe:
@@ -276,9 +250,9 @@ def _write_row_facts(
     if learned_here and (kinds := recipe.data.kinds()):
         schema = Schema.fit(tables["train"], kinds, missing=recipe.data.missing)
         train_ids, test_ids = (schema.encode(table)[0] for table in (tables["train"], test))
-        for slots in schema_slots(schema):
-            here = slice(slots.start, slots.start + slots.count)
-            facts[f"count.{slots.name}"] = training_counts(train_ids[:, here], test_ids[:, here])
+        for attribute in schema:
+            columns = attribute.columns
+            facts[f"count.{attribute.name}"] = training_counts(train_ids[:, columns], test_ids[:, columns])
     replace_file(run.path / "test_facts.safetensors", save(facts))
 
 

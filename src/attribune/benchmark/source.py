@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.benchmark.experiment import SetPlan
-from attribune.benchmark.preparation import PreparedSet, load_prepared, sha256_of
 from attribune.data.tables import ENDINGS
+from attribune.datasets.preparation import PreparedSet, load_prepared, sha256_of
 from attribune.errors import ConfigError, DataError
-from attribune.recipe import Recipe
+from attribune.runs.recipe import Recipe
+from attribune.training.plan import DataPlan
 from attribune.training.preparation import prepare, with_all_classes
 
 __all__ = ["SetSource"]
@@ -91,12 +92,12 @@ class SetSource:
     def tables(self, recipe: Recipe, fold: int, *, trial: bool) -> tuple[Recipe, dict[str, datasets.Dataset]]:
         """The rows of each part, and the recipe with the classes of all of them; trials see no test rows."""
         if self.prepared is None:
-            parts = prepare(recipe).parts
-            tables = {name: part.table for name, part in parts.items()}
-            train_rows = parts["train"].rows
+            splits = prepare(DataPlan.of(recipe)).splits
+            tables = {name: split.table for name, split in splits.items()}
+            train_rows = splits["train"].rows
             if "classes" not in recipe.task:
                 recipe = with_all_classes(recipe, tables)
-            self.test_rows = parts["test"].rows if "test" in parts else None
+            self.test_rows = splits["test"].rows if "test" in splits else None
         else:
             found = self.prepared.parts(fold if self.prepared.folds else 0)
             tables = {str(name): datasets.Dataset(part) for name, part in found.items()}

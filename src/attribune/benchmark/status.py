@@ -1,4 +1,4 @@
-"""What of a benchmark is done, what is left, and how long that may take."""
+"""What of a benchmark is done, what remains, and how long that may take."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Status:
     Args:
         done: cells with results.
         left: cells without.
-        seconds: of one process for what is left, guessed from what is done; None before anything is.
+        seconds: of one process for the remaining cells, estimated from those done; None before any is.
     """
 
     done: tuple[Cell, ...]
@@ -40,7 +40,6 @@ def status_of(folder: BenchmarkFolder, sets: Sequence[str] | None = None) -> Sta
     """Read the folder.
 
     Args:
-        folder: of the benchmark.
         sets: of which the cells are counted; all unless given.
 
     Raises:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
 from attribune.benchmark.experiment import Experiment, SetPlan
 from attribune.benchmark.results import BenchmarkFolder, Group
-from attribune.evaluation.bootstrap import Interval, PairedResult
+from attribune.metrics.bootstrap import Interval, PairedResult
 
 __all__ = ["LOSS", "Line", "SetTable", "benchmark_tables", "verdict"]
 
@@ -22,7 +24,7 @@ class Line:
 
     Args:
         name: of the setting.
-        group: its cells.
+        folds: which folds or seeds there are.
         metrics: with their intervals.
         against: the difference to the reference on the folds that both have; None for the reference itself.
         loss: the same of the log loss, where there is one.
@@ -32,18 +34,20 @@ class Line:
             learned them here, and that setting's figure.
         rows: that were scored.
         higher_is_better: of the main metric.
+        group: its cells; empty where the line was read from a record.
     """
 
     name: str
-    group: Group
-    metrics: dict[str, Interval]
-    against: PairedResult | None
-    loss: PairedResult | None
-    hidden: float | None
-    cost: dict[str, float | None]
-    moved: tuple[PairedResult, float] | None
+    folds: tuple[int, ...]
     rows: int
-    higher_is_better: bool
+    higher_is_better: bool = True
+    metrics: dict[str, Interval]
+    against: PairedResult | None = None
+    loss: PairedResult | None = None
+    hidden: float | None = None
+    moved: tuple[PairedResult, float] | None = None
+    cost: dict[str, float | None]
+    group: Annotated[Group, Field(exclude=True)] = field(default=Group(()), compare=False, repr=False)
 
     @property
     def worse(self) -> bool:
@@ -92,7 +96,6 @@ def benchmark_tables(folder: BenchmarkFolder, *, part: str = "test") -> list[Set
     """The tables of a benchmark, for every set with a cell that is done.
 
     Args:
-        folder: of the benchmark.
         part: whose rows are scored, ``test`` or ``validation``.
 
     Raises:
@@ -120,6 +123,7 @@ def _table(folder: BenchmarkFolder, experiment: Experiment, plan: SetPlan, part:
             Line(
                 name=setting.name,
                 group=group,
+                folds=group.folds,
                 metrics=group.intervals(part),
                 against=pairs.get(metric),
                 loss=pairs.get(LOSS),
@@ -175,8 +179,8 @@ def _moved(group: Group, learned_here: Group | None, metric: str, part: str) -> 
 
 def _whole(lines: Sequence[Line]) -> list[Line]:
     """The lines with as many folds as any."""
-    most = max(len(line.group.folds) for line in lines)
-    return [line for line in lines if len(line.group.folds) == most]
+    most = max(len(line.folds) for line in lines)
+    return [line for line in lines if len(line.folds) == most]
 
 
 def _leaders(lines: Sequence[Line], metric: str, part: str) -> tuple[str, str, PairedResult] | None:
@@ -202,26 +206,26 @@ def _unbeaten(lines: Sequence[Line], metric: str, part: str) -> tuple[str, ...]:
 
 def _hidden(group: Group, metric: str, part: str) -> float | None:
     values = [
-        scored["parts"][part][metric]["value"]
+        model.parts[part][metric].value
         for result in group.results
-        for scored in result.metrics["results"]
-        if scored["name"].endswith("attributes hidden") and part in scored["parts"]
+        for model in result.metrics.models
+        if model.attributes_hidden and part in model.parts
     ]
     return float(np.mean(values)) if values else None
 
 
 def _cost(group: Group) -> dict[str, float | None]:
-    training = [result.metrics["training"] for result in group.results]
-    sizes = training[0]["parameters"]
-    passes = [one["seconds"] / one["epochs"] for one in training if one.get("epochs")]
+    training = [result.metrics.training for result in group.results]
+    sizes = training[0].parameters
+    passes = [record.seconds / record.epochs for record in training if record.epochs]
     peaks = [result.record["peak_mb"] for result in group.results if result.record.get("peak_mb") is not None]
     return {
         "factor": group.results[0].record.get("factor"),
-        "trained": float(sizes["trained"]),
-        "total": float(sizes["total"]),
-        "share": sizes["trained"] / sizes["total"],
-        "of_encoder": sizes["injected"] / sizes["encoder"] if sizes["encoder"] else None,
-        "seconds": float(np.mean([one["seconds"] for one in training])),
+        "trained": float(sizes.trained),
+        "total": float(sizes.total),
+        "share": sizes.trained / sizes.total,
+        "of_encoder": sizes.injected / sizes.encoder if sizes.encoder else None,
+        "seconds": float(np.mean([record.seconds for record in training])),
         "seconds_per_pass": float(np.mean(passes)) if passes else None,
         "peak_mb": max(peaks) if peaks else None,
     }

@@ -10,8 +10,9 @@ import torch
 
 from attribune.errors import ConfigError
 
-__all__ = ["LengthGroupedBatches", "SharedBatches", "padding_share"]
+__all__ = ["LengthGroupedBatches", "SharedBatches", "length_cuts", "padding_share"]
 
+_SIMILAR = 0.75  # of the longest row of a batch; shorter ones are worth a batch of their own
 _POOL = 50  # batches that are sorted together: enough to group by length, few enough to stay random
 
 
@@ -24,8 +25,6 @@ class LengthGroupedBatches(torch.utils.data.Sampler[int]):
 
     Args:
         lengths: (n,) number of tokens of each row.
-        batch_size: rows per batch.
-        seed: of the shuffling.
 
     Raises:
         ConfigError: for a batch size below 1.
@@ -54,8 +53,8 @@ class LengthGroupedBatches(torch.utils.data.Sampler[int]):
         random = np.random.default_rng([self.seed, self.epoch])
         rows = random.permutation(len(self.lengths))
         if len(rows):  # the longest row opens the first pool: never in the incomplete batch
-            place = int(np.argmax(self.lengths[rows]))
-            rows[[0, place]] = rows[[place, 0]]
+            longest = int(np.argmax(self.lengths[rows]))
+            rows[[0, longest]] = rows[[longest, 0]]
         pool = _POOL * self.batch_size
         pools = [rows[start : start + pool] for start in range(0, len(rows), pool)]
         ordered = [part[np.argsort(-self.lengths[part], kind="stable")] for part in pools]
@@ -78,7 +77,6 @@ class SharedBatches(torch.utils.data.Sampler[list[int]]):
     Args:
         rows: consecutive runs of its `batch_size` indices are the batches of all processes together.
         process: number of this process, from 0.
-        processes: how many there are.
     """
 
     def __init__(self, rows: LengthGroupedBatches, *, process: int = 0, processes: int = 1) -> None:
@@ -111,3 +109,20 @@ def padding_share(lengths: Sequence[int] | npt.NDArray[np.int64], *, batch_size:
     starts = np.arange(0, len(array), batch_size)
     sizes = np.diff(np.append(starts, len(array)))
     return float(1 - array.sum() / (np.maximum.reduceat(array, starts) * sizes).sum())
+
+
+def length_cuts(lengths: Sequence[int], *, size: int, busy: int) -> Iterator[slice]:
+    """Cut rows that are sorted, the longest first, into batches of similar length.
+
+    Args:
+        lengths: number of ids of each row, descending.
+        size: most rows of a batch.
+        busy: number of ids that keep the processor busy; with fewer, a batch goes on with shorter rows.
+    """
+    start = 0
+    for end in range(1, len(lengths) + 1):
+        longest, rows = lengths[start], end - start
+        shorter = end < len(lengths) and lengths[end] < _SIMILAR * longest and rows * longest >= busy
+        if end == len(lengths) or rows == size or shorter:
+            yield slice(start, end)
+            start = end

@@ -21,8 +21,6 @@ class Collator:
     end token; the attention mask hides it either way. `token_type_ids` are never made.
 
     Args:
-        tokenizer: says padding id and side.
-        schema: says the number of slots.
         pad_to_multiple_of: round the length up, for hardware that likes it.
 
     Raises:
@@ -73,15 +71,15 @@ class Collator:
 
     @staticmethod
     def padded(lists: Sequence[Any], *, length: int, filler: int, left: bool) -> torch.Tensor:
-        """Lists of numbers as one tensor (B, length), int64, filled up on one side."""
-        whole = torch.full((len(lists), length), filler)
-        for place, numbers in enumerate(lists):
+        """Pad lists of numbers on one side to a tensor (B, length), int64."""
+        matrix = torch.full((len(lists), length), filler)
+        for row, numbers in enumerate(lists):
             span = slice(length - len(numbers), length) if left else slice(0, len(numbers))
-            whole[place, span] = torch.as_tensor(numbers, dtype=torch.int64)
-        return whole
+            matrix[row, span] = torch.as_tensor(numbers, dtype=torch.int64)
+        return matrix
 
     def labels(self, rows: Sequence[Mapping[str, Any]], *, length: int) -> torch.Tensor | None:
-        """The labels of a batch of texts of this length; None where the rows have none."""
+        """Return the labels of a batch of texts of this length; None where the rows have none."""
         return _labels(rows)
 
     def _attribute_ids(self, rows: Sequence[Mapping[str, Any]]) -> torch.Tensor:
@@ -95,17 +93,17 @@ class Collator:
 
 
 def _labels(rows: Sequence[Mapping[str, Any]]) -> torch.Tensor | None:
-    given = [row["labels"] for row in rows if row.get("labels") is not None]
-    if not given:
+    labelled = [row["labels"] for row in rows if row.get("labels") is not None]
+    if not labelled:
         return None
-    if len(given) < len(rows):
+    if len(labelled) < len(rows):
         raise DataError(
-            f"{len(rows) - len(given)} of {len(rows)} rows have no labels: leave them out, or give them one"
+            f"{len(rows) - len(labelled)} of {len(rows)} rows have no labels: leave them out, or give them one"
         )
     try:
-        labels = np.array(given)
+        labels = np.array(labelled)
     except ValueError as error:
         raise DataError("the rows have different numbers of labels: encode them with one task") from error
     if labels.dtype.kind not in "iufb":
-        raise DataError(f"labels such as {str(given[0])[:40]!r} are not numbers: encode the rows with a task")
+        raise DataError(f"labels such as {str(labelled[0])[:40]!r} are not numbers: encode the rows with a task")
     return torch.as_tensor(labels.astype(np.float32 if labels.dtype.kind == "f" else np.int64))

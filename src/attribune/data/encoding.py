@@ -12,16 +12,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from attribune.data.rows import EncodedRows
 from attribune.data.storage import ArrowStore
-from attribune.data.texts import EncodedTexts, TextEncoder, TextInput
+from attribune.data.texts import TextEncoder, TextInput
 from attribune.data.windows import Window
 from attribune.errors import ConfigError, DataError
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_batches, missing_column
+from attribune.schema.reports import count_lines
 
 __all__ = [
     "EncodeReport",
-    "EncodedRows",
     "LabelEncoder",
     "RowEncoder",
     "encode",
@@ -42,30 +43,10 @@ class LabelEncoder(Protocol):
         """Return labels (n,) or (n, k), int64 or float32, and a mask (n,) that is False where the label is missing."""
 
 
-class EncodedRows(NamedTuple):
-    """A batch of encoded rows, as many as went in.
-
-    Attributes:
-        input_ids: ids of each row's text, with special tokens; those alone for an empty text.
-        attribute_ids: (rows, slots) int64.
-        empty: (rows,) whether the row has no text.
-        shortened: rows whose text did not fit the window.
-        schema_report: what happened to the attributes.
-        labels: ids that are to be written, where the model writes.
-    """
-
-    input_ids: list[list[int]]
-    attribute_ids: npt.NDArray[np.int64]
-    empty: npt.NDArray[np.bool_]
-    shortened: int
-    schema_report: EncodingReport
-    labels: list[list[int]] | None = None
-
-
 class RowEncoder(Protocol):
     """What makes ids of the texts of rows: `TextEncoder`, or `PairEncoder` for models that write."""
 
-    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedTexts:
+    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
         """Encode the rows of some columns by name."""
 
 
@@ -75,12 +56,10 @@ class EncodeReport:
 
     Attributes:
         kept: (kept rows,) index of each encoded row in the source, from 0.
-        rows: rows of the source.
         empty_text: rows left out for want of a text.
         no_label: rows left out for want of a label.
         unseen_labels: rows kept whose label is not among the task's classes; they count as wrong.
         shortened: texts that did not fit the window.
-        schema: what happened to the attributes.
     """
 
     kept: npt.NDArray[np.int64]
@@ -99,8 +78,7 @@ class EncodeReport:
             "unseen_labels": "rows whose label is not among the classes",
             "shortened": "texts cut to the window",
         }
-        counts = [f"{text}: {getattr(self, name):,}" for name, text in words.items() if getattr(self, name)]
-        return [f"{line} of {self.rows:,}" for line in counts] + self.schema.lines()
+        return [f"{line} of {self.rows:,}" for line in count_lines(self, words)] + self.schema.lines()
 
 
 def encode_rows(
@@ -115,10 +93,7 @@ def encode_rows(
 
     Args:
         columns: the text and attribute columns of the batch, by name.
-        schema: fitted on the training rows.
         encoder: the tokenizer with its window.
-        text: the text columns and how they are joined.
-        first_row: number of the first row in the source, for messages.
 
     Raises:
         DataError: naming column and row of a value that cannot be used.
@@ -126,11 +101,11 @@ def encode_rows(
     for name in (*text.names, *schema.names):
         if name not in columns:
             raise missing_column(list(columns), name)
-    texts = encoder.rows(text, columns, first_row=first_row)
+    rows = encoder.rows(text, columns, first_row=first_row)
     attribute_ids, report = schema.encode(
-        {name: columns[name] for name in schema.names} or {"text": [""] * len(texts.empty)}, first_row=first_row
+        {name: columns[name] for name in schema.names} or {"text": rows.inputs}, first_row=first_row
     )
-    return EncodedRows(texts.input_ids, attribute_ids, texts.empty, texts.shortened, report, texts.labels)
+    return rows.with_attribute_ids(attribute_ids, report=report)
 
 
 def encode(table: Table, schema: Schema, tokenizer: Any, **settings: Any) -> datasets.Dataset:
@@ -162,8 +137,6 @@ def encode_with_report(
 
     Args:
         table: a Dataset, Arrow table, DataFrame, or columns by name.
-        schema: fitted on the training rows.
-        tokenizer: of the backbone.
         text: name of the text column, or of several that are joined; or a `TextInput`, which says window and separator.
         label: name of the label column, or of several for several aspects; None for rows without labels.
         task: turns labels into numbers; None when the label column holds numbers already.
@@ -227,7 +200,7 @@ class _Choices:
             raise ConfigError(f"on_missing_label={self.on_missing_label!r} must be 'drop', 'error' or 'partial'")
 
     def given(self, labels: _Labels | None) -> _Labels | None:
-        """The labels with the rows that count as labelled."""
+        """Return the labels with the rows that count as labelled."""
         if labels is None or self.on_missing_label != "partial" or labels.values.ndim == 1:
             return labels
         return labels._replace(given=(labels.values != _UNSEEN).any(axis=1))
@@ -274,8 +247,8 @@ class _Tally:
         self.kept.append(np.flatnonzero(keep).astype(np.int64) + first_row - 1)
         self.rows += len(keep)
         self.empty_text += int(empty.sum())
-        self.shortened += rows.shortened
-        self.schema += rows.schema_report
+        self.shortened += int(rows.shortened.sum())
+        self.schema += rows.report
         if labels is not None:
             self.no_label += int((~labels.given & ~empty).sum())
             # With partial labels, one that is missing looks like one that is unseen.
@@ -296,7 +269,7 @@ class _Tally:
 
 
 def _batch(rows: EncodedRows, labels: _Labels | None, chosen: npt.NDArray[np.intp]) -> pa.Table:
-    input_ids = [rows.input_ids[row] for row in chosen]
+    input_ids = [rows.inputs[row] for row in chosen]
     columns = {
         "input_ids": pa.array(input_ids, type=pa.list_(pa.int32())),
         "attribute_ids": _matrix(rows.attribute_ids[chosen], pa.int32()),
@@ -326,8 +299,8 @@ def _encode_labels(
     if not columns:
         return None
     if task is not None:
-        values, given = task.encode_labels([column.to_pylist() for column in columns], first_row=first_row)
-        return _Labels(values, np.asarray(given, dtype=bool))
+        values, is_labelled = task.encode_labels([column.to_pylist() for column in columns], first_row=first_row)
+        return _Labels(values, np.asarray(is_labelled, dtype=bool))
     if len(columns) > 1:
         raise ConfigError(f"the label columns {', '.join(map(repr, names))} need a task, such as Aspects: give task=")
     column = columns[0]
@@ -337,9 +310,9 @@ def _encode_labels(
             f"the label column {names[0]!r} holds {column.type}, such as {str(example)[:40]!r}: "
             "give the task that turns labels into numbers (task=), or a column of numbers"
         )
-    given = ~column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
+    is_labelled = ~column.is_null(nan_is_null=True).to_numpy(zero_copy_only=False)
     dtype = np.float32 if pa.types.is_floating(column.type) else np.int64
-    return _Labels(column.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype), given)
+    return _Labels(column.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype), is_labelled)
 
 
 def _names(given: str | Sequence[str]) -> tuple[str, ...]:

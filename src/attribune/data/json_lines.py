@@ -64,8 +64,6 @@ def json_objects(
     """Yield (place for messages, object).
 
     Args:
-        path: the file.
-        encoding: as `find_encoding` returned it.
         bad: takes the error of a line that is not a JSON object, which is then passed over; None raises it.
 
     Raises:

@@ -18,15 +18,15 @@ Mask = npt.NDArray[np.bool_]
 
 
 def rows_with_text(table: Table, names: Sequence[str]) -> Mask:
-    """(n,), whether any of the text columns has more than blanks."""
+    """Return (n,) whether any of the text columns has more than blanks."""
     for name in names:
         if isinstance(table, datasets.Dataset) and pa.types.is_nested(table.data.schema.field(name).type):
             raise DataError(f"the text column {name!r} holds lists, not text: join them first, or name another column")
-    found = [
+    has_text = [
         np.any([[canonical(value) is not None for value in columns[name].to_pylist()] for name in names], axis=0)
         for _, columns in column_batches(table, names)
     ]
-    return np.concatenate(found) if found else np.zeros(0, dtype=bool)
+    return np.concatenate(has_text) if has_text else np.zeros(0, dtype=bool)
 
 
 def rows_with_label(
@@ -36,12 +36,9 @@ def rows_with_label(
     missing: Collection[str],
     enough: Callable[[Iterable[bool]], bool] = all,
 ) -> Mask:
-    """(n,), whether the label columns have values that are not among the texts that mean missing.
+    """Return (n,) whether the label columns have values that are not among the texts that mean missing.
 
     Args:
-        table: the rows.
-        names: the label columns.
-        missing: texts that mean no label.
         enough: ``all`` or ``any`` of the columns.
     """
 
@@ -49,23 +46,18 @@ def rows_with_label(
         return isinstance(value, list) or (canonical(value) or "") not in unusable
 
     unusable = {*missing, ""}
-    found = [
+    has_label = [
         enough(has(value) for value in row)
         for _, columns in column_batches(table, names)
         for row in zip(*(columns[name].to_pylist() for name in names), strict=True)
     ]
-    return np.array(found, dtype=bool)
+    return np.array(has_label, dtype=bool)
 
 
 def shuffle_columns(table: datasets.Dataset, names: Sequence[str], *, seed: int) -> datasets.Dataset:
     """Deal some columns out anew over the rows: in a random order, all of one row together.
 
     What the columns say by themselves and about each other stays; what they say about the rest of the row is gone.
-
-    Args:
-        table: the rows.
-        names: columns to deal out.
-        seed: of the order.
     """
     order = np.random.default_rng(seed).permutation(len(table))
     kept = [name for name in table.column_names if name not in names]

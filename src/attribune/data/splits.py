@@ -15,6 +15,7 @@ import numpy.typing as npt
 from attribune.data.texts import join_text
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.columns import canonical, column_batches
+from attribune.schema.reports import count_lines
 
 __all__ = ["SplitReport", "Splits", "share_texts", "split_table"]
 
@@ -51,7 +52,7 @@ class SplitReport:
             "without_group": "rows without a group, each taken as its own",
         }
         sizes = f"rows: {self.train:,} train, {self.validation:,} validation, {self.test:,} test"
-        return [sizes, *(f"{text}: {getattr(self, name):,}" for name, text in words.items() if getattr(self, name))]
+        return [sizes, *count_lines(self, words)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +60,9 @@ class Splits:
     """The three parts, their rows in the order of the table, and the counts.
 
     Attributes:
-        train: the training rows.
         validation: the rows to choose on.
         test: the rows to report on.
         rows: for each part the row indices in the table, from 0.
-        report: the counts.
     """
 
     train: datasets.Dataset
@@ -90,9 +89,6 @@ def split_table(
     validation goes to train. Rows of one point in time stay together.
 
     Args:
-        table: the rows.
-        text: names of the text columns.
-        seed: of the shuffling.
         fractions: shares of train, validation and test; a share of 0 for test makes no test rows.
         by: `random`; `group`: all rows with one value of `column` in one part; `time`: earliest in train, latest in
             test.
@@ -185,17 +181,17 @@ def _by_group(groups: IntArray, fractions: Sequence[float], *, seed: int, unit: 
 
 def _by_time(times: npt.NDArray[Any], fractions: Sequence[float]) -> IntArray:
     """Cut between points in time, as near to the fractions as they allow. Returns the part per row."""
-    _, place, sizes = np.unique(times, return_inverse=True, return_counts=True)
+    _, moment, sizes = np.unique(times, return_inverse=True, return_counts=True)
     if len(sizes) < _parts(fractions):
         raise _too_few(len(times), f"{len(sizes)} different points in time", fractions, "split at random")
     before = np.concatenate([[0], np.cumsum(sizes)])
     wanted = np.array([fractions[0], fractions[0] + fractions[1]]) * len(times)
     first = int(np.argmin(np.abs(before[1 : len(sizes) + 2 - _parts(fractions)] - wanted[0]))) + 1
-    part = (place >= first).astype(np.int64)
+    part = (moment >= first).astype(np.int64)
     if not fractions[2]:
         return part
     second = int(np.argmin(np.abs(before[first + 1 : -1] - wanted[1]))) + first + 1
-    return part + (place >= second)
+    return part + (moment >= second)
 
 
 def _text_groups(table: datasets.Dataset, text: Sequence[str]) -> IntArray:
@@ -210,11 +206,11 @@ def _text_groups(table: datasets.Dataset, text: Sequence[str]) -> IntArray:
 
 def _digests(table: datasets.Dataset, text: Sequence[str]) -> list[bytes | None]:
     names = [text] if isinstance(text, str) else list(text)
-    found: list[bytes | None] = []
+    digests: list[bytes | None] = []
     for _, columns in column_batches(table, names, batch_size=2_000):
-        whole = join_text([columns[name].to_pylist() for name in names])
-        found += [hashlib.blake2b(part.encode(), digest_size=16).digest() if part else None for part in whole]
-    return found
+        texts = join_text([columns[name].to_pylist() for name in names])
+        digests += [hashlib.blake2b(joined.encode(), digest_size=16).digest() if joined else None for joined in texts]
+    return digests
 
 
 def _groups(table: datasets.Dataset, column: str) -> tuple[IntArray, int]:

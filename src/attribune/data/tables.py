@@ -109,10 +109,9 @@ def table_batches(path: Path, *, encoding: str | None = None, quoting: bool = Tr
 
 
 def header_columns(path: Path, *, encoding: str | None = None) -> list[str] | None:
-    """Columns of a file, where its beginning or end names them; None for JSON, of which every row may name others.
+    """Return the columns of a file where its beginning or end names them; None for JSON, whose rows may name others.
 
     Args:
-        path: of the file.
         encoding: of a text file.
 
     Raises:
@@ -128,7 +127,7 @@ def header_columns(path: Path, *, encoding: str | None = None) -> list[str] | No
 
 
 def table_files(sources: Iterable[str | Path]) -> list[Path]:
-    """Files that are named, and those with a known ending in folders that are named, sorted by name.
+    """List files that are named, and those with a known ending in folders that are named, sorted by name.
 
     Raises:
         DataError: for a folder that cannot be read or holds no such file, or a file that is named twice.
@@ -155,7 +154,7 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def _named_classes(table: datasets.Dataset) -> datasets.Dataset:
-    """Columns of class numbers as the names of the classes, since labels and values are text here."""
+    """Write class numbers as the names of the classes, since labels and values are text here."""
     classes = {name: kind for name, kind in table.features.items() if isinstance(kind, datasets.ClassLabel)}
     if not classes:
         return table

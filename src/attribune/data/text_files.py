@@ -63,7 +63,6 @@ def find_encoding(path: Path, *, encoding: str | None, cure: str | None = None) 
     a warning that counts the bytes which are not Windows-1252.
 
     Args:
-        path: the file.
         encoding: that it must have; None finds one.
         cure: what messages advise, where no encoding can be given; to give one unless set.
 
@@ -99,9 +98,6 @@ def csv_batches(path: Path, *, encoding: str, delimiter: str, quoting: bool = Tr
     """Read a CSV or TSV file, every column as text; quoted fields may hold delimiters and line ends.
 
     Args:
-        path: the file.
-        encoding: as `find_encoding` returned it.
-        delimiter: between two fields.
         quoting: whether a double quote at the start of a field opens a quoted one; False takes quotes as they are.
 
     Raises:
@@ -134,12 +130,10 @@ def csv_batches(path: Path, *, encoding: str, delimiter: str, quoting: bool = Tr
 
 
 def csv_header(path: Path, *, encoding: str | None, delimiter: str) -> list[str]:
-    """Column names of a CSV or TSV file, of which no more than the beginning is read.
+    """Return the column names of a CSV or TSV file, of which no more than the beginning is read.
 
     Args:
-        path: the file.
         encoding: as the user gave it; None takes the first of those that `find_encoding` may find which fits.
-        delimiter: between two names.
 
     Raises:
         DataError: for a file that cannot be read, or with unusable column names.
@@ -160,9 +154,6 @@ def csv_rows(
     """Yield (place for messages, row by column names), as `csv_batches` reads them.
 
     Args:
-        path: the file.
-        encoding: as `find_encoding` returned it.
-        delimiter: between two fields.
         quoting: whether a double quote at the start of a field opens a quoted one.
         bad: takes the error of a row with too few or too many fields, which is then passed over; None raises it.
     """
@@ -202,13 +193,13 @@ def _csv_file(path: Path, encoding: str, delimiter: str, quoting: bool) -> Itera
 
 def checked_columns(names: list[str], *, source: str) -> list[str]:
     """Return the column names; a DataError says which is empty or given twice."""
-    for place, name in enumerate(names, start=1):
+    for number, name in enumerate(names, start=1):
         if not name:
             raise DataError(
-                f"{source}: column {place} of {len(names)} has no name: name it in the header "
+                f"{source}: column {number} of {len(names)} has no name: name it in the header "
                 "(a table written by pandas: to_csv(..., index=False))"
             )
-        if names.index(name) != place - 1:
+        if names.index(name) != number - 1:
             raise DataError(f"{source}: two columns are named {name!r}: give each its own name")
     return names
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from attribune.data.rows import EncodedRows
 from attribune.data.windows import Head, SpecialTokens, Window, content_ids, longest_input, parse_window
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import as_array, canonical
 
-__all__ = ["EncodedTexts", "TextEncoder", "TextInput", "canonical_text", "join_text", "listed_text"]
+__all__ = ["TextEncoder", "TextInput", "canonical_text", "join_text", "listed_text"]
 
 DEFAULT_LENGTH = 512
 """Length of the window when none is given, or the backbone's limit when that is smaller."""
@@ -88,7 +87,7 @@ class TextInput:
         return (*self.prompt, *self.columns)
 
     def read(self, table: Any, *, first_row: int = 1) -> list[str]:
-        """The text of every row of a table; "" where there is none.
+        """Return the text of every row of a table; "" where there is none.
 
         Raises:
             DataError: for a missing column, or one that holds lists.
@@ -96,7 +95,7 @@ class TextInput:
         return self._joined(table, self.columns, first_row)
 
     def read_prompts(self, table: Any, *, first_row: int = 1) -> list[str]:
-        """The prompt of every row of a table; "" where there is none.
+        """Return the prompt of every row of a table; "" where there is none.
 
         Raises:
             DataError: for a missing column, or one that holds lists.
@@ -128,27 +127,10 @@ class TextInput:
         )
 
 
-class EncodedTexts(NamedTuple):
-    """The texts of some rows as ids.
-
-    Attributes:
-        input_ids: of each row, with special tokens.
-        empty: (rows,) whether the row has no text.
-        shortened: rows whose text did not fit the window.
-        labels: of each row the ids that are to be written, where the model writes.
-    """
-
-    input_ids: list[list[int]]
-    empty: npt.NDArray[np.bool_]
-    shortened: int
-    labels: list[list[int]] | None = None
-
-
 class TextEncoder:
     """Tokenizes texts and fits them to the window, with what never changes found out once.
 
     Args:
-        tokenizer: of the backbone.
         window: how long texts are fitted; None keeps the beginning, at most 512 ids.
         limit: ids that the backbone takes; None asks the tokenizer.
 
@@ -163,31 +145,24 @@ class TextEncoder:
         self.window = window if window is not None else Head(min(DEFAULT_LENGTH, limit or DEFAULT_LENGTH))
         self.window.check(self.special, limit=limit)
 
-    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedTexts:
+    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
         """Encode the rows of some columns.
-
-        Args:
-            text: which of them are the text.
-            columns: by name.
-            first_row: number of the first row, for messages.
 
         Raises:
             DataError: for a missing column, or one that holds lists.
         """
         texts = text.read(columns, first_row=first_row)
-        input_ids, shortened = self(texts)
-        return EncodedTexts(input_ids, np.array([not part for part in texts], dtype=bool), shortened)
-
-    def __call__(self, texts: list[str]) -> tuple[list[list[int]], int]:
-        """Return the ids of each text, and how many texts did not fit."""
         contents = content_ids(self.tokenizer, texts) if texts else []
         longest = self.window.length(self.special)
-        shortened = sum(len(content) + len(self.special) > longest for content in contents)
-        return [self.window.fit(content, self.special) for content in contents], shortened
+        return EncodedRows.without_attributes(
+            [self.window.fit(content, self.special) for content in contents],
+            empty=[not part for part in texts],
+            shortened=[len(content) + len(self.special) > longest for content in contents],
+        )
 
 
 def listed_text(values: Any, name: str, first_row: int) -> list[Any]:
-    """A text column, in whatever form a table gives it, as a list; DataError for a column of lists."""
+    """Return a text column, in whatever form a table gives it, as a list; DataError for a column of lists."""
     array = as_array(values, column=name, first_row=first_row)
     if pa.types.is_nested(array.type):
         raise DataError(f"the text column {name!r} holds {array.type}, not text: join it first, or name another column")

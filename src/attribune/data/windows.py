@@ -48,11 +48,11 @@ class SpecialTokens:
         filler = next((token for token in named if token is not None), None)
         for probe in _PROBES:
             content = content_ids(tokenizer, [probe])[0]
-            whole = list(tokenizer(probe)["input_ids"])
-            for start in range(len(whole) - len(content) + 1) if content else ():
+            wrapped = list(tokenizer(probe)["input_ids"])
+            for start in range(len(wrapped) - len(content) + 1) if content else ():
                 end = start + len(content)
-                if whole[start:end] == content:
-                    return cls(tuple(whole[:start]), tuple(whole[end:]), filler)
+                if wrapped[start:end] == content:
+                    return cls(tuple(wrapped[:start]), tuple(wrapped[end:]), filler)
         raise ConfigError(
             f"{type(tokenizer).__name__} changes a text's ids when it adds special tokens, so no window can be cut: "
             "use another tokenizer"
@@ -67,9 +67,9 @@ class SpecialTokens:
         Raises:
             ConfigError: for an empty text when the tokenizer has neither special tokens nor a filler.
         """
-        whole = [*self.before, *content, *self.after]
-        if whole:
-            return whole
+        ids = [*self.before, *content, *self.after]
+        if ids:
+            return ids
         if self.filler is None:
             raise ConfigError(
                 "a text without tokens needs a token to stand for it, but the tokenizer has no bos, eos or pad token: "
@@ -288,8 +288,8 @@ def content_ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
     ids = [list(ids) for ids in encoded["input_ids"]]
     if direct:
         # The call has set the engine beneath, which needs half the time when nobody asks it for offsets and masks.
-        rest = tokenizer.backend_tokenizer.encode_batch_fast(texts[1:], add_special_tokens=False)
-        ids.extend(found.ids for found in rest)
+        encodings = tokenizer.backend_tokenizer.encode_batch_fast(texts[1:], add_special_tokens=False)
+        ids.extend(encoding.ids for encoding in encodings)
     return ids
 
 
@@ -308,6 +308,10 @@ def longest_input(tokenizer: Any) -> int | None:
 
 
 def _check_sizes(**sizes: object) -> None:
-    for name, size in sizes.items():
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            raise ConfigError(f"window: {name}={size!r} must be a whole number of at least 1")
+    wrong = [
+        f"{name}={size!r}"
+        for name, size in sizes.items()
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1
+    ]
+    if wrong:
+        raise ConfigError(f"window: {' and '.join(wrong)} must be a whole number of at least 1")

@@ -94,7 +94,7 @@ class _Parquet:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has no word for what is not a number, nor for infinity: null, as for what is missing."""
+    """Replace NaN and infinity, for which JSON has no word, by null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -103,7 +103,7 @@ def _finite(value: Any) -> Any:
 
 
 def prediction_array(values: Iterable[Any]) -> pa.Array:
-    """A column of predictions; one of lists has the same type whether or not a list holds anything."""
+    """Make a column of predictions; one of lists has the same type whether or not a list holds anything."""
     listed = list(values)
     return pa.array(listed, type=pa.list_(pa.string()) if listed and isinstance(listed[0], list) else None)
 

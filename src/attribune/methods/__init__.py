@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import difflib
-from importlib import metadata
 from typing import Any
 
+from attribune.core.plugins import load_plugins
 from attribune.errors import ConfigError
 from attribune.methods.adapter import Adapter
-from attribune.methods.attention_bias import AttentionBias
 from attribune.methods.base import Method
 from attribune.methods.chim import Chim
 from attribune.methods.combined import Combined
-from attribune.methods.concat_text import ConcatText
-from attribune.methods.concat_word import ConcatWord
+from attribune.methods.concat import ConcatText, ConcatWord
+from attribune.methods.config import MethodConfig
 from attribune.methods.e2ln import E2ln
 from attribune.methods.host import Host
 from attribune.methods.injector import Injector
-from attribune.methods.maa import Maa
+from attribune.methods.ma_bert import AttentionBias, Maa, TinyMaa
 from attribune.methods.plain import Plain
 from attribune.methods.pln import Pln
 from attribune.methods.plora import Plora
 from attribune.methods.poly import Poly
-from attribune.methods.settings import MethodConfig
-from attribune.methods.tiny_maa import TinyMaa
 from attribune.methods.tokens import Tokens
 from attribune.methods.upa import Upa
 
@@ -74,12 +71,9 @@ METHODS: dict[str, type[MethodConfig]] = {
 }
 DEFAULT_METHOD = Injector.name
 
-for _entry in metadata.entry_points(group="attribune.methods"):
-    METHODS.setdefault(_entry.name, _entry.load())
-
 
 def method_from_dict(settings: dict[str, Any]) -> MethodConfig:
-    """Settings of a method from ``{"name": ..., option: value}``.
+    """Read the settings of a method from ``{"name": ..., option: value}``.
 
     A combination is named by a sum and holds the options of each method under its name:
     ``{"name": "first+second", "first": {option: value}}``.
@@ -101,13 +95,16 @@ def method_from_dict(settings: dict[str, Any]) -> MethodConfig:
 def _combination(name: str, options: dict[str, Any]) -> MethodConfig:
     parts = []
     for part in (word.strip() for word in name.split("+")):
-        given = options.pop(part, {})
-        if not isinstance(given, dict) or given.get("name", part) != part:
-            raise ConfigError(f"method {name!r}: the options of {part!r} are {given!r}: give a tree of its options")
-        parts.append(method_from_dict({**given, "name": part}))
+        own = options.pop(part, {})
+        if not isinstance(own, dict) or own.get("name", part) != part:
+            raise ConfigError(f"method {name!r}: the options of {part!r} are {own!r}: give a tree of its options")
+        parts.append(method_from_dict({**own, "name": part}))
     if options:
         raise ConfigError(
             f"method {name!r} has no option {', '.join(sorted(options))}: write each option under the name of its "
             f"method, as in {parts[0].name}: {{option: value}}"
         )
     return Combined(parts=tuple(parts))
+
+
+METHODS |= load_plugins("methods", MethodConfig) | METHODS  # a plugin replaces none of ours

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import torch
+from jaxtyping import Float
+from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from attribune import functional
-from attribune.condition import Condition
-from attribune.methods.base import Bottleneck, Method, SiteModule, truncated_normal_
+from attribune.backbones.placement import SiteKind
+from attribune.methods.base import Method, SiteModule
+from attribune.methods.condition import Condition
+from attribune.methods.config import MethodConfig
 from attribune.methods.host import Host
-from attribune.methods.settings import MethodConfig, check_positive
-from attribune.placement import SiteKind
+from attribune.methods.shapes import States
 
-__all__ = ["Adapter", "AdapterSite"]
+__all__ = ["Adapter", "AdapterSite", "Bottleneck", "truncated_normal_"]
 
-_READS: dict[SiteKind, SiteKind] = {"attention": "query", "feed_forward": "inner"}
+_INPUTS: dict[SiteKind, SiteKind] = {"attention": "q_proj", "feed_forward": "up_proj"}
 _ACTIVATIONS: dict[str, functional.Activation] = {
     "gelu": nn.functional.gelu,
     "relu": nn.functional.relu,
@@ -26,7 +29,6 @@ _ACTIVATIONS: dict[str, functional.Activation] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
 class Adapter(MethodConfig):
     """Two adapters per layer: ``h + f(h W_down + b_down) W_up + b_up`` (Houlsby et al. 2019, section 2.1).
 
@@ -50,26 +52,21 @@ class Adapter(MethodConfig):
     name: ClassVar[str] = "adapter"
     default_tuning: ClassVar[str] = "layernorm"
 
-    bottleneck: int = 64
-    initial_scale: float = 0.01
-    stacked: int = 1
+    bottleneck: PositiveInt = 64
+    initial_scale: PositiveFloat = 0.01
+    stacked: PositiveInt = 1
     sites: Literal["both", "attention", "feed_forward"] = "both"
     joined: Literal["serial", "parallel", "multiplied"] = "serial"
     inner_norm: bool = False
-    layers: int = 1
+    layers: PositiveInt = 1
     activation: Literal["gelu", "relu", "silu", "tanh"] = "gelu"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(self.name, bottleneck=self.bottleneck, initial_scale=self.initial_scale)
-        check_positive(self.name, stacked=self.stacked, layers=self.layers)
-
     def build(self, host: Host) -> Method:
-        """One adapter per site."""
+        """Build one adapter per site."""
         method = Method()
         kinds: tuple[SiteKind, ...] = ("attention", "feed_forward") if self.sites == "both" else (self.sites,)
         for kind in kinds:
-            sources = {site.layer: site for site in reversed(host.at(_READS[kind]))}
+            sources = {site.layer: site for site in reversed(host.at(_INPUTS[kind]))}
             for site in (site for site in host.at(kind) for _ in range(self.stacked)):
                 source = None
                 if self.joined != "serial":
@@ -79,14 +76,28 @@ class Adapter(MethodConfig):
         return method
 
 
-class AdapterSite(Bottleneck):
-    """One adapter at one site.
+class Bottleneck(SiteModule):
+    """The parameters of one adapter: down (H, A), up (A, H), both with bias.
 
-    Args:
-        config: the settings.
-        hidden: H.
-        source: what keeps the sub-layer's input, for adapters beside it.
+    The weights start as N(0, scale²) truncated at two standard deviations (Houlsby 2019, section 2.1).
     """
+
+    def __init__(self, *, hidden: int, bottleneck: int, scale: float) -> None:
+        super().__init__()
+        self.W_down = truncated_normal_(nn.Parameter(torch.empty(hidden, bottleneck)), scale)
+        self.b_down = nn.Parameter(torch.zeros(bottleneck))
+        self.W_up = truncated_normal_(nn.Parameter(torch.empty(bottleneck, hidden)), scale)
+        self.b_up = nn.Parameter(torch.zeros(hidden))
+
+
+def truncated_normal_(parameter: nn.Parameter, std: float) -> nn.Parameter:
+    """Fill in place with N(0, std²) truncated at two standard deviations."""
+    nn.init.trunc_normal_(parameter, std=std, a=-2 * std, b=2 * std)
+    return parameter
+
+
+class AdapterSite(Bottleneck):
+    """One adapter at one site; one beside the sub-layer has that sub-layer's input from `source`."""
 
     reads_attributes: ClassVar[bool] = False
 
@@ -101,31 +112,31 @@ class AdapterSite(Bottleneck):
             self.inner += [truncated_normal_(nn.Parameter(torch.empty(A, A)), A**-0.5), nn.Parameter(torch.zeros(A))]
         self.norm = nn.LayerNorm(A) if config.inner_norm else None
 
-    def forward(self, hidden: Tensor, condition: Condition | None = None) -> Tensor:
-        """Change (B, T, H) to (B, T, H); the condition is not read."""
+    def forward(self, hidden: Float[Tensor, "... H"], condition: Condition | None = None) -> Float[Tensor, "... H"]:
+        """Change the states; the condition is not read."""
         projections = (self.W_down, self.b_down, self.W_up, self.b_up)
         norm = None if self.norm is None else (self.norm.weight, self.norm.bias)
         inner = list(zip(self.inner[::2], self.inner[1::2], strict=True))
         if self.source is None:
             return functional.adapter(hidden, *projections, self.activation, norm=norm, inner=inner)
-        delta = functional.bottleneck(self.source.take(), *projections, self.activation, norm=norm, inner=inner)
+        delta = functional.bottleneck(self.source.pop(), *projections, self.activation, norm=norm, inner=inner)
         return functional.parallel_adapter(hidden, delta, multiply=self.multiplied)
 
 
 class _Source(SiteModule):
-    """Keeps what a sub-layer's first map reads until the adapter beside the sub-layer takes it."""
+    """Remembers what a sub-layer's first map reads until the adapter beside the sub-layer needs it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._kept: Tensor | None = None
+        self._input: Tensor | None = None
 
     def act(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor, condition: Condition) -> Tensor:
-        """Keep the input (B, T, H), leave the output."""
-        self._kept = inputs[0].to(output.dtype)
+        """Remember the input, leave the output."""
+        self._input = inputs[0].to(output.dtype)
         return output
 
-    def take(self) -> Tensor:
-        """The input, which is forgotten here."""
-        kept, self._kept = self._kept, None
-        assert kept is not None
-        return kept
+    def pop(self) -> States:
+        """Return the input and forget it."""
+        remembered, self._input = self._input, None
+        assert remembered is not None
+        return remembered

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from pydantic import PositiveInt
+from torch import nn
 
 from attribune import functional
-from attribune.condition import Condition
 from attribune.errors import ConfigError
-from attribune.methods.base import Method, VectorMethod
-from attribune.methods.fixed import Around, Fixed
+from attribune.methods.attribute_method import VectorMethod
+from attribune.methods.base import Method
+from attribune.methods.condition import Condition
+from attribune.methods.config import MethodConfig, Point, VectorMethodConfig
 from attribune.methods.host import Host
+from attribune.methods.merging import MergedMethod, MergeTarget
 from attribune.methods.plain import Plain
-from attribune.methods.settings import MethodConfig, Point, VectorMethodConfig, check_positive
+from attribune.methods.shapes import Documents, Logits
 
 __all__ = ["Chim"]
 
 _PAPER = 15
 
 
-@dataclass(frozen=True, kw_only=True)
 class Chim(VectorMethodConfig):
     """``logits = h (I ⊙ W) + b``: how much each weight of the classifier counts depends on the attributes.
 
@@ -41,14 +42,10 @@ class Chim(VectorMethodConfig):
     points: ClassVar[tuple[Point, ...]] = ("classify",)
     default_tuning: ClassVar[str] = "full"
 
-    repeats: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(self.name, repeats=self.repeats)
+    repeats: PositiveInt | None = None
 
     def build(self, host: Host) -> Method:
-        """One map from the attributes to the chunk."""
+        """Build one map from the attributes to the chunk."""
         return _ChimMethod(self, host)
 
 
@@ -59,28 +56,27 @@ class _ChimMethod(VectorMethod):
         self.Q = nn.Parameter(torch.randn(chunk * host.outputs, len(host.slots) * config.vector_size))
         self.b_q = nn.Parameter(torch.zeros(chunk * host.outputs))
 
-    def classify(self, document: Tensor, condition: Condition, head: nn.Linear) -> Tensor:
-        """The logits (B, L)."""
+    def classify(self, document: Documents, condition: Condition, head: nn.Linear) -> Logits:
         return functional.chunk_importance_logits(
             document, condition.vectors(), self.Q, self.b_q, head.weight.T, head.bias
         )
 
-    def fixed(self, config: MethodConfig, condition: Condition, around: Around) -> Fixed:
-        """Another matrix of the classifier: that which is left of it without its bias, feature by feature."""
-        W = around.head.weight
+    def merge(self, config: MethodConfig, condition: Condition, target: MergeTarget) -> MergedMethod:
+        """Return another matrix of the classifier: the logits of each feature alone, without its bias."""
+        W = target.head.weight
         features = torch.eye(W.shape[1], dtype=W.dtype, device=W.device)
         c = condition.vectors().expand(len(features), -1)
         weight = functional.chunk_importance_logits(
-            features, c, self.Q, self.b_q, W.T, torch.zeros_like(around.head.bias)
+            features, c, self.Q, self.b_q, W.T, torch.zeros_like(target.head.bias)
         )
-        return Fixed(config=Plain(), head=weight.T)
+        return MergedMethod(config=Plain(), head=weight.T)
 
 
 def divisor(hidden: int, repeats: int | None) -> int:
-    """The number of repeats: that asked for, or for None the divisor of the hidden size nearest to the paper's 15.
+    """Return the number of repeats; for None the divisor of the hidden size nearest to the paper's 15.
 
     Raises:
-        ConfigError: when the hidden size is not divisible by what was asked; the message names what fits.
+        ConfigError: when the hidden size is not divisible by `repeats`; the message names what fits.
     """
     fitting = [r for r in range(1, hidden + 1) if hidden % r == 0]
     if repeats is None:

@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Self, cast
 
-from torch import Tensor, nn
+from pydantic import Field, field_validator, model_validator
+from torch import nn
 
-from attribune.condition import Condition, ConditionHolder, draw_for_dropout
 from attribune.errors import ConfigError
-from attribune.kept import KeptWeights
 from attribune.methods.base import Embedded, Method, Pool
-from attribune.methods.fixed import Around, Fixed
+from attribune.methods.condition import Condition, ConditionHolder
+from attribune.methods.config import MethodConfig, Point
+from attribune.methods.dropout import draw_for_dropout
 from attribune.methods.host import Host
+from attribune.methods.merging import MergedMethod, MergeTarget
 from attribune.methods.plain import Plain
-from attribune.methods.settings import MethodConfig, Point
+from attribune.methods.shapes import AttributeIds, Documents, DropoutDraw, InputIds, Logits, Mask, States
+from attribune.methods.weight_cache import WeightCache
 
 __all__ = ["Combined"]
 
 _ONE_EACH: tuple[Point, ...] = ("embed", "encode", "pool", "classify")
 
 
-@dataclass(frozen=True, kw_only=True)
 class Combined(MethodConfig):
     """Several methods that act in one model, each with its own vectors, sharing the draw of the attribute dropout.
 
@@ -39,39 +40,46 @@ class Combined(MethodConfig):
 
     name: ClassVar[str] = "combined"
 
-    parts: tuple[MethodConfig, ...]
+    parts: tuple[MethodConfig, ...] = Field(description="the settings of two or more single methods")
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.parts, list | tuple) or not all(
-            isinstance(part, MethodConfig) and not isinstance(part, Combined) for part in self.parts
-        ):
-            raise ConfigError(f"parts is {self.parts!r}: give the settings of two or more single methods")
-        object.__setattr__(self, "parts", tuple(self.parts))
+    @field_validator("parts")
+    @classmethod
+    def _are_single(cls, parts: tuple[MethodConfig, ...]) -> tuple[MethodConfig, ...]:
+        if any(isinstance(part, Combined) for part in parts):
+            raise ValueError("a combination of combinations")
+        return parts
+
+    @model_validator(mode="after")
+    def _go_together(self) -> Self:
         names = [part.name for part in self.parts]
-        if len(self.parts) < 2 or len(set(names)) < len(names):
-            raise ConfigError(f"method {'+'.join(names)!r}: a combination needs two or more different methods")
-        if empty := [part.name for part in self.parts if not part.points]:
-            raise ConfigError(f"method {'+'.join(names)!r}: {empty[0]!r} acts nowhere; leave it out")
+        name = "+".join(names)
+        if len(names) < 2 or len(set(names)) < len(names):
+            raise ConfigError(f"method {name!r}: a combination needs two or more different methods")
+        if idle := [part.name for part in self.parts if not part.points]:
+            raise ConfigError(f"method {name!r}: {idle[0]!r} acts nowhere; leave it out")
         counts = Counter(point for part in self.parts for point in part.points)
         for point in _ONE_EACH:
             if counts[point] > 1:
                 both = " and ".join(part.name for part in self.parts if point in part.points)
                 raise ConfigError(
-                    f"method {'+'.join(names)!r}: {both} both act at the point {point!r}, where there is room for one: "
+                    f"method {name!r}: {both} both act at the point {point!r}, where there is room for one: "
                     "leave one out"
                 )
-        # The class-wide facts of a single method are found from the parts here.
-        object.__setattr__(self, "name", "+".join(names))
-        object.__setattr__(self, "points", tuple(dict.fromkeys(p for part in self.parts for p in part.points)))
-        object.__setattr__(self, "default_tuning", self.parts[0].default_tuning)
-        object.__setattr__(self, "uses_attributes", any(part.uses_attributes for part in self.parts))
+        # What a single method's class says of it, the parts say of a combination.
+        self.__dict__ |= {
+            "name": name,
+            "points": tuple(dict.fromkeys(point for part in self.parts for point in part.points)),
+            "default_tuning": self.parts[0].default_tuning,
+            "uses_attributes": any(part.uses_attributes for part in self.parts),
+        }
+        return self
 
     def build(self, host: Host) -> Method:
-        """The modules of all methods."""
+        """Build the modules of all methods."""
         return _CombinedMethod(self, host)
 
     def to_dict(self) -> dict[str, Any]:
-        """The name, and under each method's name its options."""
+        """Return the name, and under each method's name its options."""
         options = {part.name: part.to_dict() for part in self.parts}
         return {"name": self.name} | {name: {k: v for k, v in o.items() if k != "name"} for name, o in options.items()}
 
@@ -97,51 +105,52 @@ class _CombinedMethod(Method):
     def _each(self) -> list[Method]:
         return [cast(Method, part) for part in self.parts]
 
-    def condition(self, attribute_ids: Tensor | None, rows: int, draw: Tensor | None = None) -> Condition:
-        """The conditions of all methods, which hide the same attributes of a row in training."""
+    def condition(self, attribute_ids: AttributeIds | None, rows: int, draw: DropoutDraw | None = None) -> Condition:
+        """Collect the conditions of all methods, which hide the same attributes of a row in training."""
         if self.training and self.slots and attribute_ids is not None and draw is None:
             draw = draw_for_dropout(attribute_ids, self.slots)
         parts = tuple(part.condition(attribute_ids, rows, draw) for part in self._each())
         return Condition(rows=rows, parts=parts)
 
-    def keep_weights(self, megabytes: float) -> None:
-        """Let every method have its part."""
+    def enable_weight_cache(self, megabytes: float) -> None:
+        """Divide the cache evenly among the methods."""
         for part in self._each():
-            part.keep_weights(megabytes / len(self.parts))
+            part.enable_weight_cache(megabytes / len(self.parts))
 
     @property
-    def kept_weights(self) -> Mapping[str, KeptWeights]:
-        """What the methods keep."""
-        return {name: kept for part in self._each() for name, kept in part.kept_weights.items()}
+    def weight_caches(self) -> Mapping[str, WeightCache]:
+        """The caches of all methods."""
+        return {name: cache for part in self._each() for name, cache in part.weight_caches.items()}
 
-    def fixed(self, config: MethodConfig, condition: Condition, around: Around) -> Fixed:
-        """What is left of all methods together."""
-        settings = cast(Combined, config).parts
-        parts = [
-            part.fixed(own, one, around) for part, own, one in zip(self._each(), settings, condition.parts, strict=True)
+    def merge(self, config: MethodConfig, condition: Condition, target: MergeTarget) -> MergedMethod:
+        """Merge each method."""
+        configs = cast(Combined, config).parts
+        merged = [
+            method.merge(own, part, target)
+            for method, own, part in zip(self._each(), configs, condition.parts, strict=True)
         ]
-        self._check_apart([bool(part.backbone or part.low_rank) for part in parts])
-        left = [part for part in parts if part.config.points]
+        self._check_apart([bool(part.backbone or part.low_rank) for part in merged])
+        left = [part for part in merged if part.config.points]
         tensors = {
             (f"parts.{number}.{name}" if len(left) > 1 else name): tensor
             for number, part in enumerate(left)
             for name, tensor in part.tensors.items()
         }
-        configs = tuple(part.config for part in left)
-        return Fixed(
-            config=Combined(parts=configs) if len(left) > 1 else next(iter(configs), Plain()),
+        left_configs = tuple(part.config for part in left)
+        return MergedMethod(
+            config=Combined(parts=left_configs) if len(left) > 1 else next(iter(left_configs), Plain()),
             tensors=tensors,
-            backbone={name: tensor for part in parts for name, tensor in part.backbone.items()},
-            head=next((part.head for part in parts if part.head is not None), None),
-            low_rank=tuple(one for part in parts for one in part.low_rank),
+            backbone={name: tensor for part in merged for name, tensor in part.backbone.items()},
+            head=next((part.head for part in merged if part.head is not None), None),
+            low_rank=tuple(low_rank for part in merged for low_rank in part.low_rank),
         )
 
     def _check_apart(self, merged: list[bool]) -> None:
         """Refuse weights that would change in front of what acted before them, or twice."""
         seen: dict[str, bool] = {}
         for part, into_weights in zip(self._each(), merged, strict=True):
-            within = [one for one in part.modules() if isinstance(one, Method)]
-            paths = {site.path for one in within for site in one.acts_at}
+            methods = [module for module in part.modules() if isinstance(module, Method)]
+            paths = {site.path for method in methods for site in method.acts_at}
             for path in sorted(paths & set(seen)):
                 if into_weights or seen[path]:
                     raise ConfigError(
@@ -150,29 +159,29 @@ class _CombinedMethod(Method):
             seen |= dict.fromkeys(paths, into_weights)
 
     def embed(
-        self, input_ids: Tensor, attention_mask: Tensor, condition: Condition, embeddings: nn.Module
+        self, input_ids: InputIds, attention_mask: Mask, condition: Condition, embeddings: nn.Module
     ) -> Embedded | None:
-        """What the method at this point makes of the ids."""
+        """Let the method at this point put something in place of the ids."""
         method, condition = self._at("embed", condition)
         return method.embed(input_ids, attention_mask, condition, embeddings)
 
-    def encode(self, hidden: Tensor, attention_mask: Tensor, condition: Condition) -> Tensor:
-        """What the method at this point makes of the states."""
+    def encode(self, hidden: States, attention_mask: Mask, condition: Condition) -> States:
+        """Let the method at this point change the states."""
         method, condition = self._at("encode", condition)
         return method.encode(hidden, attention_mask, condition)
 
-    def pool(self, hidden: Tensor, attention_mask: Tensor, condition: Condition, default: Pool) -> Tensor:
-        """What the method at this point makes of the states."""
+    def pool(self, hidden: States, attention_mask: Mask, condition: Condition, default: Pool) -> Documents:
+        """Let the method at this point pool the states."""
         method, condition = self._at("pool", condition)
         return method.pool(hidden, attention_mask, condition, default)
 
-    def classify(self, document: Tensor, condition: Condition, head: nn.Linear) -> Tensor:
-        """What the method at this point makes of the document vector."""
+    def classify(self, document: Documents, condition: Condition, head: nn.Linear) -> Logits:
+        """Let the method at this point make the logits."""
         method, condition = self._at("classify", condition)
         return method.classify(document, condition, head)
 
     def _at(self, point: Point, condition: Condition) -> tuple[Method, Condition]:
-        """The method that acts at a point, any of them where none does, and its condition."""
+        """Return the method that acts at a point, any of them where none does, and its condition."""
         index = self.acting.get(point, 0)
         return self._each()[index], condition.parts[index]
 
@@ -185,11 +194,11 @@ class _CombinedMethod(Method):
 class _PartHolder(ConditionHolder):
     """Gives the sites of one method its part of the combination's condition."""
 
-    def __init__(self, whole: ConditionHolder, index: int) -> None:
+    def __init__(self, combination: ConditionHolder, index: int) -> None:
         super().__init__()
-        self._whole, self._index = whole, index
+        self._combination, self._index = combination, index
 
     @property
     def current(self) -> Condition:
         """This method's part of the current condition."""
-        return self._whole.current.parts[self._index]
+        return self._combination.current.parts[self._index]

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, cast
 
 import torch
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from attribune import functional
-from attribune.condition import Condition
+from attribune.backbones.extra_attention import Extra, attach_extra_attention
+from attribune.backbones.placement import Placement
+from attribune.backbones.sites import Site
 from attribune.errors import ConfigError
-from attribune.memory import Extra, attach_memory
 from attribune.methods.base import Method, Pool
-from attribune.methods.fixed import Around, Fixed, own_tensors
+from attribune.methods.condition import Condition
+from attribune.methods.config import MethodConfig, Point
 from attribune.methods.host import Host
+from attribune.methods.merging import MergedMethod, MergeTarget, own_tensors
 from attribune.methods.pln import NormConfig, NormMethod
-from attribune.methods.settings import MethodConfig, Point
-from attribune.placement import Placement
-from attribune.sites import Site
+from attribune.methods.shapes import AttributeIds, Documents, DropoutDraw, Mask, States
 
 __all__ = ["E2ln"]
 
@@ -28,7 +29,6 @@ TokenPooling = Literal["lnap", "average", "max", "attention"]
 _LATEST = "latest"
 
 
-@dataclass(frozen=True, kw_only=True)
 class E2ln(NormConfig):
     """Personalised LayerNorm, structured text and pooling by LayerNorm, over chunks of a long document.
 
@@ -62,22 +62,21 @@ class E2ln(NormConfig):
     summary_pooling: TokenPooling = "lnap"
     document_pooling: TokenPooling = "lnap"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        personalised = self.norms != "none" or self.bias_terms != "none"
-        object.__setattr__(self, "uses_attributes", personalised)
+    def model_post_init(self, context: Any) -> None:
+        """Set ``uses_attributes``, which the options decide here and not the class."""
+        self.__dict__["uses_attributes"] = self.norms != "none" or self.bias_terms != "none"
 
     def refusal(self, placement: Placement) -> str | None:
-        """Where attention cannot read summaries."""
-        if not self.structured_text or placement.no_memory is None:
+        """Return why attention cannot read summaries in a family; None where it can, or need not."""
+        if not self.structured_text or placement.no_extra_attention is None:
             return None
         return (
             f"e2ln: chunks cannot read summaries in backbones of type {' or '.join(placement.model_types)}, since "
-            f"{placement.no_memory}: choose structured_text=false, or another backbone"
+            f"{placement.no_extra_attention}: choose structured_text=false, or another backbone"
         )
 
     def build(self, host: Host) -> Method:
-        """Personalised norms, and what makes and reads summaries."""
+        """Build personalised norms, and what makes and reads summaries."""
         return _E2lnMethod(self, host)
 
 
@@ -94,28 +93,29 @@ class _E2lnMethod(Method):
             raise ConfigError("e2ln: the backbone is configured as a causal decoder (is_decoder): turn that off")
         self.personal = NormMethod(config, host) if config.uses_attributes else None
         self.structured_text = config.structured_text
-        self.pre_norm, self.shared = placement.pre_norm, placement.shared
+        self.pre_norm, self.shared = placement.pre_norm, placement.shared_layers
         self.layers = host.layers
         self.norms = [site.path for site in host.at("feed_forward_norm")]
-        self.keys, self.values = host.at("key"), host.at("value")
+        self.keys, self.values = host.at("k_proj"), host.at("v_proj")
         # After the last layer nobody reads a summary, unless it runs again.
         pools = (len(self.layers) if self.shared else len(self.layers) - 1) if self.structured_text else 0
         self.summary_pools = nn.ModuleList(_TokenPool(config.summary_pooling, host.hidden) for _ in range(pools))
         self.document_pool = _TokenPool(config.document_pooling, host.hidden)
 
-    def condition(self, attribute_ids: Tensor | None, rows: int, draw: Tensor | None = None) -> Condition:
-        """The attributes, where any norm reads them."""
+    def condition(self, attribute_ids: AttributeIds | None, rows: int, draw: DropoutDraw | None = None) -> Condition:
+        """Collect the attributes, where any norm reads them."""
         if self.personal is None:
             return super().condition(attribute_ids, rows, draw)
         return self.personal.condition(attribute_ids, rows, draw)
 
-    def fixed(self, config: MethodConfig, condition: Condition, around: Around) -> Fixed:
-        """The same without attributes, over other gains and biases of the backbone."""
+    def merge(self, config: MethodConfig, condition: Condition, target: MergeTarget) -> MergedMethod:
+        """Merge into the same without attributes, over other gains and biases of the backbone."""
         if self.personal is None:
-            return super().fixed(config, condition, around)
-        left = replace(cast(E2ln, config), norms="none", bias_terms="none", layers=None, vector_sizes=None)
-        backbone = self.personal.fixed(config, condition, around).backbone
-        return Fixed(config=left, tensors=dict(own_tensors(self, without="personal")), backbone=backbone)
+            return super().merge(config, condition, target)
+        impersonal = {"norms": "none", "bias_terms": "none", "layers": None, "vector_sizes": None}
+        left = E2ln(**config.model_dump() | impersonal)
+        backbone = self.personal.merge(config, condition, target).backbone
+        return MergedMethod(config=left, tensors=own_tensors(self, without="personal"), backbone=backbone)
 
     def install(self, backbone: nn.Module) -> None:
         """Hook the personalised norms, then the making and the reading of summaries.
@@ -136,10 +136,10 @@ class _E2lnMethod(Method):
                 norm.register_forward_hook(partial(self._after_norm, number))
         for number in range(0 if self.shared else 1, len(self.layers)):
             attention = backbone.get_submodule(self.keys[number].path.rpartition(".")[0])
-            attach_memory(backbone, attention, partial(self._extra, number, backbone))
+            attach_extra_attention(backbone, attention, partial(self._extra, number, backbone))
 
     def _after_norm(self, number: int, _norm: nn.Module, _args: Any, normed: Tensor) -> None:
-        """Post-norm families: the layer's last norm made its output."""
+        """Post-norm families: the layer's last norm makes its output."""
         self._summarise(number, normed)
 
     def _after_layer(self, number: int, norm: nn.Module, _layer: nn.Module, _args: Any, output: Any) -> None:
@@ -149,47 +149,44 @@ class _E2lnMethod(Method):
 
     def _summarise(self, number: int, normed: Tensor) -> None:
         condition = self.holder.current
-        assert condition.real is not None
-        pooled = self.summary_pools[number](normed, condition.real)
+        assert condition.token_mask is not None
+        pooled = self.summary_pools[number](normed, condition.token_mask)
         # Kept for each layer, since a checkpointed layer reads it again in the backward pass.
         condition.memory[_LATEST if self.shared else number] = pooled
 
     def _extra(self, number: int, backbone: nn.Module) -> Extra | None:
-        """What a layer's attention reads beside its chunk: the summaries of the layer before, by its own maps."""
+        """Return what a layer's attention reads beside its chunk: the last layer's summaries, by its own maps."""
         condition = self.holder.current
         summaries = condition.memory.get(_LATEST if self.shared else number - 1)
         if summaries is None:
             return None  # the first run of a shared layer
-        assert condition.real is not None
-        real = condition.real.bool().any(dim=-1)
+        assert condition.token_mask is not None
+        real = condition.token_mask.bool().any(dim=-1)
         keys, values = _project(backbone, cast(Tensor, summaries), [self.keys[number], self.values[number]])
         return Extra(*(_shared(states, condition.chunks) for states in (keys, values, real)))
 
-    def pool(self, hidden: Tensor, attention_mask: Tensor, condition: Condition, default: Pool) -> Tensor:
-        """The document vectors (B, H), over the real tokens of all chunks."""
+    def pool(self, hidden: States, attention_mask: Mask, condition: Condition, default: Pool) -> Documents:
+        """Pool the real tokens of all chunks."""
         return cast(Tensor, self.document_pool(hidden, attention_mask))
 
 
-def _shared(of_chunks: Tensor, chunks: int) -> Tensor:
-    """What each of the B · C chunks has, (B · C, ...), for each of them from all of its document: (B · C, C, ...)."""
+def _shared(of_chunks: Shaped[Tensor, "BC ..."], chunks: int) -> Shaped[Tensor, "BC C ..."]:
+    """Give each of the B · C chunks what all C chunks of its document have."""
     return of_chunks.view(-1, chunks, *of_chunks.shape[1:]).repeat_interleave(chunks, dim=0)
 
 
-def _project(backbone: nn.Module, summaries: Tensor, sites: Sequence[Site]) -> list[Tensor]:
-    """Maps of the chunks' summaries (B · C, H) by projections of the backbone: (B · C, features) each."""
+def _project(backbone: nn.Module, summaries: Float[Tensor, "BC H"], sites: Sequence[Site]) -> list[Tensor]:
+    """Map the chunks' summaries by projections of the backbone: (BC, features) each."""
     states = summaries.unsqueeze(1)  # a token each, in rows that other sites at the projections know
-    made: dict[str, Tensor] = {}
-    for site in sites:
-        if site.path not in made:
-            made[site.path] = backbone.get_submodule(site.path)(states).squeeze(1)
+    projected = {path: backbone.get_submodule(path)(states).squeeze(1) for path in {site.path: None for site in sites}}
     return [
-        made[site.path] if site.start is None else made[site.path][..., site.start : site.start + site.features]
+        projected[site.path] if site.start is None else projected[site.path].narrow(-1, site.start, site.features)
         for site in sites
     ]
 
 
 class _TokenPool(nn.Module):
-    """One of the ways in which tokens become one vector."""
+    """Makes one vector of tokens, in one of the ways."""
 
     def __init__(self, kind: TokenPooling, hidden: int) -> None:
         super().__init__()
@@ -199,8 +196,7 @@ class _TokenPool(nn.Module):
             self.b = nn.Parameter(torch.zeros(hidden))
             self.v = nn.Parameter(torch.randn(hidden) * hidden**-0.5)
 
-    def forward(self, normed: Tensor, attention_mask: Tensor) -> Tensor:
-        """(B, T, H) → (B, H)."""
+    def forward(self, normed: States, attention_mask: Mask) -> Documents:
         if self.kind == "lnap":
             return functional.layer_norm_pool(normed, attention_mask)
         if self.kind == "average":

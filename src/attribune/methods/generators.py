@@ -3,39 +3,42 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
+from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from attribune import functional
 from attribune.errors import ConfigError
+from attribune.methods.config import VectorMethodConfig
+from attribune.methods.shapes import States
 
 __all__ = ["Generator", "GeneratorSettings", "build_generator", "check_memory"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class GeneratorSettings:
+class GeneratorSettings(VectorMethodConfig):
     """The Injector's settings that decide how a weight is generated; see there."""
 
-    bottleneck: int = 64
-    hypercomplex: int = 4
-    vector_size: int = 64
+    bottleneck: PositiveInt = 64
+    hypercomplex: PositiveInt = 4
     low_rank: bool = True
     phm: bool = True
-    initial_weight: float = 0.05
-    initial_projection: float = 1.0
+    initial_weight: PositiveFloat = 0.05
+    initial_projection: PositiveFloat = 1.0
 
 
 class Generator(nn.Module):
-    """Computes g: (U, Z) vectors and (B, U) membership → (B, H, A), summed over the values of each row."""
+    """Generates g of the distinct values' vectors, summed over the values of each row."""
 
-    def forward(self, z: Tensor, membership: Tensor) -> Tensor:
-        """See the class."""
+    def forward(self, z: Float[Tensor, "U Z"], membership: Float[Tensor, "B U"]) -> Float[Tensor, "B H A"]:
+        """Generate the weights of the rows; overridden by each kind."""
         raise NotImplementedError(type(self).__name__)
 
-    def project(self, hidden: Tensor, z: Tensor, membership: Tensor, C: Tensor) -> Tensor:
-        """States times each row's weight, ``h (g + C)``: (B, T, H) → (B, T, A)."""
+    def project(
+        self, hidden: States, z: Float[Tensor, "U Z"], membership: Float[Tensor, "B U"], C: Float[Tensor, "H A"]
+    ) -> Float[Tensor, "B T A"]:
+        """Multiply states with the weights of their rows: ``h (g + C)``."""
         return hidden @ functional.attribute_weight(self(z, membership), C)
 
 
@@ -96,7 +99,7 @@ class _Full(Generator):
 
 
 def build_generator(config: GeneratorSettings, *, hidden: int) -> Generator:
-    """The generator that the two switches choose.
+    """Build the generator that the two switches choose.
 
     Raises:
         ConfigError: when PHM is on and the hidden size is not divisible by O²; the message names the O that fit.
@@ -111,7 +114,7 @@ def check_memory(config: GeneratorSettings, *, hidden: int, copies: int) -> None
     """Refuse generators without low rank that the machine cannot train, before anything is allocated.
 
     Args:
-        config: the settings.
+        config: of the Injector.
         hidden: H.
         copies: sites times attributes.
 
@@ -122,12 +125,12 @@ def check_memory(config: GeneratorSettings, *, hidden: int, copies: int) -> None
         return
     A, Z, O = config.bottleneck, config.vector_size, config.hypercomplex
     each = A * hidden * Z // O if config.phm else A * hidden * Z
-    needed, there = 16 * each * copies, _largest_memory()
-    if needed > there:
+    needed, available = 16 * each * copies, _largest_memory()
+    if needed > available:
         raise ConfigError(
             f"injector: without low_rank the generators need {needed / 2**30:.1f} GiB to train ({each:,} numbers for "
-            f"each of {copies} sites and attributes), and the machine has {there / 2**30:.1f} GiB: turn low_rank on, "
-            "or lower vector_size or bottleneck"
+            f"each of {copies} sites and attributes), and the machine has {available / 2**30:.1f} GiB: turn "
+            "low_rank on, or lower vector_size or bottleneck"
         )
 
 

@@ -1,4 +1,4 @@
-"""What a method has to know of the model that it will act in."""
+"""The model that a method acts in, as far as the method has to know it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self, cast, get_args
 
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from attribune.condition import Slots
-from attribune.placement import Placement, SiteKind, placement_for
-from attribune.sites import Site, find_layers, find_sites
+from attribune.backbones.placement import Placement, SiteKind, placement_for
+from attribune.backbones.sites import Site, find_layers, find_sites
+from attribune.schema.slots import Slots
 
 __all__ = ["Host"]
 
@@ -47,9 +48,9 @@ class Host:
 
         Args:
             backbone: the stack of layers with the sites.
-            outputs: L.
-            slots: the attributes.
-            placement: its row; that of its family unless given.
+            outputs: L, the size of the head.
+            slots: the attributes, in schema order.
+            placement: the row of its family unless given.
 
         Raises:
             ConfigError: for a family that the placement table lacks, or one laid out otherwise than it says.
@@ -68,18 +69,18 @@ class Host:
         )
 
     def at(self, *kinds: SiteKind) -> tuple[Site, ...]:
-        """The sites of these kinds, in the order in which they run."""
+        """Return the sites of these kinds, in the order in which they run."""
         return tuple(site for site in self.sites if site.kind in kinds)
 
-    def weight(self, site: Site) -> Tensor:
-        """The backbone's weight (inputs, features) at the site of a linear map; the caller's to read, not to change."""
+    def weight(self, site: Site) -> Float[Tensor, "inputs features"]:
+        """Return the backbone's weight at the site of a linear map, to be read and not changed."""
         assert self.backbone is not None
         module = self.backbone.get_submodule(site.path)
         weight = cast(Tensor, module.weight)
         weight = weight.T if isinstance(module, nn.Linear) else weight
         return weight if site.start is None else weight[:, site.start : site.start + site.features]
 
-    def bias(self, site: Site) -> Tensor | None:
-        """The backbone's bias (features,) at the site of a linear map that is not fused; None where it has none."""
+    def bias(self, site: Site) -> Float[Tensor, " features"] | None:
+        """Return the backbone's bias at the site of a linear map that is not fused; None where it has none."""
         assert self.backbone is not None
         return cast(Tensor | None, getattr(self.backbone.get_submodule(site.path), "bias", None))

@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import ClassVar, Literal, Self, cast
 
 import torch
+from jaxtyping import Float, Int
+from pydantic import PositiveFloat, model_validator
 from torch import Tensor, nn
 
 from attribune import functional
-from attribune.condition import Condition, Slots, Values
+from attribune.backbones.placement import SiteKind
 from attribune.errors import ConfigError
-from attribune.kept import KeptRows, KeptWeights
-from attribune.methods.adapter import Adapter, AdapterSite
-from attribune.methods.base import Bottleneck, Method, SiteModule, VectorMethod
-from attribune.methods.fixed import Around, Fixed, own_tensors
+from attribune.methods.adapter import Adapter, AdapterSite, Bottleneck
+from attribune.methods.attribute_method import VectorMethod
+from attribune.methods.base import Method, SiteModule
+from attribune.methods.condition import Condition, Values
+from attribune.methods.config import MethodConfig
 from attribune.methods.generators import Generator, GeneratorSettings, build_generator, check_memory
 from attribune.methods.host import Host
-from attribune.methods.settings import MethodConfig, VectorMethodConfig, check_positive
-from attribune.placement import SiteKind
+from attribune.methods.merging import MergedMethod, MergeTarget, own_tensors
+from attribune.methods.shapes import AttributeIds, DropoutDraw, States
+from attribune.methods.weight_cache import CachedRows, WeightCache
+from attribune.schema.slots import Slots
 
 __all__ = ["AttributeAdapter", "Injector", "InjectorMethod"]
 
 _KINDS: tuple[SiteKind, ...] = ("attention", "feed_forward")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Injector(GeneratorSettings, VectorMethodConfig):
+class Injector(GeneratorSettings):
     """At both sites of every layer: a task adapter, then one attribute adapter per attribute, in schema order.
 
     ``h_j = h_{j-1} + f(h_{j-1} W_{z_j} + b_{z_j}) W_up + b_up`` with ``b = sum_k G z_k + c`` and
@@ -61,26 +65,19 @@ class Injector(GeneratorSettings, VectorMethodConfig):
     weight_injection: bool = True
     task_adapter: bool = True
     aggregation: Literal["post", "pre"] = "post"
-    initial_scale: float = 0.01
+    initial_scale: PositiveFloat = 0.01
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(
-            self.name,
-            bottleneck=self.bottleneck,
-            hypercomplex=self.hypercomplex,
-            initial_scale=self.initial_scale,
-            initial_projection=self.initial_projection,
-            initial_weight=self.initial_weight,
-        )
+    @model_validator(mode="after")
+    def _reads_attributes(self) -> Self:
         if not (self.bias_injection or self.weight_injection):
             raise ConfigError(
                 "injector: with neither bias_injection nor weight_injection no attribute is read; "
                 "turn one on, or use a method that reads no attributes"
             )
+        return self
 
     def build(self, host: Host) -> Method:
-        """One site module per site and one table of vectors per attribute, shared by all sites."""
+        """Build one site module per site and one table of vectors per attribute, shared by all sites."""
         if self.weight_injection:
             check_memory(self, hidden=host.hidden, copies=len(host.at(*_KINDS)) * len(host.slots))
         return InjectorMethod(self, host)
@@ -93,76 +90,79 @@ class InjectorMethod(VectorMethod):
         super().__init__(config, host)
         for site in host.at(*_KINDS):
             self.add_site(site, _InjectorSite(config, hidden=host.hidden, attributes=len(host.slots)))
-        self._kept: dict[str, KeptWeights] = {}
+        self._caches: dict[str, WeightCache] = {}
         self._value_size = len(self.sites) * (host.hidden + 1) * config.bottleneck
-        self._keeps = config.weight_injection and config.aggregation == "post"
+        self._can_cache = config.weight_injection and config.aggregation == "post"
 
-    def keep_weights(self, megabytes: float) -> None:
+    def enable_weight_cache(self, megabytes: float) -> None:
         """Keep the weights of the values used last, for passes without gradients; 0 keeps none.
 
         Args:
             megabytes: for all attributes together.
         """
-        single = [slots for slots in self.slots if slots.count == 1] if self._keeps else []
-        room = megabytes * 2**20
-        self._kept = {}
-        for place, slots in enumerate(sorted(single, key=lambda slots: slots.size)):
-            whole = slots.size * self._value_size * torch.float32.itemsize
-            own = min(whole, room / (len(single) - place))  # what a small vocabulary leaves, others take
-            room -= own
-            if own:
-                self._kept[slots.name] = KeptWeights(
-                    own, numbers=self._value_size, sites=len(self.sites), most=slots.size
+        single = [slots for slots in self.slots if slots.count == 1] if self._can_cache else []
+        free = megabytes * 2**20
+        self._caches = {}
+        for index, slots in enumerate(sorted(single, key=lambda slots: slots.size)):
+            needed = slots.size * self._value_size * torch.float32.itemsize
+            share = min(needed, free / (len(single) - index))  # what a small vocabulary leaves, others take
+            free -= share
+            if share:
+                self._caches[slots.name] = WeightCache(
+                    share, value_size=self._value_size, sites=len(self.sites), vocabulary_size=slots.size
                 )
 
     def train(self, mode: bool = True) -> Self:
-        """Switch to training, which forgets what was kept, or back."""
-        for store in self._kept.values() if mode else ():
-            store.clear()
+        """Switch to training, which clears the caches, or back."""
+        for cache in self._caches.values() if mode else ():
+            cache.clear()
         return super().train(mode)
 
     @property
-    def kept_weights(self) -> Mapping[str, KeptWeights]:
-        """What is kept of each attribute with one value per row."""
-        return MappingProxyType(self._kept)
+    def weight_caches(self) -> Mapping[str, WeightCache]:
+        """The cache of each attribute with one value per row."""
+        return MappingProxyType(self._caches)
 
-    def condition(self, attribute_ids: Tensor | None, rows: int, draw: Tensor | None = None) -> Condition:
-        """The distinct values of the batch, and where the weights of those seen before are kept."""
+    def condition(self, attribute_ids: AttributeIds | None, rows: int, draw: DropoutDraw | None = None) -> Condition:
+        """Collect the distinct values of the batch, and where the weights of those seen before are cached."""
         condition = super().condition(attribute_ids, rows, draw)
-        if not self._kept or self.training or torch.is_grad_enabled() or torch.compiler.is_compiling():
+        if not self._caches or self.training or torch.is_grad_enabled() or torch.compiler.is_compiling():
             return condition
         assert condition.ids is not None
         stamp = self._stamp()
         if stamp is None:
             return condition
         values = tuple(
-            replace(found, kept=self._place(slots, found, condition.ids, stamp))
-            for slots, found in zip(self.slots, condition.values, strict=True)
+            replace(values, cache=self._cached(slots, values, condition.ids, stamp))
+            for slots, values in zip(self.slots, condition.values, strict=True)
         )
         return replace(condition, values=values)
 
-    def fixed(self, config: MethodConfig, condition: Condition, around: Around) -> Fixed:
-        """Plain adapters in a row at each site, with the weights that are generated from the values."""
+    def merge(self, config: MethodConfig, condition: Condition, target: MergeTarget) -> MergedMethod:
+        """Merge into plain adapters in a row at each site, with the weights generated from the values."""
         tensors: dict[str, Tensor] = {}
         width = stacked = 0
-        ordered = [
-            site for kind in _KINDS for at, site in zip(self.acts_at, self.sites, strict=True) if at.kind == kind
+        sites = [
+            cast(_InjectorSite, module)
+            for kind in _KINDS
+            for site, module in zip(self.acts_at, self.sites, strict=True)
+            if site.kind == kind
         ]
-        for number, adapter in enumerate(one for site in ordered for one in cast(_InjectorSite, site).fixed(condition)):
+        for number, adapter in enumerate(adapter for site in sites for adapter in site.merge(condition)):
             tensors |= {f"sites.{number}.{name}": tensor for name, tensor in adapter.items()}
-            width, stacked = adapter["b_down"].numel(), (number + 1) // len(ordered)
-        return Fixed(config=Adapter(bottleneck=width, stacked=stacked), tensors=tensors)
+            width, stacked = adapter["b_down"].numel(), (number + 1) // len(sites)
+        return MergedMethod(config=Adapter(bottleneck=width, stacked=stacked), tensors=tensors)
 
-    def _place(self, slots: Slots, values: Values, ids: Tensor, stamp: Hashable) -> KeptRows | None:
-        store = self._kept.get(slots.name)
-        if store is None:
+    def _cached(self, slots: Slots, values: Values, ids: Tensor, stamp: Hashable) -> CachedRows | None:
+        cache = self._caches.get(slots.name)
+        if cache is None:
             return None
         index = torch.searchsorted(values.ids, slots.of(ids)[:, 0].contiguous())
         dtype = _autocast_dtype(ids.device.type) or values.vectors.dtype
-        return store.take(values.ids, index, stamp=stamp, dtype=dtype)
+        return cache.look_up(values.ids, index, stamp=stamp, dtype=dtype)
 
     def _stamp(self) -> Hashable:
-        """What tells whether parameters or mode have changed; None where that cannot be told."""
+        """Return what changes whenever parameters or mode do; None where that cannot be told."""
         parameters = list(self.parameters())
         if any(p.is_inference() for p in parameters):
             return None
@@ -185,20 +185,19 @@ class _InjectorSite(SiteModule):
             )
         self.attributes = nn.ModuleList(AttributeAdapter(config, hidden=hidden) for _ in range(attributes))
 
-    def forward(self, hidden: Tensor, condition: Condition) -> Tensor:
-        """(B, T, H) → (B, T, H)."""
+    def forward(self, hidden: States, condition: Condition) -> States:
         if self.task is not None:
             hidden = self.task(hidden)
         for adapter, values in zip(self.attributes, condition.values, strict=True):
             hidden = adapter(hidden, values)
         return hidden
 
-    def fixed(self, condition: Condition) -> Iterator[dict[str, Tensor]]:
-        """The tensors of each adapter in the row, for the values of the only row of the condition."""
+    def merge(self, condition: Condition) -> Iterator[dict[str, Tensor]]:
+        """Yield the tensors of each adapter in turn, for the values of the only row of the condition."""
         if self.task is not None:
-            yield dict(own_tensors(self.task))
+            yield own_tensors(self.task)
         for adapter, values in zip(self.attributes, condition.values, strict=True):
-            yield cast(AttributeAdapter, adapter).fixed(values)
+            yield cast(AttributeAdapter, adapter).merge(values)
 
 
 class AttributeAdapter(Bottleneck):
@@ -215,39 +214,43 @@ class AttributeAdapter(Bottleneck):
             self.G = nn.Parameter(torch.randn(config.bottleneck, config.vector_size) * config.initial_projection)
         self.g: Generator | None = build_generator(config, hidden=hidden) if config.weight_injection else None
 
-    def forward(self, hidden: Tensor, values: Values) -> Tensor:
-        """(B, T, H) → (B, T, H), each row by its own values."""
-        if values.kept is not None:
-            b, W = values.kept.read(self, partial(self._of_values, values))
+    def forward(self, hidden: States, values: Values) -> States:
+        """Change each row's states by its own values."""
+        if values.cache is not None:
+            b, W = values.cache.read(self, partial(self._of_values, values))
             return functional.attribute_adapter(hidden, W, b, self.W_up, self.b_up)
-        z, membership = self._summed(values.vectors, values.membership)
+        z, membership = self._aggregated(values.vectors, values.membership)
         projected = hidden @ self.W_down if self.g is None else self.g.project(hidden, z, membership, self.W_down)
         return functional.projected_adapter(hidden, projected, self._bias(z, membership), self.W_up, self.b_up)
 
-    def fixed(self, values: Values) -> dict[str, Tensor]:
-        """The tensors of a plain adapter that does the same for the values of the only row."""
+    def merge(self, values: Values) -> dict[str, Tensor]:
+        """Return the tensors of a plain adapter that does the same for the values of the only row."""
         b, W = self._of_rows(values.vectors, values.membership)
-        given = {"W_down": W.reshape(self.W_down.shape), "b_down": b.reshape(self.b_down.shape)}
-        return given | {"W_up": self.W_up.detach(), "b_up": self.b_up.detach()}
+        down = {"W_down": W.reshape(self.W_down.shape), "b_down": b.reshape(self.b_down.shape)}
+        return down | {"W_up": self.W_up.detach(), "b_up": self.b_up.detach()}
 
-    def _summed(self, z: Tensor, membership: Tensor) -> tuple[Tensor, Tensor]:
-        """Vectors and membership, after summing the vectors of each row where that comes before the weights."""
+    def _aggregated(
+        self, z: Float[Tensor, "U Z"], membership: Float[Tensor, "B U"]
+    ) -> tuple[Float[Tensor, "V Z"], Float[Tensor, "B V"]]:
+        """Return vectors and membership, after summing the vectors of each row where that comes before the weights."""
         if not self.pre_aggregation:
             return z, membership
         z = membership @ z
         return z, torch.eye(z.shape[0], dtype=z.dtype, device=z.device)
 
-    def _bias(self, z: Tensor, membership: Tensor) -> Tensor:
+    def _bias(
+        self, z: Float[Tensor, "U Z"], membership: Float[Tensor, "B U"]
+    ) -> Float[Tensor, "B A"] | Float[Tensor, " A"]:
         return self.b_down if self.G is None else functional.attribute_bias(z, membership, self.G, self.b_down)
 
-    def _of_rows(self, z: Tensor, membership: Tensor) -> tuple[Tensor, Tensor]:
-        """Bias (B, A) and weight (B, H, A) of each row, or those that all rows share."""
-        z, membership = self._summed(z, membership)
+    def _of_rows(self, z: Float[Tensor, "U Z"], membership: Float[Tensor, "B U"]) -> tuple[Tensor, Tensor]:
+        """Return bias (B, A) and weight (B, H, A) of each row, or those that all rows share."""
+        z, membership = self._aggregated(z, membership)
         W = self.W_down if self.g is None else functional.attribute_weight(self.g(z, membership), self.W_down)
         return self._bias(z, membership), W
 
-    def _of_values(self, values: Values, chosen: Tensor) -> tuple[Tensor, Tensor]:
-        """The same of some of the distinct values, in the precision in which they are used."""
+    def _of_values(self, values: Values, chosen: Int[Tensor, " F"]) -> tuple[Tensor, Tensor]:
+        """Return the same of some of the distinct values, in the precision in which they are used."""
         known = (values.ids[chosen] != 0).to(values.vectors.dtype)
         b, W = self._of_rows(values.vectors[chosen], torch.diag(known))
         dtype = _autocast_dtype(W.device.type)

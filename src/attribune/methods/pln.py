@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 import torch
+from jaxtyping import Float
+from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from attribune import functional
-from attribune.condition import Condition
+from attribune.backbones.placement import SiteKind
+from attribune.backbones.sites import Site
 from attribune.errors import ConfigError
-from attribune.methods.base import AttributeMethod, Method, SiteModule
-from attribune.methods.fixed import Around, Fixed, add_to_bias, module_at
+from attribune.methods.attribute_method import AttributeMethod
+from attribune.methods.base import Method, SiteModule
+from attribune.methods.condition import Condition
+from attribune.methods.config import AttributeMethodConfig, MethodConfig
 from attribune.methods.host import Host
+from attribune.methods.merging import MergedMethod, MergeTarget, add_to_bias, base_layer
 from attribune.methods.plain import Plain
-from attribune.methods.settings import AttributeMethodConfig, MethodConfig, check_positive
-from attribune.placement import SiteKind
-from attribune.sites import Site
+from attribune.methods.shapes import States
 
 __all__ = ["NormConfig", "NormMethod", "Pln"]
 
 Part = Literal["none", "attention", "feed_forward", "both"]
+# Not strict, since JSON has lists and no tuples.
+Numbers = Annotated[tuple[PositiveInt, ...], Field(strict=False, min_length=1)]
+_NUMBERS = "a list of numbers of at least 1"
 _NORMS: dict[str, tuple[SiteKind, ...]] = {
     "none": (),
     "attention": ("attention_norm",),
@@ -30,13 +36,12 @@ _NORMS: dict[str, tuple[SiteKind, ...]] = {
 }
 _BIASES: dict[str, tuple[SiteKind, ...]] = {
     "none": (),
-    "attention": ("query", "key", "value", "output"),
-    "feed_forward": ("inner", "outer"),
-    "both": ("query", "key", "value", "output", "inner", "outer"),
+    "attention": ("q_proj", "k_proj", "v_proj", "o_proj"),
+    "feed_forward": ("up_proj", "down_proj"),
+    "both": ("q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj"),
 }
 
 
-@dataclass(frozen=True, kw_only=True)
 class NormConfig(AttributeMethodConfig):
     """Settings of personalised norms and biases; see the methods."""
 
@@ -44,24 +49,13 @@ class NormConfig(AttributeMethodConfig):
 
     norms: Part = "attention"
     bias_terms: Part = "none"
-    layers: tuple[int, ...] | None = None
+    layers: Numbers | None = Field(default=None, description=_NUMBERS)
     fusion: Literal["linear", "mlp", "addition", "weighted"] = "linear"
-    vector_size: int = 64
-    vector_sizes: tuple[int, ...] | None = None
-
-    def __post_init__(self) -> None:
-        for option in ("layers", "vector_sizes"):
-            numbers = getattr(self, option)
-            if numbers is not None:
-                valid = isinstance(numbers, list | tuple) and all(type(n) is int and n > 0 for n in numbers)
-                if not valid or not numbers:
-                    raise ConfigError(f"{self.name}: {option} is {numbers!r}: give a list of numbers of at least 1")
-                object.__setattr__(self, option, tuple(numbers))
-        super().__post_init__()
-        check_positive(self.name, vector_size=self.vector_size)
+    vector_size: PositiveInt = 64
+    vector_sizes: Numbers | None = Field(default=None, description=_NUMBERS)
 
     def sizes(self, host: Host) -> tuple[int, ...]:
-        """Z of each attribute.
+        """Return Z of each attribute.
 
         Raises:
             ConfigError: for another number of sizes than attributes.
@@ -75,7 +69,7 @@ class NormConfig(AttributeMethodConfig):
         return sizes
 
     def chosen(self, host: Host) -> list[Site]:
-        """The sites that are personalised.
+        """Return the sites that are personalised.
 
         Raises:
             ConfigError: for layers that the backbone does not have.
@@ -89,7 +83,6 @@ class NormConfig(AttributeMethodConfig):
         return [site for site in sites if self.layers is None or site.layer + 1 in self.layers]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Pln(NormConfig):
     """Gains and biases of LayerNorms depend on the attributes: ``LN(x; (1 + L_g e) ⊙ gain, L_b e + bias)``.
 
@@ -112,13 +105,14 @@ class Pln(NormConfig):
 
     name: ClassVar[str] = "pln"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    @model_validator(mode="after")
+    def _personalises(self) -> Self:
         if self.norms == self.bias_terms == "none":
             raise ConfigError("pln: norms and bias_terms are both 'none', so nothing is personalised: choose one")
+        return self
 
     def build(self, host: Host) -> Method:
-        """One module per personalised norm or bias."""
+        """Build one module per personalised norm or bias."""
         return NormMethod(self, host)
 
 
@@ -132,19 +126,19 @@ class NormMethod(AttributeMethod):
             kind = _NormSite if site.kind.endswith("_norm") else _BiasSite
             self.add_site(site, kind(config, site, sizes))
 
-    def fixed(self, config: MethodConfig, condition: Condition, around: Around) -> Fixed:
-        """Other gains and biases of the backbone."""
-        changed: dict[str, Tensor] = {}
+    def merge(self, config: MethodConfig, condition: Condition, target: MergeTarget) -> MergedMethod:
+        """Merge into gains and biases of the backbone."""
+        merged: dict[str, Tensor] = {}
         for site, module in zip(self.acts_at, self.sites, strict=True):
             if isinstance(module, _NormSite):
-                gain = cast(Tensor, module_at(around.backbone, site).weight)
-                changed[f"{site.path}.weight"] = gain * (1 + module.gain(condition)[0]).to(gain.dtype)
-            add_to_bias(changed, around.backbone, site, cast(_NormSite | _BiasSite, module).bias(condition)[0])
-        return Fixed(config=Plain(), backbone=changed)
+                gain = cast(Tensor, base_layer(target.backbone, site).weight)
+                merged[f"{site.path}.weight"] = gain * (1 + module.gain(condition)[0]).to(gain.dtype)
+            add_to_bias(merged, target.backbone, site, cast(_NormSite | _BiasSite, module).bias(condition)[0])
+        return MergedMethod(config=Plain(), backbone=merged)
 
 
 class _Fusion(nn.Module):
-    """The attributes' vectors become one of another size; zero where all vectors are zero."""
+    """Maps the attributes' vectors to one of another size; zero where all vectors are zero."""
 
     def __init__(self, config: NormConfig, site: Site, sizes: tuple[int, ...]) -> None:
         super().__init__()
@@ -163,13 +157,12 @@ class _Fusion(nn.Module):
         elif self.kind == "weighted":
             self.w = nn.Parameter(torch.ones(len(sizes)))
 
-    def forward(self, condition: Condition) -> Tensor:
-        """(B, features)."""
+    def forward(self, condition: Condition) -> Float[Tensor, "B features"]:
         if self.kind == "linear":
             return condition.vectors() @ self.L.T
         if self.kind == "mlp":
             return torch.tanh(condition.vectors() @ self.L_1.T) @ self.L_2.T
-        vectors = torch.stack(condition.each(), dim=-1)
+        vectors = torch.stack(condition.vectors_per_attribute(), dim=-1)
         return vectors.sum(dim=-1) if self.kind == "addition" else vectors @ self.w
 
 
@@ -178,8 +171,8 @@ class _NormSite(SiteModule):
         super().__init__()
         self.gain, self.bias = _Fusion(config, site, sizes), _Fusion(config, site, sizes)
 
-    def act(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor, condition: Condition) -> Tensor:
-        """The norm's output (B, T, H) with the gain and bias of each row."""
+    def act(self, module: nn.Module, inputs: tuple[Any, ...], output: States, condition: Condition) -> States:
+        """Give the norm the gain and bias of each row."""
         bias = getattr(module, "bias", None)
         bias = None if bias is None else bias.to(output.dtype)
         return functional.personalised_norm(output, bias, self.gain(condition), self.bias(condition))
@@ -190,7 +183,7 @@ class _BiasSite(SiteModule):
         super().__init__()
         self.bias = _Fusion(config, site, sizes)
 
-    def forward(self, output: Tensor, condition: Condition) -> Tensor:
-        """The map's output (B, T, features) with the bias of each row added: ``W x + bias + L e``."""
+    def forward(self, output: Float[Tensor, "B T features"], condition: Condition) -> Float[Tensor, "B T features"]:
+        """Add the bias of each row: ``W x + bias + L e``."""
         change: Tensor = self.bias(condition)
         return output + change.unsqueeze(1)

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any, ClassVar, cast
 
 import torch
+from jaxtyping import Float
+from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from attribune import functional
-from attribune.condition import Condition
-from attribune.methods.base import AttributeMethod, Method, SiteModule
-from attribune.methods.fixed import Around, Fixed, LowRank
+from attribune.backbones.sites import Site
+from attribune.methods.attribute_method import AttributeMethod
+from attribune.methods.base import Method, SiteModule
+from attribune.methods.condition import Condition
+from attribune.methods.config import AttributeMethodConfig, MethodConfig
 from attribune.methods.host import Host
+from attribune.methods.merging import LowRank, MergedMethod, MergeTarget
 from attribune.methods.plain import Plain
-from attribune.methods.settings import AttributeMethodConfig, MethodConfig, check_positive
-from attribune.sites import Site
 
 __all__ = ["Plora"]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Plora(AttributeMethodConfig):
     """Queries and values become ``W x + b + (alpha / r) B (A x + sum_j P_j a_j)``.
 
@@ -37,32 +39,27 @@ class Plora(AttributeMethodConfig):
 
     name: ClassVar[str] = "plora"
 
-    rank: int = 8
-    alpha: float = 16.0
-    vector_size: int = 64
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(self.name, rank=self.rank, alpha=self.alpha, vector_size=self.vector_size)
+    rank: PositiveInt = 8
+    alpha: PositiveFloat = 16.0
+    vector_size: PositiveInt = 64
 
     def build(self, host: Host) -> Method:
-        """One module for queries and one for values in every layer."""
+        """Build one module for queries and one for values in every layer."""
         return _PloraMethod(self, host)
 
 
 class _PloraMethod(AttributeMethod):
     def __init__(self, config: Plora, host: Host) -> None:
         super().__init__(config, host, sizes=[config.vector_size] * len(host.slots), initial=nn.init.zeros_)
-        for site in host.at("query", "value"):
+        for site in host.at("q_proj", "v_proj"):
             self.add_site(site, _PloraSite(config, site, width=config.vector_size * len(host.slots)))
 
-    def fixed(self, config: MethodConfig, condition: Condition, around: Around) -> Fixed:
-        """LoRA with a bias, since ``B (A x + sum_j P_j a_j)`` is ``B A x`` and the bias ``B sum_j P_j a_j``."""
-        a, found = condition.vectors()[0], []
-        for site, module in zip(self.acts_at, self.sites, strict=True):
-            own = cast(_PloraSite, module)
-            found.append(LowRank(site, own.A.detach(), own.B.detach(), own.B @ (own.P @ a), own.scale))
-        return Fixed(config=Plain(), low_rank=tuple(found))
+    def merge(self, config: MethodConfig, condition: Condition, target: MergeTarget) -> MergedMethod:
+        """Merge into LoRA with a bias: ``B (A x + sum_j P_j a_j)`` is ``B A x`` and the bias ``B sum_j P_j a_j``."""
+        a = condition.vectors()[0]
+        sites = zip(self.acts_at, cast(Iterable[_PloraSite], self.sites), strict=True)
+        low_rank = (LowRank(site, m.A.detach(), m.B.detach(), m.B @ (m.P @ a), m.scale) for site, m in sites)
+        return MergedMethod(config=Plain(), low_rank=tuple(low_rank))
 
 
 class _PloraSite(SiteModule):
@@ -73,8 +70,10 @@ class _PloraSite(SiteModule):
         self.P = nn.Parameter(torch.randn(config.rank, width))
         self.B = nn.Parameter(torch.zeros(site.features, config.rank))
 
-    def act(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor, condition: Condition) -> Tensor:
-        """The projection (B, T, features) with its adaptation, which reads the projection's own input."""
+    def act(
+        self, module: nn.Module, inputs: tuple[Any, ...], output: Float[Tensor, "B T out"], condition: Condition
+    ) -> Float[Tensor, "B T out"]:
+        """Adapt the projection, by what it reads itself."""
         x = inputs[0].to(output.dtype)
         return functional.personalised_low_rank(
             output, x, condition.vectors(), self.A, self.P, self.B, scale=self.scale

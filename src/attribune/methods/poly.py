@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar, cast
 
 import torch
+from jaxtyping import Float, Int
+from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from attribune.condition import Condition
+from attribune.backbones.sites import Site
 from attribune.errors import ConfigError
-from attribune.methods.base import AttributeMethod, Method, SiteModule
-from attribune.methods.fixed import Around, Fixed, LowRank
+from attribune.methods.attribute_method import AttributeMethod
+from attribune.methods.base import Method, SiteModule
+from attribune.methods.condition import Condition
+from attribune.methods.config import AttributeMethodConfig, MethodConfig
 from attribune.methods.host import Host
+from attribune.methods.merging import LowRank, MergedMethod, MergeTarget
 from attribune.methods.plain import Plain
-from attribune.methods.settings import AttributeMethodConfig, MethodConfig, check_positive
-from attribune.sites import Site
 
 __all__ = ["Poly"]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Poly(AttributeMethodConfig):
     """Queries and values get a mixture of low-rank maps, whose weights belong to the value of the first attribute.
 
@@ -38,37 +39,33 @@ class Poly(AttributeMethodConfig):
 
     name: ClassVar[str] = "poly"
 
-    rank: int = 8
-    skills: int = 4
-    splits: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(self.name, rank=self.rank, skills=self.skills, splits=self.splits)
+    rank: PositiveInt = 8
+    skills: PositiveInt = 4
+    splits: PositiveInt = 1
 
     def build(self, host: Host) -> Method:
-        """One mixture for queries and one for values in every layer."""
+        """Build one mixture for queries and one for values in every layer."""
         return _PolyMethod(self, host)
 
 
 class _PolyMethod(AttributeMethod):
     def __init__(self, config: Poly, host: Host) -> None:
         super().__init__(config, host)
-        for site in host.at("query", "value"):
+        for site in host.at("q_proj", "v_proj"):
             self.add_site(site, _PolySite(config, site, tasks=host.slots[0].size))
 
     def rows_of_values(self) -> Iterator[tuple[nn.Parameter, str]]:
-        """Each mixture's weights of the skills, one row for each task."""
+        """Yield each mixture's weights of the skills, one row for each task."""
         for name, parameter in self.named_parameters():
             if name.endswith(".module_logits"):
                 yield parameter, self.slots[0].name
 
-    def fixed(self, config: MethodConfig, condition: Condition, around: Around) -> Fixed:
-        """LoRA, whose maps are the mixtures of the value."""
+    def merge(self, config: MethodConfig, condition: Condition, target: MergeTarget) -> MergedMethod:
+        """Merge into LoRA, whose maps are the mixtures of the value."""
         assert condition.ids is not None
-        sites = zip(self.acts_at, self.sites, strict=True)
-        found = tuple(LowRank(site, *cast(_PolySite, own).mixed(condition.ids[:, 0])) for site, own in sites)
-        return Fixed(config=Plain(), low_rank=found)
+        sites = zip(self.acts_at, cast(Iterable[_PolySite], self.sites), strict=True)
+        low_rank = (LowRank(site, *module.mixed(condition.ids[:, 0])) for site, module in sites)
+        return MergedMethod(config=Plain(), low_rank=tuple(low_rank))
 
 
 class _PolySite(SiteModule):
@@ -83,16 +80,18 @@ class _PolySite(SiteModule):
                 f"of the {site.kind} projection: choose a divisor of both"
             )
         settings = PolyConfig(r=config.rank, n_tasks=tasks, n_skills=config.skills, n_splits=config.splits)
-        self.mixture = Linear(_Nothing(site.inputs, site.features), "default", settings)
+        self.mixture = Linear(_ZeroLinear(site.inputs, site.features), "default", settings)
 
-    def act(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor, condition: Condition) -> Tensor:
-        """The projection (B, T, features) with the mixture of maps of its own input."""
+    def act(
+        self, module: nn.Module, inputs: tuple[Any, ...], output: Float[Tensor, "B T out"], condition: Condition
+    ) -> Float[Tensor, "B T out"]:
+        """Add the mixture of maps of what the projection reads."""
         assert condition.ids is not None
         change: Tensor = self.mixture(inputs[0].to(output.dtype), task_ids=condition.ids[:, 0])
         return output + change
 
-    def mixed(self, task: Tensor) -> tuple[Tensor, Tensor, None, float]:
-        """The mixture of one task (1,) as LoRA: A (r, in), B (out, r), no bias, and the scale of peft's layer."""
+    def mixed(self, task: Int[Tensor, "1"]) -> tuple[Float[Tensor, "r in"], Float[Tensor, "out r"], None, float]:
+        """Return the mixture of one task as LoRA: lora_A, lora_B, no bias, and the scale of peft's layer."""
         (name,) = self.mixture.active_adapters
         weights = self.mixture.poly_router[name](task_ids=task, input_ids=None)
         A = torch.einsum("bqs,qsdr->bqdr", weights, self.mixture.poly_lora_A[name])
@@ -101,13 +100,12 @@ class _PolySite(SiteModule):
         return A.reshape(-1, rank).T, B[0].transpose(0, 1).reshape(rank, -1).T, None, 1 / rank
 
 
-class _Nothing(nn.Linear):
-    """Stands where peft wants the layer to be adapted: the backbone's own has added its part already."""
+class _ZeroLinear(nn.Linear):
+    """Stand-in for the layer that peft adapts: the backbone's own has added its part already."""
 
     def __init__(self, inputs: int, features: int) -> None:
         super().__init__(inputs, features, bias=False, device="meta")
         del self.weight
 
     def forward(self, x: Tensor) -> Tensor:
-        """Zeros (B, T, features)."""
         return x.new_zeros(*x.shape[:-1], self.out_features)

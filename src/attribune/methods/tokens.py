@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from pydantic import PositiveFloat
+from torch import nn
 
 from attribune import functional
-from attribune.condition import Condition
-from attribune.methods.base import AttributeMethod, Embedded, Method
+from attribune.methods.attribute_method import AttributeMethod
+from attribune.methods.base import Embedded, Method
+from attribune.methods.condition import Condition
+from attribune.methods.config import AttributeMethodConfig, Point
 from attribune.methods.host import Host
-from attribune.methods.settings import AttributeMethodConfig, Point, check_positive
+from attribune.methods.shapes import InputIds, Mask
 
 __all__ = ["Tokens"]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Tokens(AttributeMethodConfig):
     """Every value is a token with a learned embedding, right after the first special token of the text.
 
@@ -35,14 +36,10 @@ class Tokens(AttributeMethodConfig):
     points: ClassVar[tuple[Point, ...]] = ("embed",)
     default_tuning: ClassVar[str] = "full"
 
-    initial_vector: float = 0.02
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(self.name, initial_vector=self.initial_vector)
+    initial_vector: PositiveFloat = 0.02
 
     def build(self, host: Host) -> Method:
-        """One table of embeddings per attribute."""
+        """Build one table of embeddings per attribute."""
         return _TokensMethod(self, host)
 
 
@@ -54,13 +51,13 @@ class _TokensMethod(AttributeMethod):
             sizes=[host.embedding] * len(host.slots),
             initial=partial(nn.init.normal_, std=config.initial_vector),
         )
-        self.after_first = host.placement is None or host.placement.starts
+        self.after_first = host.placement is None or host.placement.has_start_token
         self.extra_positions = sum(slots.count for slots in host.slots)
 
     def embed(
-        self, input_ids: Tensor, attention_mask: Tensor, condition: Condition, embeddings: nn.Module
+        self, input_ids: InputIds, attention_mask: Mask, condition: Condition, embeddings: nn.Module
     ) -> Embedded | None:
-        """The text's embeddings with those of the values among them."""
+        """Put the embeddings of the values among those of the text."""
         assert condition.ids is not None
         # Later chunks of a document do not begin with its special token.
         first_chunk = torch.arange(input_ids.shape[0], device=input_ids.device) % condition.chunks == 0

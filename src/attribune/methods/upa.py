@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from pydantic import PositiveInt
+from torch import nn
 
 from attribune import functional
-from attribune.condition import Condition
-from attribune.methods.base import Method, Pool, VectorMethod
+from attribune.methods.attribute_method import VectorMethod
+from attribune.methods.base import Method, Pool
+from attribune.methods.condition import Condition
+from attribune.methods.config import Point, VectorMethodConfig
 from attribune.methods.host import Host
-from attribune.methods.settings import Point, VectorMethodConfig, check_positive
+from attribune.methods.shapes import Documents, Mask, States
 
 __all__ = ["Upa"]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Upa(VectorMethodConfig):
     """The document vector is ``sum_t alpha_t h_t``, alpha the softmax of ``v^T tanh(W_h h_t + sum_j W_j a_j + b)``.
 
@@ -35,14 +36,10 @@ class Upa(VectorMethodConfig):
     points: ClassVar[tuple[Point, ...]] = ("pool",)
     default_tuning: ClassVar[str] = "full"
 
-    attention_size: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_positive(self.name, attention_size=self.attention_size)
+    attention_size: PositiveInt | None = None
 
     def build(self, host: Host) -> Method:
-        """One attention over the tokens."""
+        """Build one attention over the tokens."""
         return _UpaMethod(self, host)
 
 
@@ -55,7 +52,6 @@ class _UpaMethod(VectorMethod):
         self.b = nn.Parameter(torch.zeros(A))
         self.v = nn.Parameter(torch.randn(A) * A**-0.5)
 
-    def pool(self, hidden: Tensor, attention_mask: Tensor, condition: Condition, default: Pool) -> Tensor:
-        """The document vectors (B, H)."""
+    def pool(self, hidden: States, attention_mask: Mask, condition: Condition, default: Pool) -> Documents:
         states = self.in_own_precision(hidden)
         return functional.attention_pool(states, attention_mask, condition.vectors(), self.W_h, self.W, self.b, self.v)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from attribune.schema.attributes import AttributeCounts, Categorical, FittedAttribute, MultiLabel, Numeric
+from attribune.core.plugins import load_plugins
+from attribune.schema.attributes import FittedAttribute
 from attribune.schema.columns import MISSING, canonical
-from attribune.schema.fitting import AttributeFit
-from attribune.schema.schema import EncodingReport, FitReport, Schema
+from attribune.schema.kinds import KINDS, Categorical, MultiLabel, Numeric, VocabularyKind
+from attribune.schema.reports import AttributeCounts, AttributeFit, EncodingReport, FitReport
+from attribune.schema.schema import Schema
+from attribune.schema.slots import Slots
 
 __all__ = [
     "MISSING",
@@ -18,5 +21,8 @@ __all__ = [
     "MultiLabel",
     "Numeric",
     "Schema",
+    "Slots",
     "canonical",
 ]
+
+KINDS |= load_plugins("attributes", VocabularyKind) | KINDS  # a plugin replaces none of ours

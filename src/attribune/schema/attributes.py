@@ -1,4 +1,4 @@
-"""Attribute kinds, and a fitted attribute: its vocabulary and the encoding of one column into ids.
+"""A fitted attribute: its vocabulary, and the encoding of one column into ids.
 
 Values are compared as canonical text (`attribune.schema.columns.canonical`). Id 0 means missing, unknown or dropped.
 """
@@ -6,178 +6,25 @@ Values are compared as canonical text (`attribune.schema.columns.canonical`). Id
 from __future__ import annotations
 
 import difflib
-import hashlib
-import os
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import ClassVar, Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from attribune.errors import ConfigError, DataError, RowError
-from attribune.schema.cells import Cells, list_cells, single_cells
+from attribune.schema.cells import Cells, distinct_pairs, list_cells, single_cells
+from attribune.schema.hashing import hashed_ids
+from attribune.schema.kinds import Kind, MultiLabel, Numeric
+from attribune.schema.reports import AttributeCounts
+from attribune.schema.slots import Slots
 from attribune.schema.vocabulary import Vocabulary
 
-__all__ = [
-    "KINDS",
-    "SEARCHABLE",
-    "AttributeCounts",
-    "Categorical",
-    "FittedAttribute",
-    "Kind",
-    "MultiLabel",
-    "Numeric",
-    "counts_of_rows",
-    "hashed_ids",
-    "numbers_of",
-    "read_cells",
-    "salt_check",
-]
+__all__ = ["SEARCHABLE", "FittedAttribute", "counts_of_rows", "numbers_of", "read_cells"]
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
-_ENVIRONMENT = "env:"
 SEARCHABLE = 10_000  # above this many values, looking for the closest spelling takes too long
-
-
-@dataclass(frozen=True)
-class _Vocabulary:
-    """Settings shared by the kinds with a vocabulary."""
-
-    name: str
-    _: KW_ONLY
-    min_count: int = 1
-    max_values: int | None = None
-    unseen: Literal["unknown", "error", "hash"] = "unknown"
-    buckets: int = 4096
-    salt: str | None = None
-
-    def __post_init__(self) -> None:
-        _check_name(self.name)
-        _at_least_one(self.name, "min_count", self.min_count)
-        _at_least_one(self.name, "buckets", self.buckets)
-        if self.max_values is not None:
-            _at_least_one(self.name, "max_values", self.max_values)
-        if self.unseen not in ("unknown", "error", "hash"):
-            raise ConfigError(f"attribute {self.name!r}: unseen={self.unseen!r} must be 'unknown', 'error' or 'hash'")
-        if self.unseen != "unknown" and (self.min_count > 1 or self.max_values is not None):
-            why = "lists no values" if self.unseen == "hash" else "refuses every value outside the vocabulary"
-            raise ConfigError(
-                f"attribute {self.name!r}: unseen={self.unseen!r} {why}, so min_count and max_values cannot leave "
-                "values out: drop them, or use unseen='unknown'"
-            )
-        if self.salt is not None and self.unseen != "hash":
-            raise ConfigError(f"attribute {self.name!r}: a salt needs unseen='hash' (unseen is {self.unseen!r})")
-        if self.salt in ("", _ENVIRONMENT):
-            raise ConfigError(f"attribute {self.name!r}: the salt {self.salt!r} is empty: give a text, or None")
-
-
-@dataclass(frozen=True)
-class Categorical(_Vocabulary):
-    """One value per row, such as a user, a product or a publication.
-
-    Args:
-        name: the column.
-        min_count: values seen in fewer training rows than this share id 0 with the unknown.
-        max_values: keep at most this many values, the most frequent ones.
-        unseen: what a value outside the vocabulary becomes: `unknown` is id 0; `error` stops, naming value and row;
-            `hash` lists no values at all: every value, in training too, goes to one of `buckets` ids.
-        buckets: number of ids of `hash`.
-        salt: secret of `hash`. It is stored with the schema, and whoever has it can test a list of names against the
-            bucket counts; `"env:NAME"` reads it from the environment variable NAME instead, at fit and at encode
-            time, and stores only that name and a check value which recognises a wrong salt.
-
-    Raises:
-        ConfigError: for settings out of range, or that do not fit together.
-    """
-
-    kind: ClassVar[str] = "categorical"
-
-
-@dataclass(frozen=True)
-class MultiLabel(_Vocabulary):
-    """Several values per row, such as tags or authors: a list column, or text.
-
-    Args:
-        name: the column.
-        min_count: see `Categorical`; the other shared settings too.
-        max_values: see `Categorical`.
-        unseen: see `Categorical`.
-        buckets: see `Categorical`.
-        salt: see `Categorical`.
-        separator: splits text (`"a|b"`). Without it, text must be a list in JSON's or Python's way (`"['a', 'b']"`).
-            A real list column needs none.
-        max_per_row: at most this many values of a row are kept, the first ones; the others are dropped and counted.
-
-    Raises:
-        ConfigError: for settings out of range, or that do not fit together.
-    """
-
-    kind: ClassVar[str] = "multi_label"
-    _: KW_ONLY
-    separator: str | None = None
-    max_per_row: int = 32
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _at_least_one(self.name, "max_per_row", self.max_per_row)
-        if self.separator == "":
-            raise ConfigError(f"attribute {self.name!r}: the separator is empty: give the text between two values")
-
-
-@dataclass(frozen=True)
-class Numeric:
-    """A number per row, cut into quantile bins of the training rows; a missing number is id 0.
-
-    Args:
-        name: the column.
-        bins: number of bins; fewer come out where many rows share one number.
-
-    Raises:
-        ConfigError: for fewer than one bin.
-    """
-
-    kind: ClassVar[str] = "numeric"
-    name: str
-    _: KW_ONLY
-    bins: int = 10
-
-    def __post_init__(self) -> None:
-        _check_name(self.name)
-        _at_least_one(self.name, "bins", self.bins)
-
-
-Kind: TypeAlias = Categorical | MultiLabel | Numeric
-KINDS: dict[str, type[Kind]] = {kind.kind: kind for kind in (Categorical, MultiLabel, Numeric)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttributeCounts:
-    """What encoding did to one attribute.
-
-    Attributes:
-        rows: rows encoded.
-        missing: rows without a value.
-        unseen: cells whose value is outside the vocabulary.
-        trimmed: cells that lost spaces around the value.
-        dropped: known values left out because a row has more of them than slots.
-    """
-
-    rows: int = 0
-    missing: int = 0
-    unseen: int = 0
-    trimmed: int = 0
-    dropped: int = 0
-
-    def __add__(self, other: AttributeCounts) -> AttributeCounts:
-        return AttributeCounts(
-            rows=self.rows + other.rows,
-            missing=self.missing + other.missing,
-            unseen=self.unseen + other.unseen,
-            trimmed=self.trimmed + other.trimmed,
-            dropped=self.dropped + other.dropped,
-        )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -212,15 +59,20 @@ class FittedAttribute:
         """Number of ids, id 0 included."""
         return len(self.counts)
 
+    @property
+    def layout(self) -> Slots:
+        """What layers need to know of the attribute."""
+        return Slots(name=self.name, start=self.start, count=self.slots, size=self.size)
+
+    @property
+    def columns(self) -> slice:
+        """The columns of `attribute_ids`."""
+        return self.layout.columns
+
     def encode(
         self, column: pa.Array, *, missing: frozenset[str], first_row: int = 1
     ) -> tuple[IntArray, AttributeCounts]:
         """Turn a column into ids.
-
-        Args:
-            column: the values of the rows.
-            missing: canonical texts that mean no value.
-            first_row: number of the first row, for messages.
 
         Returns:
             Ids of shape (rows, slots), known values first and then 0; and what was done.
@@ -230,13 +82,14 @@ class FittedAttribute:
             ConfigError: when the salt is not in the environment, or is another one than at fit time.
         """
         cells = read_cells(self.spec, column, missing=missing, first_row=first_row)
-        found = self._ids(cells, first_row)[cells.codes]
-        known = found > 0
-        rows, kept = _distinct_pairs(cells.rows[known], found[known])
-        place = np.arange(len(rows)) - np.searchsorted(rows, rows, side="left")
-        fits = place < self.slots
-        ids = np.zeros((cells.height, self.slots), dtype=np.int64)
-        ids[rows[fits], place[fits]] = kept[fits]
+        ids = self._ids(cells, first_row)[cells.codes]
+        known = ids > 0
+        # Two values of a row can share one bucket.
+        rows, distinct = distinct_pairs(cells.rows[known], ids[known])
+        slot = np.arange(len(rows)) - np.searchsorted(rows, rows, side="left")
+        fits = slot < self.slots
+        encoded = np.zeros((cells.height, self.slots), dtype=np.int64)
+        encoded[rows[fits], slot[fits]] = distinct[fits]
         counts = AttributeCounts(
             rows=cells.height,
             missing=cells.missing,
@@ -244,31 +97,24 @@ class FittedAttribute:
             trimmed=cells.trimmed,
             dropped=int((~fits).sum()),
         )
-        return ids, counts
+        return encoded, counts
 
     def unknown(self, column: pa.Array, *, missing: frozenset[str], first_row: int = 1) -> list[list[str]]:
-        """The values of each row that are not in the vocabulary; hashed values and numbers always have an id.
-
-        Args:
-            column: the values of the rows.
-            missing: canonical texts that mean no value.
-            first_row: number of the first row, for messages.
+        """Return the values of each row that are not in the vocabulary; hashed values and numbers always have an id.
 
         Raises:
             DataError: as `encode`.
         """
         cells = read_cells(self.spec, column, missing=missing, first_row=first_row)
-        found: list[list[str]] = [[] for _ in range(cells.height)]
-        if isinstance(self.spec, Numeric) or self.spec.unseen == "hash":
-            return found
-        known = self.values.ids(cells.texts) > 0
-        for row, code in zip(cells.rows, cells.codes, strict=True):
-            if not known[code]:
-                found[row].append(cells.texts[code])
-        return found
+        unknown: list[list[str]] = [[] for _ in range(cells.height)]
+        if self.spec.lists_values:
+            is_unknown = (self.values.ids(cells.texts) == 0)[cells.codes]
+            for row, code in zip(cells.rows[is_unknown], cells.codes[is_unknown], strict=True):
+                unknown[row].append(cells.texts[code])
+        return unknown
 
     def grown(self, other: FittedAttribute, *, start: int) -> FittedAttribute:
-        """The same with the values of another fit as ids after its own; see `Schema.grown`."""
+        """Return the attribute with the values of another fit as ids after its own; see `Schema.grown`."""
         slots = max(self.slots, other.slots)
         if isinstance(self.spec, Numeric):
             return replace(self, start=start)
@@ -313,22 +159,26 @@ class FittedAttribute:
 
 
 def counts_of_rows(counts: IntArray, ids: IntArray) -> IntArray:
-    """For each row how many training rows have its value; of several values the rarest, 0 without a known one.
+    """Return how many training rows have the value of each row; of several values the rarest, 0 without a known one.
 
     Args:
         counts: (size,), training rows of each id.
         ids: (n, slots) of one attribute; 0 is no value, or an unknown one.
     """
-    most = np.iinfo(np.int64).max
-    found = np.where(ids > 0, counts[ids], most).min(axis=1, initial=most)
-    return np.where(found == most, 0, found)
+    none = np.iinfo(np.int64).max
+    rarest = np.where(ids > 0, counts[ids], none).min(axis=1, initial=none)
+    return np.where(rarest == none, 0, rarest)
 
 
 def read_cells(spec: Kind, column: pa.Array, *, missing: frozenset[str], first_row: int) -> Cells:
     """Read a column in the way of its kind."""
     if isinstance(spec, MultiLabel):
-        return list_cells(column, separator=spec.separator, missing=missing, column=spec.name, first_row=first_row)
-    return single_cells(column, missing=missing, column=spec.name, first_row=first_row)
+        cells = list_cells(column, separator=spec.separator, missing=missing, column=spec.name, first_row=first_row)
+    else:
+        cells = single_cells(column, missing=missing, column=spec.name, first_row=first_row)
+    if isinstance(spec, Numeric) or not spec.derives_values:
+        return cells
+    return cells.map(spec.value_of, column=spec.name, first_row=first_row)
 
 
 def numbers_of(cells: Cells, *, column: str, first_row: int) -> npt.NDArray[np.float64]:
@@ -350,61 +200,8 @@ def numbers_of(cells: Cells, *, column: str, first_row: int) -> npt.NDArray[np.f
     return numbers
 
 
-def hashed_ids(spec: Categorical | MultiLabel, texts: Sequence[str], *, check: str | None) -> IntArray:
-    """Hash each text to 1..buckets, the same on every machine.
-
-    Raises:
-        ConfigError: when the salt is not in the environment, or does not agree with `check`.
-    """
-    key = _key(spec)
-    if check is not None and salt_check(spec) != check:
-        raise ConfigError(
-            f"attribute {spec.name!r}: the salt in {spec.salt} is not the one of training, so every id would be wrong: "
-            "set the same value"
-        )
-    digests = (hashlib.blake2b(text.encode(), key=key, digest_size=8).digest() for text in texts)
-    return np.array([int.from_bytes(digest, "little") % spec.buckets + 1 for digest in digests], dtype=np.int64)
-
-
-def salt_check(spec: Categorical | MultiLabel) -> str | None:
-    """Make the value that recognises the salt again; None unless it comes from the environment."""
-    if spec.salt is None or not spec.salt.startswith(_ENVIRONMENT):
-        return None
-    return hashlib.blake2b(b"attribune", key=_key(spec), digest_size=8, person=b"check").hexdigest()
-
-
-def _key(spec: Categorical | MultiLabel) -> bytes:
-    salt = spec.salt or ""
-    if salt.startswith(_ENVIRONMENT):
-        variable = salt.removeprefix(_ENVIRONMENT)
-        salt = os.environ.get(variable, "")
-        if not salt:
-            raise ConfigError(
-                f"attribute {spec.name!r}: the environment variable {variable!r} with the salt is not set: "
-                "set it to the value used in training"
-            )
-    return hashlib.blake2b(salt.encode()).digest() if salt else b""
-
-
 def _number(text: str) -> float:
     try:
         return float("nan") if "_" in text else float(text)
     except ValueError:
         return float("nan")
-
-
-def _distinct_pairs(rows: IntArray, ids: IntArray) -> tuple[IntArray, IntArray]:
-    """Take out an id that a row already has: two values of a row can share one bucket."""
-    key = rows * (int(ids.max(initial=0)) + 1) + ids
-    first = np.sort(np.unique(key, return_index=True)[1])
-    return rows[first], ids[first]
-
-
-def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not name:
-        raise ConfigError(f"an attribute needs the name of its column, not {name!r}")
-
-
-def _at_least_one(name: str, setting: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(f"attribute {name!r}: {setting}={value!r} must be a whole number of at least 1")

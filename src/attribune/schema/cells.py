@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from attribune.errors import DataError, RowError
 from attribune.schema.columns import canonical, distinct
 
-__all__ = ["Cells", "list_cells", "single_cells"]
+__all__ = ["Cells", "distinct_pairs", "list_cells", "single_cells"]
 
 _SEPARATORS = "|;,/"
 
@@ -42,6 +42,25 @@ class Cells(NamedTuple):
     def missing(self) -> int:
         """Number of rows without a value."""
         return self.height - len(np.unique(self.rows))
+
+    def map(self, value_of: Callable[[str], str | None], *, column: str, first_row: int) -> Cells:
+        """Replace texts by the values that they mean; a value that a row has twice counts once.
+
+        Raises:
+            DataError: naming column and row of a text that means none.
+        """
+        index: dict[str, int] = {}
+        lookup = np.empty(len(self.texts), dtype=np.int64)
+        for code, text in enumerate(self.texts):
+            try:
+                value = canonical(value_of(text))
+            except ValueError as error:
+                row = first_row + int(self.rows[np.argmax(self.codes == code)])
+                raise RowError(f"column {column!r}, ", row, f": {error}") from error
+            lookup[code] = -1 if value is None else index.setdefault(value, len(index))
+        codes = lookup[self.codes]
+        rows, codes = distinct_pairs(self.rows[codes >= 0], codes[codes >= 0])
+        return self._replace(rows=rows, codes=codes, texts=list(index))
 
 
 def single_cells(array: pa.Array, *, missing: frozenset[str], column: str, first_row: int) -> Cells:
@@ -72,7 +91,8 @@ def list_cells(
     if pa.types.is_nested(flat.type):
         raise DataError(f"column {column!r} holds lists of {flat.type}: make each row one list of single values")
     cells = _cells(flat, rows, len(array), missing=missing, column=column, first_row=first_row)
-    return _without_repeats(cells)
+    rows, codes = distinct_pairs(cells.rows, cells.codes)
+    return cells._replace(rows=rows, codes=codes)
 
 
 def _cells(
@@ -84,20 +104,23 @@ def _cells(
     column: str,
     first_row: int,
 ) -> Cells:
-    found = distinct(flat, missing=missing, column=column, rows=rows + first_row)
-    places: dict[str, int] = {}
-    merged = [-1 if text is None else places.setdefault(text, len(places)) for text in found.texts]
-    table = np.array([*merged, -1], dtype=np.int64)  # code -1 (no value) finds the last entry
-    codes = table[found.codes]
+    column_values = distinct(flat, missing=missing, column=column, rows=rows + first_row)
+    index: dict[str, int] = {}
+    codes_of_raw = [-1 if text is None else index.setdefault(text, len(index)) for text in column_values.texts]
+    lookup = np.array([*codes_of_raw, -1], dtype=np.int64)  # code -1 (no value) finds the last entry
+    codes = lookup[column_values.codes]
     valid = codes >= 0
-    padded = np.append(found.padded, False)[found.codes]
-    return Cells(count, rows[valid], codes[valid], list(places), int((padded & valid).sum()))
+    padded = np.append(column_values.padded, False)[column_values.codes]
+    return Cells(count, rows[valid], codes[valid], list(index), int((padded & valid).sum()))
 
 
-def _without_repeats(cells: Cells) -> Cells:
-    key = cells.rows * max(len(cells.texts), 1) + cells.codes
+def distinct_pairs(
+    rows: npt.NDArray[np.int64], codes: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Take out each (row, code) that came before; the order stays."""
+    key = rows * (int(codes.max(initial=0)) + 1) + codes
     first = np.sort(np.unique(key, return_index=True)[1])
-    return cells._replace(rows=cells.rows[first], codes=cells.codes[first])
+    return rows[first], codes[first]
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -108,17 +131,17 @@ def _lists_of_text(
     array: pa.Array, *, separator: str | None, missing: frozenset[str], column: str, first_row: int
 ) -> pa.Array:
     rows = np.arange(first_row, first_row + len(array), dtype=np.int64)
-    found = distinct(array, missing=missing, column=column, rows=rows)
+    cell_texts = distinct(array, missing=missing, column=column, rows=rows)
     lists: list[Sequence[str | None] | None] = []
-    for code, text in enumerate(found.texts):
+    for code, text in enumerate(cell_texts.texts):
         if text is None:
             lists.append(None)
         elif separator is not None:
             lists.append(text.split(separator))
         else:
-            row = int(rows[int(np.argmax(found.codes == code))])
+            row = int(rows[int(np.argmax(cell_texts.codes == code))])
             lists.append(_parsed(text, column=column, row=row))
-    codes = pa.array(found.codes, mask=found.codes < 0)
+    codes = pa.array(cell_texts.codes, mask=cell_texts.codes < 0)
     return pa.array(lists, type=pa.list_(pa.string())).take(codes)
 
 

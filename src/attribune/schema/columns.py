@@ -106,9 +106,6 @@ def distinct(array: pa.Array, *, missing: frozenset[str], column: str, rows: np.
     """Reduce a column to its distinct values, so that Python touches each distinct value once.
 
     Args:
-        array: the values.
-        missing: canonical texts that mean no value.
-        column: name for messages.
         rows: (values,) number of each value's row, for messages.
 
     Raises:
@@ -189,7 +186,7 @@ def _mixed(values: list[object], column: str, first_row: int) -> pa.Array:
 
 
 def column_names(table: Table) -> list[str]:
-    """The names of a table's columns."""
+    """Return the names of a table's columns."""
     return list(table.column_names if isinstance(table, datasets.Dataset | pa.Table) else table.keys())
 
 
@@ -200,8 +197,6 @@ def column_batches(
 
     Args:
         table: columns of the same number of rows.
-        names: of the columns that are read.
-        batch_size: rows at once.
         first_row: number of the table's first row, for messages.
 
     Raises:

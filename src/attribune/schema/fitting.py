@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -11,49 +10,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from attribune.errors import DataError
-from attribune.schema.attributes import (
-    Categorical,
-    FittedAttribute,
-    Kind,
-    MultiLabel,
-    Numeric,
-    hashed_ids,
-    numbers_of,
-    read_cells,
-    salt_check,
-)
+from attribune.schema.attributes import FittedAttribute, numbers_of, read_cells
 from attribune.schema.columns import canonical
+from attribune.schema.hashing import hashed_ids, salt_check
+from attribune.schema.kinds import Categorical, Kind, MultiLabel, Numeric
+from attribune.schema.reports import AttributeFit
 from attribune.schema.vocabulary import Vocabulary
 
-__all__ = ["AttributeFit", "AttributeFitter", "bin_names", "quantile_edges"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class AttributeFit:
-    """What fitting found in one attribute's training rows, and what it left out.
-
-    Attributes:
-        rows: training rows.
-        missing: rows without a value.
-        trimmed: cells that lost spaces around the value.
-        found: distinct values (`Numeric`: distinct numbers).
-        kept: values with an id of their own (`Numeric`: bins; `hash`: buckets in use).
-        rare: values seen fewer than `min_count` times, and so left out.
-        beyond_cap: values beyond `max_values`, and so left out.
-        left_out_cells: cells whose value was left out.
-        shared: with `hash`, values whose bucket another value has as well; of n values in b buckets a share of
-            1 - (1 - 1/b)^(n - 1) is to be expected.
-    """
-
-    rows: int
-    missing: int
-    trimmed: int
-    found: int
-    kept: int
-    rare: int = 0
-    beyond_cap: int = 0
-    left_out_cells: int = 0
-    shared: int = 0
+__all__ = ["AttributeFitter", "bin_names", "quantile_edges"]
 
 
 class AttributeFitter:
@@ -166,7 +130,6 @@ def quantile_edges(
     Args:
         numbers: (n,) distinct numbers, ascending.
         times: (n,) how often each occurs.
-        bins: bins wanted.
     """
     below = np.cumsum(times)[:-1]  # rows below each possible edge, numbers[1:]
     if not len(below):

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.errors import ConfigError
-from attribune.schema.attributes import Categorical, FittedAttribute, MultiLabel
+from attribune.schema.attributes import FittedAttribute
+from attribune.schema.kinds import Categorical, MultiLabel
 from attribune.schema.schema import Schema
 from attribune.schema.vocabulary import Vocabulary
 
@@ -33,10 +34,9 @@ class Revision:
 
     @classmethod
     def adding(cls, schema: Schema, values: Mapping[str, Mapping[str, int]]) -> Revision:
-        """With new values, whose ids follow the old ones.
+        """Add values, whose ids follow the old ones.
 
         Args:
-            schema: the old one.
             values: by attribute, new values and the number of rows that have each.
 
         Raises:
@@ -54,11 +54,9 @@ class Revision:
 
     @classmethod
     def removing(cls, schema: Schema, values: Mapping[str, tuple[str, ...]], *, count_rows: bool = True) -> Revision:
-        """Without some values; the ids of those behind them move up.
+        """Remove values; the ids of those behind them move up.
 
         Args:
-            schema: the old one.
-            values: by attribute.
             count_rows: whether their rows count as rows without a value from then on.
 
         Raises:
@@ -67,15 +65,15 @@ class Revision:
 
         def shrunk(attribute: FittedAttribute) -> tuple[FittedAttribute, npt.NDArray[np.int64]]:
             check_listed(attribute)
-            gone = attribute.values.ids(values[attribute.name])
-            for value, number in zip(values[attribute.name], gone, strict=True):
+            removed = attribute.values.ids(values[attribute.name])
+            for value, number in zip(values[attribute.name], removed, strict=True):
                 if not number:
                     raise _not_there(attribute, value)
-            ids = np.delete(np.arange(attribute.size), gone)
+            ids = np.delete(np.arange(attribute.size), removed)
             counts = attribute.counts[ids]
-            counts[0] += attribute.counts[np.unique(gone)].sum() * count_rows
-            kept = Vocabulary(attribute.values[int(number) - 1] for number in ids[1:])
-            return replace(attribute, values=kept, counts=counts), ids
+            counts[0] += attribute.counts[np.unique(removed)].sum() * count_rows
+            remaining = Vocabulary(attribute.values[int(number) - 1] for number in ids[1:])
+            return replace(attribute, values=remaining, counts=counts), ids
 
         return cls._of(schema, {name: shrunk(schema[name]) for name in values})
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from attribune.json_file import draft_of
+from attribune.core.files import draft_of
 
 __all__ = ["Vocabulary"]
 
@@ -28,9 +28,6 @@ class Vocabulary(Sequence[str]):
     Kept as one Arrow array, beside a sorted array of hashes that is made at the first lookup. What has the hash of a
     text is compared with it, so that two texts of one hash are told apart. A file of them is not read but mapped: the
     system reads the pages that lookups touch.
-
-    Args:
-        values: the texts.
     """
 
     def __init__(self, values: Iterable[str] = ()) -> None:
@@ -40,7 +37,6 @@ class Vocabulary(Sequence[str]):
         """Write a file that `read` maps, named by its content; returns its path.
 
         Args:
-            folder: for it.
             stem: how its name begins.
             counts: (len(self),), kept beside the values.
 
@@ -80,14 +76,14 @@ class Vocabulary(Sequence[str]):
         except pa.ArrowException as error:
             raise ValueError(str(error)) from error
         texts, counts, hashes, order = batch.columns
-        found = cls()
-        found._texts, places = texts, order.to_numpy()
+        vocabulary = cls()
+        vocabulary._texts, positions = texts, order.to_numpy()
         if any(column.null_count for column in batch.columns):
             raise ValueError("it has empty places")
-        if len(places) and not 0 <= places.min() <= places.max() < len(places):
+        if len(positions) and not 0 <= positions.min() <= positions.max() < len(positions):
             raise ValueError("its index points outside")
-        found.__dict__["_index"] = (hashes.to_numpy(), places)
-        return found, counts.to_numpy()
+        vocabulary.__dict__["_index"] = (hashes.to_numpy(), positions)
+        return vocabulary, counts.to_numpy()
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -97,8 +93,8 @@ class Vocabulary(Sequence[str]):
     @overload
     def __getitem__(self, index: slice) -> tuple[str, ...]: ...
     def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
-        found = self._texts[index]
-        return tuple(found.to_pylist()) if isinstance(index, slice) else str(found.as_py())
+        selected = self._texts[index]
+        return tuple(selected.to_pylist()) if isinstance(index, slice) else str(selected.as_py())
 
     def __iter__(self) -> Iterator[str]:
         for start in range(0, len(self), _BLOCK):
@@ -121,26 +117,26 @@ class Vocabulary(Sequence[str]):
         return f"Vocabulary([{shown}], {len(self):,} values)"
 
     def ids(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
-        """The place of each text, counted from 1; 0 for one that is not there: (len(texts),)."""
-        found = np.zeros(len(texts), dtype=np.int64)
+        """Look texts up: (len(texts),), the place of each, counted from 1; 0 for one that is not there."""
+        ids = np.zeros(len(texts), dtype=np.int64)
         if not len(texts) or not len(self):
-            return found
+            return ids
         hashes, (known, order) = _hashes(texts), self._index
-        place = np.searchsorted(known, hashes)
-        left = np.arange(len(texts))
-        while len(left):  # more than once where two values have one hash
-            left = left[place[left] < len(known)]
-            left = left[known[place[left]] == hashes[left]]
-            candidates = order[place[left]]
-            theirs = self._texts.take(pa.array(candidates)).to_pylist()
-            same = np.array([texts[i] == text for i, text in zip(left, theirs, strict=True)], dtype=bool)
-            found[left[same]] = candidates[same] + 1
-            left = left[~same]
-            place[left] += 1
-        return found
+        position = np.searchsorted(known, hashes)
+        pending = np.arange(len(texts))
+        while len(pending):  # more than once where two values have one hash
+            pending = pending[position[pending] < len(known)]
+            pending = pending[known[position[pending]] == hashes[pending]]
+            candidates = order[position[pending]]
+            values = self._texts.take(pa.array(candidates)).to_pylist()
+            matches = np.array([texts[i] == text for i, text in zip(pending, values, strict=True)], dtype=bool)
+            ids[pending[matches]] = candidates[matches] + 1
+            pending = pending[~matches]
+            position[pending] += 1
+        return ids
 
     def repeated(self) -> str | None:
-        """A text that is there twice; None without any."""
+        """Return a text that is there twice; None without any."""
         known, order = self._index
         for first in np.flatnonzero(known[1:] == known[:-1]):
             run = order[known == known[first]]
@@ -159,5 +155,5 @@ class Vocabulary(Sequence[str]):
 
 
 def _hashes(texts: Sequence[str]) -> npt.NDArray[np.uint64]:
-    """64 bits of each text, the same in every process."""
+    """Hash each text to 64 bits, the same in every process."""
     return np.asarray(pd.util.hash_array(np.array(texts, dtype=object), categorize=False), dtype=np.uint64)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any
 
+from attribune.core.plugins import load_plugins
 from attribune.errors import ConfigError
 from attribune.tasks.aspects import Aspects
 from attribune.tasks.base import Decoded, Task
@@ -34,23 +35,16 @@ __all__ = [
     "task_from_dict",
 ]
 
-AnyTask = Classification | Rating | Regression | Aspects | Generation
-
-TASKS: dict[str, type[AnyTask]] = {
-    task.kind: task for task in (Classification, Rating, Regression, Aspects, Generation)
-}
-"""Every task by its kind."""
+TASKS: dict[str, type[Task]] = {task.kind: task for task in (Classification, Rating, Regression, Aspects, Generation)}
+"""Every task by its kind, those of plugins among them."""
 
 
 def fit_task(kind: str, label_columns: Sequence[Sequence[Any]], **options: Any) -> Task:
     """Fit the task `kind` on the labels of training rows; ConfigError for an unknown kind or option."""
     fit = _task_class(kind).fit
-    _check_names(
-        kind,
-        options,
-        allowed=list(inspect.signature(fit).parameters)[1:],
-        needed=["names"] if kind == "aspects" else [],
-    )
+    allowed = list(inspect.signature(fit).parameters.values())[1:]
+    needed = [option.name for option in allowed if option.default is option.empty]
+    _check_names(kind, options, allowed=[option.name for option in allowed], needed=needed)
     return fit(label_columns, **options)
 
 
@@ -62,15 +56,22 @@ def task_from_dict(data: Mapping[str, Any]) -> Task:
         )
     values = {name: _frozen(value) for name, value in data.items() if name != "kind"}
     task = _task_class(data["kind"])
-    stored = [field.name for field in fields(task)]
+    stored = [field.name for field in fields(task)]  # type: ignore[arg-type]
     _check_names(data["kind"], values, allowed=stored, needed=stored)
     return task(**values)
 
 
-def _task_class(kind: Any) -> type[AnyTask]:
+def _task_class(kind: Any) -> type[Task]:
     if not isinstance(kind, str) or kind not in TASKS:
         raise ConfigError(f"there is no task {kind!r}: choose one of {', '.join(TASKS)}")
-    return TASKS[kind]
+    task = TASKS[kind]
+    lacking = sorted(getattr(task, "__abstractmethods__", ()))
+    if lacking or not is_dataclass(task):
+        absent = f"has no {', '.join(lacking)}" if lacking else "is no dataclass"
+        raise ConfigError(
+            f"{task.__name__}, the task {kind!r}, {absent}: a task is a frozen dataclass with all of Task"
+        )
+    return task
 
 
 def _check_names(kind: str, given: Mapping[str, Any], *, allowed: Sequence[str], needed: Sequence[str]) -> None:
@@ -83,3 +84,6 @@ def _check_names(kind: str, given: Mapping[str, Any], *, allowed: Sequence[str],
 
 def _frozen(value: Any) -> Any:
     return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+
+
+TASKS |= load_plugins("tasks", Task) | TASKS  # a plugin replaces none of ours

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from scipy.special import softmax
 
-from attribune import metrics as metric
 from attribune.errors import ConfigError
-from attribune.metrics import Metric
+from attribune.metrics import formulas as metric
+from attribune.metrics.formulas import Metric
 from attribune.schema.columns import MISSING
-from attribune.tasks.base import Common, Decoded, checked_logits, log_frequencies, softmax, unknown
+from attribune.tasks.base import Decoded, Task, checked_logits, log_frequencies, unknown
 from attribune.tasks.labels import (
     Array,
     Column,
@@ -33,7 +34,7 @@ __all__ = ["Aspects"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Aspects(Common):
+class Aspects(Task):
     """One class per row for each of several aspects; one head and one cross-entropy each, averaged.
 
     Labels are class ids int64 (n, aspects). Logits hold the heads side by side, in the order of `names`. A row counts
@@ -109,10 +110,10 @@ class Aspects(Common):
 
     def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
         """Count the labels that are not among the classes of their aspect, as `aspect: label`."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for name, texts, classes in zip(self.names, self._texts(columns, 1), self.class_lists, strict=True):
-            found.update({f"{name}: {label}": count for label, count in unknown(texts, classes).items()})
-        return found
+            counts.update({f"{name}: {label}": count for label, count in unknown(texts, classes).items()})
+        return counts
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Mean over aspects of the cross-entropy of each head; logits (B, outputs), labels (B, aspects)."""
@@ -132,7 +133,7 @@ class Aspects(Common):
         }
         return Decoded(
             predictions=dict(chosen),
-            probabilities=np.hstack([softmax(head) for head in heads]),
+            probabilities=np.hstack([softmax(head, axis=1) for head in heads]),
             probability_columns=tuple(
                 f"probability_{name}_{label}"
                 for name, classes in zip(self.names, self.class_lists, strict=True)
@@ -144,12 +145,13 @@ class Aspects(Common):
         """Accuracy averaged over aspects, and the accuracy of each."""
         labels = np.asarray(labels)
         predicted = np.stack([head.argmax(axis=1) for head in self._heads(logits)], axis=1)
-        found = [metric.mean_accuracy(labels, predicted)]
+        results = [metric.mean_accuracy(labels, predicted)]
         for i, name in enumerate(self.names):
-            found.append(metric.accuracy(labels[:, i], predicted[:, i], name=f"accuracy_{name}"))
-        return {one.name: one for one in found}
+            results.append(metric.accuracy(labels[:, i], predicted[:, i], name=f"accuracy_{name}"))
+        return {result.name: result for result in results}
 
-    def _prior(self, train_labels: Array) -> Array:
+    def prior(self, train_labels: Array) -> Array:
+        """Return what follows from the training labels alone."""
         return np.concatenate([log_frequencies(train_labels[:, i], size) for i, size in enumerate(self._sizes)])
 
 

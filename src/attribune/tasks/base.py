@@ -5,21 +5,22 @@ Shapes: B rows of a batch, n rows of a data set, C classes. Class ids follow the
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from attribune.errors import DataError
-from attribune.metrics import Metric
+from attribune.errors import ConfigError, DataError
+from attribune.metrics.formulas import Metric
 from attribune.tasks.labels import Array, Column
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Common", "Decoded", "Task", "checked_logits", "log_frequencies", "softmax", "unknown"]
+__all__ = ["Decoded", "Task", "checked_logits", "log_frequencies", "unknown"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,26 +45,31 @@ class Decoded:
         return columns
 
 
-class Task(Protocol):
-    """What the model, the data encoding and the evaluation ask of a task."""
+class Task(ABC):
+    """What the model, the data encoding and the evaluation ask of a task; subclasses are frozen dataclasses.
+
+    ``kind`` is its name in recipes and saved models.
+    """
 
     kind: ClassVar[str]
+    higher_is_better: ClassVar[bool] = True  # of the main metric
 
     @property
+    @abstractmethod
     def outputs(self) -> int:
         """Size of the linear head."""
 
     @property
+    @abstractmethod
     def main_metric(self) -> str:
         """Name of the metric that selects the best model."""
 
-    @property
-    def higher_is_better(self) -> bool:
-        """Whether a higher main metric is better."""
+    @classmethod
+    @abstractmethod
+    def fit(cls, *args: Any, **options: Any) -> Self:
+        """Fit on the label columns of training rows, the first argument; others are by keyword."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values from which `task_from_dict` makes an equal task."""
-
+    @abstractmethod
     def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
         """Return labels, and a mask (n,) that is False where the label is missing: such a row must be left out.
 
@@ -71,27 +77,25 @@ class Task(Protocol):
         whole table, for messages.
         """
 
+    @abstractmethod
     def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
         """Count the labels that no training row has."""
 
+    @abstractmethod
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the float32 scalar loss of logits (B, outputs); zero when every label is to be ignored."""
 
+    @abstractmethod
     def decode(self, logits: Array) -> Decoded:
         """Turn logits (n, outputs) into predictions and probabilities."""
 
+    @abstractmethod
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
         """Return the metrics of logits (n, outputs) by name, the main one first."""
 
-    def majority(self, train_labels: Array, labels: Array) -> dict[str, Metric]:
-        """Return the metrics of always predicting what training labels are most often, or on average."""
-
-
-class Common:
-    """The parts that are the same for every task."""
-
-    kind: ClassVar[str]
-    higher_is_better: ClassVar[bool] = True
+    def prior(self, train_labels: Array) -> Array:
+        """Return the logits (outputs,) that fit the training labels best without looking at a row."""
+        raise ConfigError(f"the task {self.kind!r} has no prior: define it, or majority")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values from which `task_from_dict` makes an equal task."""
@@ -100,15 +104,8 @@ class Common:
 
     def majority(self, train_labels: Array, labels: Array) -> dict[str, Metric]:
         """Return the metrics of the logits that follow from the frequencies of the training labels alone."""
-        prior = self._prior(np.asarray(train_labels))
+        prior = self.prior(np.asarray(train_labels))
         return self.metrics(np.broadcast_to(prior, (len(labels), len(prior))), labels)
-
-    def _prior(self, train_labels: Array) -> Array:
-        raise NotImplementedError
-
-    def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
-        """Return the metrics of logits (n, outputs) by name, the main one first."""
-        raise NotImplementedError
 
 
 def _plain(value: Any) -> Any:
@@ -127,12 +124,6 @@ def checked_logits(logits: Array, outputs: int) -> Array:
             f" {int(finite.argmin())}: the training diverged; lower the learning rate or train in float32"
         )
     return logits
-
-
-def softmax(logits: Array) -> Array:
-    """Return probabilities (n, C) of logits (n, C)."""
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
 def log_frequencies(ids: Array, classes: int) -> Array:

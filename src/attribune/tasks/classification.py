@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from scipy.special import expit, softmax
 
-from attribune import metrics as metric
 from attribune.errors import ConfigError, DataError
-from attribune.metrics import Metric
+from attribune.metrics import formulas as metric
+from attribune.metrics.formulas import Metric
 from attribune.schema.columns import MISSING, canonical
-from attribune.tasks.base import Common, Decoded, checked_logits, log_frequencies, softmax, unknown
+from attribune.tasks.base import Decoded, Task, checked_logits, log_frequencies, unknown
 from attribune.tasks.labels import (
     Array,
     Column,
@@ -56,7 +57,7 @@ def _is_positive(number: Any) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classification(Common):
+class Classification(Task):
     """One of C classes per row, or with `multi_label` any number of them.
 
     Labels are class ids int64 (n,). Several labels per row: float32 (n, C + 1), 1 where the row has the class; the last
@@ -201,10 +202,10 @@ class Classification(Common):
         names = self.class_names
         if self.multi_label:
             predicted: list[Any] = [[names[i] for i in np.flatnonzero(row > 0)] for row in logits]
-            probabilities = np.exp(-np.logaddexp(0.0, -logits))
+            probabilities = expit(logits)
         else:
             predicted = [names[i] for i in logits.argmax(axis=1)]
-            probabilities = softmax(logits)
+            probabilities = softmax(logits, axis=1)
         return Decoded(
             predictions={"prediction": predicted},
             probabilities=probabilities,
@@ -217,20 +218,21 @@ class Classification(Common):
         if self.multi_label:
             return self._label_metrics(logits > 0, np.asarray(labels) > 0)
         true, predicted = np.asarray(labels), logits.argmax(axis=1)
-        found = [metric.accuracy(true, predicted), metric.macro_f1(true, predicted, classes=self.outputs)]
+        results = [metric.accuracy(true, predicted), metric.macro_f1(true, predicted, classes=self.outputs)]
         if self.positive is not None:
-            found.insert(0, metric.f1(true, predicted, positive=self.class_names.index(self.positive)))
-        return {one.name: one for one in found}
+            results.insert(0, metric.f1(true, predicted, positive=self.class_names.index(self.positive)))
+        return {result.name: result for result in results}
 
     def _label_metrics(self, predicted: Array, true: Array) -> dict[str, Metric]:
-        """Labels that no training row has are one more class that is never predicted."""
+        """Count labels that no training row has as one more class, which is never predicted."""
         if true.shape[1] > self.outputs and not true[:, self.outputs].any():
             true = true[:, : self.outputs]
         predicted = np.pad(predicted, ((0, 0), (0, true.shape[1] - self.outputs)))
-        found = [metric.label_micro_f1, metric.label_macro_f1, metric.subset_accuracy]
-        return {one.name: one for one in (make(true, predicted) for make in found)}
+        makers = [metric.label_micro_f1, metric.label_macro_f1, metric.subset_accuracy]
+        return {result.name: result for result in (make(true, predicted) for make in makers)}
 
-    def _prior(self, train_labels: Array) -> Array:
+    def prior(self, train_labels: Array) -> Array:
+        """Return what follows from the training labels alone."""
         if not self.multi_label:
             return log_frequencies(train_labels, self.outputs)
         share = np.clip(train_labels[:, : self.outputs].mean(axis=0, dtype=np.float64), 1e-12, 1 - 1e-12)

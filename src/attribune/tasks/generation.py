@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from attribune import metrics as metric
 from attribune.errors import ConfigError
-from attribune.metrics import Metric
+from attribune.metrics import formulas as metric
+from attribune.metrics.formulas import Metric
 from attribune.schema.columns import MISSING
-from attribune.tasks.base import Common, Decoded, checked_logits
+from attribune.tasks.base import Decoded, Task, checked_logits
 from attribune.tasks.labels import Array, Column, label_texts, missing_texts
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ __all__ = ["Generation"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Generation(Common):
+class Generation(Task):
     """A text per row, learned by the cross-entropy of its ids given all before them.
 
     What is predicted is the text itself, so that there is no other label. Of a row the model gives two scores: the
@@ -47,7 +47,7 @@ class Generation(Common):
 
     @classmethod
     def fit(cls, label_columns: Sequence[Column], *, missing: Sequence[str] = MISSING) -> Self:
-        """Nothing is found out from training rows."""
+        """Return the task; training rows say nothing about it."""
         return cls(missing=missing_texts(missing))
 
     def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
@@ -57,8 +57,8 @@ class Generation(Common):
         texts = [label_texts(column, missing=self.missing, first_row=first_row) for column in columns]
         rows = list(zip(*texts, strict=True))
         marks = [hashlib.blake2b(repr(row).encode(), digest_size=8).digest() for row in rows]
-        given = np.array([None not in row for row in rows], dtype=bool)
-        return np.frombuffer(b"".join(marks), dtype="<i8").astype(np.int64), given
+        has_text = np.array([None not in row for row in rows], dtype=bool)
+        return np.frombuffer(b"".join(marks), dtype="<i8").astype(np.int64), has_text
 
     def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
         """Return an empty count: every text can be written."""
@@ -78,7 +78,7 @@ class Generation(Common):
         return mean if count is None else mean * (labels != -100).sum() / count
 
     def scores(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Negative log-likelihood in nats and number of the labels of each row that are not -100, (B, 2) float32.
+        """Return the negative log-likelihood in nats and number of ids of each row, (B, 2) float32; -100 counts not.
 
         Args:
             logits: (B, T, V), each for the id at its own place.
@@ -100,10 +100,10 @@ class Generation(Common):
         )
 
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
-        """Perplexity per id, of scores (n, 2)."""
+        """Return the perplexity per id, of scores (n, 2)."""
         nats, ids = checked_logits(logits, self.outputs).T
-        found = metric.perplexity(nats, ids)
-        return {found.name: found}
+        result = metric.perplexity(nats, ids)
+        return {result.name: result}
 
     def majority(self, train_labels: Array, labels: Array) -> dict[str, Metric]:
         """Refuse: no text stands for all."""

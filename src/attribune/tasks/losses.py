@@ -17,7 +17,7 @@ __all__ = ["binary_cross_entropy", "cross_entropy", "mean_cross_entropy", "squar
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
-    """Weighted mean over the rows whose label is not UNSEEN; without such rows zero, where torch's own mean is NaN."""
+    """Average over the rows whose label is not UNSEEN, weighted; without such rows zero, where torch's mean is NaN."""
     logits = logits.float()
     scale = logits.new_ones(logits.shape[1]) if weights is None else logits.new_tensor(weights)
     total = functional.cross_entropy(logits, labels, weight=scale, ignore_index=UNSEEN, reduction="sum")
@@ -26,7 +26,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, ...] | N
 
 
 def token_scores(logits: Tensor, labels: Tensor) -> Tensor:
-    """Sum of the cross-entropies and number, (B, 2), of the labels (B, T) of each row that are not UNSEEN.
+    """Return sum of the cross-entropies and number, (B, 2), of the labels (B, T) of each row that are not UNSEEN.
 
     The logits (B, T, V) of the other labels are not looked at.
     """

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from scipy.special import softmax
 
-from attribune import metrics as metric
 from attribune.errors import ConfigError
-from attribune.metrics import Metric
+from attribune.metrics import formulas as metric
+from attribune.metrics.formulas import Metric
 from attribune.schema.columns import MISSING, canonical
-from attribune.tasks.base import Common, Decoded, checked_logits, log_frequencies, softmax, unknown
+from attribune.tasks.base import Decoded, Task, checked_logits, log_frequencies, unknown
 from attribune.tasks.labels import (
     UNSEEN,
     Array,
@@ -34,7 +35,7 @@ __all__ = ["Rating"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rating(Common):
+class Rating(Task):
     """One of C numbers per row, learned by cross-entropy, with errors measured in the unit of the numbers.
 
     Labels are class ids int64 (n,). Ratings are compared as numbers: 4, "4.0" and "4.00" are one class. The true number
@@ -95,8 +96,8 @@ class Rating(Common):
         """Return class ids int64 (n,) and the mask of labelled rows; DataError for a label that is not a number."""
         require_columns(columns, ["label"], task=self.kind)
         numbers = label_numbers(columns[0], missing=self.missing, first_row=first_row)
-        places = np.clip(np.searchsorted(self._values, numbers), 0, self.outputs - 1)
-        return np.where(self._values[places] == numbers, places, UNSEEN), ~np.isnan(numbers)
+        ids = np.clip(np.searchsorted(self._values, numbers), 0, self.outputs - 1)
+        return np.where(self._values[ids] == numbers, ids, UNSEEN), ~np.isnan(numbers)
 
     def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
         """Count the ratings that are not among the classes."""
@@ -116,12 +117,14 @@ class Rating(Common):
         likely: list[Any] = [self.classes[i] for i in logits.argmax(axis=1)]
         return Decoded(
             predictions={"prediction": self._numbers(logits) if self.expected else likely},
-            probabilities=softmax(logits),
+            probabilities=softmax(logits, axis=1),
             probability_columns=tuple(f"probability_{name}" for name in self.classes),
         )
 
     def _numbers(self, logits: Array) -> Array:
-        return np.asarray(softmax(logits) @ self._values if self.expected else self._values[logits.argmax(axis=1)])
+        return np.asarray(
+            softmax(logits, axis=1) @ self._values if self.expected else self._values[logits.argmax(axis=1)]
+        )
 
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
         """Accuracy, and RMSE and MAE of the predicted number."""
@@ -129,12 +132,13 @@ class Rating(Common):
         predicted, values = self._numbers(logits), self._values
         farthest = np.where(predicted - values[0] > values[-1] - predicted, values[0], values[-1])
         true = np.where(labels == UNSEEN, farthest, values[labels.clip(min=0)])
-        found = [
+        results = [
             metric.accuracy(labels, logits.argmax(axis=1)),
             metric.rmse(true, predicted),
             metric.mae(true, predicted),
         ]
-        return {one.name: one for one in found}
+        return {result.name: result for result in results}
 
-    def _prior(self, train_labels: Array) -> Array:
+    def prior(self, train_labels: Array) -> Array:
+        """Return what follows from the training labels alone."""
         return log_frequencies(train_labels, self.outputs)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
-from attribune import metrics as metric
 from attribune.errors import ConfigError, DataError
-from attribune.metrics import Metric
+from attribune.metrics import formulas as metric
+from attribune.metrics.formulas import Metric
 from attribune.schema.columns import MISSING
-from attribune.tasks.base import Common, Decoded, checked_logits
+from attribune.tasks.base import Decoded, Task, checked_logits
 from attribune.tasks.labels import Array, Column, label_numbers, missing_texts, require_columns
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ __all__ = ["Regression"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Regression(Common):
+class Regression(Task):
     """A number per row, learned by the mean squared error of standardised targets.
 
     Labels are standardised, float32 (n,): (value - mean) / std; a NaN label is ignored by the loss. Predictions, RMSE
@@ -92,14 +92,15 @@ class Regression(Common):
         return Decoded(predictions={"prediction": self._numbers(logits)}, probabilities=None, probability_columns=())
 
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
-        """RMSE, MAE and R²."""
+        """Return RMSE, MAE and R²."""
         predicted, true = self._numbers(logits), np.asarray(labels, dtype=np.float64) * self.std + self.mean
         if not np.isfinite(true).all():
             raise DataError(
                 f"{int((~np.isfinite(true)).sum())} of {len(true)} labels are missing: leave these rows out"
             )
-        found = [metric.rmse(true, predicted), metric.mae(true, predicted), metric.r2(true, predicted)]
-        return {one.name: one for one in found}
+        results = [metric.rmse(true, predicted), metric.mae(true, predicted), metric.r2(true, predicted)]
+        return {result.name: result for result in results}
 
-    def _prior(self, train_labels: Array) -> Array:
+    def prior(self, train_labels: Array) -> Array:
+        """Return what follows from the training labels alone."""
         return np.array([train_labels.mean(dtype=np.float64)])

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from attribune.conditioned import ConditionedModel
-from attribune.methods.base import AttributeMethod
+from attribune.methods.attribute_method import AttributeMethod
+from attribune.models.base import ConditionedModel
 
 if TYPE_CHECKING:
-    from attribune.sharding import ShardedTables
+    from attribune.training.sharding import ShardedTables
 
 __all__ = ["RowAdamW", "build_optimizer", "clip_gradients", "update_rows_alone"]
 
@@ -118,8 +118,6 @@ def clip_gradients(parameters: Iterable[Tensor], limit: float, sharded: ShardedT
     """Scale gradients, sparse ones among them, so that their common norm is at most `limit`; returns it as it was.
 
     Args:
-        parameters: with the gradients.
-        limit: of the norm.
         sharded: the parameters of which other processes have the other rows, whose gradients count as well.
     """
     grads, parts = list[Tensor](), list[Tensor]()

@@ -1,11 +1,10 @@
-"""From a prepared data set and a recipe to trained weights, with the stock Trainer; interrupted runs go on."""
+"""The stock Trainer as it is used here: its arguments, and what it does otherwise."""
 
 from __future__ import annotations
 
 import math
-import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,253 +12,164 @@ import numpy as np
 import torch
 import transformers
 from datasets import Dataset
-from safetensors import SafetensorError, safe_open
-from transformers import EvalPrediction, TrainerCallback, TrainerState, TrainingArguments
+from torch import nn
+from torch.utils.data import DataLoader
+from transformers import EvalPrediction, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from attribune.conditioned import ConditionedModel
-from attribune.data.batching import LengthGroupedBatches, padding_share
-from attribune.errors import ConfigError, DataError
-from attribune.process_memory import keep_freed_memory
-from attribune.recipe import Recipe
-from attribune.training.folder import RunFolder
-from attribune.training.loop import Report, StopWhenStale, TrainingLoop
-from attribune.training.optimizer import build_optimizer, update_rows_alone
-from attribune.training.processes import PATIENCE, backend, is_main, process_count, process_number
-from attribune.training.profile import ProfileSteps
-from attribune.training.progress import Reporter
-from attribune.training.trackers import run_name, trackers
+from attribune.data.batching import LengthGroupedBatches, SharedBatches
+from attribune.errors import ModelFolderError
+from attribune.models.base import ConditionedModel
+from attribune.runs.recipe import TrainingRecipe
+from attribune.training.distributed import PATIENCE, all_rows, backend, process_count, process_number
+from attribune.training.optimizer import build_optimizer, clip_gradients
 
 if TYPE_CHECKING:
-    from attribune.sharding import ShardedTables
+    from attribune.training.sharding import ShardedTables
 
-__all__ = ["Outcome", "fit_model", "resolve_precision"]
-
-_MUCH_PADDING = 1 / 3
-_WEIGHTS, _STATES = "model.safetensors", ("optimizer.pt", "scheduler.pt")
-_RANDOM = "rng_state*.pth"  # one of each process
+__all__ = ["AttributeTrainer", "training_arguments"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """How a training went.
+class AttributeTrainer(transformers.Trainer):
+    """The stock Trainer with batches of texts of like length, the same ones in a resumed run and with more processes.
 
     Args:
-        steps: optimiser steps made.
-        epochs: passes over the training rows made.
-        best_step: the step whose model was kept.
-        best_value: its main metric on the validation rows.
-        seconds: time spent in training, interruptions and their repeated steps left out.
-        stopped_early: whether the patience ran out before the last epoch.
-        padding_share: of the tokens of the training batches, 0 to 1.
-    """
-
-    steps: int
-    epochs: float
-    best_step: int
-    best_value: float
-    seconds: float
-    stopped_early: bool
-    padding_share: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return asdict(self)
-
-
-def resolve_precision(precision: str) -> str:
-    """``auto`` as this machine understands it: bf16 where the processor computes in it, else float32."""
-    if precision != "auto":
-        return precision
-    if torch.cuda.is_available():
-        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
-    return "bf16" if torch.cpu._is_avx512_bf16_supported() else "float32"
-
-
-def fit_model(
-    model: ConditionedModel,
-    *,
-    train: Dataset,
-    validation: Dataset,
-    recipe: Recipe,
-    folder: RunFolder,
-    reporter: Reporter,
-    resume: bool,
-    profile: bool = False,
-) -> Outcome:
-    """Train until the last epoch or until patience runs out, and leave the best weights in the model.
-
-    Args:
-        model: with a tokenizer.
+        model: with a tokenizer; it is moved to the device.
+        settings: optimisation.
+        args: of the stock Trainer, as `training_arguments` makes them.
         train: encoded rows with a column ``length``.
-        validation: encoded rows, on which the best model is chosen.
-        recipe: optimisation and task.
-        folder: of the run, for its checkpoints and the log.
-        reporter: is told of every step.
-        resume: go on from the last whole checkpoint in the folder, if there is one.
-        profile: write a trace of some steps and a summary of where their time went.
-
-    Several processes make steps together; the first one then has the best weights.
+        validation: encoded rows with a column ``length``.
+        callbacks: in place of the stock ones that print.
+        sharded: the tables of which each process has some rows.
     """
-    assert model.tokenizer is not None
-    keep_freed_memory()
-    _check_checkpointing(model, recipe)
-    padding = _padding(train, recipe, reporter)
-    sharded = None
-    if update_rows_alone(model, recipe.training.table_updates):
-        reporter.note("attribute tables: of each batch, the rows of its values alone are updated (RowAdamW)")
-        sharded = _share_tables(model, reporter)
-    last = last_checkpoint(folder.checkpoints) if resume else None
-    metric = f"eval_{model.task.main_metric}"
-    stop = StopWhenStale(metric, higher_is_better=model.task.higher_is_better, patience=recipe.training.patience)
-    callbacks: list[TrainerCallback] = [
-        stop,
-        Report(reporter, folder.log),
-        *trackers(recipe.training.report_to, folder),
-        *([ProfileSteps(model, folder.profile)] if profile and is_main() else []),
-    ]
-    trainer = _loop(model, train, validation, recipe=recipe, folder=folder, callbacks=callbacks, sharded=sharded)
-    if not is_main():  # with other dropout than the rows of the first process have
-        torch.manual_seed(recipe.training.seed + process_number())
-    before = _read_state(last) if last is not None else None
-    if before is not None and (stop.is_stale(before) or before.global_step >= before.max_steps):
-        # The folder may have been moved since the path was written.
-        before.best_model_checkpoint = str(folder.checkpoints / f"checkpoint-{before.best_global_step}")
-        trainer.state = before
-        trainer._load_best_model()
-    else:
-        _run(trainer, reporter, resume_from=last)
-    if sharded is not None:
-        sharded.put_together(model)
-    return _outcome(trainer.state, padding=padding)
 
-
-def _loop(
-    model: ConditionedModel,
-    train: Dataset,
-    validation: Dataset,
-    *,
-    recipe: Recipe,
-    folder: RunFolder,
-    callbacks: Sequence[TrainerCallback],
-    sharded: ShardedTables | None,
-) -> TrainingLoop:
-    trainer = TrainingLoop(
-        model=model,
-        args=_arguments(model, recipe, folder),
-        train_dataset=train,
-        eval_dataset=_sorted_by_length(validation),
-        data_collator=model.collator(),
-        compute_metrics=_metrics_of(model),
-        preprocess_logits_for_metrics=model.row_scores,
-        callbacks=list(callbacks),
-        optimizers=(_optimizer(model, recipe), None),
-        batch_size=recipe.training.batch_size,
-        sharded=sharded,
-    )
-    trainer.remove_callback(transformers.PrinterCallback)
-    trainer.remove_callback(transformers.trainer_callback.ProgressCallback)
-    return trainer
-
-
-def _check_checkpointing(model: ConditionedModel, recipe: Recipe) -> None:
-    if recipe.training.gradient_checkpointing and not model.supports_gradient_checkpointing:
-        raise ConfigError(
-            f"training.gradient_checkpointing is on, but backbones of type {model.config.text_config.model_type!r} do "
-            "not support it: turn it off, or choose another backbone"
+    def __init__(
+        self,
+        model: ConditionedModel,
+        settings: TrainingRecipe,
+        args: TrainingArguments,
+        *,
+        train: Dataset,
+        validation: Dataset,
+        callbacks: Sequence[TrainerCallback],
+        sharded: ShardedTables | None,
+    ) -> None:
+        model.to("cuda" if torch.cuda.is_available() else "cpu")
+        assert settings.backbone_learning_rate is not None
+        optimizer = build_optimizer(
+            model,
+            learning_rate=settings.learning_rate,
+            backbone_learning_rate=settings.backbone_learning_rate,
+            weight_decay=settings.weight_decay,
         )
-
-
-def _outcome(state: TrainerState, *, padding: float) -> Outcome:
-    return Outcome(
-        steps=state.global_step,
-        epochs=float(state.epoch or 0),
-        best_step=int(state.best_global_step or state.global_step),
-        best_value=float(state.best_metric if state.best_metric is not None else math.nan),
-        seconds=_seconds(state),
-        stopped_early=state.global_step < state.max_steps,
-        padding_share=padding,
-    )
-
-
-def _share_tables(model: ConditionedModel, reporter: Reporter) -> ShardedTables | None:
-    """Deal the tables out where there are several processes."""
-    if process_count() == 1:
-        return None
-    from attribune.sharding import ShardedTables
-
-    reporter.note(f"attribute tables: each of the {process_count()} processes has a share of the rows")
-    return ShardedTables(model)
-
-
-def _padding(train: Dataset, recipe: Recipe, reporter: Reporter) -> float:
-    """The share of padding in the batches, which is said where it is much."""
-    lengths, size = np.asarray(train["length"]), recipe.training.batch_size
-    order = LengthGroupedBatches(lengths, batch_size=size, seed=recipe.training.seed).order()
-    share = padding_share(lengths[order], batch_size=size)
-    if share > _MUCH_PADDING:
-        reporter.note(
-            f"train: {share:.0%} of the tokens in the batches are padding, since few texts are as long as the longest "
-            f"of their batch: lower max_length (the longest text has {lengths.max():,} ids, the middle one "
-            f"{int(np.median(lengths)):,}) or batch_size"
+        super().__init__(
+            model=model,
+            args=args,
+            train_dataset=train,
+            eval_dataset=_sorted_by_length(validation),
+            data_collator=model.collator(),
+            compute_metrics=_metrics_of(model),
+            preprocess_logits_for_metrics=model.row_scores,
+            callbacks=[_EpochOrder(), *callbacks],
+            optimizers=(optimizer, None),
         )
-    return share
+        self.remove_callback(transformers.PrinterCallback)
+        self.remove_callback(transformers.trainer_callback.ProgressCallback)
+        order = LengthGroupedBatches(np.asarray(train["length"]), batch_size=settings.batch_size, seed=args.seed)
+        self._batches = SharedBatches(order, process=process_number(), processes=process_count())
+        self._sharded = sharded
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """This process's rows of every batch."""
+        rows = self._remove_unused_columns(self.train_dataset, description="training")
+        pinned = self.args.dataloader_pin_memory
+        return DataLoader(rows, batch_sampler=self._batches, collate_fn=self.data_collator, pin_memory=pinned)
+
+    def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **options: Any) -> Any:
+        """The loss; in training that of the rows of all processes, which the mean of their losses need not be.
+
+        A model that divides by a number that it is given is given that of all processes.
+        """
+        if process_count() == 1 or not model.training or self.model_accepts_loss_kwargs:
+            return super().compute_loss(model, inputs, *args, **options)
+        labels = inputs.pop("labels")
+        logits = model(**inputs).logits.float()
+        return self.model.task.loss(*all_rows(logits, labels, most=self._batches.most))
+
+    def restore_best_model(self, state: TrainerState, checkpoints: Path) -> None:
+        """Load the best model of a training that had come to its end before it was interrupted.
+
+        Args:
+            state: of its last checkpoint.
+            checkpoints: where they are now: the folder may have been moved since their paths were written.
+        """
+        state.best_model_checkpoint = str(checkpoints / f"checkpoint-{state.best_global_step}")
+        self.state = state
+        self._load_best_model()
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        try:
+            with nullcontext() if self._sharded is None else self._sharded.written(self.optimizer):
+                super()._save_checkpoint(model, trial)
+        except (OSError, RuntimeError) as error:  # PyTorch reports a full disk as a RuntimeError
+            raise ModelFolderError(
+                f"a checkpoint could not be written to {self.args.output_dir}, most likely for want of room ({error}): "
+                "make room; the training then goes on from the checkpoint before with --resume"
+            ) from error
+
+    def _load_from_checkpoint(self, *args: Any, **options: Any) -> None:
+        with self._reading():
+            super()._load_from_checkpoint(*args, **options)
+
+    def _load_best_model(self) -> None:
+        with self._reading():
+            super()._load_best_model()
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        super()._load_optimizer_and_scheduler(checkpoint)
+        if self._sharded is not None and checkpoint is not None:
+            self._sharded.keep_own_state(self.optimizer)
+
+    def _reading(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._sharded is None else self._sharded.read()
+
+    def _clip_grad_norm(self, model: torch.nn.Module) -> torch.Tensor:
+        return clip_gradients(model.parameters(), self.args.max_grad_norm, self._sharded)
+
+    def _get_grad_norm(self, model: torch.nn.Module, grad_norm: Any = None) -> Any:
+        return clip_gradients(model.parameters(), math.inf, self._sharded) if grad_norm is None else grad_norm
 
 
-def last_checkpoint(folder: Path) -> Path | None:
-    """The newest checkpoint that was written to its end; one that an interruption cut short does not count."""
-    found = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
-    return next((path for path in found if _is_whole(path)), None)
+class _EpochOrder(TrainerCallback):
+    """Sets the order of the rows of each epoch, also in a resumed run, where the data loader was replaced."""
+
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        batches = kwargs["train_dataloader"].batch_sampler
+        while not isinstance(batches, SharedBatches):  # a resumed epoch begins with one that passes batches over
+            batches = batches.batch_sampler
+        batches.set_epoch(int(state.epoch or 0))
 
 
-def _is_whole(checkpoint: Path) -> bool:
-    # trainer_state.json is written last; the others are looked at as well, for a copy that was cut short.
-    try:
-        with safe_open(checkpoint / _WEIGHTS, framework="pt"):
-            pass
-    except (OSError, SafetensorError):
-        return False
-    random = list(checkpoint.glob(_RANDOM))
-    states = [*(checkpoint / name for name in _STATES), *random]
-    return bool(random) and all(map(zipfile.is_zipfile, states)) and _read_state(checkpoint) is not None
+def training_arguments(
+    settings: TrainingRecipe, *, checkpoints: Path, run_name: str, metric: str, greater_is_better: bool
+) -> TrainingArguments:
+    """Return the settings of a training as the stock Trainer takes them.
 
-
-def _read_state(checkpoint: Path) -> TrainerState | None:
-    try:
-        return TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
-    except (OSError, ValueError, TypeError):
-        return None
-
-
-def _run(trainer: TrainingLoop, reporter: Reporter, *, resume_from: Path | None) -> None:
-    with reporter.training():
-        trainer.train(resume_from_checkpoint=str(resume_from) if resume_from is not None else None)
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    if any(not math.isfinite(loss) for loss in losses):
-        raise DataError(
-            "the loss became infinite or not a number: lower --learning-rate, or use training.precision=float32"
-        )
-
-
-def _optimizer(model: ConditionedModel, recipe: Recipe) -> torch.optim.Optimizer:
-    model.to("cuda" if torch.cuda.is_available() else "cpu")
-    return build_optimizer(
-        model,
-        learning_rate=recipe.training.learning_rate,
-        backbone_learning_rate=recipe.backbone_learning_rate,
-        weight_decay=recipe.training.weight_decay,
-    )
-
-
-def _arguments(model: ConditionedModel, recipe: Recipe, folder: RunFolder) -> TrainingArguments:
-    settings = recipe.training
+    Args:
+        settings: optimisation.
+        checkpoints: where they are written.
+        run_name: for trackers.
+        metric: by which the best model is chosen.
+        greater_is_better: whether its best value is the largest.
+    """
     by_epoch = settings.evaluate_every == "epoch"
-    every: dict[str, Any] = (
-        {} if by_epoch else {"eval_steps": settings.evaluate_every, "save_steps": settings.evaluate_every}
-    )
+    strategy = "epoch" if by_epoch else "steps"
+    interval = {} if by_epoch else {"eval_steps": settings.evaluate_every, "save_steps": settings.evaluate_every}
     on_cpu = not torch.cuda.is_available()
     arguments = TrainingArguments(
-        output_dir=str(folder.checkpoints),
-        run_name=run_name(folder.path),
+        output_dir=str(checkpoints),
+        run_name=run_name,
         num_train_epochs=settings.epochs,
         max_steps=settings.steps or -1,
         per_device_train_batch_size=settings.batch_size,  # recorded alone: the loader shares batches out
@@ -271,13 +181,13 @@ def _arguments(model: ConditionedModel, recipe: Recipe, folder: RunFolder) -> Tr
         lr_scheduler_type="linear",
         max_grad_norm=settings.max_grad_norm,
         bf16=settings.precision == "bf16",
-        eval_strategy="epoch" if by_epoch else "steps",
-        save_strategy="epoch" if by_epoch else "steps",
-        **every,
+        eval_strategy=strategy,
+        save_strategy=strategy,
+        **interval,
         save_total_limit=1,
         load_best_model_at_end=True,
-        metric_for_best_model=model.task.main_metric,
-        greater_is_better=model.task.higher_is_better,
+        metric_for_best_model=metric,
+        greater_is_better=greater_is_better,
         logging_steps=10,
         logging_nan_inf_filter=False,
         label_names=["labels"],
@@ -308,7 +218,3 @@ def _metrics_of(model: ConditionedModel) -> Callable[[EvalPrediction], dict[str,
 def _sorted_by_length(rows: Dataset) -> Dataset:
     """Rows of like length together, so that evaluation pads little; metrics do not depend on the order."""
     return rows.select(np.argsort(np.asarray(rows["length"]), kind="stable")[::-1])
-
-
-def _seconds(state: TrainerState) -> float:
-    return float(sum(entry["train_seconds"] for entry in state.log_history if "train_seconds" in entry))

@@ -1,0 +1,20 @@
+"""The table of benchmark.md, made from the cards of the data sets."""
+
+from __future__ import annotations
+
+from attribune.datasets.sets import CARDS
+from pages.cells import table
+
+
+def data_sets() -> list[str]:
+    """The cards."""
+    rows = []
+    for card in CARDS.values():
+        classes = f"{card.classes}" if len(card.labels) == 1 else f"{len(card.labels)} x {card.classes}"
+        trained = f"{card.published['train']:,.0f}" if "train" in card.published else ""
+        rows.append([f"`{card.name}`", ", ".join(card.names()), classes, trained, card.metric, card.citation])
+    head = ["name", "attributes", "classes", "training rows", "metric", "citation"]
+    return table(head, rows, words=(0, 1, 4, 5))
+
+
+TABLES = {"benchmark.md": {"data sets": data_sets}}

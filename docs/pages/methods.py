@@ -1,0 +1,148 @@
+"""The tables of methods.md, made from the code: families of backbones, and numbers of parameters."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from transformers import BertConfig, BertModel
+
+from attribune.backbones.loading import build_backbone
+from attribune.backbones.placement import PLACEMENTS, Placement, placement_for
+from attribune.backbones.tuning import tune_backbone
+from attribune.methods import METHODS, Host, MethodConfig, method_from_dict
+from attribune.methods.condition import Slots
+from pages.cells import table
+
+ATTRIBUTES = [Slots(name="user", start=0, count=1, size=2), Slots(name="product", start=1, count=1, size=2)]
+
+
+class Count(NamedTuple):
+    """A line of the table of counts."""
+
+    method: str
+    options: dict[str, object]
+    tuning: str
+    paper: str
+    remark: str
+
+
+COUNTS = [
+    Count("none", {}, "full", "1.00 x", "the encoder itself"),
+    Count("adapter", {}, "frozen", "0.02 x", "0.028, which the paper's table rounds down"),
+    Count(
+        "injector",
+        {"vector_size": 768},
+        "frozen",
+        "19M, 18 %; 0.10 x",
+        "19M of 105M is the paper's appendix, 0.10 x its table 2",
+    ),
+    Count("tokens", {}, "full", "1.00 x", ""),
+    Count(
+        "upa", {"vector_size": 768}, "full", "1.01 x", "with A = Z = H; half that size would give the paper's figure"
+    ),
+    Count("chim", {"vector_size": 768}, "full", "1.01 x", "of five classes, r = 16, since 15 does not divide 768"),
+    Count("concat-text", {}, "full", "", ""),
+    Count("concat-word", {}, "full", "", ""),
+    Count("attention-bias", {}, "full", "", "as `maa`"),
+    Count(
+        "maa",
+        {},
+        "full",
+        "1.50 x",
+        "1.50 is six plain layers; each attribute has projections of its own, which the paper's equations say",
+    ),
+    Count("tiny-maa", {}, "full", "1.01 x", "sizes chosen to fit"),
+    Count(
+        "pln",
+        {"vector_sizes": [768, 512]},
+        "frozen",
+        "0.02 %",
+        "0.02 % is 12·2·768 personalised gains and biases; the linear maps that make them are 23.6M",
+    ),
+    Count("e2ln", {"vector_sizes": [768, 512]}, "full", "100 % + 0.02 %", "summaries and pooling have no parameters"),
+    Count("plora", {}, "frozen", "", "r = 8"),
+    Count("poly", {}, "frozen", "", "its router has four numbers more for each value and site"),
+]
+
+TUNINGS = [
+    ("layernorm", "0.05", "24 norms; the paper adds 12·2·768 personalised gains and biases: 0.05 with them"),
+    ("attention+layernorm", "25.94", ""),
+    ("feed_forward+layernorm", "51.80", ""),
+    ("bias+layernorm", "0.13", ""),
+    (
+        "lora:q,v:32+layernorm",
+        "1.12",
+        "the paper names no rank; its figures fit 32, of the model with its LoRA and the 12·2·768",
+    ),
+    ("lora:q,k,v,o:32+layernorm", "2.15", ""),
+]
+
+
+def family(row: Placement) -> str:
+    """The model types of a row, as code."""
+    return ", ".join(f"`{name}`" for name in row.model_types)
+
+
+def matrix() -> list[str]:
+    """Methods against families: yes, or the number of the reason why not."""
+    reasons = list(dict.fromkeys(row.no_extra_attention for row in PLACEMENTS if row.no_extra_attention is not None))
+    rows = []
+    for name, method in METHODS.items():
+        refused = [method().refusal(row) is not None for row in PLACEMENTS]
+        cells = [
+            f"({reasons.index(row.no_extra_attention or '') + 1})" if no else "yes"
+            for row, no in zip(PLACEMENTS, refused, strict=True)
+        ]
+        rows.append([f"`{name}`", ", ".join(method.points) or "nowhere", *cells])
+    head = ["`--method`", "acts at", *(family(row) for row in PLACEMENTS)]
+    notes = [f"({number}) {reason}." for number, reason in enumerate(reasons, start=1)]
+    return [*table(head, rows, words=range(len(head))), "", *notes]
+
+
+def bert() -> torch.nn.Module:
+    """The BERT-base shape without memory for weights."""
+    with torch.device("meta"):
+        return build_backbone(BertConfig())
+
+
+def trained(config: MethodConfig, tuning: str) -> int:
+    """Parameters that learn, without attribute tables and head, embeddings left out."""
+    backbone = bert()
+    with torch.device("meta"):
+        method = config.build(Host.of(backbone, outputs=5, slots=ATTRIBUTES))
+        tune_backbone(backbone, placement_for("bert"), tuning)
+    mine = sum(p.numel() for name, p in method.named_parameters() if "tables" not in name)
+    if isinstance(config, METHODS["poly"]):
+        mine -= sum(p.numel() for name, p in method.named_parameters() if "router" in name)
+    return mine + sum(
+        p.numel() for name, p in backbone.named_parameters() if p.requires_grad and not name.startswith("embeddings")
+    )
+
+
+def counts() -> list[str]:
+    """Methods, then tunings, with what they train."""
+    encoder = trained(METHODS["none"](), "full")
+    rows = []
+    for row in COUNTS:
+        number = trained(method_from_dict({"name": row.method, **row.options}), row.tuning)
+        options = ", ".join(f"{key}={value}" for key, value in row.options.items()) or "defaults"
+        share = f"{number / encoder:.3f} x"
+        rows.append([f"`{row.method}`", options, row.tuning, f"{number:,}", share, row.paper, row.remark])
+    head = ["method", "options", "backbone", "trained", "of the encoder", "paper", "remark"]
+    return [*table(head, rows, words=range(len(head))), "", *tunings()]
+
+
+def tunings() -> list[str]:
+    """What a plain model trains with each."""
+    with torch.device("meta"):
+        whole = sum(p.numel() for p in BertModel(BertConfig()).parameters())
+    rows = []
+    for tuning, paper, remark in TUNINGS:
+        number = trained(METHODS["none"](), tuning)
+        rows.append([f"`{tuning}`", f"{number:,}", f"{100 * number / whole:.2f} %", paper and f"{paper} %", remark])
+    head = ["tuning", "trained", "of the whole model (109.5M)", "E2LN's paper", "remark"]
+    return table(head, rows, words=range(len(head)))
+
+
+TABLES = {"methods.md": {"families": matrix, "counts": counts}}

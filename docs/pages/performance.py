@@ -1,0 +1,242 @@
+"""The tables of performance.md, made from the files in benchmarks/results/."""
+
+from __future__ import annotations
+
+import statistics
+
+from pages.cells import between, facts, machine_line, measured, table
+
+
+def training_step() -> list[str]:
+    """Ratios of the Injector to the other cases, beside their floors."""
+    found = measured("training_step")
+    head = ["case", "ms", "floor, ms", "MB", "Injector / case: time", "arithmetic floor of that", "memory"]
+    lines = [machine_line(found)]
+    for one in found["measured"]:
+        rows = []
+        for case, figures in one["cases"].items():
+            against = one["injector_against"].get(case, {})
+            cells = [f"{figures['milliseconds']:,.0f}", f"{figures['floor_milliseconds']:,.0f}"]
+            cells.append(f"{figures['step_megabytes']:,.0f}")
+            ratios = (f"{against[name]:.2f}" if name in against else "" for name in ("time", "floor", "memory"))
+            rows.append([case, *cells, *ratios])
+        distinct = ", ".join(map(str, one["distinct"]))
+        lines += [
+            "",
+            f"### {one['shape']}, {one['precision']}",
+            "",
+            f"{one['rows']} rows of {one['tokens']} tokens; distinct values of each attribute: {distinct}.",
+            "",
+            *table(head, rows),
+        ]
+    return lines
+
+
+def generated_weights() -> list[str]:
+    """Generated weights alone against the eager ways."""
+    found = measured("generated_weights")
+    ways = ("ours", "chunks", "sigmoid", "tanh")
+    head = ["shape", "values", "rows", "arguments up to", *(f"{way}, ms" for way in ways)]
+    rows = [
+        [
+            one["shape"],
+            f"{one['values']:,}",
+            f"{one['rows']}",
+            f"{one['reach']:.2f}",
+            *(f"{one['milliseconds'][way]:.2f}" for way in ways),
+            f"{one['faster_than_eager']:.1f}",
+            f"{one['of_tangents']:.2f}",
+            f"{one['kept_in_results']['ours']:.2f}",
+            f"{min(one['kept_in_results'][way] for way in ('sigmoid', 'tanh')):.1f}",
+        ]
+        for one in found["measured"]
+    ]
+    head += ["eager / ours", "ours / tangents", "kept, results: ours", "eager"]
+    return [machine_line(found), "", *table(head, rows)]
+
+
+def prediction() -> list[str]:
+    """Times of a batch against the chain."""
+    found = measured("prediction")
+    names = ("kept", "made anew", "eager")
+    rows = [
+        [
+            one["shape"],
+            one["precision"],
+            f"{one['rows']} x {one['tokens']}",
+            ", ".join(map(str, one["distinct"])),
+            f"{one['milliseconds']['chain']:.0f}",
+            *(f"{one['of_chain'][name]:.2f}" for name in names),
+            f"{one['eager_of_kept']:.2f}",
+            f"{one['kept_megabytes']:.0f}",
+        ]
+        for one in found["measured"]
+    ]
+    head = ["shape", "precision", "rows x tokens", "distinct", "chain, ms", *names, "eager / kept", "kept, MB"]
+    return [machine_line(found), "", *table(head, rows, words=(0, 1))]
+
+
+def hit_rates() -> list[str]:
+    """Share of a batch's distinct users that are kept."""
+    rates = measured("prediction")["hit_rates"]
+    sizes = sorted({one["megabytes"] for found in rates.values() for one in found})
+    rows = []
+    for shape, found in rates.items():
+        for exponent in sorted({one["exponent"] for one in found}):
+            mine = sorted((one for one in found if one["exponent"] == exponent), key=lambda one: one["megabytes"])
+            cells = (f"{one['hit_rate']:.0%} ({one['values']:,} values)" for one in mine)
+            rows.append([shape, f"{exponent}", *cells])
+    return table(["shape", "exponent", *(f"{size:,} MB" for size in sizes)], rows)
+
+
+def epoch() -> list[str]:
+    """One epoch end to end, both ways."""
+    found = measured("epoch")
+    rows = []
+    for name, one in found["sets"].items():
+        for way, figures in one["ways"].items():
+            ours = way == "attribune"
+            accuracy = between(figures["accuracy"], figures["low"], figures["high"], scale=100, places=1)
+            padding = f"{one['padding_share']:.1%}" if ours else ""
+            took = [f"{figures['seconds']:,.0f}", f"{figures['peak_megabytes']:,.0f}"]
+            rows.append(
+                [name, f"{one['rows']:,}", padding, way, *took, accuracy, f"{one['faster']:.1f} x" if ours else ""]
+            )
+    head = ["data", "rows", "padding", "way", "seconds", "MB", "accuracy", "faster"]
+    return [machine_line(found), "", *table(head, rows, words=(0, 3))]
+
+
+def large_table() -> list[str]:
+    """Step, memory, saving and loading of a table of many values."""
+    found = measured("large_table")
+    small, large = found["step_milliseconds"].values()
+    held_small, held = found["resident_megabytes"].values()
+    rows = [
+        ("values", f"{found['values']:,}, a table of {found['table_megabytes']:,.0f} MB"),
+        (
+            "vocabulary",
+            f"fitted in {found['fit_seconds']:.0f} s, {found['peak_of_fitting_megabytes']:,.0f} MB at most",
+        ),
+        ("one step", f"{large:.0f} ms; with 1,000 values {small:.0f} ms; ratio {found['step_ratio']:.2f}"),
+        (
+            "resident memory",
+            f"{held:,.0f} MB; with 1,000 values {held_small:,.0f} MB; beyond that "
+            f"{found['beyond_small_of_table']:.2f} x the table",
+        ),
+        ("saving", f"{found['save_seconds']:.1f} s, {found['peak_of_saving_megabytes']:,.0f} MB at most"),
+        ("loading", f"{found['load']['seconds']:.1f} s, {found['load']['peak_megabytes']:,.0f} MB at most"),
+    ]
+    return [machine_line(found), "", *facts(rows)]
+
+
+def reading() -> list[str]:
+    """Rows per second of a CSV file, and memory."""
+    found = measured("reading")
+    seconds, peaks = found["seconds"], found["peak_megabytes"]
+    steps = " + ".join(f"{seconds[step]:.1f}" for step in ("read", "fit", "encode"))
+    rates = [
+        (f"read, fit, encode {found['rows']:,} rows", f"{steps} s: {found['rows_per_second']:,.0f} rows/s"),
+        ("with the texts' ids", f"{found['rows_per_second_whole']:,.0f} rows/s"),
+        (
+            "the tokenizer alone",
+            f"{found['rows_per_second_tokenizer']:,.0f} rows/s; ratio {found['of_tokenizer']:.2f}",
+        ),
+    ]
+    names = {"attributes": "read, fit, encode", "whole": "with the texts' ids"}
+    rows = [[name, *(f"{peak:,.0f}" for peak in peaks[job].values())] for job, name in names.items()]
+    head = ["peak memory, MB", *(f"{int(size):,} rows" for size in peaks["whole"])]
+    return [machine_line(found), "", *facts(rates), "", *table(head, rows)]
+
+
+def two_processes() -> list[str]:
+    """One process with one core against two."""
+    found = measured("two_processes")
+    rows = []
+    for precision, epoch in found["epoch"].items():
+        seconds = (f"{statistics.median(epoch['seconds'][count]):.0f} s" for count in ("1", "2"))
+        rows.append([f"an epoch of {found['rows']:,} rows, {precision}", *seconds, f"{epoch['faster']:.2f} x faster"])
+    both = [found["table"][count] for count in ("1", "2")]
+    steps = [one["seconds"] for one in both]
+    rows += [
+        [
+            f"a step with {found['values']:,} values, bf16",
+            *(f"{1e3 * step:,.0f} ms" for step in steps),
+            f"{steps[0] / steps[1]:.2f} x faster",
+        ],
+        [
+            f"held by a process, the table being {found['table_megabytes']:,.0f} MB",
+            *(f"{one['resident_megabytes']:,.0f} MB" for one in both),
+            "",
+        ],
+    ]
+    return [machine_line(found), "", *table(["", "one process", "two processes", ""], rows)]
+
+
+def tables_accuracy() -> list[str]:
+    """Accuracy with rows updated alone and with hashed values."""
+    found = measured("tables_accuracy")
+    rows = []
+    for name, row in found["settings"].items():
+        shared = ", ".join(f"{attribute} {share:.0%}" for attribute, share in row["shared"].items())
+        accuracy = between(*row["accuracy"], scale=100, places=1)
+        against = ""
+        if "against_all" in row:
+            difference, low, high, _ = row["against_all"]
+            against = f"{100 * difference:+.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+        rows.append([f"`{name}`", shared, accuracy, against, f"{row['last_loss']:.3f}"])
+    head = ["setting", "values that share a bucket", "accuracy", "against `all`", "last training losses"]
+    return [machine_line(found), "", *table(head, rows, words=(0, 1))]
+
+
+def engines() -> list[str]:
+    """Prediction into a folder by one process and on Ray."""
+    found = measured("predict_engines")
+    names = {
+        "ray 1": "Ray, one worker of one thread",
+        "ray 2": "Ray, two workers",
+        "local 1": "one process, one thread",
+        "local 2": "one process, two threads",
+    }
+    remarks = {
+        "ray 2": f"{found['two_workers_of_one']:.2f} x one worker",
+        "ray 1": f"{found['one_worker_of_local']:.2f} x the process with one thread",
+    }
+    rows = []
+    for case, name in names.items():
+        one = found["median"][case]
+        rows.append([name, f"{one['rows_per_second']:.0f}", f"{one['begin']:.1f}", remarks.get(case, "")])
+    return [machine_line(found), "", *table(["", "rows/s", "seconds before the first row", ""], rows, words=(0, 3))]
+
+
+def scaling() -> list[str]:
+    """Time and memory of a step along each axis, with exponents."""
+    found = measured("scaling")
+    titles = {"ms": "milliseconds", "ms, chain": "chain_milliseconds", "MB": "megabytes"}
+    lines = [machine_line(found)]
+    for name, axis in found["axes"].items():
+        points, rows = axis["points"], []
+        for title, figure in titles.items():
+            if figure in points[0]:
+                slopes = axis["exponents"][figure]
+                cells = (f"{point[figure]:,.0f}" for point in points)
+                rows.append([title, *cells, f"{slopes['whole']:.2f}", f"{slopes['last']:.2f}"])
+        head = [name, *(f"{point['size']:,}" for point in points), "exponent", "of the last two"]
+        lines += ["", *table(head, rows)]
+    return lines
+
+
+TABLES = {
+    "performance.md": {
+        "training step": training_step,
+        "generated weights": generated_weights,
+        "prediction": prediction,
+        "hit rates": hit_rates,
+        "epoch": epoch,
+        "large table": large_table,
+        "reading": reading,
+        "two processes": two_processes,
+        "tables accuracy": tables_accuracy,
+        "engines": engines,
+        "scaling": scaling,
+    },
+}

@@ -1,0 +1,96 @@
+"""The tables of results.md, made from the records of benchmarks and of benchmarks/real_data.py."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from attribune.benchmark.rendering import render
+from attribune.benchmark.summary import Summary
+from attribune.methods import METHODS
+from attribune.metrics.bootstrap import Interval
+from attribune.metrics.tables import ResultRow, markdown_table
+from pages.cells import RESULTS, between, measured, table
+
+
+def record(name: str) -> tuple[Summary, list[str]]:
+    """The record of a benchmark, and its tables."""
+    summary = Summary.read(RESULTS / f"{name}.json")
+    return summary, render(summary.tables, "markdown").splitlines()
+
+
+def every_method() -> list[str]:
+    """The tables of the preset `small`, and how long it took."""
+    summary, tables = record("small")
+    trainings = sorted(summary.trainings, key=lambda one: one.finished)
+    first, last = (datetime.fromisoformat(one.finished) for one in (trainings[0], trainings[-1]))
+    whole = (last - first).total_seconds() + trainings[0].seconds
+    threads = sorted({environment["threads"] for environment in summary.environments})
+    took = (
+        f"{len(trainings)} trainings in {whole / 60:.0f} minutes ({sum(one.seconds for one in trainings) / 60:.0f} "
+        f"minutes of trainings, each with {' or '.join(map(str, threads))} thread)."
+    )
+    return [took, "", *tables]
+
+
+def longer() -> list[str]:
+    """The tables of the Injector and PLN with more steps."""
+    return record("longer")[1]
+
+
+def real_data() -> list[str]:
+    """Test rows, learning rates and settings, of both sets."""
+    lines = []
+    for stage, title, of_set in (
+        ("test", "test rows", settings),
+        ("rates", "learning rates, validation rows", rates),
+        ("sweep", "validation rows", settings),
+    ):
+        for found in measured(stage)["sets"].values():
+            lines += [f"### {found['title']}, {title}", "", *of_set(found), ""]
+    return lines[:-1]
+
+
+def settings(found: Mapping[str, Any]) -> list[str]:
+    """Intervals of all settings, differences of pairs, and what hiding the attributes does."""
+    number, unit = next((found[f"{unit}s"], unit) for unit in ("fold", "seed") if f"{unit}s" in found)
+    counted = f"{number} {unit}{'' if number == 1 else 's'}"
+    rows = [
+        ResultRow(
+            name=f"{name} ({counted})", metrics={key: Interval(**figures) for key, figures in one["metrics"].items()}
+        )
+        for name, one in found["settings"].items()
+    ]
+    lines = [*markdown_table(rows).splitlines(), ""]
+    for pair in found["differences"]:
+        texts = [difference(name, figures) for name, figures in pair.items() if name not in ("a", "b")]
+        lines.append(f"- `{pair['a']}` against `{pair['b']}`, {counted}: {'; '.join(texts)}.")
+    for name, one in found["settings"].items():
+        if "hidden" in one:
+            hidden, given = (f"{100 * share:.2f}" for share in (one["hidden"], one["metrics"]["accuracy"]["value"]))
+            lines.append(f"- `{name}` with its attributes hidden, {counted}: accuracy {hidden} ({given} with them).")
+    return lines
+
+
+def difference(metric: str, found: Mapping[str, float]) -> str:
+    """A paired difference with its interval and p-value."""
+    scale, places = (1, 4) if metric == "log_loss" else (100, 2)
+    ends = between(found["difference"], found["low"], found["high"], scale=scale, places=places, sign="+")
+    return f"{metric} {ends} (p = {found['p_value']:.4f})"
+
+
+def rates(found: Mapping[str, Any]) -> list[str]:
+    """Log loss of every method with each factor of its learning rates."""
+    losses = found["log_loss"]
+    factors = sorted({factor for tried in losses.values() for factor in tried}, key=float)
+    rows = []
+    for method in METHODS:
+        shown = {factor: f"{loss:.3f}" for factor, loss in losses[method].items()}
+        best = min(shown.values())
+        cells = (shown.get(factor, "") for factor in factors)
+        rows.append([method, *(f"**{cell}**" if cell == best else cell for cell in cells)])
+    return table(["log loss", *(f"x{factor}" for factor in factors)], rows)
+
+
+TABLES = {"results.md": {"every method": every_method, "longer": longer, "real data": real_data}}

@@ -1,0 +1,71 @@
+"""The tables of serving.md and new_values.md, made from the files in benchmarks/results/."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pages.cells import RESULTS, between, measured, table
+
+
+def serving() -> list[str]:
+    """Throughput, times and memory under load, of every way it was measured."""
+    found = [measured(path.stem) for path in sorted(RESULTS.glob("serving*.json"))]
+    machine = found[0]["machine"]
+    head = ["run in, backbone in", "minutes", "requests", "errors", "texts/s", "of bare", "of bare in lots"]
+    head += ["p50 / p99, one text, ms", "p50 / p99, several, ms", "MB in the second fifth, in the last"]
+    rows = []
+    for one in found:
+        errors = sum(count for status, count in one["statuses"].items() if status != "200")
+        times = [one["milliseconds"][kind] for kind in ("one text", "several")]
+        in_lots = one["texts_per_second"] / np.mean(one["bare_in_lots"]["texts_per_second"])
+        rows.append(
+            [
+                f"{one['precision']}, {one['dtype']}",
+                f"{one['seconds'] / 60:.0f}",
+                f"{one['requests']:,}",
+                f"{errors:,}",
+                f"{one['texts_per_second']:,.0f}",
+                f"{one['of_bare']:.2f}",
+                f"{in_lots:.2f}",
+                *(f"{kind['p50']:,.0f} / {kind['p99']:,.0f}" for kind in times),
+                f"{one['megabytes']['second_fifth']:,.0f}, {one['megabytes']['last_fifth']:,.0f}",
+                f"{one['largest_difference']:.0e}",
+            ]
+        )
+    return [
+        f"{machine['processor']}, {machine['threads']} threads, torch {machine['torch']}; MiniLM with an Injector and "
+        "PLN, film snippets, half of the requests with one text, a fifth of the films unknown and a fifth missing.",
+        "",
+        *table([*head, "largest difference to `predict`"], rows),
+    ]
+
+
+def enrolment() -> list[str]:
+    """What a few rows teach of a critic."""
+    found = measured("enrolment")
+    rows = []
+    for name, row in found["rows"].items():
+        seconds = found["seconds_per_value"].get(name)
+        cells = [name, *figures(row["accuracy"], scale=100, places=1), *figures(row["log_loss"], scale=1, places=3)]
+        if name == "unknown":
+            cells[2] = cells[4] = ""
+        rows.append([*cells, "" if seconds is None else f"{seconds:.2f}"])
+    return [
+        f"{found['held']} critics who were not among the {found['training_rows']:,} training rows "
+        f"({found['epochs']} epochs), {found['scored_rows']:,} of their quotes. Differences are to *unknown*, with "
+        "95 % intervals.",
+        "",
+        *table(["critic", "accuracy", "difference, points", "log-loss", "difference", "seconds per critic"], rows),
+    ]
+
+
+def figures(row: Mapping[str, Any], *, scale: float, places: int) -> list[str]:
+    """A metric, and its difference to that of an unknown critic."""
+    against = between(*row["against_unknown"], scale=scale, places=places, sign="+")
+    return [f"{scale * row['value'][0]:.{places}f}", against]
+
+
+TABLES = {"serving.md": {"serving": serving}, "new_values.md": {"enrolment": enrolment}}

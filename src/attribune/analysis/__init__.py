@@ -1,0 +1,1 @@
+"""What a run learned: evaluation, comparison, diagnostics, explanations."""

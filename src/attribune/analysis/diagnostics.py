@@ -1,0 +1,272 @@
+"""Diagnostics of a run's predictions on labelled rows: confusion matrices, calibration, the metric by group of rows.
+
+Calibration is measured in bins that hold about as many predictions each (Nixon et al. 2019, adaptive calibration
+error); its mean gap over the bins is the expected calibration error of Guo et al. 2017.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.metrics import confusion_matrix
+
+from attribune.metrics.bins import LEAST_ROWS, count_ranges, range_name
+from attribune.metrics.bootstrap import Interval, interval
+from attribune.metrics.formulas import Metric, mean_of
+from attribune.schema.attributes import FittedAttribute
+from attribune.tasks import Aspects, Classification, Rating, Regression, Task
+
+__all__ = [
+    "Bin",
+    "Calibration",
+    "Head",
+    "ScoredRows",
+    "ValueFigure",
+    "calibration",
+    "heads",
+    "row_bins",
+    "value_figures",
+]
+
+Array = npt.NDArray[Any]
+_RESAMPLES = 2_000
+_BINS = 10
+_VALUE_LIMIT = 50  # values of an attribute that are looked at: the most frequent in the rows
+_DRAWS, _DRAW_CHUNK = 10_000, 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredRows:
+    """Labelled rows with the scores of a run.
+
+    Args:
+        logits: (n, outputs).
+        labels: as the task encodes them.
+        counts: by name, numbers (n,) by which rows are grouped, such as the words of each text.
+        ids: (n, slots) of attributes; None where they are not known.
+    """
+
+    task: Task
+    logits: Array
+    labels: Array
+    counts: Mapping[str, Array]
+    ids: Array | None = None
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.labels)
+
+    def select(self, mask: Array) -> ScoredRows:
+        """Return the rows for which a mask (n,) holds."""
+        return replace(
+            self,
+            logits=self.logits[mask],
+            labels=self.labels[mask],
+            counts={name: values[mask] for name, values in self.counts.items()},
+            ids=None if self.ids is None else self.ids[mask],
+        )
+
+    def metric(self) -> Metric:
+        """Return the main metric of the task."""
+        return self.task.metrics(self.logits, self.labels)[self.task.main_metric]
+
+    def figure(self) -> Interval:
+        """Return the main metric with its interval."""
+        return interval(self.metric(), resamples=_RESAMPLES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """The predictions of one choice among classes.
+
+    Args:
+        name: of the aspect; empty for a task with one choice.
+        classes: their names.
+        true: (n,) class ids; below 0 for a label that no training row has.
+        probabilities: (n, C).
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    true: Array
+    probabilities: Array
+
+    @property
+    def predicted(self) -> Array:
+        """The predicted class ids (n,)."""
+        return np.asarray(self.probabilities.argmax(axis=1))
+
+    def confusion(self) -> Array:
+        """Count rows (C, C) by true and predicted class; labels that no training row has are left out."""
+        known = self.true >= 0
+        labels = range(len(self.classes))
+        return np.asarray(confusion_matrix(self.true[known], self.predicted[known], labels=labels))
+
+
+def heads(scored_rows: ScoredRows) -> list[Head]:
+    """Return the choices that a task makes for each row; none for numbers, multi-label tasks and texts."""
+    task, labels = scored_rows.task, np.asarray(scored_rows.labels)
+    if isinstance(task, Aspects):
+        names, class_lists, columns = task.names, task.class_lists, list(labels.T)
+    elif isinstance(task, Rating) or (isinstance(task, Classification) and not task.multi_label):
+        classes = task.class_names if isinstance(task, Classification) else task.classes
+        names, class_lists, columns = ("",), (classes,), [labels]
+    else:
+        return []
+    probabilities = task.decode(scored_rows.logits).probabilities
+    assert probabilities is not None
+    ends = np.cumsum([len(classes) for classes in class_lists])[:-1]
+    blocks = np.split(probabilities, ends, axis=1)
+    return [
+        Head(name=name, classes=classes, true=true, probabilities=block)
+        for name, classes, true, block in zip(names, class_lists, columns, blocks, strict=True)
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bin:
+    """A group of rows.
+
+    Args:
+        name: range of what the rows are grouped by.
+        rows: number of rows.
+        figure: the main metric of the rows; for calibration the share or number that is true.
+        predicted: for calibration, the mean of the predictions.
+    """
+
+    name: str
+    rows: int
+    figure: Interval
+    predicted: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """Predictions compared with what is true.
+
+    Args:
+        quantity: the probability of the predicted class or of each label, or the predicted number.
+        bins: from low to high predictions.
+        gap: the mean of predictions less truth, with its interval.
+        error: the mean distance of the two over the bins, weighted by rows: the expected calibration error.
+    """
+
+    quantity: Literal["probability", "number"]
+    bins: tuple[Bin, ...]
+    gap: Interval
+    error: float
+
+
+def calibration(scored_rows: ScoredRows) -> Calibration | None:
+    """Compare predictions with what is true; None for texts and for fewer than twenty rows."""
+    pair = _predicted_and_true(scored_rows)
+    if pair is None or len(pair[0]) < LEAST_ROWS:
+        return None
+    predicted, true = pair
+    order = np.argsort(predicted, kind="stable")
+    bins = tuple(
+        Bin(
+            name=f"{predicted[rows[0]]:.3g} to {predicted[rows[-1]]:.3g}",
+            rows=len(rows),
+            figure=interval(mean_of("true", true[rows]), resamples=_RESAMPLES),
+            predicted=float(predicted[rows].mean()),
+        )
+        for rows in np.array_split(order, min(_BINS, max(1, len(predicted) // LEAST_ROWS)))
+    )
+    return Calibration(
+        quantity="number" if isinstance(scored_rows.task, Regression) else "probability",
+        bins=bins,
+        gap=interval(mean_of("gap", predicted - true), resamples=_RESAMPLES),
+        error=float(sum(one.rows * abs(one.predicted - one.figure.value) for one in bins) / len(predicted)),
+    )
+
+
+def _predicted_and_true(scored_rows: ScoredRows) -> tuple[Array, Array] | None:
+    task, labels = scored_rows.task, np.asarray(scored_rows.labels)
+    if choices := heads(scored_rows):
+        confidence = np.concatenate([head.probabilities.max(axis=1) for head in choices])
+        return confidence, np.concatenate([head.predicted == head.true for head in choices]).astype(np.float64)
+    if isinstance(task, Classification):  # several labels: the probability of each
+        probabilities = task.decode(scored_rows.logits).probabilities
+        assert probabilities is not None
+        return probabilities.reshape(-1), (labels[:, : task.outputs] > 0).reshape(-1).astype(np.float64)
+    if isinstance(task, Regression):
+        predicted = np.asarray(task.decode(scored_rows.logits).predictions["prediction"], dtype=np.float64)
+        return predicted, labels.reshape(-1).astype(np.float64) * task.std + task.mean
+    return None
+
+
+def row_bins(scored_rows: ScoredRows) -> dict[str, list[Bin]]:
+    """Return the main metric over bins of rows by each of their counts; counts that make one bin are left out."""
+    bins = {}
+    for name, counts in scored_rows.counts.items():
+        ranges = count_ranges(counts)
+        if len(ranges) > 1:
+            masks = {range_name(low, high): (counts >= low) & (counts <= high) for low, high in ranges}
+            bins[name] = [
+                Bin(name=label, rows=int(mask.sum()), figure=scored_rows.select(mask).figure())
+                for label, mask in masks.items()
+            ]
+    return bins
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueFigure:
+    """The main metric on the rows with one value of an attribute.
+
+    Args:
+        value: the value.
+        rows: number of rows that have it.
+        figure: the main metric on these rows.
+        low: lower end of the range in which the metric of as many rows lies that are drawn at random from all.
+        high: its upper end.
+    """
+
+    value: str
+    rows: int
+    figure: float
+    low: float
+    high: float
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether rows drawn at random would show another metric."""
+        return not self.low <= self.figure <= self.high
+
+
+def value_figures(scored_rows: ScoredRows, attribute: FittedAttribute) -> list[ValueFigure]:
+    """Return the main metric on the rows of each of the most frequent values with twenty rows or more, lowest first.
+
+    The ranges are widened for the number of values that are looked at: the share of random draws within each is
+    1 - 0.05 / values (Bonferroni).
+    """
+    if scored_rows.ids is None:
+        return []
+    ids = scored_rows.ids[:, attribute.columns]
+    row_counts = np.bincount(ids.reshape(-1), minlength=len(attribute.values) + 1)[1 : len(attribute.values) + 1]
+    by_rows = np.argsort(-row_counts, kind="stable").tolist()
+    frequent = [index for index in by_rows if row_counts[index] >= LEAST_ROWS][:_VALUE_LIMIT]
+    metric, figures, rng = scored_rows.metric(), [], np.random.default_rng(0)
+    for index in frequent:
+        rows = scored_rows.select((ids == index + 1).any(axis=1))
+        tail = 0.025 / len(frequent)
+        draws = _random_row_values(metric, len(rows), rng)
+        low, high = np.quantile(draws, [tail, 1 - tail], method="closest_observation").tolist()
+        value, figure = str(attribute.values[index]), rows.metric().value()
+        figures.append(ValueFigure(value=value, rows=len(rows), figure=figure, low=low, high=high))
+    return sorted(figures, key=lambda item: item.figure)
+
+
+def _random_row_values(metric: Metric, rows: int, rng: np.random.Generator) -> Array:
+    """Return the metric of many sets of `rows` rows, drawn from all with replacement."""
+    statistics = metric.statistics.toarray() if sparse.issparse(metric.statistics) else metric.statistics
+    values = []
+    for _ in range(_DRAWS // _DRAW_CHUNK):
+        drawn = metric.rows[rng.integers(len(metric), size=(_DRAW_CHUNK, rows))]
+        values.append(metric.formula(statistics[drawn].mean(axis=1)))
+    return np.concatenate(values)

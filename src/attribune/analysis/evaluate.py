@@ -1,0 +1,121 @@
+"""Evaluation of a finished run: on a new table, and against another run on the same rows."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from attribune.errors import DataError, numbered_in_file
+from attribune.metrics.bootstrap import Interval
+from attribune.metrics.formulas import Metric
+from attribune.metrics.results import Comparison, compare_metrics, intervals
+from attribune.models.predictor import Predictor
+from attribune.runs.folder import load_run
+from attribune.runs.labelled import LabelledRows
+from attribune.runs.recipe import Recipe
+from attribune.runs.stored_scores import StoredScores
+
+__all__ = ["Evaluation", "compare_runs", "compare_scores", "evaluate"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """The scores of a run on the labelled rows of a table.
+
+    Args:
+        labelled: the rows with a text and a label.
+        logits: (n, outputs).
+        hidden: (n, outputs), with every attribute hidden; None for a model that reads none.
+    """
+
+    recipe: Recipe
+    predictor: Predictor
+    labelled: LabelledRows
+    logits: npt.NDArray[np.float32]
+    hidden: npt.NDArray[np.float32] | None
+    notes: list[str]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows with a text and a label."""
+        return len(self.labelled.labels)
+
+    @cached_property
+    def scores(self) -> dict[str, dict[str, Metric]]:
+        """``as given`` and, for models that read attributes, ``attributes hidden``, to metric by name."""
+        scores = {"as given": self.predictor.task.metrics(self.logits, self.labelled.labels)}
+        if self.hidden is not None:
+            scores["attributes hidden"] = self.predictor.task.metrics(self.hidden, self.labelled.labels)
+        return scores
+
+    @cached_property
+    def metrics(self) -> dict[str, dict[str, Interval]]:
+        """The same with their intervals."""
+        return {name: intervals(metrics) for name, metrics in self.scores.items()}
+
+
+def evaluate(run: str | Path, data: Any, *, backbone: str | None = None, encoding: str | None = None) -> Evaluation:
+    """Score a run on labelled rows, with their attributes and with all of them hidden.
+
+    Args:
+        run: folder of a finished run.
+        data: anything `read_table` takes.
+        backbone: where the backbone's weights are, if no longer where they were.
+
+    Raises:
+        AttribuneError: naming file, row or column and the cure.
+    """
+    recipe, predictor = load_run(run, backbone=backbone)
+    labelled = LabelledRows.read(recipe, predictor, data, encoding=encoding)
+    with numbered_in_file(labelled.numbers, labelled.source):
+        logits, report = predictor.logits(labelled.rows)
+    reads = len(predictor.schema) and recipe.reads_attributes
+    return Evaluation(
+        recipe=recipe,
+        predictor=predictor,
+        labelled=labelled,
+        logits=logits,
+        hidden=predictor.logits(labelled.rows, hide_attributes=True)[0] if reads else None,
+        notes=[*labelled.notes, *report.lines()],
+    )
+
+
+def compare_runs(first: str | Path, second: str | Path) -> list[dict[str, Any]]:
+    """Compare two finished runs on the rows that both scored, by every metric, with the paired bootstrap.
+
+    Returns:
+        One record per metric: difference (first minus second), 95 % interval and two-sided p-value.
+
+    Raises:
+        DataError: when the runs have no part with the same rows and labels.
+    """
+    return [asdict(pair) for pair in compare_scores(first, second)]
+
+
+def compare_scores(first: str | Path, second: str | Path) -> list[Comparison]:
+    """Compare two runs as `compare_runs` does, with typed results."""
+    a, b = StoredScores.read(first), StoredScores.read(second)
+    for part in ("test", "validation"):
+        if part in a.parts and part in b.parts and _same_rows(a.parts[part], b.parts[part]):
+            break
+    else:
+        raise DataError(
+            f"{first} and {second} were not scored on the same rows: train both with the same data, split and seed, "
+            "or use `attribune train --compare`"
+        )
+    metrics_a = a.task.metrics(a.parts[part]["logits"], a.parts[part]["labels"])
+    metrics_b = b.task.metrics(b.parts[part]["logits"], b.parts[part]["labels"])
+    return [
+        compare_metrics(metric, metrics_b[name], names=(str(first), str(second)), part=part)
+        for name, metric in metrics_a.items()
+        if name in metrics_b
+    ]
+
+
+def _same_rows(a: dict[str, npt.NDArray[Any]], b: dict[str, npt.NDArray[Any]]) -> bool:
+    return np.array_equal(a["rows"], b["rows"]) and np.array_equal(a["labels"], b["labels"])

@@ -1,0 +1,120 @@
+"""The explanation of a run: what its attributes contribute on labelled rows, and in single ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import datasets
+
+from attribune.analysis.explain.importance import attribute_importance, importance_by_frequency
+from attribune.analysis.explain.influence import influential_values
+from attribune.analysis.explain.scores import Rescored
+from attribune.analysis.explain.single import counterfactuals, word_occlusion
+from attribune.core.deprecation import renamed_arguments
+from attribune.data.tables import read_table, table_source_name
+from attribune.errors import ConfigError, DataError, numbered_in_file
+from attribune.models.predictor import Predictor
+from attribune.runs.folder import load_run
+from attribune.runs.labelled import LabelledRows
+
+__all__ = ["explain"]
+
+
+@renamed_arguments(least="min_rows", most="top")
+def explain(
+    run: str | Path,
+    data: Any,
+    *,
+    row: int | None = None,
+    instead: Sequence[Mapping[str, Sequence[str]]] = (),
+    rare: int = 10,
+    min_rows: int = 5,
+    top: int = 10,
+    backbone: str | None = None,
+    encoding: str | None = None,
+) -> dict[str, Any]:
+    """Measure what each attribute contributes, by scoring the same texts with other attributes.
+
+    Args:
+        run: folder of a finished run.
+        data: labelled rows, anything `read_table` takes.
+        row: number of a row of the table, from 1, that is explained as well.
+        instead: for this row, values that replace its own, one set for each counterfactual prediction.
+        rare: training rows that a rare value has at most.
+        min_rows: rows that a value must have to be among those that move predictions.
+        top: number of values listed for each attribute.
+        backbone: where the backbone's weights are, if no longer where they were.
+
+    Returns:
+        A record that JSON can hold: ``run``, ``method``, ``data``, ``rows``, ``metric`` and ``higher_is_better``,
+        ``losses`` (see `attribute_importance`), ``bins`` with ``rare`` (see `importance_by_frequency`), ``values`` with
+        ``least_rows`` (see `influential_values`), ``row`` or None (``number``, ``text``, ``predictions`` of
+        `counterfactuals`, ``words`` of `word_occlusion`), and ``notes``.
+
+    Raises:
+        AttribuneError: for a method that reads no attributes, or naming file, row or column and the cure.
+    """
+    for name, number in (("rare", rare), ("min_rows", min_rows), ("top", top), ("row", row)):
+        if number is not None and number < 1:
+            raise ConfigError(f"{name} is {number}: give at least 1")
+    if instead and row is None:
+        raise ConfigError("other values are for one row: say which with --row")
+    recipe, predictor = load_run(run, backbone=backbone)
+    if not (predictor.reads_attributes and len(predictor.schema)):
+        raise ConfigError(
+            f"method {recipe.method['name']!r} of {run} reads no attributes, so that there is nothing to explain: give "
+            "a run whose method reads them"
+        )
+    single = None if row is None else _explain_row(predictor, data, row, instead=instead, top=top, encoding=encoding)
+    labelled = LabelledRows.read(recipe, predictor, data, encoding=encoding)
+    with numbered_in_file(labelled.numbers, labelled.source):
+        encoded = predictor.encode(labelled.rows)
+    scores = Rescored.of(predictor, encoded)
+    return {
+        "run": str(run),
+        "method": recipe.method["name"],
+        "data": labelled.source,
+        "rows": len(labelled.labels),
+        "metric": predictor.task.main_metric,
+        "higher_is_better": predictor.task.higher_is_better,
+        "losses": attribute_importance(scores, labelled.labels),
+        "rare": rare,
+        "bins": importance_by_frequency(scores, labelled.labels, rare=rare),
+        "least_rows": min_rows,
+        "values": influential_values(scores, min_rows=min_rows, top=top),
+        "row": single,
+        "notes": [*labelled.notes, *encoded.report.lines()],
+    }
+
+
+def _explain_row(
+    predictor: Predictor,
+    data: Any,
+    row: int,
+    *,
+    instead: Sequence[Mapping[str, Sequence[str]]],
+    top: int,
+    encoding: str | None,
+) -> dict[str, Any]:
+    table, source = read_table(data, encoding=encoding), table_source_name(data)
+    predictor.check_columns(table.column_names, source=source)
+    if row > len(table):
+        raise DataError(f"{source} has {len(table):,} rows, and none with the number {row:,}")
+    with numbered_in_file([row - 1], source):
+        selected = table.select([row - 1])
+        (text,) = predictor.text_input.read(selected)
+        ids = predictor.encode(selected).attribute_ids[0]
+    return {
+        "number": row,
+        "text": text,
+        "attributes": {name: _cell_text(selected, name) for name in predictor.schema.names},
+        "predictions": counterfactuals(predictor, text, ids, instead=instead, top=top),
+        "words": word_occlusion(predictor, text, ids),
+    }
+
+
+def _cell_text(row: datasets.Dataset, name: str) -> str:
+    value = row[name][0]
+    return ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)

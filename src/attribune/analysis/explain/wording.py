@@ -1,0 +1,199 @@
+"""An explanation in words and tables, each sentence no stronger than its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from attribune.metrics.bootstrap import Interval
+from attribune.metrics.definitions import metric_info
+from attribune.metrics.tables import format_interval, text_cells
+
+__all__ = ["Section", "as_text", "sections"]
+
+_TOP_WORDS = 10
+_NUMBER_LIMIT = 5
+_SMALLEST = 0.001  # the smallest effect that the tables show
+Record = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A part of an explanation.
+
+    Args:
+        title: its heading.
+        sentences: findings.
+        table: lines of cells, the head first; empty without a table.
+        note: how to read the table.
+    """
+
+    title: str
+    sentences: list[str]
+    table: list[list[str]]
+    note: str
+
+
+def sections(record: Record) -> list[Section]:
+    """Return the parts of a record of `explain`, in order."""
+    parts = [_importance(record), _by_frequency(record), *_values(record)]
+    if record["row"] is not None:
+        parts += [_counterfactuals(record), _words(record)]
+    return parts
+
+
+def as_text(record: Record) -> str:
+    """Return the whole explanation for a terminal."""
+    blocks = [f"{record['data']}, {record['rows']:,} rows, {record['metric']}"]
+    for section in sections(record):
+        table = text_cells(section.table) if section.table else ""
+        blocks.append("\n".join(line for line in (section.title, *section.sentences, table, section.note) if line))
+    return "\n\n".join(blocks)
+
+
+def _importance(record: Record) -> Section:
+    metric, lines, sentences = record["metric"], [], []
+    for loss in record["losses"]:
+        name = loss["attribute"] or "all attributes"
+        hidden, shuffled = loss["hidden"][metric], loss["shuffled"][metric]
+        lines.append([name, _difference_text(metric, hidden), _difference_text(metric, shuffled)])
+        sentences.append(_loss_sentence(f"{name} hidden", metric, hidden))
+        sentences.append(_loss_sentence(f"{name} of another row", metric, shuffled))
+    unit = " (points)" if metric_info(metric).is_share else ""
+    return Section(
+        title="What is lost without an attribute",
+        sentences=sentences,
+        table=[["attribute", f"{metric} lost, hidden{unit}", f"lost, shuffled{unit}"], *lines],
+        note="95 % intervals of the paired bootstrap; hidden: no value is told, shuffled: that of another row.",
+    )
+
+
+def _loss_sentence(what: str, metric: str, pair: Record) -> str:
+    if not _shows_difference(pair):
+        return f"With {what}, no difference in {metric} is shown: {_difference_text(metric, pair)}."
+    word = "worse" if pair["difference"] > 0 else "better"
+    return f"With {what}, {metric} is {word} by {_difference_text(metric, pair, absolute=True)}."
+
+
+def _by_frequency(record: Record) -> Section:
+    metric, rare = record["metric"], record["rare"]
+    names = {"unseen": "unseen or missing", "rare": f"rare, 1 to {rare}", "frequent": f"frequent, over {rare}"}
+    lines, sentences = [], []
+    for one in record["bins"]:
+        name = f"{one['attribute']}: {names[one['bin']]}"
+        given = Interval(**one["given"])
+        nothing = one["bin"] == "unseen" and one["hidden"]["difference"] == 0
+        lost = "nothing to hide" if nothing else _difference_text(metric, one["hidden"])
+        lines.append([name, f"{one['rows']:,}", format_interval(metric, given), lost])
+        if not nothing:
+            what = f"{one['attribute']} hidden in the {one['rows']:,} rows with a {one['bin']} value"
+            sentences.append(_loss_sentence(what, metric, one["hidden"]))
+    unit = " (points)" if metric_info(metric).is_share else ""
+    return Section(
+        title="For which rows",
+        sentences=sentences,
+        table=[["training rows of the value", "rows", metric, f"lost, hidden{unit}"], *lines],
+        note="Of several values of a row the rarest counts. Bins have other rows, so that their metrics cannot be "
+        "compared with each other as if the attribute alone made the difference.",
+    )
+
+
+def _values(record: Record) -> Iterator[Section]:
+    for attribute in record["values"]:
+        lines, sentences = [], []
+        for one in attribute["top"]:
+            change = f"{one['of']} {one['change']:+.3f} [{one['low']:+.3f}, {one['high']:+.3f}]"
+            lines.append([one["value"], f"{one['rows']:,}", f"{one['training_rows']:,}", f"{one['move']:.3f}", change])
+        if attribute["top"]:
+            first = attribute["top"][0]
+            sentences.append(
+                f"{first['value']} moves predictions most: by {first['move']:.3f} on average over its "
+                f"{first['rows']:,} rows{_direction(first)}."
+            )
+        else:
+            sentences.append(f"No value has {record['least_rows']} rows or more.")
+        yield Section(
+            title=f"Values of {attribute['attribute']} that move predictions most",
+            sentences=sentences,
+            table=[["value", "rows", "trained on", "moves by", "mean change"], *lines] if lines else [],
+            note=f"Against the same rows without the value; of {attribute['enough_rows']:,} values with at least "
+            f"{record['least_rows']} rows, of {attribute['values']:,}. The largest of many are larger by chance, too.",
+        )
+
+
+def _direction(one: Record) -> str:
+    if not _shows_difference(one):
+        return ", in no direction that is shown"
+    return f", {one['of']} {'up' if one['change'] > 0 else 'down'} by {abs(one['change']):.3f}"
+
+
+def _counterfactuals(record: Record) -> Section:
+    row = record["row"]
+    given = row["predictions"][0]
+    names = sorted(given["numbers"], key=lambda name: -abs(given["numbers"][name]))[:_NUMBER_LIMIT]
+    lines = [
+        [one["as"], _predicted(one["prediction"]), *(f"{one['numbers'][name]:.3f}" for name in names)]
+        for one in row["predictions"]
+    ]
+    others = [one["as"] for one in row["predictions"][1:] if one["prediction"] != given["prediction"]]
+    told = ", ".join(f"{name} {value}" for name, value in row["attributes"].items() if value) or "no attributes"
+    changed = f"otherwise as: {', '.join(others)}" if others else "the same in all these cases"
+    return Section(
+        title=f"Row {row['number']:,}, as if others had written it",
+        sentences=[
+            f"“{row['text']}”" if len(row["text"]) <= 400 else f"“{row['text'][:400]}...”",
+            f"With {told}, {_predicted(given['prediction'])} is predicted; {changed}.",
+        ],
+        table=[["as", "prediction", *names], *lines],
+        note="The text and the other attributes stay as they are.",
+    )
+
+
+def _predicted(prediction: Mapping[str, Any]) -> str:
+    def one(value: Any) -> str:
+        return (
+            f"{value:.3f}" if isinstance(value, float) else ", ".join(value) if isinstance(value, list) else str(value)
+        )
+
+    if len(prediction) == 1:
+        return one(next(iter(prediction.values())))
+    return "; ".join(f"{name} {one(value)}" for name, value in prediction.items())
+
+
+def _words(record: Record) -> Section:
+    occlusion = record["row"]["words"]
+    words, target = occlusion["words"], occlusion["of"]
+    order = sorted(words, key=lambda one: -max(abs(one["given"]), abs(one["hidden"])))[:_TOP_WORDS]
+    lines = [[one["word"], f"{one['given']:+.3f}", f"{one['hidden']:+.3f}"] for one in order]
+    gap = max(words, key=lambda one: abs(one["given"] - one["hidden"]))
+    if abs(gap["given"] - gap["hidden"]) < _SMALLEST:
+        change = f"The attributes change the effect of no word on {target} by {_SMALLEST} or more."
+    else:
+        change = (
+            f"The attributes change the effect of “{gap['word']}” on {target} most: {gap['given']:+.3f} with "
+            f"them, {gap['hidden']:+.3f} without."
+        )
+    cut = f" The first {len(words)} words alone are weighed." if occlusion["left_out"] else ""
+    return Section(
+        title=f"Words of row {record['row']['number']:,}",
+        sentences=[change],
+        table=[["word", f"{target}, as given", "attributes hidden"], *lines],
+        note=f"What {target} loses when the word is taken out of the text.{cut}",
+    )
+
+
+def _shows_difference(pair: Record) -> bool:
+    """Whether the interval lies on one side of zero."""
+    return bool(pair["low"] > 0 or pair["high"] < 0)
+
+
+def _difference_text(metric: str, pair: Record, *, absolute: bool = False) -> str:
+    """Return a difference with its interval, in points for shares; `absolute` turns it round to be positive."""
+    info = metric_info(metric)
+    places = 1 if info.is_share else 3
+    ends: Sequence[float] = (pair["difference"], pair["low"], pair["high"])
+    if absolute and pair["difference"] < 0:
+        ends = (-pair["difference"], -pair["high"], -pair["low"])
+    value, low, high = (f"{info.scale * number:{'' if absolute else '+'}.{places}f}" for number in ends)
+    return f"{value}{' points' if absolute and info.is_share else ''} [{low}, {high}]"

@@ -1,0 +1,147 @@
+"""The rows that the page of a run is about: its own test rows as they were scored, or those of another table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from datasets import Dataset
+
+from attribune.analysis.diagnostics import ScoredRows
+from attribune.analysis.evaluate import evaluate
+from attribune.data.tables import read_table
+from attribune.errors import AttribuneError, DataError
+from attribune.metrics.results import Comparison, ResultRow, Scored, compare
+from attribune.runs.folder import RunFolder
+from attribune.runs.recipe import Recipe
+from attribune.runs.results import TrainingRecord
+from attribune.runs.stored_scores import StoredScores
+from attribune.schema import Schema
+from attribune.schema.attributes import FittedAttribute, counts_of_rows
+from attribune.tasks import Task
+
+__all__ = ["RunRows", "rows_of_run"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRows:
+    """A finished run with labelled rows that it scored.
+
+    Args:
+        run: folder of the run.
+        training: how the training went.
+        log: losses and metrics during training; empty for a linear baseline.
+        scored_rows: the rows, with the run's scores.
+        source: what the rows are, as a sentence says it after their number.
+        attributes: those whose ids are known for the rows.
+        results: metrics of the run and of what it is compared with.
+        comparisons: of the run with each of these.
+        notes: what could not be read or scored.
+    """
+
+    run: str
+    recipe: Recipe
+    training: TrainingRecord
+    log: Sequence[dict[str, Any]]
+    scored_rows: ScoredRows
+    source: str
+    attributes: Sequence[FittedAttribute]
+    results: Sequence[ResultRow]
+    comparisons: Sequence[Comparison]
+    notes: list[str]
+
+    @property
+    def method(self) -> str:
+        """The method by name."""
+        return str(self.recipe.method["name"])
+
+    @property
+    def backbone(self) -> str | None:
+        """The backbone by name; None for a linear baseline."""
+        return None if self.recipe.is_baseline else self.recipe.backbone.name
+
+
+def rows_of_run(
+    run: str | Path, data: Any = None, *, backbone: str | None = None, encoding: str | None = None
+) -> RunRows:
+    """Score the rows of a table, or without one read those that the run scored when it was trained.
+
+    Args:
+        run: folder of a finished run.
+        data: labelled rows, anything `read_table` takes.
+        backbone: where the backbone's weights are, if no longer where they were.
+
+    Raises:
+        AttribuneError: naming file, row or column and the cure.
+    """
+    folder = RunFolder(Path(run))
+    return _stored_rows(folder) if data is None else _new_rows(folder, data, backbone=backbone, encoding=encoding)
+
+
+def _stored_rows(folder: RunFolder) -> RunRows:
+    recipe, results, scores = folder.read_recipe(), folder.read_results(), StoredScores.read(folder.path)
+    part = "test" if "test" in scores.parts else "validation"
+    arrays, source = scores.parts[part], getattr(recipe.data, part) or recipe.data.train
+    # The table does not say which shuffled attributes a row had.
+    schema = folder.read_schema() if recipe.reads_attributes and not recipe.data.shuffled else Schema([])
+    notes = []
+    try:
+        table = read_table(source, encoding=recipe.data.encoding).select(arrays["rows"])
+        labels, _ = scores.task.encode_labels([list(table[column]) for column in recipe.label_columns])
+        if not np.array_equal(labels, arrays["labels"]):
+            raise DataError(f"{source} has other labels than when the run was trained: give the table of then as DATA")
+        scored_rows = _with_counts(scores.task, arrays["logits"], labels, recipe=recipe, schema=schema, table=table)
+    except (AttribuneError, OSError, IndexError, KeyError) as error:
+        notes.append(
+            f"The rows themselves could not be read, so that nothing is said of their texts and values: {error}"
+        )
+        scored_rows = ScoredRows(task=scores.task, logits=arrays["logits"], labels=arrays["labels"], counts={})
+    return RunRows(
+        run=str(folder.path),
+        recipe=recipe,
+        training=results.training,
+        log=folder.read_log(),
+        scored_rows=scored_rows,
+        source=f"{part} rows of {source}, as they were scored when it was trained",
+        attributes=[] if scored_rows.ids is None else list(schema),
+        results=results.table(part),
+        comparisons=results.comparisons,
+        notes=notes,
+    )
+
+
+def _new_rows(folder: RunFolder, data: Any, *, backbone: str | None, encoding: str | None) -> RunRows:
+    training = folder.read_results().training
+    evaluation = evaluate(folder.path, data, backbone=backbone, encoding=encoding)
+    recipe, task, rows = evaluation.recipe, evaluation.predictor.task, evaluation.labelled
+    schema = evaluation.predictor.schema if evaluation.hidden is not None else Schema([])
+    names = {"as given": str(recipe.method["name"]), "attributes hidden": "attributes hidden"}
+    scored = [Scored(name=names[key], metrics={"given": metrics}) for key, metrics in evaluation.scores.items()]
+    return RunRows(
+        run=str(folder.path),
+        recipe=recipe,
+        training=training,
+        log=folder.read_log(),
+        scored_rows=_with_counts(task, evaluation.logits, rows.labels, recipe=recipe, schema=schema, table=rows.rows),
+        source=f"labelled rows of {rows.source}",
+        attributes=list(schema),
+        results=[ResultRow(name=names[key], metrics=metrics) for key, metrics in evaluation.metrics.items()],
+        comparisons=compare(scored, metric=task.main_metric, part="given"),
+        notes=evaluation.notes,
+    )
+
+
+def _with_counts(
+    task: Task, logits: npt.NDArray[Any], labels: npt.NDArray[Any], *, recipe: Recipe, schema: Schema, table: Dataset
+) -> ScoredRows:
+    """Add the words of each row's text, and for each attribute the training rows with the row's value."""
+    texts = recipe.data.text_input().read(table)
+    counts = {"words": np.array([len(text.split()) for text in texts], dtype=np.int64)}
+    ids = schema.encode(table)[0] if len(schema) else None
+    if ids is not None:
+        counts |= {attribute.name: counts_of_rows(attribute.counts, ids[:, attribute.columns]) for attribute in schema}
+    return ScoredRows(task=task, logits=logits, labels=labels, counts=counts, ids=ids)

@@ -1,0 +1,1 @@
+"""What people use: command line, service, playground, reports, doctor."""

@@ -1,0 +1,104 @@
+"""The command line: one file per verb; messages on stderr, results on stdout, exit code 0 only on success."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module, metadata
+
+from attribune.apps.cli.arguments import warn_of_renamed_flags
+from attribune.apps.cli.verbosity import VerbParser, level_of
+from attribune.core.logs import logging_to_stderr
+from attribune.errors import AttribuneError
+
+__all__ = ["build_parser", "main"]
+
+_VERBS = (
+    "train",
+    "evaluate",
+    "predict",
+    "compare",
+    "describe",
+    "explain",
+    "report",
+    "playground",
+    "export",
+    "generate",
+    "enrol",
+    "forget",
+    "serve",
+    "methods",
+    "search",
+    "data",
+    "benchmark",
+    "doctor",
+    "completion",
+)
+_INTERRUPTED = 130  # what a shell reports for Ctrl-C
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run ``attribune`` and return its exit code.
+
+    Args:
+        arguments: what follows the program's name; that of the process unless given.
+    """
+    options = build_parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a value that the terminal cannot show is no failure
+    try:
+        with logging_to_stderr(level_of(options)):
+            try:
+                warn_of_renamed_flags(options)
+                options.run(options)
+                sys.stdout.flush()
+            finally:
+                _leave_group()
+    except AttribuneError as error:
+        _write_error(f"attribune {options.verb}: error: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        _write_error(f"\nattribune {options.verb}: interrupted{options.after_interrupt(options)}\n")
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has left; Python would complain once more when it closes what is unwritten.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        _write_error(f"attribune {options.verb}: error: {_system_error(error)}\n")
+        return 1
+    return 0
+
+
+def build_parser() -> VerbParser:
+    """Build the parser of all verbs."""
+    parser = VerbParser(
+        prog="attribune",
+        description="Condition pretrained language models on the metadata of a text.",
+        epilog="`attribune VERB --help` explains a verb, with examples.",
+    )
+    parser.add_argument("--version", action="version", version=f"attribune {metadata.version('attribune')}")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for verb in _VERBS:
+        import_module(f"attribune.apps.cli.{verb}").add_parser(verbs)
+    return parser
+
+
+def _write_error(text: str) -> None:
+    """Write to stderr; of several processes that train together, the first alone does."""
+    if os.environ.get("RANK", "0") == "0":
+        sys.stderr.write(text)
+
+
+def _leave_group() -> None:
+    """Close the connection to the processes that trained with this one, without which the interpreter's end aborts."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
+
+
+def _system_error(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror or error}. Finished work is kept; free space or fix the permission and run again"

@@ -1,0 +1,220 @@
+"""``attribune benchmark``: experiments over data sets, methods and folds, and their results."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from attribune.apps.cli.arguments import add_renamed_flag, add_verb
+from attribune.apps.cli.output import open_console, show
+from attribune.errors import ConfigError
+
+if TYPE_CHECKING:
+    from attribune.benchmark.engine import Engine
+    from attribune.benchmark.experiment import Cell, Experiment
+    from attribune.benchmark.results import BenchmarkFolder
+    from attribune.benchmark.summary import Summary
+
+__all__ = ["add_parser"]
+
+_EXAMPLES = """examples:
+  attribune data prepare polmed --source downloads
+  attribune benchmark run --preset main --sets polmed --output bench/main
+  attribune benchmark new --data mine.csv --text review --label stars --attributes user product --output mine.yaml
+  attribune benchmark run mine.yaml --output bench/mine --workers 2
+  attribune benchmark status bench/mine
+  attribune benchmark table bench/mine --format latex
+  attribune benchmark table bench/mine --json mine.json
+  attribune benchmark report bench/mine"""
+_LISTED_CELLS = 20
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = add_verb(
+        verbs,
+        "benchmark",
+        help="run experiments and read their results: run, new, status, table, report",
+        description="Train every method on every data set and fold, cell by cell; finished cells are never run again.",
+        examples=_EXAMPLES,
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    _add_run(actions)
+    _add_new(actions)
+    status = add_verb(actions, "status", help="finished and remaining cells, and the time left", run=_status)
+    table = add_verb(actions, "table", help="tables, from the result files alone", run=_table)
+    report = add_verb(
+        actions, "report", help="one HTML page with plots and findings, from the result files alone", run=_report
+    )
+    status.add_argument("folder", metavar="DIR", help="folder of the benchmark")
+    table.add_argument("folder", metavar="DIR", help="folder of the benchmark, or a record that --json wrote")
+    report.add_argument("folder", metavar="DIR", help="folder of the benchmark")
+    table.add_argument("--format", default="markdown", metavar="FORMAT", help="markdown, latex, csv or html")
+    table.add_argument("--split", choices=("test", "validation"), help="rows to show (default: test, or the record's)")
+    add_renamed_flag(table, "--part", "--split")
+    table.add_argument("--json", metavar="FILE", help="write a record of the tables to a file, and show its path")
+    report.add_argument("--output", metavar="FILE", help="report.html in the folder unless given")
+
+
+def _add_run(actions: Any) -> None:
+    parser = add_verb(actions, "run", help="run the cells that are missing", run=_run, after_interrupt=_after_interrupt)
+    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="YAML file of the experiment")
+    parser.add_argument("--preset", metavar="NAME", help="an experiment of the library, in place of RECIPE")
+    parser.add_argument("--sets", nargs="+", metavar="NAME", help="only these data sets of the experiment")
+    parser.add_argument("--output", metavar="DIR", required=True, help="folder of the benchmark, new or to be resumed")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="trainings in parallel (default: 1)")
+    parser.add_argument(
+        "--engine",
+        choices=("processes", "ray"),
+        default="processes",
+        help="processes on this machine, or Ray: the cluster of RAY_ADDRESS, else this machine",
+    )
+
+
+def _add_new(actions: Any) -> None:
+    parser = add_verb(actions, "new", help="write an experiment for a table of your own", run=_new)
+    parser.add_argument("--data", metavar="TABLE", required=True, help="CSV, TSV, JSONL or Parquet file")
+    parser.add_argument("--text", nargs="+", metavar="COLUMN", required=True, help="text columns")
+    parser.add_argument("--label", nargs="+", metavar="COLUMN", required=True, help="label columns")
+    parser.add_argument("--attributes", nargs="+", metavar="COLUMN", default=[], help="columns with one value")
+    parser.add_argument(
+        "--multi-label", nargs="+", metavar="COLUMN[:SEPARATOR]", default=[], help="columns with several values"
+    )
+    parser.add_argument(
+        "--task", metavar="KIND", help="classification, rating, regression or aspects; inferred unless given"
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=2, metavar="N", help="splits and trainings per setting (default: 2)"
+    )
+    parser.add_argument("--steps", type=int, default=250, metavar="N", help="steps of every training (default: 250)")
+    parser.add_argument("--output", metavar="FILE", required=True, help="YAML file to write")
+
+
+def _after_interrupt(options: argparse.Namespace) -> str:
+    return f"; finished cells are kept: the same command goes on in {options.output}"
+
+
+def _read_experiment(options: argparse.Namespace) -> Experiment | None:
+    """Read RECIPE or --preset; None where the folder's own experiment is to be resumed."""
+    from attribune.benchmark.experiment import Experiment
+    from attribune.benchmark.presets import read_experiment
+
+    if options.recipe is not None and options.preset is not None:
+        raise ConfigError(f"both RECIPE {options.recipe} and --preset {options.preset} are given: give one of them")
+    if options.preset is not None:
+        return read_experiment(options.preset)
+    return None if options.recipe is None else Experiment.read(options.recipe)
+
+
+def _run(options: argparse.Namespace) -> None:
+    from attribune.benchmark.results import BenchmarkFolder
+    from attribune.benchmark.runner import check_experiment, run_cells
+    from attribune.benchmark.status import status_of
+
+    if options.workers < 1:
+        raise ConfigError(f"--workers {options.workers}: give at least 1")
+    console = open_console()
+    folder = BenchmarkFolder(Path(options.output))
+    experiment = _read_experiment(options) or folder.experiment()
+    sets = tuple(options.sets or (plan.name for plan in experiment.sets))
+    check_experiment(experiment.on(sets))
+    folder.begin(experiment)
+
+    def progress() -> str:
+        return status_of(folder, sets).text(workers=options.workers)
+
+    def note_cell(cell: Cell, state: str) -> None:
+        console.note(f"{cell.path}: {state}" + (f"; {progress()}" if state == "done" else ""))
+
+    console.note(f"{folder.path}: {progress()}")
+    run_cells(folder.experiment().on(sets), folder, _engine(options, folder), tell=note_cell)
+    console.note(f"{folder.path}: {progress()}")
+    if left := status_of(folder, sets).left:
+        raise ConfigError(
+            f"{len(left)} cells are not done, the first being {left[0].path}: see the messages above, mend the cause "
+            "and run the same command again"
+        )
+    show(str(folder.path))
+
+
+def _engine(options: argparse.Namespace, folder: BenchmarkFolder) -> Engine:
+    from attribune.benchmark.processes import Processes
+    from attribune.benchmark.ray_cluster import RayCluster
+
+    if options.engine == "ray":
+        return RayCluster(folder, workers=options.workers)
+    return Processes(folder, workers=options.workers, show=options.workers == 1)
+
+
+def _new(options: argparse.Namespace) -> None:
+    from attribune.apps.cli.recipe_flags import attribute_list
+    from attribune.benchmark.presets import own_experiment
+    from attribune.core.console import ConsoleReporter
+
+    output = Path(options.output)
+    if output.suffix not in (".yaml", ".yml"):
+        raise ConfigError(f"--output {output}: give the name of a YAML file, such as {output.with_suffix('.yaml')}")
+    if output.exists():
+        raise ConfigError(f"{output} is there already: choose another name, or remove it")
+    experiment = own_experiment(
+        options.data,
+        text=options.text,
+        label=options.label,
+        attributes=attribute_list(options.attributes, options.multi_label, ()),
+        task=options.task,
+        seeds=options.seeds,
+        steps=options.steps,
+    )
+    output.write_text(experiment.to_yaml(), encoding="utf-8")
+    ConsoleReporter().note(f"run it with: attribune benchmark run {output} --output {output.with_suffix('')}")
+    show(str(output))
+
+
+def _status(options: argparse.Namespace) -> None:
+    from attribune.benchmark.results import BenchmarkFolder
+    from attribune.benchmark.status import status_of
+
+    status = status_of(BenchmarkFolder(Path(options.folder)))
+    lines = [status.text(), *(f"left: {cell.path}" for cell in status.left[:_LISTED_CELLS])]
+    if len(status.left) > _LISTED_CELLS:
+        lines.append(f"and {len(status.left) - _LISTED_CELLS} more")
+    show("\n".join(lines))
+
+
+def _table(options: argparse.Namespace) -> None:
+    from attribune.benchmark.rendering import render
+
+    summary = _summary(Path(options.folder), options.split)
+    if not summary.tables:
+        raise ConfigError(
+            f"{options.folder}: no cell is done yet: run `attribune benchmark run --output {options.folder}`"
+        )
+    if options.json is None:
+        show(render(summary.tables, options.format))
+    else:
+        summary.write(options.json)
+        show(options.json)
+
+
+def _summary(path: Path, split: Literal["test", "validation"] | None) -> Summary:
+    """Summarize a benchmark's folder, or read a record."""
+    from attribune.benchmark.results import BenchmarkFolder
+    from attribune.benchmark.summary import Summary, summarize
+
+    if not path.is_file():
+        return summarize(BenchmarkFolder(path), part=split or "test")
+    summary = Summary.read(path)
+    if split not in (None, summary.part):
+        raise ConfigError(
+            f"{path} is a record of {summary.part} rows, --split asks for {split} rows: make another record of the "
+            f"benchmark's folder with `attribune benchmark table DIR --split {split} --json FILE`"
+        )
+    return summary
+
+
+def _report(options: argparse.Namespace) -> None:
+    from attribune.apps.report.benchmark_page import write_benchmark_page
+    from attribune.benchmark.results import BenchmarkFolder
+
+    show(str(write_benchmark_page(BenchmarkFolder(Path(options.folder)), options.output)))

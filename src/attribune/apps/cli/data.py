@@ -1,0 +1,208 @@
+"""``attribune data``: the data sets of the benchmark, where to get them, their preparation and their statistics."""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attribune.apps.cli.arguments import add_json, add_verb
+from attribune.apps.cli.output import show, show_json
+
+if TYPE_CHECKING:
+    from attribune.datasets.card import Card
+    from attribune.datasets.preparation import PreparedSet
+    from attribune.datasets.statistics import Figure
+
+__all__ = ["add_parser"]
+
+_EXAMPLES = """examples:
+  attribune data list
+  attribune data info polmed
+  attribune data prepare polmed --source downloads --output data/polmed
+  attribune data stats polmed
+  attribune train --config data/polmed/recipe.yaml --method injector --output runs/polmed"""
+_ROOT = Path("data")
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = add_verb(
+        verbs,
+        "data",
+        help="the data sets of the benchmark: list, info, prepare, stats",
+        description="Data sets with attributes: where to get each, how it is prepared, what is in it.",
+        examples=_EXAMPLES,
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    add_verb(actions, "list", help="all data sets", run=_list)
+    info = add_verb(actions, "info", help="one data set: source, licence, files, preparation, citation", run=_info)
+    prepare = add_verb(
+        actions,
+        "prepare",
+        help="make Parquet files with a manifest from the files of the source",
+        run=_prepare,
+        after_interrupt="; the same command begins anew",
+    )
+    stats = add_verb(
+        actions, "stats", help="sizes, words, values, and how much the attributes say about the classes", run=_stats
+    )
+    for action in (info, prepare, stats):
+        action.add_argument("name", metavar="NAME", help="one of `attribune data list`")
+    prepare.add_argument("--source", metavar="DIR", required=True, help="folder with the files of the source")
+    prepare.add_argument("--output", metavar="DIR", help="folder to write; data/NAME unless given")
+    prepare.add_argument("--skip-bad", action="store_true", help="skip broken rows and count them")
+    prepare.add_argument(
+        "--partial", action="store_true", help="accept files with fewer rows than the source publishes"
+    )
+    stats.add_argument("--prepared", metavar="DIR", help="folder that `prepare` wrote; data/NAME unless given")
+    add_json(stats)
+
+
+def _list(_: argparse.Namespace) -> None:
+    from attribune.datasets.sets import CARDS
+    from attribune.metrics.tables import text_cells
+
+    rows = [
+        [
+            card.name,
+            card.title,
+            ", ".join(card.names()),
+            f"{card.classes}" if len(card.labels) == 1 else f"{len(card.labels)} x {card.classes}",
+            f"{card.published['train']:,.0f}" if "train" in card.published else "",
+            "prepared" if (_ROOT / card.name / "manifest.json").is_file() else "",
+        ]
+        for card in CARDS.values()
+    ]
+    show(text_cells([["name", "title", "attributes", "classes", "training rows", ""], *rows], left=3))
+
+
+def _info(options: argparse.Namespace) -> None:
+    from attribune.datasets.sets import find_card
+
+    card = find_card(options.name)
+    blocks = {
+        "source": card.source,
+        "how to get it": card.obtain,
+        "revision": card.revision,
+        "licence": card.licence,
+        "terms": card.terms,
+        "citation": card.citation,
+        "files": "; ".join(_file_text(file) for file in card.files),
+        "preparation": card.preparation,
+        "attributes": ", ".join(f"{attribute['name']} ({attribute['kind']})" for attribute in card.attributes),
+        "labels": ", ".join(card.labels),
+        "task": ", ".join(f"{key}: {value}" for key, value in card.task.items()),
+        "classes": str(card.classes),
+        "metric": card.metric,
+        "window": card.window,
+        "recipe": card.recipe or "none of a paper",
+        "split": _split_text(card),
+        "notes": card.notes,
+    }
+    lines = [f"{card.name}: {card.title}"]
+    for name, text in blocks.items():
+        if text:
+            lines += textwrap.wrap(
+                text,
+                110,
+                initial_indent=f"  {name}: ",
+                subsequent_indent="    ",
+                break_on_hyphens=False,  # an address in two lines cannot be copied
+                break_long_words=False,
+            )
+    show("\n".join(lines))
+
+
+def _file_text(file: Any) -> str:
+    rows = "" if file.rows is None else f", {file.rows:,} rows"
+    return f"{file.names[0]}{rows}"
+
+
+def _split_text(card: Card) -> str:
+    from attribune.datasets.card import Folds, Shuffled
+
+    if isinstance(card.split, Folds):
+        return f"{card.split.number} folds, seed {card.split.seed}"
+    if isinstance(card.split, Shuffled):
+        size = f"{card.split.rows:,} rows" if card.split.share is None else f"{100 * card.split.share:g} % of the rows"
+        grouped = "; equal texts stay together" if card.split.whole_texts else ""
+        return f"at random, seed {card.split.seed}: {size} each for validation and test{grouped}"
+    return "as published"
+
+
+def _prepare(options: argparse.Namespace) -> None:
+    from attribune.core.console import ConsoleReporter
+    from attribune.datasets.preparation import prepare
+    from attribune.datasets.sets import find_card
+
+    card = find_card(options.name)
+    output = Path(options.output) if options.output else _ROOT / card.name
+    reporter = ConsoleReporter()
+    reporter.note(f"{card.name}: terms: {card.terms}")
+    prepared = prepare(card, source=options.source, output=output, skip_bad=options.skip_bad, partial=options.partial)
+    for line in _prepared_lines(prepared):
+        reporter.note(line)
+    show(str(output))
+
+
+def _prepared_lines(prepared: PreparedSet) -> list[str]:
+    manifest = prepared.manifest
+    parts = ", ".join(f"{name} {part['rows']:,}" for name, part in manifest["parts"].items())
+    lines = [f"{'already prepared' if prepared.reused else 'prepared'}, rows: {parts}"]
+    lines += [f"left out, {reason}: {count:,}" for reason, count in manifest["left_out"].items()]
+    lines += [
+        f"broken and skipped, {reason}: {bad['rows']:,}, first in {bad['first']}"
+        for reason, bad in manifest["bad"].items()
+    ]
+    return lines + [f"{kind}: {count:,}" for kind, count in manifest["remarks"].items()]
+
+
+def _stats(options: argparse.Namespace) -> None:
+    from attribune.datasets.preparation import load_prepared
+    from attribune.datasets.sets import find_card
+    from attribune.datasets.statistics import best_subset, describe_set, divergences
+    from attribune.errors import ConfigError
+
+    card = find_card(options.name)
+    prepared = load_prepared(options.prepared or _ROOT / card.name)
+    if prepared.manifest["name"] != card.name:
+        raise ConfigError(f"{prepared.folder} holds {prepared.manifest['name']}, not {card.name}: name its folder")
+    figures = describe_set(prepared, published=dict(card.published))
+    by_attribute = divergences(prepared, published=dict(card.divergence))
+    subset, lowest = best_subset(prepared, published=card.divergence.get("best subset"))
+    if options.json:
+        result = {
+            "name": card.name,
+            "figures": [asdict(figure) for figure in figures],
+            "divergences": [asdict(figure) for figure in by_attribute],
+            "best_subset": {"attributes": list(subset), **asdict(lowest)},
+        }
+        show_json(result)
+        return
+    folds = f", mean over {prepared.folds} folds" if prepared.folds else ""
+    show(f"{card.title}{folds}\n\n{_table(figures)}\n")
+    show("divergence of the classes of held-out rows from what the attributes predict (lower: they predict more)\n")
+    show(_table([*by_attribute, lowest], places=3))
+
+
+def _table(figures: list[Figure], places: int | None = None) -> str:
+    from attribune.metrics.tables import text_cells
+
+    spread = any(figure.spread is not None for figure in figures)
+    lines = [["", "here", *(["sd over folds"] if spread else []), "paper", ""]]
+    for figure in figures:
+        verdict = {None: "", True: "agrees", False: "differs"}[figure.agrees()]
+        cells = [_number(figure.value, places), *([_number(figure.spread, places)] if spread else [])]
+        lines.append([figure.name, *cells, _number(figure.published, places), verdict])
+    return text_cells(lines)
+
+
+def _number(value: float | None, places: int | None) -> str:
+    if value is None:
+        return ""
+    if places is not None:
+        return f"{value:.{places}f}"
+    return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.1f}"

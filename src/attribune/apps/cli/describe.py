@@ -1,0 +1,86 @@
+"""``attribune describe``: attributes, parameters, data and metrics of a run."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from attribune.apps.cli.arguments import add_json, add_run, add_verb
+from attribune.apps.cli.output import open_console, show, show_json
+
+__all__ = ["add_parser"]
+
+_EXAMPLES = """examples:
+  attribune describe runs/stars
+  attribune describe runs/stars --json
+  attribune describe runs/stars --changes"""
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = add_verb(
+        verbs,
+        "describe",
+        help="describe a run: attributes, parameters, data, metrics",
+        description="Show attributes and vocabularies, parameters, backbone, data and metrics of a run.",
+        examples=_EXAMPLES,
+        run=_run,
+    )
+    add_run(parser)
+    add_json(parser)
+    parser.add_argument(
+        "--changes", action="store_true", help="how far training moved the weights of the backbone, by term and layer"
+    )
+    parser.add_argument("--backbone", metavar="DIR", help="with --changes: where the pretrained weights are now")
+
+
+def _run(options: argparse.Namespace) -> None:
+    from attribune.apps.cli.results import results_text
+    from attribune.runs.description import describe_run
+    from attribune.runs.folder import RunFolder
+
+    open_console()
+    if options.changes:
+        _show_changes(options)
+        return
+    description = describe_run(options.run_folder)
+    if options.json:
+        show_json(description)
+        return
+    has_results = description.pop("results", None) is not None
+    attributes = description.pop("attributes")
+    lines = [f"{key}: {value}" for key, value in description.items()]
+    for item in attributes:
+        common = ", ".join(f"{value} ({count:,})" for value, count in item["most_common"]) or "not listed"
+        lines.append(
+            f"attribute {item['name']} ({item['kind']}): {item['ids']:,} ids in {item['slots']} slots, "
+            f"unseen: {item['unseen']}; most common: {common}"
+        )
+    show("\n".join(lines))
+    if has_results:
+        show("\n" + results_text(RunFolder(Path(options.run_folder)).read_results()))
+
+
+def _show_changes(options: argparse.Namespace) -> None:
+    """Show the mean absolute change of a weight: a line for each term, a column for each layer."""
+    from dataclasses import asdict
+
+    from attribune.analysis.weight_change import term_changes
+    from attribune.metrics.tables import text_cells
+
+    changes = term_changes(options.run_folder, backbone=options.backbone)
+    if options.json:
+        show_json([asdict(change) for change in changes])
+        return
+    values = {(change.layer, change.term): f"{1000 * change.change:.3f}" for change in changes}
+    terms = list(dict.fromkeys(change.term for change in changes if change.layer is not None))
+    layers = sorted({change.layer for change in changes if change.layer is not None})
+    lines = [["term", *(f"layer {layer}" for layer in layers)]]
+    lines += [[term, *(values.get((layer, term), "") for layer in layers)] for term in terms]
+    lines += [
+        [change.term, values[None, change.term], *[""] * (len(layers) - 1)]
+        for change in changes
+        if change.layer is None
+    ]
+    show(f"mean absolute change of a weight of the backbone, in thousandths\n{text_cells(lines)}")

@@ -1,0 +1,142 @@
+"""``attribune doctor``: versions, hardware, and problems with their cures."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from attribune.apps.cli.arguments import add_json, add_verb
+from attribune.apps.cli.output import show, show_json
+from attribune.errors import ConfigError
+
+if TYPE_CHECKING:
+    from attribune.apps.doctor import Examination
+
+__all__ = ["add_parser"]
+
+_EXAMPLES = """examples:
+  attribune doctor
+  attribune doctor --json > machine.json"""
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = add_verb(
+        verbs,
+        "doctor",
+        help="check the installation: versions, hardware, problems with their cures",
+        description="Show versions, extras, hardware, the device and precision that a training would use, the default "
+        "backbone, free space of the folders that are written to, and problems with their cures. The exit code "
+        "is 0 unless a problem makes the library unusable.",
+        examples=_EXAMPLES,
+        run=_run,
+    )
+    add_json(parser)
+
+
+def _run(options: argparse.Namespace) -> None:
+    from attribune.apps.doctor import examine
+
+    examination = examine()
+    if options.json:
+        show_json(_tree(examination))
+    else:
+        show("\n".join(_lines(examination)))
+    if not examination.usable:
+        fatal = sum(problem.fatal for problem in examination.problems)
+        raise ConfigError(f"the library cannot be used here: {fatal} of the problems above must be cured first")
+
+
+def _tree(examination: Examination) -> dict[str, Any]:
+    tree = asdict(examination)
+    tree["packages"] = [asdict(package) | {"state": package.state} for package in examination.packages]
+    tree["extras"] = [
+        {
+            **asdict(extra),
+            "packages": [asdict(package) | {"state": package.state} for package in extra.packages],
+            "installed": extra.installed,
+            "install": extra.install,
+        }
+        for extra in examination.extras
+    ]
+    return tree | {"usable": examination.usable}
+
+
+def _lines(examination: Examination) -> Iterator[str]:
+    versions = examination.versions
+    yield f"attribune {versions['attribune']}, Python {versions['python']} ({versions['interpreter']})"
+    machine, used = examination.machine, examination.used
+    yield from _block(
+        "machine", [("system", machine["system"]), ("cores", machine["cores"]), *_memory(machine), *_gpus(machine)]
+    )
+    backbone = used["backbone"] or {"name": "not known", "path": None}
+    yield from _block(
+        "a training here uses",
+        [
+            ("device", used["device"]),
+            ("threads", used["threads"] or "not known"),
+            ("precision", _PRECISIONS.get(used["precision"], "not known")),
+            ("backbone", f"{backbone['name']}, unless another is named"),
+            ("weights", backbone["path"] or "not on this machine: taken from the hub when they are first used"),
+        ],
+    )
+    yield from _block(
+        "packages",
+        [(package.name, f"{package.version or '-'}{_unless_ok(package.state)}") for package in examination.packages],
+    )
+    yield from _block(
+        "extras",
+        [
+            (extra.name, f"{extra.purpose}: {'installed' if extra.installed else extra.install}")
+            for extra in examination.extras
+        ],
+    )
+    yield from _block(
+        "folders",
+        [
+            (folder.use, f"{folder.path}, {folder.error or f'{folder.free:,.1f} GB free'}")
+            for folder in examination.folders
+        ],
+    )
+    yield from _block("variables", list(examination.environment.items()) or [("none", "")])
+    yield ""
+    if not examination.problems:
+        yield "no problem found"
+    for problem in examination.problems:
+        yield f"{'FATAL' if problem.fatal else 'problem'}: {problem.what}\n  cure: {problem.cure}"
+
+
+_PRECISIONS = {
+    "bf16": "bf16, which this processor computes in",
+    "float32": "float32; this processor does not compute in bf16",
+}
+
+
+def _block(title: str, lines: list[tuple[str, Any]]) -> Iterator[str]:
+    width = max(len(name) for name, _ in lines)
+    yield f"\n{title}"
+    for name, value in lines:
+        yield f"  {name:{width}}  {value}".rstrip()
+
+
+def _memory(machine: dict[str, Any]) -> list[tuple[str, str]]:
+    shown = [
+        f"{value:.1f} GB{word}"
+        for key, word in (("total", ""), ("limit", " is the container's limit"), ("available", " available now"))
+        if (value := machine["memory_gb"][key]) is not None
+    ]
+    return [("memory", ", ".join(shown) or "not known")]
+
+
+def _gpus(machine: dict[str, Any]) -> list[tuple[str, str]]:
+    shown = [
+        (f"GPU {number}", f"{gpu['name']}, {gpu['memory_gb']:.1f} GB, compute capability {gpu['capability']}")
+        for number, gpu in enumerate(machine["gpus"])
+    ]
+    return shown or [("GPU", "none that PyTorch can use")]
+
+
+def _unless_ok(state: str) -> str:
+    return "" if state == "ok" else f" ({state})"

@@ -1,0 +1,94 @@
+"""``attribune enrol``: values that a run has not seen, learned from a few rows."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from attribune.apps.cli.arguments import add_backbone, add_encoding, add_json, add_run, add_table, add_verb
+from attribune.apps.cli.output import open_console, show, show_json
+from attribune.errors import ConfigError
+
+__all__ = ["add_parser"]
+
+_EXAMPLES = """examples:
+  attribune enrol runs/stars new_users.csv
+  attribune enrol runs/stars new_users.csv --attributes user --min-rows 3
+  attribune enrol runs/stars --undo"""
+_SHOWN = 20
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = add_verb(
+        verbs,
+        "enrol",
+        help="add values that a run has not seen, from a few rows",
+        description="Learn a vector for every value of DATA that the run does not know, from the value's rows with "
+        "labels, with everything else as it is: predictions for the values that it knows stay the same to the bit.",
+        examples=_EXAMPLES,
+        run=_run,
+        after_interrupt="; the run is as it was",
+    )
+    add_run(parser, suffix="; its model is replaced")
+    add_table(parser, optional=True)
+    parser.add_argument("--undo", action="store_true", help="take the values that were added last out again")
+    parser.add_argument(
+        "--attributes",
+        nargs="+",
+        action="extend",
+        metavar="COL",
+        help="attributes whose values are added (default: all)",
+    )
+    parser.add_argument("--min-rows", type=int, metavar="N", help="rows that a value needs to be added (default: 1)")
+    parser.add_argument("--steps", type=int, metavar="N", help="training steps, at most (default: 20)")
+    parser.add_argument(
+        "--prior",
+        type=float,
+        metavar="X",
+        help="weight of the prior that new values are like the known ones (default: 1)",
+    )
+    add_json(parser)
+    add_backbone(parser)
+    add_encoding(parser)
+
+
+def _run(options: argparse.Namespace) -> None:
+    from attribune.runs.enrol import EnrolSettings, enrol, undo_enrolment
+
+    console = open_console()
+    settings = {name: getattr(options, name) for name in ("min_rows", "steps", "prior")}
+    settings = {name: value for name, value in settings.items() if value is not None}
+    if options.undo:
+        if options.data is not None or options.attributes or settings:
+            raise ConfigError("--undo takes back what was added last: leave DATA and the other options out")
+        values = undo_enrolment(options.run_folder, backbone=options.backbone)
+        console.note(f"{len(values):,} values taken back; the model is what it was before they were added")
+        return
+    if options.data is None:
+        raise ConfigError("no rows are given: name a table with rows of the new values, or --undo")
+    enrolled = enrol(
+        options.run_folder,
+        options.data,
+        attributes=options.attributes,
+        settings=EnrolSettings(**settings),
+        backbone=options.backbone,
+        encoding=options.encoding,
+        reporter=console,
+    )
+    if options.json:
+        show_json({**asdict(enrolled), "skipped": dict(enrolled.skipped)})
+        return
+    lines = [f"{'attribute':<16} {'value':<32} {'rows':>6}  loss of these rows, before and after"]
+    for value in enrolled.values[:_SHOWN]:
+        losses = f"{value.loss_before:.3f}  {value.loss_after:.3f}"
+        lines.append(f"{value.attribute:<16.16} {value.value:<32.32} {value.rows:>6,}  {losses}")
+    if len(enrolled.values) > _SHOWN:
+        lines.append(f"and {len(enrolled.values) - _SHOWN:,} more")
+    show("\n".join(lines))
+    for name, count in enrolled.skipped.items():
+        if count:
+            console.note(f"attribute {name!r}: {count:,} new values have too few rows and stay unknown")
+    count, seconds = len(enrolled.values), enrolled.seconds
+    console.note(f"{count:,} values added in {seconds:.1f} s, {seconds / count:.2f} s each; --undo takes back")

@@ -1,0 +1,51 @@
+"""``attribune evaluate``: the metrics of a run on a table, and the same with every attribute hidden."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from attribune.apps.cli.arguments import add_backbone, add_encoding, add_json, add_run, add_table, add_verb
+from attribune.apps.cli.output import open_console, show, show_json
+
+__all__ = ["add_parser"]
+
+_EXAMPLES = """examples:
+  attribune evaluate runs/stars test.csv
+  attribune evaluate runs/stars test.csv --json > figures.json"""
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = add_verb(
+        verbs,
+        "evaluate",
+        help="metrics of a run on a table, with and without the attributes",
+        description="Show metrics with 95 % intervals of a trained run on rows with labels, and the same with every "
+        "attribute hidden: the difference is what the attributes do.",
+        examples=_EXAMPLES,
+        run=_run,
+    )
+    add_run(parser)
+    add_table(parser)
+    add_json(parser)
+    add_backbone(parser)
+    add_encoding(parser)
+
+
+def _run(options: argparse.Namespace) -> None:
+    from attribune.analysis.evaluate import evaluate
+    from attribune.metrics.results import ResultRow
+    from attribune.metrics.tables import text_table
+
+    console = open_console()
+    result = evaluate(options.run_folder, options.data, backbone=options.backbone, encoding=options.encoding)
+    for note in result.notes:
+        console.note(note)
+    if options.json:
+        metrics = {name: {key: asdict(value) for key, value in row.items()} for name, row in result.metrics.items()}
+        show_json({"rows": result.rows, "metrics": metrics})
+    else:
+        rows = [ResultRow(name=name, metrics=metrics) for name, metrics in result.metrics.items()]
+        show(f"{result.rows:,} rows\n{text_table(rows)}")

@@ -1,0 +1,59 @@
+"""``attribune forget``: values taken out of a run."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from attribune.apps.cli.arguments import add_backbone, add_run, add_verb
+from attribune.apps.cli.output import open_console
+from attribune.errors import ModelFolderError
+
+__all__ = ["add_parser"]
+
+_EXAMPLES = """examples:
+  attribune forget runs/stars --attribute user --value u17
+  attribune forget runs/stars --attribute user --value u17 u18"""
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = add_verb(
+        verbs,
+        "forget",
+        help="take values out of a run",
+        description="Remove values of an attribute from a run: vectors and names in every model, predictions of their "
+        "rows, checkpoints. Then all files are searched for them. Weights that all values share have learned from "
+        "their rows too and stay as they are: only a training without these rows unlearns them.",
+        examples=_EXAMPLES,
+        run=_run,
+        after_interrupt="; the same command does what is left",
+    )
+    add_run(parser)
+    parser.add_argument("--attribute", required=True, metavar="COL", help="the attribute")
+    parser.add_argument(
+        "--value", required=True, nargs="+", action="extend", metavar="VALUE", help="its values to remove"
+    )
+    add_backbone(parser)
+
+
+def _run(options: argparse.Namespace) -> None:
+    from attribune.runs.forget import forget
+
+    console = open_console()
+    forgotten = forget(options.run_folder, options.attribute, options.value, backbone=options.backbone)
+    for folder in forgotten.models:
+        console.note(f"{folder}: vector and name removed from the model")
+    if forgotten.predictions:
+        console.note(f"{forgotten.predictions:,} rows of stored predictions removed")
+    for folder in forgotten.checkpoints:
+        console.note(f"{folder}: removed")
+    for note in forgotten.notes:
+        console.note(note)
+    if forgotten.places:
+        raise ModelFolderError(
+            f"the value is still found in {', '.join(forgotten.places)}: look whether it means the same "
+            "there, and remove it"
+        )
+    console.note(f"no file below {options.run_folder} has the value any more")
+    console.note("weights that all values share stay as they are: only a training without the rows unlearns them")

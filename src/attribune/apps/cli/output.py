@@ -1,0 +1,30 @@
+"""What the verbs write: results to stdout, notes and progress to stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attribune.core.console import ConsoleReporter
+
+__all__ = ["open_console", "show", "show_json"]
+
+
+def show(text: str) -> None:
+    """Write a result to stdout."""
+    sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def show_json(tree: Any, *, ensure_ascii: bool = True) -> None:
+    """Write a result to stdout as JSON."""
+    show(json.dumps(tree, indent=1, ensure_ascii=ensure_ascii))
+
+
+def open_console() -> ConsoleReporter:
+    """Silence the libraries below, and return what shows notes and progress on stderr."""
+    from attribune.core.console import ConsoleReporter, quiet_libraries
+
+    quiet_libraries()
+    return ConsoleReporter()

@@ -1,0 +1,55 @@
+"""``attribune playground``: a page in the browser to try a run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from attribune.apps.cli.arguments import add_backbone, add_run, add_verb
+from attribune.apps.cli.output import open_console
+from attribune.errors import ConfigError
+
+__all__ = ["add_parser"]
+
+_EXAMPLES = """examples:
+  attribune playground runs/stars
+  attribune playground runs/stars --port 7861"""
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = add_verb(
+        verbs,
+        "playground",
+        help="try a run in the browser: texts, values, and what the values change",
+        description="Open a page for this machine alone: the prediction of a text with and without each attribute, "
+        "two values side by side, a map of the values' vectors coloured by their mean label, and a search for values. "
+        "Nothing is loaded from elsewhere and nothing is sent away.",
+        examples=_EXAMPLES,
+        run=_run,
+    )
+    add_run(parser)
+    parser.add_argument("--port", type=int, default=7860, metavar="N", help="0 takes a free one (default: 7860)")
+    add_backbone(parser)
+
+
+def _run(options: argparse.Namespace) -> None:
+    if find_spec("gradio") is None:
+        raise ConfigError("attribune playground needs gradio: pip install 'attribune[playground]'")
+    if not 0 <= options.port < 2**16:
+        raise ConfigError(f"--port {options.port}: give a number from 0 to 65,535")
+    os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+    from attribune.apps.playground.page import launch
+    from attribune.apps.playground.session import Session
+
+    console = open_console()
+    session = Session.open(options.run_folder, backbone=options.backbone)
+    for note in session.notes:
+        console.note(note)
+    title = f"Attribune: {Path(options.run_folder).resolve().name}"
+    page, address = launch(session, title=title, port=options.port)
+    console.note(f"the playground is at {address}; Ctrl-C stops")
+    page.block_thread()

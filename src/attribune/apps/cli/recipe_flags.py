@@ -1,0 +1,217 @@
+"""The flags of a recipe, which `attribune train` and `attribune search` share, and the recipe that they describe."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attribune.apps.cli.arguments import add_encoding, add_renamed_flag, add_table
+from attribune.errors import ConfigError
+
+if TYPE_CHECKING:
+    from attribune.runs.recipe import Recipe
+
+__all__ = ["SEVERAL", "add_recipe_flags", "attribute_list", "recipe_of"]
+
+SEVERAL: dict[str, Any] = {"nargs": "+", "action": "extend"}
+"""Options of a flag that takes several words, and may be repeated."""
+
+
+_SETTINGS = {
+    "data": "data.train",
+    "text": "data.text",
+    "label": "data.label",
+    "prompt": "data.prompt",
+    "chat": "data.chat",
+    "validation": "data.validation",
+    "test": "data.test",
+    "encoding": "data.encoding",
+    "max_length": "data.max_length",
+    "shuffled": "data.shuffled",
+    "task": "task.kind",
+    "method": "method.name",
+    "backbone": "backbone.name",
+    "tuning": "backbone.tuning",
+    "init_attributes": "transfer.run",
+    "epochs": "training.epochs",
+    "batch_size": "training.batch_size",
+    "learning_rate": "training.learning_rate",
+    "report_to": "training.report_to",
+}
+"""The setting of a recipe behind each flag that is taken as it is."""
+
+
+def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that `recipe_of` reads."""
+    add_table(parser, optional=True)
+    parser.add_argument("--text", **SEVERAL, metavar="COL", help="text column, or several that are joined")
+    parser.add_argument("--label", **SEVERAL, metavar="COL", help="label column; several with --task aspects")
+    parser.add_argument("--prompt", **SEVERAL, metavar="COL", help="columns read before the text that is written")
+    parser.add_argument("--chat", action="store_true", default=None, help="apply the chat template to prompt and text")
+    parser.add_argument("--attributes", **SEVERAL, metavar="COL", help="columns with one value per row")
+    parser.add_argument("--multi-label", **SEVERAL, metavar="COL[:SEP]", help="columns with several values per row")
+    parser.add_argument("--numeric", **SEVERAL, metavar="COL", help="columns with numbers, cut into quantile bins")
+    parser.add_argument("--validation", metavar="FILE", help="validation rows; split off DATA unless given")
+    parser.add_argument("--test", metavar="FILE", help="test rows; split off DATA unless given")
+    add_encoding(parser)
+    parser.add_argument(
+        "--task",
+        help="classification, rating, regression, aspects, or generation, which learns to write the text (default: "
+        "classification for one label column, aspects for several)",
+    )
+    parser.add_argument("--method", help="by name, or a sum such as a+b; `attribune methods` lists them")
+    parser.add_argument(
+        "--tuning",
+        help="what of the backbone is trained: frozen, full, layernorm, bias, attention, feed_forward, top_N, "
+        "lora[:q,v[:RANK]], or a sum of these",
+    )
+    parser.add_argument("--backbone", metavar="NAME_OR_DIR", help="pretrained model (default: all-MiniLM-L6-v2)")
+    parser.add_argument(
+        "--init-attributes",
+        metavar="RUN",
+        help="start from the attribute parameters of this run, frozen (--set transfer.frozen=false trains "
+        "them further)",
+    )
+    parser.add_argument(
+        "--continue",
+        dest="continue_from",
+        metavar="RUN",
+        help="continue the training of this run on other rows, with its recipe; new values are added",
+    )
+    parser.add_argument("--epochs", type=float, metavar="N")
+    parser.add_argument("--batch-size", type=int, metavar="N")
+    parser.add_argument("--learning-rate", type=float, metavar="X")
+    parser.add_argument("--max-length", type=int, metavar="N", help="tokens of a text that are read")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of initialisation, batches and split")
+    parser.add_argument("--preset", metavar="NAME", help="settings of a paper: injectors-2022, ma-bert, e2ln, houlsby")
+    add_renamed_flag(parser, "--recipe", "--preset")
+    parser.add_argument("--config", metavar="FILE", help="recipe in YAML, which the flags override")
+    parser.add_argument("--report-to", **SEVERAL, metavar="NAME", help="trackers: tensorboard, wandb, mlflow, ...")
+    parser.add_argument("--shuffled", action="store_true", default=None, help="control: shuffle attributes over rows")
+    parser.add_argument("--set", **SEVERAL, metavar="KEY=VALUE", default=[], help="any setting of the recipe")
+
+
+def recipe_of(options: argparse.Namespace) -> Recipe:
+    """Read the recipe that the flags describe, over that of ``--config`` if there is one.
+
+    Raises:
+        ConfigError: with every error at once.
+    """
+    from attribune.runs.recipe import Recipe
+
+    settings = _base_settings(options)
+    _check_max_length(options, settings)
+    if options.epochs is not None and isinstance(settings.get("training"), dict):
+        settings["training"].pop("steps", None)
+    values = {key: getattr(options, flag) for flag, key in _SETTINGS.items()}
+    values["data.attributes"] = attribute_list(options.attributes, options.multi_label, options.numeric) or None
+    values |= {"data.split.seed": options.seed, "training.seed": options.seed}
+    for key, value in values.items():
+        if value is not None:
+            _put(settings, key, value)
+    for item in sorted(options.set, key=lambda item: not item.startswith("method.name=")):
+        key, equals, text = item.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {item}: write KEY=VALUE, such as training.weight_decay=0.1")
+        _put(settings, key, _parse_value(item, text))
+    return Recipe.from_dict(settings)
+
+
+def _base_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Merge the settings below the flags: --preset, then --continue, then --config."""
+    from attribune.core.config import read_yaml
+    from attribune.runs.presets import read_preset
+
+    settings: dict[str, Any] = {} if options.preset is None else read_preset(options.preset)
+    if options.continue_from is not None:
+        if options.preset is not None or options.init_attributes is not None:
+            raise ConfigError(
+                "--continue takes the recipe and all that the run learned: leave --preset and --init-attributes out"
+            )
+        _override(settings, _continued_recipe(options.continue_from))
+    if options.config is not None:
+        _override(settings, read_yaml(options.config))
+    return settings
+
+
+def _check_max_length(options: argparse.Namespace, settings: dict[str, Any]) -> None:
+    data = settings.get("data")
+    window = str(data.get("window", "")) if isinstance(data, dict) else ""
+    if options.max_length is not None and ":" in window:
+        raise ConfigError(
+            f"--max-length {options.max_length}: the recipe's window {window!r} has sizes of its own; set another "
+            "with --set data.window=..., or leave --max-length out"
+        )
+
+
+def _continued_recipe(run: str) -> dict[str, Any]:
+    """Read the recipe of a run, for other rows."""
+    from attribune.runs.folder import RunFolder
+
+    settings: dict[str, Any] = RunFolder(Path(run)).read_recipe().model_dump(mode="json")
+    settings["data"] |= {"train": None, "validation": None, "test": None}
+    settings["data"] = {key: value for key, value in settings["data"].items() if value is not None}
+    return {**settings, "transfer": {"run": run, "frozen": False, "full_model": True}}
+
+
+def attribute_list(
+    categorical: Sequence[str] | None, multi_label: Sequence[str] | None, numeric: Sequence[str] | None
+) -> list[dict[str, Any]]:
+    """List the attributes as a recipe has them, from the words after the flags."""
+    attributes: list[dict[str, Any]] = [{"kind": "categorical", "name": name} for name in categorical or ()]
+    for item in multi_label or ():
+        name, _, separator = item.partition(":")
+        attributes.append({"kind": "multi_label", "name": name, "separator": separator or None})
+    return attributes + [{"kind": "numeric", "name": name} for name in numeric or ()]
+
+
+def _override(settings: dict[str, Any], overrides: dict[str, Any]) -> None:
+    """Override a tree of settings by another; the options of another method are dropped."""
+    if _method_of(overrides) is not None and not _same_method(_method_of(settings), _method_of(overrides)):
+        settings.pop("method", None)
+    for key, value in overrides.items():
+        if isinstance(value, dict) and isinstance(settings.get(key), dict):
+            _override(settings[key], value)
+        else:
+            settings[key] = value
+
+
+def _put(settings: dict[str, Any], key: str, value: Any) -> None:
+    """Set one value; the options of another method are dropped."""
+    if key == "method.name" and not _same_method(_method_of(settings), value):
+        settings["method"] = {}
+    tree = settings
+    *path, last = key.split(".")
+    for step in path:
+        if step == "transfer" and tree.get(step) is None:
+            tree[step] = {}  # the one group that a recipe may leave empty
+        tree = tree.setdefault(step, {})
+        if not isinstance(tree, dict):
+            raise ConfigError(f"{key}: {step!r} is not a group of settings: give it as a tree, see any recipe.yaml")
+    tree[last] = value
+
+
+def _parse_value(item: str, text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(
+            f"--set {item}: the value is not YAML ({reason}): put text with special characters in quotes"
+        ) from error
+
+
+def _same_method(one: Any, other: Any) -> bool:
+    from attribune.methods import DEFAULT_METHOD
+
+    names = [[word.strip() for word in str(name or DEFAULT_METHOD).split("+")] for name in (one, other)]
+    return names[0] == names[1]
+
+
+def _method_of(settings: dict[str, Any]) -> Any:
+    method = settings.get("method")
+    return method.get("name") if isinstance(method, dict) else None

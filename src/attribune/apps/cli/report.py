@@ -1,0 +1,47 @@
+"""``attribune report``: the page of a run."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from attribune.apps.cli.arguments import add_backbone, add_encoding, add_run, add_table, add_verb
+from attribune.apps.cli.output import open_console, show
+
+__all__ = ["add_parser"]
+
+_EXAMPLES = """examples:
+  attribune report runs/stars
+  attribune report runs/stars test.csv --output test.html"""
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = add_verb(
+        verbs,
+        "report",
+        help="write a page about a run: learning curves, confusion matrix, calibration, metrics by group of rows",
+        description="Write one HTML file, which loads nothing from elsewhere: learning curves, confusion matrix, "
+        "calibration, and the main metric for frequent and rare values, for short and long texts and by value, each "
+        "with a sentence that says what it shows. Without DATA it is about the run's own test rows, which are not "
+        "scored again.",
+        examples=_EXAMPLES,
+        run=_run,
+    )
+    add_run(parser)
+    add_table(parser, optional=True)
+    parser.add_argument("--output", metavar="FILE.html", help="report.html in the folder unless given")
+    add_backbone(parser)
+    add_encoding(parser)
+
+
+def _run(options: argparse.Namespace) -> None:
+    from attribune.apps.report.run_page import write_run_page
+
+    console = open_console()
+    path, notes = write_run_page(
+        options.run_folder, options.data, output=options.output, backbone=options.backbone, encoding=options.encoding
+    )
+    for note in notes:
+        console.note(note)
+    show(f"the page is {path}")

@@ -1,0 +1,74 @@
+"""``attribune search``: learning rate and sizes, chosen on validation rows."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from attribune.apps.cli.arguments import add_verb
+from attribune.apps.cli.output import open_console, show
+from attribune.apps.cli.recipe_flags import add_recipe_flags, recipe_of
+from attribune.errors import ConfigError
+
+__all__ = ["add_parser"]
+
+_EXAMPLES = """examples:
+  attribune search reviews.csv --text text --label stars --attributes user --trials 20 --output searches/stars
+  attribune search --config runs/stars/recipe.yaml --space space.yaml --trials 50 --output searches/stars
+  attribune train --config searches/stars/recipe.yaml --output runs/best
+
+space.yaml names settings of the recipe, each with a list of values or a range:
+  training.learning_rate: {low: 1.0e-4, high: 1.0e-2, log: true}
+  method.bottleneck: [16, 64, 256]
+
+The same command goes on where it was interrupted; more --trials add to those there are."""
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = add_verb(
+        verbs,
+        "search",
+        help="search learning rate and sizes on validation rows",
+        description="Train with drawn settings, compare them on the validation rows, and write the recipe of the "
+        "best. Test rows are never scored.",
+        examples=_EXAMPLES,
+        run=_run,
+        after_interrupt=lambda options: f"; the same command goes on in {options.output}",
+    )
+    add_recipe_flags(parser)
+    parser.add_argument(
+        "--space", metavar="FILE", help="YAML file of the search space; learning rate and sizes unless given"
+    )
+    parser.add_argument("--trials", type=int, default=20, metavar="N", help="trials in all (default: 20)")
+    parser.add_argument("--output", required=True, metavar="DIR", help="folder of the search")
+
+
+def _run(options: argparse.Namespace) -> None:
+    from attribune.core.config import read_yaml
+    from attribune.metrics.tables import text_cells
+    from attribune.training.search import listed, search
+
+    console = open_console()
+    recipe = recipe_of(options)
+    space = None if options.space is None else read_yaml(options.space, what="the space to search")
+    result = search(
+        recipe,
+        options.output,
+        trials=options.trials,
+        space=space,
+        seed=recipe.training.seed,
+        reporter=console,
+    )
+    if result.best is None:
+        raise ConfigError(f"all {len(result.tried)} trials failed, the first with: {result.tried[0].error}")
+    names = list(result.best.metrics)
+    lines = [["trial", "score", *names, "values"]]
+    for trial in sorted(result.tried, key=lambda trial: (trial.score is None, trial.score)):
+        score = "failed" if trial.score is None else f"{trial.score:.4f}"
+        metrics = (f"{trial.metrics[name]:.4f}" if name in trial.metrics else "" for name in names)
+        lines.append([str(trial.number + 1), score, *metrics, listed(trial.values)])
+    show(
+        f"{text_cells(lines)}\n\nbest on the validation rows: {listed(result.best.values)}\n"
+        f"train it with: attribune train --config {result.folder / 'recipe.yaml'} --output DIR"
+    )

@@ -1,0 +1,287 @@
+"""The page of the playground, in gradio; nothing in it is loaded from elsewhere."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import gradio as gr
+import numpy as np
+import pandas as pd
+
+from attribune.apps.playground.session import Answer, Session, ValueMap, is_listed, takes_several
+from attribune.errors import AttribuneError
+
+__all__ = ["CSS", "build_page", "launch"]
+
+_MAX_CHOICES = 200  # values in a list to pick from; others are typed
+_MAX_NUMBERS = 12  # classes in a table, the most probable ones
+_ROWS = "training rows (log10)"
+CSS = """
+.attribune-answer { overflow-x: auto; }
+.attribune-answer table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+.attribune-answer th, .attribune-answer td { padding: .35rem .6rem; text-align: right; vertical-align: bottom; }
+.attribune-answer tr:first-child th { overflow-wrap: anywhere; min-width: 5rem; max-width: 14rem; }
+.attribune-answer tr th:first-child { text-align: left; position: sticky; left: 0; min-width: 0; white-space: nowrap;
+  background: var(--background-fill-primary); }
+.attribune-answer .bar { display: block; height: .4rem; background: #1864ab; border-radius: .2rem; min-width: 1px; }
+.attribune-answer .track { display: block; width: 4rem; margin-left: auto; background: var(--border-color-primary);
+  border-radius: .2rem; }
+.attribune-answer .prediction { font-weight: 600; }
+"""
+
+
+def build_page(session: Session, *, title: str) -> gr.Blocks:
+    """Build the page of a session."""
+    page = gr.Blocks(title=title, analytics_enabled=False)
+    with page:
+        gr.Markdown(f"# {html.escape(title)}")
+        for note in session.notes:
+            gr.Markdown(html.escape(note))
+        with gr.Tab("A text"):
+            text, pickers = _text_and_values(session)
+            button = gr.Button("Predict", variant="primary", elem_id="predict")
+            answer = gr.HTML(elem_id="answer")
+            button.click(_with_alerts(session, _ask), [text, *pickers], answer, api_name="predict")
+        names = [attribute.name for attribute in session.attributes if is_listed(attribute)]
+        if names:
+            with gr.Tab("Two values"):
+                _two_values(session, names, text, pickers)
+            with gr.Tab("Map of the values"):
+                _map(session, names, page)
+            with gr.Tab("Search a value"):
+                _search(session, names)
+    return page
+
+
+def launch(session: Session, *, title: str, port: int) -> tuple[gr.Blocks, str]:
+    """Serve the page to this machine alone.
+
+    Args:
+        session: behind the page.
+        port: 0 takes a free one.
+
+    Returns:
+        The page, and its URL.
+
+    Raises:
+        OSError: for a port that is taken.
+    """
+    page = build_page(session, title=title)
+    system = ("system-ui", "sans-serif")
+    theme = gr.themes.Default(font=system, font_mono=("ui-monospace", "monospace"))
+    _, address, _ = page.launch(
+        server_name="127.0.0.1",
+        server_port=port or None,
+        quiet=True,
+        prevent_thread_lock=True,
+        theme=theme,
+        css=CSS,
+        footer_links=[],
+    )
+    return page, address
+
+
+# A text
+
+
+def _text_and_values(session: Session) -> tuple[gr.Textbox, list[Any]]:
+    examples = session.examples()
+    if examples:
+        example = gr.Dropdown(choices=[(_short(one), one) for one in examples], label="A text of the training rows")
+    text = gr.Textbox(label="Text", lines=4, elem_id="text", value=examples[0] if examples else "")
+    if examples:
+        example.input(lambda chosen: chosen, example, text, api_visibility="private")
+    with gr.Row():
+        return text, [_picker(attribute, elem_id=f"value-{attribute.name}") for attribute in session.attributes]
+
+
+def _picker(attribute: Any, *, elem_id: str, label: str | None = None) -> Any:
+    name = label or attribute.name
+    if not is_listed(attribute):
+        return gr.Textbox(label=name, elem_id=elem_id)
+    return gr.Dropdown(
+        choices=list(attribute.values[:_MAX_CHOICES]),
+        value=[] if takes_several(attribute) else None,
+        multiselect=takes_several(attribute),
+        allow_custom_value=True,
+        label=name,
+        info=f"{len(attribute.values):,} values; any may be typed",
+        elem_id=elem_id,
+    )
+
+
+def _ask(session: Session, text: str, *picked: Any) -> str:
+    return answer_html(session.ask(text, _assignments(session, picked)))
+
+
+def _assignments(session: Session, picked: Sequence[Any]) -> dict[str, list[str]]:
+    """Map each attribute to the values that were picked or typed, without those left empty."""
+    values = {
+        attribute.name: [str(one) for one in (value if isinstance(value, list) else [value]) if one not in (None, "")]
+        for attribute, value in zip(session.attributes, picked, strict=True)
+    }
+    return {name: listed for name, listed in values.items() if listed}
+
+
+def _with_alerts(session: Session, handler: Callable[..., str]) -> Callable[..., str]:
+    """Make the handler of a button, which shows an error of the user in place of the answer."""
+
+    def handle(*inputs: Any) -> str:
+        try:
+            return handler(session, *inputs)
+        except AttribuneError as error:
+            return f'<p role="alert">{html.escape(str(error))}</p>'
+
+    return handle
+
+
+def answer_html(answer: Answer) -> str:
+    """Render an answer as a table: the prediction of each case, and the numbers with bars."""
+    order = np.argsort(-answer.numbers[0], kind="stable")[:_MAX_NUMBERS]
+    heads = "".join(f"<th>{html.escape(case)}</th>" for case in answer.cases)
+    predictions = "".join(f"<td class=prediction>{html.escape(one)}</td>" for one in answer.predictions)
+    lines = [f"<tr><th>prediction</th>{predictions}</tr>"]
+    for index in order.tolist():
+        cells = "".join(_cell(number, bar=answer.probabilities) for number in answer.numbers[:, index].tolist())
+        lines.append(f"<tr><th>{html.escape(answer.names[index])}</th>{cells}</tr>")
+    notes = "".join(f"<p>{html.escape(note)}.</p>" for note in answer.notes)
+    hidden = len(answer.names) - len(order)
+    more = f"<p>{hidden:,} less probable ones are not shown.</p>" if hidden else ""
+    return f"<div class=attribune-answer><table><tr><th></th>{heads}</tr>{''.join(lines)}</table>{notes}{more}</div>"
+
+
+def _cell(number: float, *, bar: bool) -> str:
+    if not bar:
+        return f"<td>{number:.4g}</td>"
+    track = f'<span class=track><span class=bar style="width:{100 * number:.1f}%"></span></span>'
+    return f"<td>{number:.3f}{track}</td>"
+
+
+# Two values
+
+
+def _two_values(session: Session, names: Sequence[str], text: gr.Textbox, pickers: Sequence[Any]) -> None:
+    gr.Markdown("The text of the first tab as if written with the one and with the other value.")
+    attribute = gr.Dropdown(choices=list(names), value=names[0], label="Attribute", elem_id="two-attribute")
+    values = list(session.predictor.schema[names[0]].values[:_MAX_CHOICES])
+    with gr.Row():
+        two = [
+            gr.Dropdown(
+                choices=values,
+                value=values[index] if index < len(values) else None,
+                allow_custom_value=True,
+                label=f"{word} value",
+                elem_id=f"two-{word.lower()}",
+            )
+            for index, word in enumerate(("First", "Second"))
+        ]
+    button = gr.Button("Compare", variant="primary", elem_id="compare")
+    answer = gr.HTML(elem_id="two-answer")
+
+    def refill(name: str) -> list[Any]:
+        values = list(session.predictor.schema[name].values[:_MAX_CHOICES])
+        return [gr.Dropdown(choices=values, value=values[i] if i < len(values) else None) for i in range(2)]
+
+    attribute.change(refill, attribute, two, api_visibility="private")
+    button.click(_with_alerts(session, _compare), [text, attribute, *two, *pickers], answer, api_name="compare")
+
+
+def _compare(session: Session, text: str, attribute: str, first: Any, second: Any, *picked: Any) -> str:
+    two = [str(one) for one in (first, second) if one not in (None, "")]
+    if len(two) < 2 or two[0] == two[1]:
+        return '<p role="alert">pick two different values</p>'
+    answer = session.compare(text, _assignments(session, picked), attribute, two)
+    return answer_html(answer) + "".join(_about(session, attribute, value) for value in two)
+
+
+def _about(session: Session, attribute: str, value: str) -> str:
+    rows = dict(session.search(attribute, value)).get(value)
+    known = f" ({rows:,} training rows)" if rows is not None else ""
+    try:
+        near = ", ".join(f"{name} {cosine:+.2f}" for name, cosine in session.neighbours(attribute, value))
+    except AttribuneError:
+        near = ""
+    nearest = f" Nearest vectors, by cosine: {html.escape(near)}." if near else ""
+    return f"<p>{html.escape(value)}{known}.{nearest}</p>"
+
+
+# Map
+
+
+def _map(session: Session, names: Sequence[str], page: gr.Blocks) -> None:
+    value_map = cache(session.map)
+    colours = session.mean_labels
+    with gr.Row():
+        attribute = gr.Dropdown(choices=list(names), value=names[0], label="Attribute", elem_id="map-attribute")
+        colour = gr.Dropdown(choices=[*colours, _ROWS], value=(colours or [_ROWS])[-1], label="Coloured by")
+    plot = gr.ScatterPlot(x="first component", y="second component", color="colour", tooltip="all", height=420)
+    caption = gr.Markdown(elem_id="map-caption")
+
+    def draw(name: str, by: str) -> tuple[Any, str]:
+        shown = value_map(name)
+        if shown is None:
+            return None, f"This model has no vectors of {name}, or fewer than three values."
+        shades = np.log10(np.maximum(shown.rows, 1)) if by == _ROWS else shown.means[by]
+        frame = pd.DataFrame(
+            {
+                "value": shown.values,
+                "first component": shown.positions[:, 0],
+                "second component": shown.positions[:, 1],
+                "training rows": shown.rows,
+                "colour": np.round(shades, 3),
+            }
+        )
+        return frame, _map_caption(session, name, shown, by)
+
+    for control in (attribute, colour):
+        control.change(draw, [attribute, colour], [plot, caption], api_visibility="private")
+    page.load(draw, [attribute, colour], [plot, caption], api_visibility="private")
+
+
+def _map_caption(session: Session, name: str, shown: ValueMap, by: str) -> str:
+    total = len(session.predictor.schema[name].values)
+    which = f"the {len(shown.values):,} most frequent of {total:,}" if len(shown.values) < total else f"{total:,}"
+    caption = (
+        f"The vectors of {which} values; the two components explain {100 * shown.explained_variance_ratio:.0f} % of "
+        "their variance."
+    )
+    if by == _ROWS:
+        return caption
+    means = shown.means[by]
+    known = ~np.isnan(means)
+    if known.sum() < 3 or not np.std(means[known]):
+        return caption
+    r = [_correlation(shown.positions[known, axis], means[known]) for axis in (0, 1)]
+    return f"{caption} Correlation of {by} with the first component {r[0]:+.2f}, with the second {r[1]:+.2f}."
+
+
+def _correlation(first: Any, second: Any) -> float:
+    return float(np.corrcoef(first, second)[0, 1]) if np.std(first) else 0.0
+
+
+# Search
+
+
+def _search(session: Session, names: Sequence[str]) -> None:
+    with gr.Row():
+        attribute = gr.Dropdown(choices=list(names), value=names[0], label="Attribute", elem_id="search-attribute")
+        query = gr.Textbox(label="Part of its name", elem_id="search-words")
+    answer = gr.HTML(elem_id="search-answer")
+
+    def look(name: str, part: str) -> str:
+        rows = session.search(name, part)
+        if not rows:
+            return f"<p>No value of {html.escape(name)} contains {html.escape(repr(part))}.</p>"
+        lines = "".join(f"<tr><th>{html.escape(value)}</th><td>{count:,}</td></tr>" for value, count in rows)
+        head = f"<tr><th>{html.escape(name)}</th><th>training rows</th></tr>"
+        return f"<div class=attribune-answer><table>{head}{lines}</table></div>"
+
+    for event in (query.submit, query.change):
+        event(look, [attribute, query], answer, api_visibility="private", show_progress="hidden")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 90 else f"{text[:89]}…"

@@ -1,0 +1,306 @@
+"""The playground without its page: predictions with and without attributes, two values, their map."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from attribune.analysis.explain.single import counterfactuals
+from attribune.errors import AttribuneError, ConfigError
+from attribune.models.predictor import Predictor
+from attribune.runs.folder import load_run
+from attribune.runs.labelled import LabelledRows
+from attribune.runs.recipe import Recipe
+from attribune.schema import FittedAttribute, MultiLabel, Numeric
+from attribune.schema.assignments import assigned_ids, assignments_text
+from attribune.tasks import Aspects, Classification, Rating, Regression, Task
+
+__all__ = ["Answer", "Session", "ValueMap"]
+
+Array = npt.NDArray[Any]
+_MAX_MAPPED = 2_000  # the most frequent values
+_MAX_EXAMPLES = 40
+_MAX_MATCHES = 50
+_MAX_TRAINING_ROWS = 200_000  # for the mean labels
+_MAX_TEXT_LENGTH = 100_000  # characters
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Predictions of one text in several cases.
+
+    Args:
+        names: names of the numbers: classes with a probability, or what a regression predicts.
+        cases: name of each case.
+        numbers: (cases, names).
+        predictions: of each case, in words.
+        probabilities: whether the numbers are probabilities.
+        notes: what was not used as it was typed.
+    """
+
+    names: list[str]
+    cases: list[str]
+    numbers: Array
+    predictions: list[str]
+    probabilities: bool
+    notes: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueMap:
+    """The vectors of an attribute's most frequent values, projected on their first two principal components.
+
+    Args:
+        values: names of the values.
+        positions: (n, 2).
+        rows: (n,), training rows of each value.
+        means: by label, (n,) mean labels of the training rows of each value, NaN without such rows.
+        explained_variance_ratio: of the two components together.
+    """
+
+    values: list[str]
+    positions: Array
+    rows: Array
+    means: dict[str, Array]
+    explained_variance_ratio: float
+
+
+@dataclass(kw_only=True)
+class Session:
+    """A run that answers questions.
+
+    Args:
+        training: its training rows with labels; None where they cannot be read.
+        notes: what is not available.
+    """
+
+    predictor: Predictor
+    recipe: Recipe
+    training: LabelledRows | None
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def open(cls, run: str | Path, *, backbone: str | None = None) -> Self:
+        """Load a run, and its training table where it still is.
+
+        Raises:
+            ConfigError: for a run that writes text.
+            ModelFolderError: for a folder that is no run, or whose model is missing or damaged.
+        """
+        recipe, predictor = load_run(run, backbone=backbone)
+        if predictor.task.kind == "generation":
+            raise ConfigError(f"{run} writes text, which the playground does not show: use `attribune generate`")
+        try:
+            training = LabelledRows.read(recipe, predictor, recipe.data.train, encoding=recipe.data.encoding)
+            if len(training.labels) > _MAX_TRAINING_ROWS:
+                training = training.first(_MAX_TRAINING_ROWS)
+        except (AttribuneError, OSError) as error:
+            missing = f"the training table cannot be read, so that there are no examples and no mean labels: {error}"
+            return cls(predictor=predictor, recipe=recipe, training=None, notes=[missing])
+        return cls(predictor=predictor, recipe=recipe, training=training)
+
+    @property
+    def attributes(self) -> tuple[FittedAttribute, ...]:
+        """The attributes that the model reads."""
+        return tuple(self.predictor.schema) if self.predictor.reads_attributes else ()
+
+    def examples(self) -> list[str]:
+        """Return some texts of the training rows."""
+        if self.training is None:
+            return []
+        rows = self.training.rows.select(range(min(_MAX_EXAMPLES, len(self.training.labels))))
+        return list(dict.fromkeys(text for text in self.predictor.text_input.read(rows) if text.strip()))
+
+    # Predictions
+
+    def ask(self, text: str, assignments: Mapping[str, Sequence[str]]) -> Answer:
+        """Predict a text with its attributes, without each of them, and without any.
+
+        Args:
+            text: what to predict.
+            assignments: attribute to its values; what the model does not know is read as unknown, and noted.
+
+        Raises:
+            DataError: for a text that the model cannot read.
+            ConfigError: for an empty text, or more values than an attribute has room for.
+        """
+        self._check(text)
+        known, notes = self._known(assignments)
+        cases = counterfactuals(self.predictor, text, self._ids(known), instead=[], top=0)
+        return self._answer(cases, notes)
+
+    def compare(
+        self, text: str, assignments: Mapping[str, Sequence[str]], attribute: str, values: Sequence[str]
+    ) -> Answer:
+        """Predict a text with each of some values of an attribute, and without any.
+
+        Args:
+            text: what to predict.
+            assignments: values of the other attributes.
+            attribute: whose values differ.
+            values: of this attribute.
+
+        Raises:
+            DataError: for a text that the model cannot read.
+            ConfigError: for an empty text, or a value that the model does not know.
+        """
+        self._check(text)
+        known, notes = self._known({name: listed for name, listed in assignments.items() if name != attribute})
+        for value in values:
+            assigned_ids(self.predictor.schema, {attribute: [value]})  # raises: an unknown value has no effect
+        instead = [{attribute: [value]} for value in values]
+        cases = counterfactuals(self.predictor, text, self._ids(known), instead=instead, top=0)
+        names = {assignments_text(assignment) for assignment in instead}
+        compared = [case for case in cases if case["as"] in names]
+        return self._answer([*compared, {**cases[0], "as": f"without {attribute}"}], notes)
+
+    def _check(self, text: str) -> None:
+        if not text.strip():
+            raise ConfigError("there is no text: type or pick one")
+        if len(text) > _MAX_TEXT_LENGTH:
+            raise ConfigError(f"the text has {len(text):,} characters: give at most {_MAX_TEXT_LENGTH:,}")
+
+    def _known(self, assignments: Mapping[str, Sequence[str]]) -> tuple[dict[str, list[str]], list[str]]:
+        known: dict[str, list[str]] = {}
+        notes = []
+        for name, values in assignments.items():
+            for value in values:
+                try:
+                    assigned_ids(self.predictor.schema, {name: [value]})
+                except ConfigError:
+                    notes.append(f"{name} {value!r} was in no training row: it is read as unknown")
+                else:
+                    known.setdefault(name, []).append(value)
+        return known, notes
+
+    def _ids(self, known: Mapping[str, Sequence[str]]) -> npt.NDArray[np.int64]:
+        return assigned_ids(self.predictor.schema, known) if self.attributes else np.zeros(0, dtype=np.int64)
+
+    def _answer(self, cases: Sequence[Mapping[str, Any]], notes: list[str]) -> Answer:
+        names = list(cases[0]["numbers"])
+        return Answer(
+            names=names,
+            cases=[case["as"] for case in cases],
+            numbers=np.array([[case["numbers"][name] for name in names] for case in cases]),
+            predictions=[_in_words(case["prediction"]) for case in cases],
+            probabilities=self.predictor.task.decode(np.zeros((1, self.predictor.task.outputs))).probabilities
+            is not None,
+            notes=notes,
+        )
+
+    # Values
+
+    def search(self, attribute: str, query: str) -> list[tuple[str, int]]:
+        """Find values that contain a query in any case, with their training rows, the most frequent first."""
+        fitted, query = self.predictor.schema[attribute], query.strip().casefold()
+        counts = zip(fitted.values, fitted.counts[1:], strict=False)
+        matches = ((value, int(count)) for value, count in counts if query in value.casefold())
+        return list(islice(matches, _MAX_MATCHES))
+
+    def neighbours(self, attribute: str, value: str, *, limit: int = 5) -> list[tuple[str, float]]:
+        """Find the values whose vectors are nearest by cosine similarity.
+
+        Raises:
+            ConfigError: for a value that has no vector.
+        """
+        fitted, vectors = self.predictor.schema[attribute], self._vectors(attribute)
+        values = list(fitted.values[: len(vectors)])
+        if value not in values:
+            raise ConfigError(f"attribute {attribute!r} has no vector of {value!r} among its {len(values):,} first")
+        normalized = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        cosines = normalized @ normalized[values.index(value)]
+        order = [index for index in np.argsort(-cosines, kind="stable").tolist() if values[index] != value]
+        return [(values[index], float(cosines[index])) for index in order[:limit]]
+
+    def map(self, attribute: str) -> ValueMap | None:
+        """Project the vectors of an attribute's values on two principal components.
+
+        The vector of a value is all that the model stores of it, concatenated. None for a model without such vectors,
+        or with fewer than three.
+        """
+        vectors, fitted = self._vectors(attribute), self.predictor.schema[attribute]
+        if len(vectors) < 3 or not vectors.shape[1]:
+            return None
+        centred = vectors - vectors.mean(axis=0)
+        _, singular_values, components = np.linalg.svd(centred, full_matrices=False)
+        positions = centred @ components[:2].T
+        if positions.shape[1] < 2:
+            positions = np.pad(positions, ((0, 0), (0, 2 - positions.shape[1])))
+        variances = singular_values**2
+        total = float(variances.sum())
+        return ValueMap(
+            values=list(fitted.values[: len(vectors)]),
+            positions=positions,
+            rows=fitted.counts[1 : len(vectors) + 1],
+            means=self._means(fitted, len(vectors)),
+            explained_variance_ratio=float(variances[:2].sum()) / total if total else 0.0,
+        )
+
+    @property
+    def mean_labels(self) -> list[str]:
+        """Names of the labels whose means a map can show."""
+        if self.training is None:
+            return []
+        return list(_label_numbers(self.predictor.task, self.training.labels[:1]))
+
+    def _vectors(self, attribute: str) -> Array:
+        """Concatenate what the model stores of each of the most frequent values: (values, numbers)."""
+        count = min(_MAX_MAPPED, len(self.predictor.schema[attribute].values))
+        return self.predictor.model.value_vectors(attribute, count=count)
+
+    def _means(self, fitted: FittedAttribute, count: int) -> dict[str, Array]:
+        if self.training is None:
+            return {}
+        ids = self.predictor.schema.encode(self.training.rows)[0][:, fitted.columns]
+        rows, slots = np.nonzero((ids > 0) & (ids <= count))
+        indices = ids[rows, slots] - 1
+        counts = np.bincount(indices, minlength=count).astype(np.float64)
+        counts[counts == 0] = np.nan
+        return {
+            name: np.bincount(indices, weights=numbers[rows], minlength=count) / counts
+            for name, numbers in _label_numbers(self.predictor.task, self.training.labels).items()
+        }
+
+
+def _label_numbers(task: Task, labels: Array) -> dict[str, Array]:
+    """Turn labels into numbers (n,) that can be averaged: the rating, the number, or 1 where a row has a class."""
+    if isinstance(task, Regression):
+        return {"number": labels.reshape(-1) * task.std + task.mean}
+    if isinstance(task, Rating):
+        values = np.array([float(name) for name in task.classes])
+        return {"rating": np.where(labels >= 0, values[labels.clip(min=0)], values.mean())}
+    if isinstance(task, Classification):
+        has = labels[:, : task.outputs] > 0 if task.multi_label else labels[:, None] == np.arange(task.outputs)
+        return {f"share of {name}": has[:, index].astype(np.float64) for index, name in enumerate(task.class_names)}
+    if not isinstance(task, Aspects):
+        return {}  # of the tasks of other packages nothing is known
+    return {
+        f"share of {name} {label}": (labels[:, aspect] == index).astype(np.float64)
+        for aspect, (name, classes) in enumerate(zip(task.names, task.class_lists, strict=True))
+        for index, label in enumerate(classes)
+    }
+
+
+def _in_words(prediction: Mapping[str, Any]) -> str:
+    parts = []
+    for name, value in prediction.items():
+        text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+        text = f"{text:.4g}" if isinstance(text, float) else str(text)
+        parts.append(text if name == "prediction" else f"{name} {text}")
+    return "; ".join(parts)
+
+
+def takes_several(attribute: FittedAttribute) -> bool:
+    """Whether a row may have several values of an attribute."""
+    return isinstance(attribute.spec, MultiLabel)
+
+
+def is_listed(attribute: FittedAttribute) -> bool:
+    """Whether an attribute has a list of values to pick from."""
+    return not isinstance(attribute.spec, Numeric) and len(attribute.values) > 0

@@ -1,0 +1,237 @@
+"""The page of a benchmark: do the attributes help, which, for which rows, with which method, at what cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from attribune.apps.report.page import Figure, Section, render_page, write_page
+from attribune.apps.report.plots import BinnedEstimates, Curve, Estimate, binned_plot, curve_plot, forest_plot
+from attribune.benchmark.rendering import html_table, notes_of
+from attribune.benchmark.results import BenchmarkFolder, Group
+from attribune.benchmark.status import duration
+from attribune.benchmark.tables import Line, SetTable, benchmark_tables, verdict
+from attribune.core.files import read_json_lines
+from attribune.metrics.bins import count_ranges, range_name
+from attribune.metrics.bootstrap import paired
+from attribune.metrics.definitions import metric_info
+
+__all__ = ["benchmark_page", "write_benchmark_page"]
+
+_MAX_BINS = 10
+_MAX_CURVES = 6
+
+
+def write_benchmark_page(folder: BenchmarkFolder, path: str | Path | None = None) -> Path:
+    """Write the page, ``report.html`` in the folder unless a path is given, and return its path.
+
+    Raises:
+        ModelFolderError: for a folder that holds no benchmark, or a page that cannot be written.
+    """
+    return write_page(folder.path / "report.html" if path is None else path, benchmark_page(folder))
+
+
+def benchmark_page(folder: BenchmarkFolder) -> str:
+    """Render the page; nothing in it is loaded from elsewhere."""
+    experiment = folder.experiment()
+    sections = [_section(table) for table in benchmark_tables(folder)]
+    introduction = "" if sections else "No cell is done yet."
+    return render_page(experiment.title or experiment.name, sections, introduction=introduction)
+
+
+def _section(table: SetTable) -> Section:
+    lines = {line.name: line for line in table.lines}
+    return Section(
+        title=table.plan.heading,
+        sentences=list(_sentences(table, lines)),
+        figures=list(_figures(table, lines)),
+        table=Markup(html_table(table)),
+        notes=[note.replace("`", "") for note in notes_of(table)],
+    )
+
+
+def _figures(table: SetTable, lines: dict[str, Line]) -> Iterator[Figure]:
+    yield Figure(
+        svg=forest_plot([_metric_estimate(table, line) for line in table.lines], label=metric_info(table.metric).label),
+        caption=f"{metric_info(table.metric).words.capitalize()} of every setting on the test rows, with 95 % "
+        "intervals. Settings in blue: nothing is shown to be better. Overlapping lines in blue have no ranking.",
+    )
+    differences = [_difference_estimate(table, line) for line in table.lines if line.against is not None]
+    if differences:
+        label = f"{metric_info(table.metric).label}, less that of {table.reference}"
+        yield Figure(
+            svg=forest_plot(differences, label=label, zero_line=True),
+            caption=f"The difference to {table.reference} on the same rows. In blue: the interval does not hold zero, "
+            "a difference is shown.",
+        )
+    yield from _binned_figures(table, lines)
+    yield from _learning_curves(table)
+
+
+def _sentences(table: SetTable, lines: dict[str, Line]) -> Iterator[str]:
+    yield from _reading_sentences(table)
+    for line in table.lines:
+        for other in table.lines:
+            if line is not other:
+                yield from _pair_sentences(table, line, other)
+    yield from _method_sentences(table, lines)
+
+
+def _reading_sentences(table: SetTable) -> Iterator[str]:
+    """Compare the settings that read attributes, and those with some of the attributes, with the reference."""
+    reading = [line for line in _reading(table) if line.against is not None]
+    if not reading:
+        return
+    sentences = [f"Settings that read attributes: {len(reading)}."]
+    for word, names in (
+        ("better", [line.name for line in reading if line.better]),
+        ("worse", [line.name for line in reading if line.worse]),
+    ):
+        listed = f" ({', '.join(names)})" if names else ""
+        sentences.append(f"Shown to be {word} than {table.reference}: {len(names) or 'no setting'}{listed}.")
+    yield " ".join(sentences)
+    subsets = [line for line in reading if line.group.results[0].cell.setting.attributes]
+    if subsets:
+        listed = "; ".join(f"{line.name} {_difference(table.metric, line.against)}" for line in subsets)
+        yield f"Which attributes? Against {table.reference}: {listed}."
+
+
+def _pair_sentences(table: SetTable, line: Line, other: Line) -> Iterator[str]:
+    """Compare a method with the same without its attributes, or with shuffled ones."""
+    kind = _counterpart(line, other)
+    gain = None if kind is None else line.group.against(other.group).get(table.metric)
+    if gain is not None:
+        shown = "shown" if verdict(gain, higher_is_better=line.higher_is_better) > 0 else "not shown"
+        gap = _difference(table.metric, gain)
+        yield f"Do the attributes help? {line.name} against {other.name}: {gap}; a gain by {kind} is {shown}."
+
+
+def _method_sentences(table: SetTable, lines: dict[str, Line]) -> Iterator[str]:
+    """Name the settings that nothing is shown to be better than, and the fastest of them."""
+    best = [name for name in table.best if name in lines]
+    if len(table.lines) < 2 or not best:
+        return
+    text = "nothing is shown to be better than" if len(best) > 1 else "all others are shown to be worse than"
+    yield f"With which method? On these rows {text} {', '.join(best)}."
+    cheapest = min((lines[name] for name in best), key=lambda line: line.cost["seconds"] or 0.0)
+    share, seconds = cheapest.cost["share"] or 0.0, cheapest.cost["seconds"] or 0.0
+    trained = "" if cheapest.cost["seconds_per_pass"] is None else f" and trains {100 * share:.1f} % of its parameters"
+    yield f"At what cost? Of these {cheapest.name} takes the least time, {duration(seconds)} for a training{trained}."
+
+
+def _reading(table: SetTable) -> list[Line]:
+    """List the settings that read attributes, without the linear baselines and the controls."""
+    return [
+        line
+        for line in table.lines
+        if line.hidden is not None and not _is_control(line) and not line.group.results[0].cell.setting.is_baseline
+    ]
+
+
+def _is_control(line: Line) -> bool:
+    return bool(line.group.results[0].cell.setting.data.get("shuffled"))
+
+
+def _counterpart(line: Line, other: Line) -> str | None:
+    """Name what a setting has and the same without, or with shuffled, attributes has not; None for another pair."""
+    ours, theirs = (one.group.results[0].cell.setting for one in (line, other))
+    if _is_control(line) or any(
+        getattr(ours, name) != getattr(theirs, name) for name in ("method", "backbone", "training")
+    ):
+        return None
+    if _is_control(other) and ours.attributes == theirs.attributes:
+        return "the attributes' own values"
+    return "attributes" if ours.attributes is None and theirs.attributes == () else None
+
+
+def _metric_estimate(table: SetTable, line: Line) -> Estimate:
+    interval, scale = line.metrics[table.metric], metric_info(table.metric).scale
+    value, low, high = (scale * number for number in (interval.value, interval.low, interval.high))
+    return Estimate(name=line.name, value=value, low=low, high=high, highlighted=line.name in table.best)
+
+
+def _difference_estimate(table: SetTable, line: Line) -> Estimate:
+    pair, scale = line.against, metric_info(table.metric).scale
+    assert pair is not None
+    value, low, high = (scale * number for number in (pair.difference, pair.low, pair.high))
+    return Estimate(name=line.name, value=value, low=low, high=high, highlighted=line.better or line.worse)
+
+
+def _binned_figures(table: SetTable, lines: dict[str, Line]) -> Iterator[Figure]:
+    """For which rows? Plot the difference of the best setting that reads attributes to the reference, over bins."""
+    reading = _reading(table)
+    if not reading or table.reference not in lines:
+        return
+    best = next((line for line in reading if line.name in table.best), reading[0])
+    for binned in _binned_differences(best.group, lines[table.reference].group, metric=table.metric):
+        attribute = binned.name.removeprefix("count.")
+        if attribute == binned.name:
+            xlabel = by = "words of the text"
+        else:
+            xlabel = f"training rows with the {attribute}"
+            by = f"how often their {attribute} stands in the training rows, 0 for one that never does"
+        ylabel = f"{metric_info(table.metric).label}, less {table.reference}"
+        yield Figure(
+            svg=binned_plot(binned, ylabel=ylabel, xlabel=f"{xlabel} (below: test rows)"),
+            caption=f"For which rows does {best.name} help? Test rows in bins of {by}. The bins are made without "
+            "looking at labels; the line is fitted to them, weighted by their rows.",
+        )
+
+
+def _binned_differences(group: Group, reference: Group, *, metric: str) -> Iterator[BinnedEstimates]:
+    """Compare two settings over bins of rows: by training rows with the row's value of an attribute, and by words.
+
+    Bins hold about as many test rows each, and no label has a part in them. A value without training rows has a bin of
+    its own where there are enough such rows.
+    """
+    folds = [fold for fold in group.folds if fold in reference.folds]
+    if not folds:
+        return
+    group, reference, scale = group.on(folds), reference.on(folds), metric_info(metric).scale
+    for name in group.results[0].facts():
+        counts = [result.facts()[name] for result in group.results]
+        ranges = count_ranges(np.concatenate(counts), bins=_MAX_BINS)
+        if len(ranges) < 2:
+            continue
+        masks = [[(count >= low) & (count <= high) for count in counts] for low, high in ranges]
+        pairs = [
+            paired(group.metrics(rows=rows)[metric], reference.metrics(rows=rows)[metric], resamples=2_000)
+            for rows in masks
+        ]
+        yield BinnedEstimates(
+            name=name,
+            bins=tuple(range_name(low, high) for low, high in ranges),
+            values=np.array([scale * pair.difference for pair in pairs]),
+            lows=np.array([scale * pair.low for pair in pairs]),
+            highs=np.array([scale * pair.high for pair in pairs]),
+            rows=tuple(int(sum(mask.sum() for mask in rows)) for rows in masks),
+        )
+
+
+def _learning_curves(table: SetTable) -> Iterator[Figure]:
+    """Plot the validation loss of the first fold, for the best settings and the reference."""
+    curves = []
+    for line in table.lines:
+        if line.name in table.best or line.name == table.reference:
+            log = read_json_lines(line.group.results[0].folder / "log.jsonl")
+            checks = [entry for entry in log if "eval_loss" in entry]
+            if len(checks) > 1:
+                x, y = (tuple(float(check[key]) for check in checks) for key in ("epoch", "eval_loss"))
+                curves.append(Curve(name=line.name, x=x, y=y))
+    if curves:
+        yield Figure(
+            svg=curve_plot(curves[:_MAX_CURVES], ylabel="loss on validation rows"),
+            caption="Learning curves of the first fold or seed. A curve that rises again overfits; the weights are "
+            "those of the best check.",
+        )
+
+
+def _difference(metric: str, pair: Any) -> str:
+    scale = metric_info(metric).scale
+    decimals = 1 if scale == 100 else 3
+    value, low, high = (f"{scale * number:+.{decimals}f}" for number in (pair.difference, pair.low, pair.high))
+    return f"{value} [{low}, {high}]"

@@ -1,0 +1,57 @@
+"""The page of an explanation: what the attributes contribute, in sentences, tables and plots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from attribune.analysis.explain.wording import sections
+from attribune.apps.report.page import Figure, Section, render_page, write_page
+from attribune.apps.report.plots import Estimate, forest_plot
+from attribune.metrics.definitions import metric_info
+
+__all__ = ["explanation_page", "write_explanation_page"]
+
+
+def write_explanation_page(record: Mapping[str, Any], path: str | Path) -> Path:
+    """Write the page of a record of `explain` and return its path.
+
+    Raises:
+        ModelFolderError: when it cannot be written.
+    """
+    return write_page(path, explanation_page(record))
+
+
+def explanation_page(record: Mapping[str, Any]) -> str:
+    """Render the page; nothing in it is loaded from elsewhere."""
+    parts = [
+        Section(
+            title=part.title,
+            sentences=part.sentences,
+            figures=[] if number else [_loss_plot(record)],
+            table=part.table,
+            notes=[part.note] if part.note else [],
+        )
+        for number, part in enumerate(sections(record))
+    ]
+    introduction = (
+        f"{record['rows']:,} labelled rows of {record['data']}, method {record['method']}, run {record['run']}."
+    )
+    return render_page("What the attributes contribute", parts, introduction=introduction, notes=record["notes"])
+
+
+def _loss_plot(record: Mapping[str, Any]) -> Figure:
+    metric = record["metric"]
+    scale, unit = (100, "points") if metric_info(metric).is_share else (1, "in its unit")
+    estimates = []
+    for loss in record["losses"]:
+        for kind in ("hidden", "shuffled"):
+            low, value, high = (scale * loss[kind][metric][key] for key in ("low", "difference", "high"))
+            name = f"{loss['attribute'] or 'all'}, {kind}"
+            estimates.append(Estimate(name=name, value=value, low=low, high=high, highlighted=not low <= 0 <= high))
+    return Figure(
+        svg=forest_plot(estimates, label=f"{metric} lost, {unit}", zero_line=True),
+        caption="What is lost without each attribute, with 95 % intervals. In blue: the interval does not hold zero, a "
+        "difference is shown.",
+    )

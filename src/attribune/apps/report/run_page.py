@@ -1,0 +1,315 @@
+"""The page of a run: metrics, training, confusion matrix, calibration, and metrics by group of rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from attribune.analysis.diagnostics import (
+    Bin,
+    Calibration,
+    Head,
+    ScoredRows,
+    ValueFigure,
+    calibration,
+    heads,
+    row_bins,
+    value_figures,
+)
+from attribune.analysis.run_rows import RunRows, rows_of_run
+from attribune.apps.report.page import Figure, Section, render_page, write_page
+from attribune.apps.report.plots import (
+    BinnedEstimates,
+    CalibrationPoint,
+    Curve,
+    binned_plot,
+    calibration_plot,
+    confusion_plot,
+    curve_plot,
+)
+from attribune.metrics.definitions import metric_info
+from attribune.metrics.tables import comparison_lines, format_interval, table_cells
+from attribune.runs.folder import RunFolder
+
+__all__ = ["run_page", "write_run_page"]
+
+_MAX_PLOTTED_CLASSES = 20
+_LISTED_CONFUSIONS = 12  # pairs of classes
+_CURVE_POINTS = 40  # of the training loss
+_LISTED_VALUES = 8  # at each end
+
+
+def write_run_page(
+    run: str | Path,
+    data: Any = None,
+    *,
+    output: str | Path | None = None,
+    backbone: str | None = None,
+    encoding: str | None = None,
+) -> tuple[Path, list[str]]:
+    """Write the page of a finished run.
+
+    Args:
+        run: folder of a finished run.
+        data: labelled rows, anything `read_table` takes; the run's own test rows unless given, which are not scored
+            again.
+        output: file to write; ``report.html`` in the folder unless given.
+        backbone: where the backbone's weights are, if no longer where they were.
+        encoding: encoding of the table; detected unless given.
+
+    Returns:
+        The path of the page, and what could not be shown.
+
+    Raises:
+        AttribuneError: naming file, row or column and the cure.
+    """
+    rows = rows_of_run(run, data, backbone=backbone, encoding=encoding)
+    return write_page(output if output is not None else RunFolder(Path(run)).page, run_page(rows)), rows.notes
+
+
+def run_page(rows: RunRows) -> str:
+    """Render the page; nothing in it is loaded from elsewhere."""
+    model = f"{rows.method} over {rows.backbone}" if rows.backbone else rows.method
+    scored_rows = rows.scored_rows
+    return render_page(
+        f"{rows.method}: what a run learned",
+        [
+            _metrics(rows),
+            *_training(rows),
+            *_confusions(scored_rows),
+            *_calibration(scored_rows),
+            *_bins(scored_rows),
+            *_values(rows),
+        ],
+        introduction=f"Run {rows.run}: {model}. {len(scored_rows):,} {rows.source}.",
+        notes=rows.notes,
+    )
+
+
+def _metrics(rows: RunRows) -> Section:
+    note = "95 % intervals of the bootstrap over rows; differences are paired. No winner is named where one holds zero."
+    sentences = comparison_lines(rows.comparisons)
+    return Section(title="Metrics", sentences=sentences, table=table_cells(rows.results), notes=[note])
+
+
+# Training
+
+
+def _training(rows: RunRows) -> Iterator[Section]:
+    checks = [line for line in rows.log if "eval_loss" in line]
+    steps = [line for line in rows.log if "loss" in line]
+    if not checks:
+        return
+    epochs = _column(checks, "epoch")
+    curves = [Curve(name="loss on validation rows", x=epochs, y=_column(checks, "eval_loss"))]
+    if steps:
+        curves.insert(0, _training_loss(steps))
+    metric = rows.scored_rows.task.main_metric
+    caption = "The loss over the epochs; the training loss is with dropout."
+    figures = [Figure(svg=curve_plot(curves, ylabel="loss"), caption=caption)]
+    if all(f"eval_{metric}" in line for line in checks) and len(checks) > 1:
+        y = tuple(metric_info(metric).scale * value for value in _column(checks, f"eval_{metric}"))
+        svg = curve_plot([Curve(name=metric_info(metric).words, x=epochs, y=y)], ylabel=metric_info(metric).label)
+        figures.append(Figure(svg=svg, caption=f"{metric_info(metric).words} on validation rows."))
+    yield Section(title="Training", sentences=list(_training_sentences(rows, checks)), figures=figures)
+
+
+def _training_loss(steps: Sequence[Mapping[str, Any]]) -> Curve:
+    """Average the loss on training rows over about a fortieth of the training for each point."""
+    width = max(1, steps[-1]["step"] // _CURVE_POINTS)
+    epochs, losses, total, first, last = [], [], 0.0, 0, 0
+    for line in steps:
+        total += line["loss"] * (line["step"] - last)
+        last = line["step"]
+        if last - first >= width:
+            epochs.append(float(line["epoch"]))
+            losses.append(total / (last - first))
+            total, first = 0.0, last
+    return Curve(name="loss on training rows", x=tuple(epochs), y=tuple(losses))
+
+
+def _column(lines: Sequence[Mapping[str, Any]], name: str) -> tuple[float, ...]:
+    return tuple(float(line[name]) for line in lines)
+
+
+def _training_sentences(rows: RunRows, checks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    training, metric = rows.training, rows.scored_rows.task.main_metric
+    best = next((line for line in checks if line["step"] == training.best_step), checks[-1])
+    info, best_value = metric_info(metric), math.nan if training.best_value is None else training.best_value
+    value = f"{info.scale * best_value:.4g}{' %' if info.is_share else ''}"
+    yield (
+        f"The weights are those after epoch {best['epoch']:.3g} of {checks[-1]['epoch']:.3g}, the best of "
+        f"{len(checks)} checks by {info.words}: {value} on the validation rows."
+    )
+    losses = _column(checks, "eval_loss")
+    lowest = int(np.argmin(losses))
+    if len(losses) > 1 and lowest == len(losses) - 1:
+        yield "The loss on validation rows was lowest at the last check: more epochs may help."
+    elif len(losses) > 1:
+        rise = 100 * (losses[-1] / losses[lowest] - 1)
+        yield (
+            f"The loss on validation rows was lowest after epoch {checks[lowest]['epoch']:.3g} and {rise:.0f} % higher "
+            "at the end: from there on the model overfits."
+        )
+
+
+# Confusion matrix
+
+
+def _confusions(scored_rows: ScoredRows) -> Iterator[Section]:
+    for head in heads(scored_rows):
+        counts, figures = head.confusion(), []
+        if len(head.classes) <= _MAX_PLOTTED_CLASSES:
+            caption = "Rows of each true class by predicted class; darker: a larger share of the true class."
+            figures.append(Figure(svg=confusion_plot(counts, names=head.classes), caption=caption))
+        yield Section(
+            title=f"Confusion matrix: {head.name}" if head.name else "Confusion matrix",
+            sentences=list(_confusion_sentences(head, counts)),
+            figures=figures,
+            table=_frequent_confusions(head, counts),
+        )
+
+
+def _confusion_sentences(head: Head, counts: Any) -> Iterator[str]:
+    wrong = counts - np.diag(np.diag(counts))
+    if unseen := int((head.true < 0).sum()):
+        yield f"{unseen:,} rows have a label that no training row had; they are not shown."
+    if not wrong.any():
+        yield "Every row is predicted correctly."
+        return
+    true, predicted = np.unravel_index(int(wrong.argmax()), wrong.shape)
+    share = 100 * counts[true, predicted] / counts[true].sum()
+    yield (
+        f"The most frequent confusion: {head.classes[true]} predicted as {head.classes[predicted]}, in "
+        f"{counts[true, predicted]:,} rows, {share:.0f} % of those that are {head.classes[true]}."
+    )
+    never = [head.classes[i] for i in range(len(head.classes)) if not counts[:, i].any() and counts[i].any()]
+    if never:
+        more = " ..." if len(never) > _LISTED_CONFUSIONS else ""
+        yield f"Never predicted: {', '.join(never[:_LISTED_CONFUSIONS])}{more}."
+
+
+def _frequent_confusions(head: Head, counts: Any) -> list[list[str]]:
+    wrong = counts - np.diag(np.diag(counts))
+    if len(head.classes) <= 2 or not wrong.any():
+        return []
+    lines = [["true class", "predicted as", "rows", "of the true class (%)"]]
+    for index in np.argsort(-wrong, axis=None, kind="stable")[:_LISTED_CONFUSIONS]:
+        true, predicted = np.unravel_index(int(index), wrong.shape)
+        if wrong[true, predicted]:
+            share = 100 * counts[true, predicted] / counts[true].sum()
+            lines.append([head.classes[true], head.classes[predicted], f"{counts[true, predicted]:,}", f"{share:.1f}"])
+    return lines
+
+
+# Calibration
+
+
+def _calibration(scored_rows: ScoredRows) -> Iterator[Section]:
+    result = calibration(scored_rows)
+    if result is None:
+        return
+    points = [
+        CalibrationPoint(predicted=b.predicted, observed=b.figure.value, low=b.figure.low, high=b.figure.high)
+        for b in result.bins
+    ]
+    if result.quantity == "number":
+        title, xlabel, ylabel = "Calibration: predicted and true numbers", "predicted number", "mean true number"
+    else:
+        title, xlabel, ylabel = "Calibration", "predicted probability", "observed frequency"
+    figure = Figure(
+        svg=calibration_plot(points, xlabel=xlabel, ylabel=ylabel),
+        caption="Predictions in bins of about equal size, with 95 % intervals; a calibrated model is on the diagonal.",
+    )
+    yield Section(title=title, sentences=[_calibration_sentence(result)], figures=[figure])
+
+
+def _calibration_sentence(result: Calibration) -> str:
+    scale, unit = (1, "") if result.quantity == "number" else (100, " points")
+    low, value, high = (scale * number for number in (result.gap.low, result.gap.value, result.gap.high))
+    gap = f"{value:+.3g}{unit} [{low:+.3g}, {high:+.3g}]"
+    error = (
+        f"The expected calibration error is {scale * result.error:.3g}{unit}, which is above zero by chance even for a "
+        "calibrated model."
+    )
+    subject = "Numbers" if result.quantity == "number" else "Probabilities"
+    if low <= 0 <= high:
+        return f"{subject} are neither too high nor too low on average, as far as these rows show: {gap}. {error}"
+    return f"{subject} are too {'high' if value > 0 else 'low'} on average, by {gap}. {error}"
+
+
+# Groups of rows
+
+
+def _bins(scored_rows: ScoredRows) -> Iterator[Section]:
+    metric = scored_rows.task.main_metric
+    scale = metric_info(metric).scale
+    for name, bins in row_bins(scored_rows).items():
+        by_length = name == "words"
+        xlabel = f"{name} of the row" if by_length else f"training rows with the row's {name}"
+        binned = BinnedEstimates(
+            name=name,
+            bins=tuple(one.name for one in bins),
+            values=scale * np.array([one.figure.value for one in bins]),
+            lows=scale * np.array([one.figure.low for one in bins]),
+            highs=scale * np.array([one.figure.high for one in bins]),
+            rows=tuple(one.rows for one in bins),
+        )
+        overall = scale * scored_rows.figure().value
+        figure = Figure(
+            svg=binned_plot(binned, ylabel=metric_info(metric).label, xlabel=xlabel, overall=overall),
+            caption=f"{metric_info(metric).words} over bins of {xlabel}, with 95 % intervals; below each bin its rows.",
+        )
+        yield Section(
+            title="Short and long texts" if by_length else f"Frequent and rare values of {name}",
+            sentences=[_bins_sentence(metric, bins, xlabel)],
+            figures=[figure],
+        )
+
+
+def _bins_sentence(metric: str, bins: Sequence[Bin], xlabel: str) -> str:
+    first, last = bins[0], bins[-1]
+    ends = (
+        f"{metric_info(metric).words} is {format_interval(metric, first.figure)} with {first.name} {xlabel} and "
+        f"{format_interval(metric, last.figure)} with {last.name}"
+    )
+    overlap = first.figure.high >= last.figure.low and last.figure.high >= first.figure.low
+    return f"{ends}: {'no difference is shown between these two' if overlap else 'these intervals do not overlap'}."
+
+
+def _values(rows: RunRows) -> Iterator[Section]:
+    metric = rows.scored_rows.task.main_metric
+    scale, decimals = metric_info(metric).scale, 1 if metric_info(metric).is_share else 3
+    for attribute in rows.attributes:
+        values = value_figures(rows.scored_rows, attribute)
+        if len(values) < 2:
+            continue
+        both_ends = [*values[:_LISTED_VALUES], *values[-_LISTED_VALUES:]]
+        lines = [[attribute.name, "rows", metric_info(metric).label, "random rows"]]
+        for one in values if len(values) <= len(both_ends) else both_ends:
+            low, value, high = (f"{scale * number:.{decimals}f}" for number in (one.low, one.figure, one.high))
+            lines.append([one.value, f"{one.rows:,}", f"{value}{' *' if one.stands_out else ''}", f"{low} to {high}"])
+        yield Section(
+            title=f"By value of {attribute.name}",
+            sentences=[_values_sentence(metric, attribute.name, values)],
+            table=lines,
+            notes=[
+                f"The most frequent values with twenty rows or more, {len(values)} of them, the lowest and the highest "
+                "shown. Random rows: the range of the metric over as many rows drawn from all, widened for the number "
+                "of values (Bonferroni). *: outside of this range."
+            ],
+        )
+
+
+def _values_sentence(metric: str, name: str, values: Sequence[ValueFigure]) -> str:
+    different = [one.value for one in values if one.stands_out]
+    subject = f"Of {len(values)} values of {name}"
+    if not different:
+        return f"{subject}, none differs in {metric_info(metric).words} from random rows."
+    listed = f"{', '.join(different[:_LISTED_VALUES])}{' ...' if len(different) > _LISTED_VALUES else ''}"
+    verb = "differs" if len(different) == 1 else "differ"
+    return f"{subject}, {len(different)} {verb} in {metric_info(metric).words} from random rows: {listed}."

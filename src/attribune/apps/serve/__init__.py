@@ -1,0 +1,8 @@
+"""Serving: predictions of one or several runs over HTTP, with one copy of the backbone that they share."""
+
+from attribune.apps.serve.app import create_app
+from attribune.apps.serve.models import ServedModel, load_models
+from attribune.apps.serve.server import serve
+from attribune.apps.serve.settings import ServeSettings
+
+__all__ = ["ServeSettings", "ServedModel", "create_app", "load_models", "serve"]

@@ -1,0 +1,186 @@
+"""Dynamic batching: the requests that wait when the model becomes free are answered together."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from attribune.apps.serve.compute import start
+from attribune.apps.serve.models import Answer, ServedModel
+from attribune.core.process import return_freed_memory
+from attribune.errors import AttribuneError
+
+__all__ = ["Batcher", "Overloaded", "Stopping"]
+
+_PATIENCE = 0.05  # share of the time of a batch
+_RETURN_SECONDS = 3  # between two returns of freed memory, each of which takes 20 ms
+
+
+class Overloaded(Exception):  # noqa: N818 - a state of the service, not a mistake
+    """The queue is full."""
+
+
+class Stopping(Exception):  # noqa: N818
+    """The service answers what waits and takes no more requests."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Waiting:
+    model: ServedModel
+    columns: Mapping[str, Sequence[Any]]
+    rows: int
+    answers: Future[list[Answer]] = field(default_factory=Future)
+
+
+class Batcher:
+    """Answers the requests that wait, batch by batch, on the one thread on which models predict.
+
+    Requests gather while a model works; when it is done, those for the model of the oldest request are answered
+    together. Where a batch had several requests, their callers are likely to ask again: the next batch waits for as
+    many texts, for a twentieth of the time of the last one at most. A single caller never waits.
+
+    Args:
+        max_queue_size: texts that may wait.
+        max_batch_size: texts of a batch, unless one request has more.
+        observe: called with the size of every batch.
+    """
+
+    def __init__(
+        self, *, max_queue_size: int, max_batch_size: int = 256, observe: Callable[[int], None] = lambda _: None
+    ) -> None:
+        self.max_queue_size, self.max_batch_size = max_queue_size, max_batch_size
+        self._observe = observe
+        self._queue: deque[_Waiting] = deque()
+        self._changed = threading.Condition()
+        self._working = self._closed = False
+        self._expected, self._patience = 0, 0.0  # texts to wait for, and seconds for which
+        self._returned = time.monotonic()
+
+    @property
+    def waiting(self) -> int:
+        """The number of texts that wait."""
+        with self._changed:
+            return self._rows()
+
+    @property
+    def alive(self) -> bool:
+        """Whether requests are taken."""
+        return not self._closed
+
+    def submit(self, model: ServedModel, columns: Mapping[str, Sequence[Any]]) -> Future[list[Answer]]:
+        """Queue rows; the future has an answer for each, or the error of this request.
+
+        Args:
+            model: the model to ask.
+            columns: texts and attributes by name.
+
+        Raises:
+            Overloaded: when the queue is full.
+            Stopping: after `close`.
+        """
+        request = _Waiting(model=model, columns=columns, rows=len(next(iter(columns.values()))))
+        with self._changed:
+            if self._closed:
+                raise Stopping
+            waiting = self._rows()
+            if waiting and waiting + request.rows > self.max_queue_size:
+                raise Overloaded
+            self._queue.append(request)
+            self._changed.notify_all()
+            if not self._working:
+                self._working = True
+                start(self._work)
+        return request.answers
+
+    def close(self) -> None:
+        """Take no more requests, and wait until those in the queue have been answered."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._working)
+
+    def _rows(self) -> int:
+        return sum(request.rows for request in self._queue)
+
+    def _work(self) -> None:
+        """Answer until the queue is empty; an unexpected error ends the service, and `/health` says so."""
+        try:
+            self._answer_all()
+        except BaseException:
+            with self._changed:
+                self._closed, self._working = True, False
+                for request in self._queue:
+                    request.answers.set_exception(Stopping())
+                self._queue.clear()
+                self._changed.notify_all()
+            raise
+
+    def _answer_all(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed or self._rows() >= self._expected, timeout=self._patience)
+                self._expected, self._patience = 0, 0.0
+                if not self._queue:
+                    self._working = False
+                    self._changed.notify_all()
+                    return
+                batch = self._next_batch()
+            batch = [request for request in batch if request.answers.set_running_or_notify_cancel()]
+            if batch:
+                self._score(batch)
+            if time.monotonic() - self._returned > _RETURN_SECONDS:
+                return_freed_memory()
+                self._returned = time.monotonic()
+
+    def _score(self, batch: Sequence[_Waiting]) -> None:
+        start_time, rows = time.monotonic(), sum(request.rows for request in batch)
+        try:
+            self._observe(rows)
+            _answer(batch)
+        except BaseException as error:
+            for request in batch:
+                if not request.answers.done():
+                    request.answers.set_exception(error)
+            raise
+        if len(batch) > 1:
+            self._expected, self._patience = min(rows, self.max_batch_size), _PATIENCE * (time.monotonic() - start_time)
+
+    def _next_batch(self) -> list[_Waiting]:
+        """Take the oldest request, and those for the same model up to the size of a batch."""
+        first = self._queue.popleft()
+        batch, rows, others = [first], first.rows, deque[_Waiting]()
+        for request in self._queue:
+            if request.model is first.model and rows + request.rows <= self.max_batch_size:
+                batch.append(request)
+                rows += request.rows
+            else:
+                others.append(request)
+        self._queue = others
+        return batch
+
+
+def _answer(batch: Sequence[_Waiting]) -> None:
+    """Answer requests together; where that fails, each alone, so that a bad one fails alone."""
+    try:
+        answers = batch[0].model.answer(_joined(batch))
+    except Exception as error:
+        if len(batch) > 1 and isinstance(error, AttribuneError):
+            for request in batch:
+                _answer([request])
+        else:
+            for request in batch:
+                request.answers.set_exception(error)
+        return
+    start = 0
+    for request in batch:
+        request.answers.set_result(answers[start : start + request.rows])
+        start += request.rows
+
+
+def _joined(batch: Sequence[_Waiting]) -> dict[str, list[Any]]:
+    return {name: [value for request in batch for value in request.columns[name]] for name in batch[0].columns}

@@ -1,0 +1,93 @@
+"""Metrics of a service for Prometheus: requests, the queue, weight caches, and what is known of attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from attribune.apps.serve.batching import Batcher
+from attribune.apps.serve.models import Answer, ServedModel
+from attribune.apps.serve.renamed_metrics import RenamedMetrics
+
+__all__ = ["ServiceMetrics"]
+
+_DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)  # seconds
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+class ServiceMetrics:
+    """The metrics of one service, in a registry of their own."""
+
+    def __init__(self, models: Iterable[ServedModel]) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "attribune_requests", "Requests by path and status.", ("path", "status"), registry=self.registry
+        )
+        self.durations = Histogram(
+            "attribune_request_duration_seconds",
+            "Duration of requests.",
+            ("path",),
+            buckets=_DURATIONS,
+            registry=self.registry,
+        )
+        self.batch_sizes = Histogram(
+            "attribune_batch_size", "Texts scored together.", buckets=_SIZES, registry=self.registry
+        )
+        self.texts = Counter("attribune_texts", "Texts scored.", ("model",), registry=self.registry)
+        self.attribute_values = Counter(
+            "attribune_attribute_values",
+            "Texts by the status of an attribute's value: known, unknown or missing.",
+            ("model", "attribute", "status"),
+            registry=self.registry,
+        )
+        self._models = list(models)
+        self._renamed = RenamedMetrics(
+            self._models,
+            {
+                "attribune_request_seconds": self.durations,
+                "attribune_batch_texts": self.batch_sizes,
+                "attribune_attribute_texts": self.attribute_values,
+            },
+        )
+        self.registry.register(self._renamed)
+
+    def watch(self, batcher: Batcher) -> None:
+        """Read the queue and the weight caches whenever the metrics are asked for."""
+        self.registry.register(_State(batcher, self._models))
+
+    def answered(self, model: ServedModel, answers: Sequence[Answer]) -> None:
+        """Count the texts of a request, and what is known of their attributes."""
+        self.texts.labels(model.name).inc(len(answers))
+        for attribute in model.attributes:
+            for answer in answers:
+                status = "missing" if attribute.name in answer.missing else "known"
+                status = "unknown" if attribute.name in answer.unknown else status
+                self.attribute_values.labels(model.name, attribute.name, status).inc()
+                self._renamed.observe(model.name, attribute.name, status)
+
+    def text(self) -> bytes:
+        """Render all metrics in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+
+class _State(Collector):
+    def __init__(self, batcher: Batcher, models: Sequence[ServedModel]) -> None:
+        self._batcher, self._models = batcher, models
+
+    def collect(self) -> Iterator[Metric]:
+        size = self._batcher.waiting
+        yield GaugeMetricFamily("attribune_queue_size", "Texts that wait.", value=size)
+        yield GaugeMetricFamily("attribune_waiting_texts", "Deprecated: attribune_queue_size.", value=size)
+        labels = ("model", "attribute")
+        cached = GaugeMetricFamily("attribune_weight_cache_bytes", "Size of the weight cache.", labels=labels)
+        hits = CounterMetricFamily("attribune_weight_cache_hits", "Values found in the weight cache.", labels=labels)
+        misses = CounterMetricFamily("attribune_weight_cache_misses", "Values not found in it.", labels=labels)
+        for model in self._models:
+            for attribute, cache in model.weight_caches.items():
+                cached.add_metric((model.name, attribute), cache.megabytes * 2**20)
+                hits.add_metric((model.name, attribute), cache.hits)
+                misses.add_metric((model.name, attribute), cache.misses)
+        yield from (cached, hits, misses)

@@ -1,0 +1,184 @@
+"""The models of a service: loaded over shared weights, and asked for several requests at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from attribune.apps.serve.compute import compute
+from attribune.backbones.loading import SharedBackbones
+from attribune.errors import ConfigError
+from attribune.methods.weight_cache import WeightCache
+from attribune.models.auto import load_model
+from attribune.models.base import ConditionedModel
+from attribune.models.predictor import Predictor
+from attribune.runs.folder import RunFolder, load_run
+from attribune.schema import MultiLabel, Numeric
+from attribune.schema.attributes import FittedAttribute
+
+__all__ = ["Answer", "ServedModel", "load_models"]
+
+
+class Answer(NamedTuple):
+    """The prediction for one text.
+
+    Attributes:
+        output: prediction and probabilities, by the column names of `attribune predict`.
+        unknown: values that the model does not know, by attribute.
+        missing: attributes without a value.
+    """
+
+    output: dict[str, Any]
+    unknown: dict[str, list[str]]
+    missing: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedModel:
+    """A model under the name by which requests choose it; ``source`` is its folder."""
+
+    name: str
+    predictor: Predictor
+    source: str
+
+    @property
+    def attributes(self) -> tuple[FittedAttribute, ...]:
+        """The attributes that the model reads."""
+        return tuple(self.predictor.schema) if self.predictor.reads_attributes else ()
+
+    @property
+    def weight_caches(self) -> Mapping[str, WeightCache]:
+        """The caches of generated weights, by attribute."""
+        model = self.predictor.model
+        return model.method.weight_caches if isinstance(model, ConditionedModel) else {}
+
+    def answer(self, columns: Mapping[str, Sequence[Any]]) -> list[Answer]:
+        """Predict rows, given as columns of texts and attributes.
+
+        Raises:
+            DataError: naming column and row of a value that cannot be used.
+        """
+        predictor = self.predictor
+        output = predictor.task.decode(predictor.score(predictor.encode(columns))).columns()
+        lists = {name: _plain(values) for name, values in output.items()}
+        unknown = predictor.schema.unknown(columns) if self.attributes else {}
+        names = [attribute.name for attribute in self.attributes]
+        return [
+            Answer(
+                output={name: values[row] for name, values in lists.items()},
+                unknown={name: values[row] for name, values in unknown.items() if values[row]},
+                missing=[name for name in names if columns[name][row] is None],
+            )
+            for row in range(len(next(iter(columns.values()))))
+        ]
+
+    def check(self) -> None:
+        """Predict an empty text, so that errors show before the first request.
+
+        Raises:
+            AttribuneError: whatever a prediction raises.
+        """
+        for attribute in self.attributes:
+            if not isinstance(attribute.spec, Numeric) and attribute.spec.unseen == "hash":
+                attribute.encode(pa.array([None], pa.string()), missing=frozenset())  # needs the salt
+        self.answer({name: [None] for name in self.predictor.columns})
+
+    def describe(self) -> dict[str, Any]:
+        """Describe the model for callers, as plain JSON values."""
+        predictor = self.predictor
+        sample = predictor.task.decode(np.zeros((1, predictor.task.outputs)))
+        return {
+            "name": self.name,
+            "task": predictor.task.kind,
+            **predictor.model.describe(precision=predictor.precision),
+            "text": list(predictor.text_input.columns),
+            "attributes": [_describe_attribute(attribute) for attribute in self.attributes],
+            "output": list(sample.columns()),
+        }
+
+
+def _describe_attribute(attribute: FittedAttribute) -> dict[str, Any]:
+    spec = attribute.spec
+    return {
+        "name": attribute.name,
+        "kind": spec.kind,
+        "values": attribute.size - 1,
+        "several": isinstance(spec, MultiLabel),
+        "unseen": None if isinstance(spec, Numeric) else spec.unseen,
+    }
+
+
+def _plain(values: Any) -> list[Any]:
+    return values.tolist() if isinstance(values, np.ndarray) else [_plain_value(value) for value in values]
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return [_plain_value(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def load_models(
+    runs: Sequence[str],
+    *,
+    backbone: str | None = None,
+    dtype: str = "float32",
+    cache_mb: float = 256,
+) -> dict[str, ServedModel]:
+    """Load runs for a service, on the thread that will predict; those with the same backbone share its weights.
+
+    Args:
+        runs: folders of runs or of saved models, or ``NAME=FOLDER``; the name is that of the folder unless given.
+        backbone: where the backbones' weights are, if no longer where they were.
+        dtype: of the backbones' weights, ``float32`` or ``bfloat16``.
+        cache_mb: size of the weight caches of all models together, in MiB.
+
+    Raises:
+        ConfigError: for two runs of one name, or without a run.
+        ModelFolderError: for a folder that is no run, or whose model is missing or damaged.
+    """
+    if not runs:
+        raise ConfigError("no run is given to serve: name the folder of one that `attribune train` wrote")
+    if dtype not in ("float32", "bfloat16"):
+        raise ConfigError(f"--dtype {dtype}: choose float32 or bfloat16")
+    return compute(lambda: _load_models(runs, backbone=backbone, dtype=dtype, cache_mb=cache_mb))
+
+
+def _load_models(runs: Sequence[str], *, backbone: str | None, dtype: str, cache_mb: float) -> dict[str, ServedModel]:
+    shared, models = SharedBackbones(), {}
+    for run in runs:
+        name, source = _parse_run(run)
+        if name in models:
+            raise ConfigError(f"two runs are named {name!r}: give them names, as in NAME=FOLDER")
+        predictor = _load(source, backbone=backbone, dtype=dtype, shared=shared)
+        if predictor.task.kind == "generation":
+            raise ConfigError(f"{source} writes text, which the service does not: use `attribune generate`")
+        models[name] = ServedModel(name=name, predictor=predictor, source=source)
+    loaded = [model.predictor.model for model in models.values()]
+    neural = [model for model in loaded if isinstance(model, ConditionedModel)]
+    for model in neural:
+        model.enable_weight_cache(cache_mb / len(neural))
+    for served in models.values():
+        served.check()
+    return models
+
+
+def _load(source: str, *, backbone: str | None, dtype: str, shared: SharedBackbones) -> Predictor:
+    if RunFolder(Path(source)).is_begun or not (Path(source) / "config.json").is_file():
+        return load_run(source, backbone=backbone, dtype=dtype, shared=shared)[1]
+    model = load_model(source, backbone=backbone, dtype=dtype, shared=shared)
+    return Predictor(model, precision="float32" if dtype == "float32" else "bf16")
+
+
+def _parse_run(run: str) -> tuple[str, str]:
+    name, equals, source = run.partition("=")
+    if equals and not Path(run).exists():
+        if not name or not source:
+            raise ConfigError(f"{run!r}: write NAME=FOLDER, or the folder alone")
+        return name, source
+    return Path(run).resolve().name, run

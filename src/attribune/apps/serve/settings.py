@@ -1,0 +1,78 @@
+"""The limits of a service."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Mapping
+from typing import ClassVar
+
+from pydantic import Field
+
+from attribune.core.config import Settings
+from attribune.errors import ConfigError
+
+__all__ = ["KEYS", "ServeSettings", "keys_for"]
+
+KEYS = "ATTRIBUNE_SERVE_KEYS"
+"""The environment variable with the keys that callers may send, separated by commas."""
+_MIN_KEY_LENGTH = 16
+
+
+class ServeSettings(Settings):
+    """The limits of a service.
+
+    Args:
+        max_rows: texts in one request.
+        max_text_length: characters of one text.
+        max_body_mb: size of the body of one request, in MiB.
+        max_queue_size: texts that wait for a model; a request that exceeds it is answered with 429.
+        max_connections: open at once; more are answered with 503.
+        timeout: seconds that a request may take, sending its body included.
+        cache_mb: size of the weight caches of all models together, in MiB.
+    """
+
+    what: ClassVar[str] = "the service"
+    renamed: ClassVar[Mapping[str, str]] = {
+        "max_text": "max_text_length",
+        "queue_rows": "max_queue_size",
+        "connections": "max_connections",
+    }
+
+    max_rows: int = Field(default=256, ge=1)
+    max_text_length: int = Field(default=100_000, ge=1)
+    max_body_mb: float = Field(default=8, gt=0)
+    max_queue_size: int = Field(default=2048, ge=1)
+    max_connections: int = Field(default=512, ge=1)
+    timeout: float = Field(default=30, gt=0)
+    cache_mb: float = Field(default=256, ge=0)
+
+
+def keys_for(host: str) -> tuple[str, ...]:
+    """Read the keys of the environment, which a host that other machines can reach needs.
+
+    Raises:
+        ConfigError: for a host beyond this machine without keys, or a key that is easily guessed.
+    """
+    keys = tuple(key.strip() for key in os.environ.get(KEYS, "").split(",") if key.strip())
+    if not keys and not _is_loopback(host):
+        raise ConfigError(
+            f"--host {host} can be reached from other machines: set {KEYS} to one or several keys, separated by "
+            "commas, that callers must send; or listen on 127.0.0.1"
+        )
+    for number, key in enumerate(keys, start=1):
+        if len(key) < _MIN_KEY_LENGTH or not key.isascii():
+            raise ConfigError(
+                f"key {number} of {KEYS} has {len(key)} characters: use {_MIN_KEY_LENGTH} or more of ASCII, such as "
+                "`openssl rand -hex 16` prints"
+            )
+    return keys
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,36 @@
+"""Long documents as several rows of the backbone's batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["cut_chunks", "without_empty_rows"]
+
+
+def cut_chunks(inputs: Mapping[str, Tensor], chunk: int) -> dict[str, Tensor]:
+    """Cut documents into chunks of equal length, padded at the end: (B, T) → (B·C, chunk).
+
+    Padding on the left is moved to the right first, so that chunks begin where the document does.
+
+    Args:
+        inputs: ``attention_mask`` and others of its shape.
+        chunk: the length of a chunk, in tokens.
+    """
+    mask = inputs["attention_mask"]
+    positions = torch.arange(mask.shape[1], device=mask.device)
+    order = torch.where(mask.bool(), positions, positions + mask.shape[1]).argsort(dim=1)
+    missing = -mask.shape[1] % chunk
+    return {name: nn.functional.pad(x.gather(1, order), (0, missing)).view(-1, chunk) for name, x in inputs.items()}
+
+
+def without_empty_rows(attention_mask: Tensor) -> Tensor:
+    """Give rows without a real token one, since attention over nothing is not a number.
+
+    What comes of such rows must be masked afterwards.
+    """
+    mask = attention_mask.clone()
+    mask[:, 0] = mask[:, 0].masked_fill(~mask.bool().any(dim=1), 1)
+    return mask

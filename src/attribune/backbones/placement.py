@@ -1,0 +1,280 @@
+"""Where a method can act in the backbones of a family: one row of a table for each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from attribune.core.plugins import load_plugins
+from attribune.errors import ConfigError
+
+__all__ = [
+    "DECODERS",
+    "PLACEMENTS",
+    "Placement",
+    "Pooling",
+    "SiteKind",
+    "placement_for",
+]
+
+Pooling = Literal["first", "mean", "last"]
+SiteKind = Literal[
+    "attention",
+    "feed_forward",
+    "attention_norm",
+    "feed_forward_norm",
+    "q_proj",
+    "k_proj",
+    "v_proj",
+    "o_proj",
+    "up_proj",
+    "down_proj",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """The facts about one backbone family. Paths are module names; ``*`` stands for any number.
+
+    Args:
+        model_types: the ``config.model_type`` values that the row covers.
+        layers: path of the layers inside the backbone.
+        attention: path, inside a layer, of the module whose output is the attention sub-layer's, after its dropout
+            and before its residual addition.
+        feed_forward: the same for the feed-forward sub-layer.
+        norms: paths, inside a layer, of its two LayerNorms or RMSNorms, in the order in which they run.
+        q_proj, k_proj, v_proj: paths, inside a layer, of the projections in front of the attention; the same
+            path for all three where one matrix makes them side by side, in this order.
+        o_proj: path of the projection behind the attention.
+        up_proj: paths of the maps from the hidden to the inner size of the feed-forward sub-layer, those of every
+            variant of the family.
+        down_proj: path of the map back.
+        relative_attention: path, inside a layer, of a module that calls its projections a second time, on relative
+            positions; None where there is none.
+        pre_norm: whether the norms stand in front of the sub-layers and not behind the residual additions.
+        has_start_token: whether a text begins with a special token.
+        shared_layers: whether all layers, or groups of them, share one set of weights.
+        no_extra_attention: why attention cannot read states of other chunks; None where it can.
+        position_embeddings: path of the table of absolute positions, which limits the length of a text; None where
+            there is none.
+        final_norms: paths, inside the backbone, of norms after the last layer.
+        pooling: which state stands for the document, unless the weights say otherwise.
+        model_class: name of the transformers class, where ``AutoModel`` would give more than the encoder.
+        has_pooler: whether the class builds a pooler by default, which the library does not use.
+        is_generative: whether the model writes text, token by token, with a head of its own.
+    """
+
+    model_types: tuple[str, ...]
+    layers: str
+    attention: str
+    feed_forward: str
+    norms: tuple[str, str]
+    q_proj: str
+    k_proj: str
+    v_proj: str
+    o_proj: str
+    up_proj: tuple[str, ...]
+    down_proj: str
+    relative_attention: str | None = None
+    pre_norm: bool = False
+    has_start_token: bool = True
+    shared_layers: bool = False
+    no_extra_attention: str | None = None
+    position_embeddings: str | None = None
+    final_norms: tuple[str, ...] = ()
+    pooling: Pooling = "first"
+    model_class: str | None = None
+    has_pooler: bool = False
+    is_generative: bool = False
+
+
+_CAUSAL = "its attention is causal, and a token must not read what comes after it"
+_OWN_ATTENTION = "the family computes its attention in code of its own, where no keys can be added"
+
+_BERT = Placement(
+    model_types=("bert", "roberta", "xlm-roberta"),
+    layers="encoder.layer.*",
+    attention="attention.output.dropout",
+    feed_forward="output.dropout",
+    norms=("attention.output.LayerNorm", "output.LayerNorm"),
+    q_proj="attention.self.query",
+    k_proj="attention.self.key",
+    v_proj="attention.self.value",
+    o_proj="attention.output.dense",
+    up_proj=("intermediate.dense",),
+    down_proj="output.dense",
+    position_embeddings="embeddings.position_embeddings",
+    has_pooler=True,
+)
+_LLAMA = Placement(
+    model_types=("llama", "mistral"),
+    layers="layers.*",
+    attention="self_attn.o_proj",
+    feed_forward="mlp",
+    norms=("input_layernorm", "post_attention_layernorm"),
+    q_proj="self_attn.q_proj",
+    k_proj="self_attn.k_proj",
+    v_proj="self_attn.v_proj",
+    o_proj="self_attn.o_proj",
+    up_proj=("mlp.gate_proj", "mlp.up_proj"),
+    down_proj="mlp.down_proj",
+    pre_norm=True,
+    no_extra_attention=_CAUSAL,
+    final_norms=("norm",),
+    pooling="last",
+    is_generative=True,
+)
+_T5 = Placement(
+    model_types=("t5",),
+    layers="encoder.block.*",
+    attention="layer.0.dropout",
+    feed_forward="layer.1.dropout",
+    norms=("layer.0.layer_norm", "layer.1.layer_norm"),
+    q_proj="layer.0.SelfAttention.q",
+    k_proj="layer.0.SelfAttention.k",
+    v_proj="layer.0.SelfAttention.v",
+    o_proj="layer.0.SelfAttention.o",
+    up_proj=("layer.1.DenseReluDense.wi", "layer.1.DenseReluDense.wi_0", "layer.1.DenseReluDense.wi_1"),
+    down_proj="layer.1.DenseReluDense.wo",
+    pre_norm=True,
+    has_start_token=False,
+    final_norms=("encoder.final_layer_norm",),
+    pooling="mean",
+    model_class="T5EncoderModel",
+)
+
+PLACEMENTS: list[Placement] = [
+    _BERT,
+    replace(_BERT, model_types=("electra",), has_pooler=False),
+    replace(
+        _BERT,
+        model_types=("deberta-v2",),
+        q_proj="attention.self.query_proj",
+        k_proj="attention.self.key_proj",
+        v_proj="attention.self.value_proj",
+        relative_attention="attention.self",
+        no_extra_attention=_OWN_ATTENTION,
+        has_pooler=False,
+    ),
+    replace(
+        _BERT,
+        model_types=("mpnet",),
+        attention="attention.dropout",
+        norms=("attention.LayerNorm", "output.LayerNorm"),
+        q_proj="attention.attn.q",
+        k_proj="attention.attn.k",
+        v_proj="attention.attn.v",
+        o_proj="attention.attn.o",
+        no_extra_attention=_OWN_ATTENTION,
+    ),
+    replace(
+        _BERT,
+        model_types=("distilbert",),
+        layers="transformer.layer.*",
+        attention="attention.out_lin",
+        feed_forward="ffn.dropout",
+        norms=("sa_layer_norm", "output_layer_norm"),
+        q_proj="attention.q_lin",
+        k_proj="attention.k_lin",
+        v_proj="attention.v_lin",
+        o_proj="attention.out_lin",
+        up_proj=("ffn.lin1",),
+        down_proj="ffn.lin2",
+        has_pooler=False,
+    ),
+    replace(
+        _BERT,
+        model_types=("albert",),
+        layers="encoder.albert_layer_groups.*.albert_layers.*",
+        attention="attention.output_dropout",
+        feed_forward="ffn_output",
+        norms=("attention.LayerNorm", "full_layer_layer_norm"),
+        q_proj="attention.query",
+        k_proj="attention.key",
+        v_proj="attention.value",
+        o_proj="attention.dense",
+        up_proj=("ffn",),
+        down_proj="ffn_output",
+        shared_layers=True,
+    ),
+    Placement(
+        model_types=("modernbert",),
+        layers="layers.*",
+        attention="attn.out_drop",
+        feed_forward="mlp",
+        norms=("attn_norm", "mlp_norm"),
+        q_proj="attn.Wqkv",
+        k_proj="attn.Wqkv",
+        v_proj="attn.Wqkv",
+        o_proj="attn.Wo",
+        up_proj=("mlp.Wi",),
+        down_proj="mlp.Wo",
+        pre_norm=True,
+        final_norms=("final_norm",),
+    ),
+    Placement(
+        model_types=("gpt2",),
+        layers="h.*",
+        attention="attn.resid_dropout",
+        feed_forward="mlp.dropout",
+        norms=("ln_1", "ln_2"),
+        q_proj="attn.c_attn",
+        k_proj="attn.c_attn",
+        v_proj="attn.c_attn",
+        o_proj="attn.c_proj",
+        up_proj=("mlp.c_fc",),
+        down_proj="mlp.c_proj",
+        pre_norm=True,
+        has_start_token=False,
+        no_extra_attention=_CAUSAL,
+        position_embeddings="wpe",
+        final_norms=("ln_f",),
+        pooling="last",
+        is_generative=True,
+    ),
+    _LLAMA,
+    replace(_LLAMA, model_types=("qwen2", "qwen3"), has_start_token=False),
+    replace(_LLAMA, model_types=("eurobert",), no_extra_attention=None, pooling="mean", is_generative=False),
+    _T5,
+]
+"""Every family; of an encoder-decoder its encoder."""
+
+# Of an encoder-decoder the decoder alone is conditioned, whose attention to the encoder is left as it is.
+DECODERS: list[Placement] = [
+    replace(
+        _T5,
+        layers="block.*",
+        feed_forward="layer.2.dropout",
+        norms=("layer.0.layer_norm", "layer.2.layer_norm"),
+        no_extra_attention=_CAUSAL,
+        up_proj=("layer.2.DenseReluDense.wi", "layer.2.DenseReluDense.wi_0", "layer.2.DenseReluDense.wi_1"),
+        down_proj="layer.2.DenseReluDense.wo",
+        final_norms=("final_layer_norm",),
+        model_class=None,
+        is_generative=True,
+    ),
+]
+"""The decoders of encoder-decoders."""
+
+
+def placement_for(model_type: str, *, is_generative: bool = False) -> Placement:
+    """Return the row of the table for a ``config.model_type``.
+
+    Args:
+        model_type: of the backbone.
+        is_generative: whether to look for the stack of layers that writes text.
+
+    Raises:
+        ConfigError: for a family that the table lacks; the message lists those it has.
+    """
+    rows = [row for row in (*PLACEMENTS, *DECODERS) if row.is_generative] if is_generative else PLACEMENTS
+    for row in rows:
+        if model_type in row.model_types:
+            return row
+    known = ", ".join(sorted(name for row in rows for name in row.model_types))
+    if is_generative:
+        raise ConfigError(f"backbones of type {model_type!r} write no text here: choose one of {known}")
+    raise ConfigError(f"no placement for backbones of type {model_type!r}: choose a backbone of one of {known}")
+
+
+PLACEMENTS += load_plugins("backbones", Placement).values()  # read after ours

@@ -1,0 +1,122 @@
+"""The record of a benchmark: all that its tables say, in one file small enough to read, without a row's scores."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import ConfigDict
+
+from attribune.benchmark.experiment import Experiment
+from attribune.benchmark.results import BenchmarkFolder
+from attribune.benchmark.tables import SetTable, benchmark_tables
+from attribune.core.config import Settings
+from attribune.core.files import replace_file
+from attribune.errors import ConfigError
+
+__all__ = ["Summary", "Training", "readable_json", "summarize"]
+
+_WIDTH = 120
+
+
+class Training(Settings):
+    """What one training of a benchmark took.
+
+    Args:
+        cell: its set, setting and fold, as in the folder.
+        learning_rate: of what is new; None for a linear baseline.
+        backbone_learning_rate: of pretrained matrices.
+        seconds: with reading and scoring.
+        peak_mb: resident memory at its peak, where the system says it.
+        finished: when, in UTC.
+    """
+
+    cell: str
+    learning_rate: float | None = None
+    backbone_learning_rate: float | None = None
+    seconds: float
+    peak_mb: float | None = None
+    finished: str
+
+
+class Summary(Settings):
+    """A benchmark as its tables show it.
+
+    Args:
+        experiment: what was run.
+        part: whose rows are scored.
+        tables: one for each set with a cell that is done.
+        trainings: of all cells that are done, trials too.
+        environments: the machines and versions that they ran with, each once.
+    """
+
+    what: ClassVar[str] = "the record of a benchmark"
+    model_config = ConfigDict(allow_inf_nan=True)  # a metric may be undefined on some rows
+
+    experiment: Experiment
+    part: Literal["test", "validation"]
+    tables: tuple[SetTable, ...]
+    trainings: tuple[Training, ...]
+    environments: tuple[dict[str, Any], ...]
+
+    @classmethod
+    def read(cls, path: str | Path) -> Summary:
+        """Read the file that `write` wrote.
+
+        Raises:
+            ConfigError: for another file.
+        """
+        try:
+            tree = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"{path} is not {cls.what} ({error}): give a file that `attribune benchmark table DIR --json FILE` "
+                "wrote, or the folder of a benchmark"
+            ) from error
+        return cls.from_dict(tree, source=str(path))
+
+    def write(self, path: str | Path) -> None:
+        """Write one JSON file."""
+        tree = self.model_dump(mode="json", exclude_defaults=True)
+        replace_file(Path(path), f"{readable_json(tree)}\n".encode())
+
+
+def summarize(folder: BenchmarkFolder, *, part: Literal["test", "validation"] = "test") -> Summary:
+    """The record of a folder.
+
+    Args:
+        part: whose rows are scored.
+
+    Raises:
+        ModelFolderError: for a folder that holds no benchmark.
+    """
+    experiment = folder.experiment()
+    trainings, environments = [], []
+    for result in folder.results(experiment):
+        known = {name: result.record[name] for name in Training.model_fields if name in result.record}
+        trainings.append(Training(cell=result.cell.path, **known))
+        if result.record["environment"] not in environments:
+            environments.append(result.record["environment"])
+    return Summary(
+        experiment=experiment,
+        part=part,
+        tables=tuple(benchmark_tables(folder, part=part)),
+        trainings=tuple(trainings),
+        environments=tuple(environments),
+    )
+
+
+def readable_json(tree: Any, indent: int = 0) -> str:
+    """JSON in which every object and list that fits on a line has one line."""
+    flat = json.dumps(tree, ensure_ascii=False)
+    if indent + len(flat) < _WIDTH or not isinstance(tree, dict | list):
+        return flat
+    if isinstance(tree, dict):
+        parts = [f"{json.dumps(key, ensure_ascii=False)}: {readable_json(tree[key], indent + 1)}" for key in tree]
+        first, last = "{}"
+    else:
+        parts = [readable_json(one, indent + 1) for one in tree]
+        first, last = "[]"
+    pad = "\n" + " " * (indent + 1)
+    return f"{first}{pad}{f',{pad}'.join(parts)}\n{' ' * indent}{last}"

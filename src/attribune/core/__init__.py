@@ -1,0 +1,1 @@
+"""What every room uses: settings, files, logs, the console, this process."""

@@ -1,0 +1,136 @@
+"""Folders that one job fills, and goes on filling after an interruption: what all of them have in common.
+
+The plan is written first and the summary last, each in one step: a folder with the one and without the other is an
+interrupted job, which the same command continues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from filelock import FileLock, Timeout
+
+from attribune.core.files import replace_file
+from attribune.errors import ConfigError, ModelFolderError
+
+__all__ = ["JobFolder", "locked"]
+
+_LOCK = ".lock"
+
+
+@dataclass(frozen=True)
+class JobFolder:
+    """A folder that one job fills.
+
+    Subclasses name its files, and compare the plan that is there with the one that is asked for.
+
+    Attributes:
+        contents: what a folder of this kind holds, for messages.
+        plan_name: the file that is written first.
+        summary_name: the file that is written last; None where the last step is another.
+    """
+
+    path: Path
+
+    contents: ClassVar[str]
+    plan_name: ClassVar[str]
+    summary_name: ClassVar[str | None] = None
+
+    @property
+    def plan_file(self) -> Path:
+        """What the job is; written first."""
+        return self.path / self.plan_name
+
+    @property
+    def summary_file(self) -> Path:
+        """What came of it; written last."""
+        assert self.summary_name is not None
+        return self.path / self.summary_name
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the folder has a plan."""
+        return self.plan_file.is_file()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the job came to its end."""
+        return self.summary_file.is_file()
+
+    def refuse_foreign(self) -> None:
+        """Refuse a folder without a plan that is not empty; hidden files, such as an unfinished plan, do not count.
+
+        Raises:
+            ConfigError: naming what is there.
+        """
+        if self.path.exists() and not self.path.is_dir():
+            raise ConfigError(f"{self.path} is a file: choose another output folder")
+        if self.is_begun or not self.path.is_dir():
+            return
+        if names := sorted(entry.name for entry in self.path.iterdir() if not entry.name.startswith(".")):
+            raise ConfigError(
+                f"{self.path} is not empty and holds no {self.contents} ({', '.join(names[:3])}): choose another "
+                "output folder"
+            )
+
+    def write_plan(self, content: bytes) -> None:
+        """Make the folder and write its plan in one step.
+
+        Raises:
+            ModelFolderError: when it cannot be written.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            replace_file(self.plan_file, content)
+        except OSError as error:
+            raise ModelFolderError(
+                f"the output folder {self.path} cannot be written ({error.strerror or error}): choose a folder that "
+                "you may write to, on a disk with room"
+            ) from error
+
+    @contextmanager
+    def held(self, *, wait: bool = False) -> Iterator[None]:
+        """Hold the folder against other processes while the block runs.
+
+        Args:
+            wait: until another process has left it, in place of an error.
+
+        Raises:
+            ConfigError: when another process holds it.
+            ModelFolderError: when the folder cannot be written.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ModelFolderError(
+                f"the output folder {self.path} cannot be made ({error.strerror or error}): choose another one"
+            ) from error
+        with locked(self.path / _LOCK, timeout=-1 if wait else 0) as free:
+            if not free:
+                raise ConfigError(f"another process works in {self.path}: wait for it, or stop it")
+            yield
+
+
+@contextmanager
+def locked(path: Path, *, timeout: float = 0) -> Iterator[bool]:
+    """Hold a lock file while the block runs; yields whether it could be had. It is freed when the process ends.
+
+    Args:
+        path: of the lock file; its folder is made.
+        timeout: in seconds, for which another holder is waited for; -1 waits until it is free.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path, timeout=timeout)
+    try:
+        lock.acquire()
+    except Timeout:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()

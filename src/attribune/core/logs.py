@@ -1,0 +1,59 @@
+"""The log of the package, and how much of it and of its warnings is shown on stderr."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from attribune.errors import AttribuneWarning
+
+__all__ = ["LEVELS", "LOGGER", "VARIABLE", "is_quiet", "logging_to_stderr"]
+
+VARIABLE = "ATTRIBUNE_LOG"
+LOGGER = logging.getLogger("attribune")
+LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}
+
+
+def is_quiet() -> bool:
+    """Whether only errors are to be shown."""
+    return not LOGGER.isEnabledFor(logging.WARNING)
+
+
+@contextmanager
+def logging_to_stderr(level: int) -> Iterator[None]:
+    """Show the package's log, and its warnings, on stderr while the block runs.
+
+    Of several processes that train together, the first alone shows it.
+    """
+    handler = _OnStderr(level if os.environ.get("RANK", "0") == "0" else logging.CRITICAL)
+    earlier_level, showwarning = LOGGER.level, warnings.showwarning
+    LOGGER.addHandler(handler)
+    LOGGER.setLevel(level)
+    warnings.showwarning = _log_warning
+    try:
+        yield
+    finally:
+        warnings.showwarning = showwarning
+        LOGGER.setLevel(earlier_level)
+        LOGGER.removeHandler(handler)
+
+
+class _OnStderr(logging.Handler):
+    """Writes to the current stderr, which a progress bar replaces while it is shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        name = f" {record.name}:" if record.levelno < logging.WARNING else ""
+        sys.stderr.write(f"{record.levelname.lower()}:{name} {record.getMessage()}\n")
+
+
+def _log_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    """Log the warnings of this library as warnings, and those of other packages as details."""
+    if issubclass(category, AttribuneWarning):
+        LOGGER.warning("%s", message)
+    else:
+        LOGGER.debug("%s: %s", category.__name__, message)

@@ -1,0 +1,41 @@
+"""Methods, tasks, attribute kinds, backbones and data sets of other installed packages, found by their entry points."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+from importlib import metadata
+from typing import Any
+
+from attribune.errors import AttribuneWarning
+
+__all__ = ["load_plugins"]
+
+
+def load_plugins(group: str, expected: type) -> dict[str, Any]:
+    """Load what installed packages offer under ``attribune.GROUP``, by name.
+
+    What cannot be loaded, or is neither a subclass nor an instance of what is expected, is named in a warning and left
+    out, so that it stops no command that does without it.
+    """
+    loaded = {}
+    for entry in _entry_points().select(group=f"attribune.{group}"):
+        try:
+            value = entry.load()
+            if not isinstance(value, expected) and not (isinstance(value, type) and issubclass(value, expected)):
+                raise TypeError(f"{value!r} is no {expected.__name__}")
+            loaded[entry.name] = value
+        except Exception as error:  # whatever the code of others raises
+            package = entry.dist.name if entry.dist is not None else entry.value
+            warnings.warn(
+                f"{entry.name!r} of attribune.{group} is left out: the package {package} cannot be loaded "
+                f"({type(error).__name__}: {error}); repair or remove it",
+                AttribuneWarning,
+                stacklevel=2,
+            )
+    return loaded
+
+
+@cache
+def _entry_points() -> Any:
+    return metadata.entry_points()

@@ -1,0 +1,169 @@
+"""Prompts and responses as ids: what is read, what is to be written, and batches of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from attribune.data.collator import Collator
+from attribune.data.rows import EncodedRows
+from attribune.data.texts import DEFAULT_LENGTH, TextInput
+from attribune.data.windows import Head, SpecialTokens, content_ids, longest_input
+from attribune.errors import ConfigError
+from attribune.schema import Schema
+
+__all__ = ["PairCollator", "PairEncoder"]
+
+_IGNORED = -100
+
+
+class PairEncoder:
+    """Makes ids of prompts and responses, and labels of the responses alone.
+
+    A causal model reads one sequence: the begin token, the prompt, the separator, the response, the end token. Of a
+    chat template the prompt is what stands before the answer and the response what follows. An encoder-decoder reads
+    the prompt, and its labels are the response with the end token.
+
+    Where both do not fit, the prompt loses its beginning, down to half of the window, then the response its end, and
+    with it the end token.
+
+    Args:
+        text: which columns are the response and the prompt, and how they are fitted.
+        limit: ids that the backbone takes; None asks the tokenizer.
+        separate: whether an encoder reads the prompt.
+
+    Raises:
+        ConfigError: for a window that cannot be taken, or a tokenizer without begin or end token or chat template.
+    """
+
+    def __init__(self, tokenizer: Any, text: TextInput, *, limit: int | None = None, separate: bool = False) -> None:
+        limit = limit if limit is not None else longest_input(tokenizer)
+        window = text.window if text.window is not None else Head(min(DEFAULT_LENGTH, limit or DEFAULT_LENGTH))
+        if not isinstance(window, Head):
+            raise ConfigError(f"the window {str(window)!r} is not for texts that are written: choose head:N")
+        self.tokenizer, self.text, self.separate = tokenizer, text, separate
+        self.special = SpecialTokens.of(tokenizer)
+        window.check(self.special, limit=limit)
+        self.size = window.size
+        if tokenizer.eos_token_id is None:
+            raise ConfigError(f"{type(tokenizer).__name__} has no end token: set tokenizer.eos_token")
+        self.end = int(tokenizer.eos_token_id)
+        if text.chat and (separate or not tokenizer.chat_template):
+            lacks = "an encoder-decoder reads no chat" if separate else "the tokenizer has no chat template"
+            raise ConfigError(f"{lacks}: leave chat out, or choose a backbone trained for it")
+        self.begin = () if text.chat else self._begin()
+
+    def _begin(self) -> tuple[int, ...]:
+        if self.separate or self.special.before:
+            return () if self.separate else self.special.before
+        named = (self.tokenizer.bos_token_id, self.end)
+        return (next(int(token) for token in named if token is not None),)
+
+    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
+        """Encode the rows of some columns.
+
+        Raises:
+            DataError: for a missing column, or one that holds lists.
+        """
+        responses = text.read(columns, first_row=first_row)
+        prompts = text.read_prompts(columns, first_row=first_row) if text.prompt else [""] * len(responses)
+        before = self._prompt_texts(prompts)
+        after = self._endings(prompts, responses, before) if text.chat else responses
+        pairs = list(zip(self._ids(before), self._ids(after), strict=True))
+        encoded = [self._pair(prompt, response) for prompt, response in pairs]
+        return EncodedRows.without_attributes(
+            [ids for ids, _, _ in encoded],
+            labels=[labels for _, labels, _ in encoded],
+            empty=[not response for response in responses],
+            shortened=[cut for _, _, cut in encoded],
+        )
+
+    def prompts(self, prompts: Sequence[str]) -> tuple[list[list[int]], int]:
+        """Return the ids that a response is to follow, and how many prompts did not fit.
+
+        Without a prompt in training, they are what the response begins with, or what an encoder reads.
+        """
+        encoded = self._ids(self._prompt_texts(prompts) if self.text.prompt else list(prompts))
+        room = self._room()
+        cut = sum(len(ids) > room for ids in encoded)
+        fitted = [ids[max(0, len(ids) - room) :] for ids in encoded]
+        return [self.special.wrap(ids) if self.separate else [*self.begin, *ids] for ids in fitted], cut
+
+    def _room(self) -> int:
+        """Return the most ids of prompt and response together, or of the prompt that an encoder reads."""
+        return self.size - (len(self.special) if self.separate else len(self.begin) + 1)
+
+    def _pair(self, prompt: list[int], response: list[int]) -> tuple[list[int], list[int], bool]:
+        """Return ids, labels, and whether something was cut off."""
+        room = self._room()
+        if self.separate:
+            labels = [*response, self.end]
+            ids = self.special.wrap(prompt[max(0, len(prompt) - room) :])
+            return ids, labels[: self.size], len(prompt) > room or len(labels) > self.size
+        fits = len(prompt) + len(response) <= room
+        if not fits:
+            prompt = prompt[max(0, len(prompt) - max(room // 2, room - len(response))) :]
+        written = [*response, self.end] if len(prompt) + len(response) <= room else response[: room - len(prompt)]
+        read = [*self.begin, *prompt]
+        return [*read, *written], [_IGNORED] * len(read) + written, not fits
+
+    def _ids(self, texts: list[str]) -> list[list[int]]:
+        return content_ids(self.tokenizer, texts) if texts else []
+
+    def _prompt_texts(self, prompts: Sequence[str]) -> list[str]:
+        """Return what stands before the responses."""
+        if self.text.chat:
+            return [self._chat([("user", prompt)], open_answer=True) for prompt in prompts]
+        return [f"{prompt}{'' if self.separate else self.text.separator}" if prompt else "" for prompt in prompts]
+
+    def _endings(self, prompts: Sequence[str], responses: Sequence[str], before: Sequence[str]) -> list[str]:
+        """Write the responses as the chat template does, without its end token, which every response gets."""
+        endings = []
+        for prompt, response, start in zip(prompts, responses, before, strict=True):
+            answered = self._chat([("user", prompt), ("assistant", response)], open_answer=False)
+            if not answered.startswith(start):
+                raise ConfigError(
+                    "the tokenizer's chat template writes the question otherwise once it is answered, so that prompt "
+                    "and response cannot be told apart: leave chat out"
+                )
+            endings.append(answered[len(start) :].partition(str(self.tokenizer.eos_token))[0])
+        return endings
+
+    def _chat(self, turns: Sequence[tuple[str, str]], *, open_answer: bool) -> str:
+        messages = [{"role": role, "content": content} for role, content in turns]
+        return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=open_answer))
+
+
+class PairCollator(Collator):
+    """Pads encoded prompts and responses to a batch; the `data_collator` of the stock Trainer.
+
+    Args:
+        separate: whether an encoder reads the prompt, so that labels are padded by themselves.
+        left: pad on the left, as prompts must be from which a batch goes on writing.
+        pad_to_multiple_of: round the length up, for hardware that likes it.
+
+    Raises:
+        ConfigError: for a tokenizer with neither padding nor end token.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        schema: Schema,
+        *,
+        separate: bool = False,
+        left: bool = False,
+        pad_to_multiple_of: int | None = None,
+    ) -> None:
+        super().__init__(tokenizer, schema, pad_to_multiple_of=pad_to_multiple_of)
+        self.separate, self.left = separate, left
+
+    def labels(self, rows: Sequence[Mapping[str, Any]], *, length: int) -> torch.Tensor | None:
+        """Return the labels (B, length), or of an encoder-decoder (B, the longest), -100 where there is padding."""
+        labels = [row["labels"] for row in rows if row.get("labels") is not None]
+        if not labels:
+            return None
+        width = max(map(len, labels)) if self.separate else length
+        return self.padded(labels, length=width, filler=_IGNORED, left=self.left and not self.separate)

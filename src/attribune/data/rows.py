@@ -1,0 +1,89 @@
+"""Encoded rows: what a model reads of each row of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from attribune.schema import EncodingReport
+
+__all__ = ["EncodedRows"]
+
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodedRows:
+    """Rows as a model reads them.
+
+    Attributes:
+        inputs: the ids of each row's text, special tokens included; for a linear baseline the text itself.
+        attribute_ids: (rows, slots).
+        empty: (rows,) whether the row has no text.
+        shortened: (rows,) whether its text did not fit the window.
+        labels: the ids that are to be written, of generative models; the rows' labels where they were added.
+        report: what happened to the attributes.
+    """
+
+    inputs: list[Any]
+    attribute_ids: npt.NDArray[np.int64]
+    empty: Flags
+    shortened: Flags
+    labels: Sequence[Any] | npt.NDArray[Any] | None = None
+    report: EncodingReport = field(default_factory=lambda: EncodingReport({}))
+
+    @classmethod
+    def without_attributes(
+        cls,
+        inputs: list[Any],
+        *,
+        empty: Sequence[bool] | None = None,
+        shortened: Sequence[bool] | None = None,
+        labels: Sequence[Any] | None = None,
+    ) -> Self:
+        """Make rows of texts alone; none is empty or shortened unless told."""
+        flags = (
+            np.zeros(len(inputs), dtype=bool) if given is None else np.asarray(given, dtype=bool)
+            for given in (empty, shortened)
+        )
+        ids = np.zeros((len(inputs), 0), dtype=np.int64)
+        return cls(inputs=inputs, attribute_ids=ids, empty=next(flags), shortened=next(flags), labels=labels)
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def with_attribute_ids(self, attribute_ids: npt.NDArray[np.int64], *, report: EncodingReport | None = None) -> Self:
+        """Return the same texts with other attributes, (rows, slots)."""
+        return replace(self, attribute_ids=attribute_ids, report=self.report if report is None else report)
+
+    def hide_attributes(self) -> Self:
+        """Return the same rows with every attribute missing."""
+        return self.with_attribute_ids(np.zeros_like(self.attribute_ids))
+
+    def take(self, rows: Sequence[int] | slice | npt.NDArray[Any]) -> Self:
+        """Select rows by index, slice or mask."""
+        index = np.arange(len(self))[rows]
+        return replace(
+            self,
+            inputs=[self.inputs[row] for row in index],
+            attribute_ids=self.attribute_ids[index],
+            empty=self.empty[index],
+            shortened=self.shortened[index],
+            labels=None if self.labels is None else [self.labels[row] for row in index],
+        )
+
+    @classmethod
+    def concat(cls, parts: Sequence[Self]) -> Self:
+        """Join at least one batch of rows, in order; the reports add up."""
+        return cls(
+            inputs=[text for part in parts for text in part.inputs],
+            attribute_ids=np.concatenate([part.attribute_ids for part in parts]),
+            empty=np.concatenate([part.empty for part in parts]),
+            shortened=np.concatenate([part.shortened for part in parts]),
+            labels=None if parts[0].labels is None else [label for part in parts for label in part.labels or ()],
+            report=sum((part.report for part in parts), EncodingReport({})),
+        )

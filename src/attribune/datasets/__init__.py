@@ -1,0 +1,1 @@
+"""Published data sets: cards, readers, preparation, statistics."""

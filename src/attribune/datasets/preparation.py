@@ -1,0 +1,355 @@
+"""Preparation of a data set: from the files of its source to Parquet files with a manifest, the same every time."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from attribune.core.files import read_json, replace_file, write_json
+from attribune.data.text_files import readable
+from attribune.data.writing import open_writer
+from attribune.datasets.card import Card, Folds, Shuffled
+from attribune.datasets.row_log import GET_AGAIN, RowLog, SplitName
+from attribune.errors import DataError, ModelFolderError
+from attribune.schema.kinds import KINDS, MultiLabel
+from attribune.tasks.labels import sorted_classes
+
+__all__ = ["MANIFEST", "PARTS", "PreparedSet", "load_prepared", "prepare"]
+
+MANIFEST = "manifest.json"
+RECIPE = "recipe.yaml"
+PARTS: tuple[SplitName, ...] = ("train", "validation", "test")
+_ALL = "all"
+_VERSION = 1
+_UNFINISHED = ".unfinished"  # marks a folder whose files an interrupted preparation left
+_BATCH = 5_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedSet:
+    """A prepared data set in its folder.
+
+    Args:
+        folder: with the Parquet files.
+        manifest: counts, checksums, columns, what was left out.
+        reused: whether it was prepared before.
+    """
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    reused: bool = False
+
+    @property
+    def folds(self) -> int:
+        """Number of folds for cross-validation; 0 for a set with given parts."""
+        return int(self.manifest["folds"])
+
+    def file(self, part: str) -> Path:
+        """Return the Parquet file of a part; ``all`` for a set with folds."""
+        return self.folder / str(self.manifest["parts"][part]["file"])
+
+    def parts(self, fold: int = 0) -> dict[SplitName, pa.Table]:
+        """Return the rows of each part; with folds, the fold that tests, the next one that validates, and the rest."""
+        if not self.folds:
+            return {part: pq.read_table(self.file(part)) for part in PARTS}
+        table = pq.read_table(self.file(_ALL))
+        folds = table["fold"].to_numpy()
+        table = table.drop_columns(["fold"])
+        masks = {"test": folds == fold % self.folds, "validation": folds == (fold + 1) % self.folds}
+        masks["train"] = ~(masks["test"] | masks["validation"])
+        return {part: table.filter(pa.array(masks[part])) for part in PARTS}
+
+
+def load_prepared(folder: str | Path) -> PreparedSet:
+    """Open a set that `prepare` wrote.
+
+    Raises:
+        DataError: for a folder without a manifest, or with a part that is missing or of another size.
+    """
+    folder = Path(folder)
+    if not (folder / MANIFEST).is_file():
+        raise DataError(
+            f"{folder} holds no prepared data set (no {MANIFEST}): make one with `attribune data prepare NAME --source "
+            f"DIR --output {folder}`"
+        )
+    manifest = _read_manifest(folder)
+    if (damaged := _damaged_file(folder, manifest)) is not None:
+        raise DataError(f"{damaged} is missing or not as it was prepared: prepare the set again")
+    return PreparedSet(folder=folder, manifest=manifest, reused=True)
+
+
+def prepare(
+    card: Card, *, source: str | Path, output: str | Path, skip_bad: bool = False, partial: bool = False
+) -> PreparedSet:
+    """Read the files of a source and write the set's Parquet files, a manifest and the data part of a recipe.
+
+    Args:
+        card: the set.
+        source: folder with the files, named as the source names them, plain or compressed.
+        output: folder to write; one that holds the same set, made of the same files, is left as it is.
+        skip_bad: leave broken rows out and count them.
+        partial: take files with fewer rows than the source publishes.
+
+    Raises:
+        DataError: for a missing, wrong, partial or broken file, naming it and where it is to be had; for an output
+            folder that holds something else.
+    """
+    files = _source_files(card, Path(source))
+    output = Path(output)
+    origin = {
+        "version": _VERSION,
+        "name": card.name,
+        "skip_bad": skip_bad,
+        "partial": partial,
+        "sources": [
+            {"role": role, "file": path.name, "bytes": path.stat().st_size, "sha256": sha256_of(path)}
+            for role, path in files.items()
+        ],
+    }
+    if (earlier := _begin(output, origin)) is not None:
+        return earlier
+    log = RowLog(skip_bad=skip_bad)
+    rows = _Rows()
+    draft = output / f".{_ALL}.parquet"
+    try:
+        with open_writer(draft) as writer:
+            for table in rows.tables(card, files, log):
+                writer.write(table)
+        _check_counts(card, files, log, partial=partial)
+        if not rows.parts:
+            raise DataError(f"{card.name}: no row is left ({_log_summary(log)}): give the files of the source")
+        parts = _write_parts(card, draft, rows, output)
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+            if not any((output / f"{name}.parquet").exists() for name in (_ALL, *PARTS)):
+                (output / _UNFINISHED).unlink(missing_ok=True)
+    manifest = _manifest_of(card, origin, log, parts, output)
+    replace_file(output / RECIPE, _recipe(card, output).encode())
+    write_json(output / MANIFEST, manifest, what="manifest", indent=1)
+    (output / _UNFINISHED).unlink(missing_ok=True)
+    return PreparedSet(folder=output, manifest=manifest)
+
+
+def _manifest_of(
+    card: Card, origin: Mapping[str, Any], log: RowLog, parts: Mapping[str, Mapping[str, Any]], output: Path
+) -> dict[str, Any]:
+    """Return the description of a prepared set."""
+    return {
+        "name": card.name,
+        "title": card.title,
+        "folds": card.split.number if isinstance(card.split, Folds) else 0,
+        "origin": origin,
+        "rows_read": dict(log.read),
+        "left_out": dict(log.left_out),
+        "bad": {reason: {"rows": count, "first": log.examples[reason]} for reason, count in log.bad.items()},
+        "remarks": {kind: count for kind, count in log.remarks.items() if count},
+        "parts": parts,
+        "columns": {field.name: str(field.type) for field in _schema(card)},
+        "attributes": [dict(attribute) for attribute in card.attributes],
+        "labels": list(card.labels),
+        "task": dict(card.task),
+        "classes": _classes(card, [output / str(part["file"]) for part in parts.values()]),
+        "citation": card.citation,
+        "revision": card.revision,
+        "licence": card.licence,
+        "terms": card.terms,
+        "preparation": card.preparation,
+    }
+
+
+def sha256_of(path: Path) -> str:
+    """Return the checksum of a file."""
+    with readable(path), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _begin(output: Path, origin: Mapping[str, Any]) -> PreparedSet | None:
+    """Make the folder, cleared of what an interruption left, or return the same set where it is prepared already."""
+    if (output / MANIFEST).is_file():
+        manifest = _read_manifest(output)
+        if manifest["origin"] != origin:
+            raise DataError(
+                f"{output} holds {manifest['name']}, prepared from other files or with other settings: choose another "
+                "folder, or remove that one"
+            )
+        if _damaged_file(output, manifest) is None:
+            return PreparedSet(folder=output, manifest=manifest, reused=True)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        mark = output / _UNFINISHED
+        begun = mark.is_file() or (output / MANIFEST).is_file()
+        ours = {MANIFEST, RECIPE, *(f"{name}.parquet" for name in (_ALL, *PARTS))} if begun else set()
+        others = [path.name for path in output.iterdir() if path.name not in ours and not path.name.startswith(".")]
+        if others:
+            raise DataError(
+                f"{output} holds other files ({', '.join(sorted(others)[:5])}): choose an empty folder, or one that is "
+                "not there yet"
+            )
+        mark.touch()
+        for path in (output / MANIFEST, *output.glob(".*.parquet.*.tmp")):
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise DataError(f"{output} cannot be made ({error.strerror or error}): choose another folder") from error
+    return None
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    """Read the manifest of a prepared set; a DataError for the file of something else."""
+    manifest = None
+    with contextlib.suppress(ModelFolderError):
+        manifest = read_json(folder / MANIFEST, what="manifest")
+    if not isinstance(manifest, dict) or not {"name", "folds", "origin", "parts"} <= manifest.keys():
+        raise DataError(
+            f"{folder / MANIFEST} is damaged, or no manifest of a prepared data set: choose another folder, or remove "
+            "that file and prepare the set again"
+        )
+    return manifest
+
+
+def _damaged_file(folder: Path, manifest: Mapping[str, Any]) -> Path | None:
+    """Return the first file that is missing or of another size; None where there is none."""
+    files = {folder / str(part["file"]): part["bytes"] for part in manifest["parts"].values()}
+    return next((path for path, size in files.items() if not path.is_file() or path.stat().st_size != size), None)
+
+
+def _source_files(card: Card, folder: Path) -> dict[str, Path]:
+    """Find the files by role; one error for all that are missing."""
+    if not folder.is_dir():
+        raise DataError(f"{folder}: there is no such folder: put the files of {card.name} there. {card.obtain}")
+    paths = {file.role: file.find(folder) for file in card.files}
+    missing = [file.names[0] for file in card.files if paths[file.role] is None]
+    if missing:
+        present = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "nothing"
+        raise DataError(f"{folder} lacks {', '.join(missing)} (it has: {present}). {card.obtain} Terms: {card.terms}")
+    return {role: path for role, path in paths.items() if path is not None}
+
+
+class _Rows:
+    """The part of each row, where the source says it, and a number for its text."""
+
+    def __init__(self) -> None:
+        self.parts: list[int] = []
+        self.texts: list[int] = []
+        self._numbers: dict[bytes, int] = {}
+
+    def tables(self, card: Card, files: Mapping[str, Path], log: RowLog) -> Iterator[pa.Table]:
+        schema = _schema(card)
+        rows = card.read(files, log)
+        while batch := list(islice(rows, _BATCH)):
+            for part, row in batch:
+                self.parts.append(0 if part is None else PARTS.index(part))
+                digest = hashlib.blake2b(row["text"].encode(), digest_size=8).digest()
+                self.texts.append(self._numbers.setdefault(digest, len(self._numbers)))
+            yield pa.Table.from_pylist([row for _, row in batch], schema=schema)
+
+
+def _schema(card: Card) -> pa.Schema:
+    """Return the types of text, labels and attributes: text, and lists for attributes with several values."""
+    kinds = {
+        str(attribute["name"]): pa.list_(pa.string())
+        if issubclass(KINDS[attribute["kind"]], MultiLabel)
+        else pa.string()
+        for attribute in card.attributes
+    }
+    return pa.schema([("text", pa.string()), *((label, pa.string()) for label in card.labels), *kinds.items()])
+
+
+def _check_counts(card: Card, files: Mapping[str, Path], log: RowLog, *, partial: bool) -> None:
+    """Tell a partial file from a wrong one."""
+    for file in card.files:
+        row_count, path = log.read[file.role], files[file.role]
+        if not row_count:
+            raise DataError(f"{path}: the file has no rows: {GET_AGAIN}")
+        if file.rows is None or row_count == file.rows or partial:
+            continue
+        if row_count < file.rows:
+            raise DataError(
+                f"{path}: {row_count:,} of the {file.rows:,} rows that the source publishes: the file is a part, or "
+                "was cut off; get it again, or take it as it is with --partial"
+            )
+        raise DataError(
+            f"{path}: {row_count:,} rows, more than the {file.rows:,} that the source publishes: this is another file; "
+            "get it again, or take it as it is with --partial"
+        )
+
+
+def _log_summary(log: RowLog) -> str:
+    reasons = [f"{reason}: {count:,}" for reason, count in (log.left_out + log.bad).items()]
+    return "; ".join([f"{log.read.total():,} rows read", *reasons])
+
+
+def _write_parts(card: Card, draft: Path, rows: _Rows, output: Path) -> dict[str, Any]:
+    """Write each row to the file of its part, in the order of the source; returns what the manifest says of each."""
+    names, part_of_row, folds = _assign_parts(card, rows)
+    row_counts = dict.fromkeys(names, 0)
+    with ExitStack() as stack:
+        source = stack.enter_context(pq.ParquetFile(draft))
+        writers = {name: stack.enter_context(open_writer(output / f"{name}.parquet")) for name in names}
+        start = 0
+        for batch in source.iter_batches(batch_size=_BATCH):
+            table = pa.Table.from_batches([batch])
+            end = start + len(table)
+            if folds is not None:
+                table = table.append_column("fold", pa.array(folds[start:end]))
+            for number, name in enumerate(names):
+                selected = table.filter(pa.array(part_of_row[start:end] == number))
+                row_counts[name] += len(selected)
+                if len(selected):
+                    writers[name].write(selected)
+            start = end
+    files = {name: output / f"{name}.parquet" for name in names}
+    return {
+        name: {"file": path.name, "rows": row_counts[name], "bytes": path.stat().st_size, "sha256": sha256_of(path)}
+        for name, path in files.items()
+    }
+
+
+def _assign_parts(card: Card, rows: _Rows) -> tuple[tuple[str, ...], npt.NDArray[np.int8], npt.NDArray[np.int8] | None]:
+    """Return the names of the parts, the number of each row's part and, for cross-validation, each row's fold."""
+    row_count = len(rows.parts)
+    if isinstance(card.split, Folds):
+        if row_count < card.split.number:
+            raise DataError(
+                f"{card.name}: {row_count:,} rows are too few for {card.split.number} folds: give the whole files"
+            )
+        return (_ALL,), np.zeros(row_count, dtype=np.int8), card.split.folds(row_count)
+    if isinstance(card.split, Shuffled):
+        part_of_row = card.split.parts(rows.texts)
+    else:
+        part_of_row = np.array(rows.parts, dtype=np.int8)
+    if empty := [name for number, name in enumerate(PARTS) if not (part_of_row == number).any()]:
+        raise DataError(f"{card.name}: of {row_count:,} rows none is left for {empty[0]}: give the whole files")
+    return PARTS, part_of_row, None
+
+
+def _classes(card: Card, files: Sequence[Path]) -> dict[str, list[str]]:
+    """Return the classes of each label, over all parts."""
+    table = pa.concat_tables(pq.read_table(file, columns=list(card.labels)) for file in files)
+    return {label: list(sorted_classes(table[label].unique().to_pylist(), of=label)) for label in card.labels}
+
+
+def _recipe(card: Card, output: Path) -> str:
+    """Return the data and task parts of a recipe, with which the set can be trained on."""
+    files = {_ALL: "train"} if isinstance(card.split, Folds) else {part: part for part in PARTS}
+    data: dict[str, Any] = {ours: str(output / f"{name}.parquet") for name, ours in files.items()}
+    data |= {
+        "text": "text",
+        "label": list(card.labels),
+        "attributes": [dict(attribute) for attribute in card.attributes],
+        "window": card.window,
+    }
+    comment = f"# {card.title}: {card.citation}\n# attribune train --config {output / RECIPE} --output RUN\n"
+    return comment + yaml.safe_dump({"data": data, "task": dict(card.task)}, sort_keys=False, allow_unicode=True)

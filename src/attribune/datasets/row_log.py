@@ -1,0 +1,224 @@
+"""Rows of published files, line by line, and a log of those left out and why, and of those broken and where."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from attribune.data.json_lines import json_objects
+from attribune.data.text_files import csv_rows, find_encoding, open_text, readable
+from attribune.errors import DataError
+
+__all__ = [
+    "GET_AGAIN",
+    "REVIEW_WORDS",
+    "Row",
+    "RowLog",
+    "SplitName",
+    "lines",
+    "read_csv",
+    "read_json_lines",
+    "read_reviews",
+    "separated",
+    "whole_number",
+    "words",
+]
+
+SplitName = Literal["train", "validation", "test"]
+Row: TypeAlias = dict[str, Any]
+GET_AGAIN = "get the file again"
+REVIEW_WORDS = range(32, 257)
+"""Lengths of the reviews that the papers keep of GOOD and BEER."""
+_WORD = re.compile(r"https?://\S+|\w+(?:['\u2019-]\w+)*|[^\w\s]")
+
+
+class RowLog:
+    """What happened to the rows of a source.
+
+    Args:
+        skip_bad: leave broken rows out and count them, instead of refusing the file.
+
+    Attributes:
+        left_out: number of rows that the paper leaves out, by reason.
+        bad: number of broken rows, by reason.
+        examples: place of the first broken row, by reason.
+        read: number of rows of each file, by its role, the broken ones among them.
+        remarks: number of rows of the set that a user should know something of, by kind.
+    """
+
+    def __init__(self, *, skip_bad: bool = False) -> None:
+        self.skip_bad = skip_bad
+        self.left_out: Counter[str] = Counter()
+        self.bad: Counter[str] = Counter()
+        self.examples: dict[str, str] = {}
+        self.read: Counter[str] = Counter()
+        self.remarks: Counter[str] = Counter()
+        self._seen: dict[str, dict[Hashable, str]] = {}
+
+    def broken(self, place: str, reason: str, cure: str, *, found: object = "") -> None:
+        """Report a broken row.
+
+        Args:
+            place: file and line.
+            reason: what is wrong, in the same words for each such row, since rows are counted by it.
+            found: the value seen, for the message.
+
+        Raises:
+            DataError: with place, reason and cure, unless broken rows are skipped.
+        """
+        if not self.skip_bad:
+            seen = f" ({found})" if found else ""
+            raise DataError(f"{place}: {reason}{seen}: {cure}, or leave such rows out with --skip-bad")
+        self.bad[reason] += 1
+        self.examples.setdefault(reason, place)
+
+    def error(self, error: DataError) -> None:
+        """Report a broken row by an error that names place, reason and cure itself."""
+        place, _, reason = str(error).partition(": ")
+        if not self.skip_bad:
+            raise DataError(f"{error}, or leave such rows out with --skip-bad") from error
+        reason = re.split(r":|;| \(", reason)[0]
+        self.bad[reason] += 1
+        self.examples.setdefault(reason, place)
+
+    def leave_out(self, reason: str) -> None:
+        """Count a row that the paper leaves out."""
+        self.left_out[reason] += 1
+
+    def leave_out_if(self, reasons: Mapping[str, bool]) -> bool:
+        """Leave a row out for the first reason that holds, and return whether there is one."""
+        reason = next((reason for reason, holds in reasons.items() if holds), None)
+        if reason is not None:
+            self.leave_out(reason)
+        return reason is not None
+
+    def first(self, kind: str, key: Hashable, place: str) -> bool:
+        """Return whether an id is new; a row whose id stands twice is broken."""
+        earlier = self._seen.setdefault(kind, {}).setdefault(key, place)
+        if earlier is place:
+            return True
+        self.broken(
+            place, f"the same {kind} stands twice", "remove one of the rows", found=f"{key!r}, first in {earlier}"
+        )
+        return False
+
+    def writable(self, place: str, row: Mapping[str, Any]) -> bool:
+        """Return whether a row's texts can be written; one with half of a character pair is broken."""
+        try:
+            for value in row.values():
+                (value if isinstance(value, str) else "".join(value)).encode()
+        except UnicodeEncodeError:
+            self.broken(place, "half of a character pair (\\ud800 to \\udfff), which is not text", "correct the row")
+            return False
+        return True
+
+
+def lines(path: Path, *, role: str, log: RowLog, encoding: str = "utf-8") -> Iterator[tuple[str, str]]:
+    """Yield the lines that are not blank, each with its place for messages."""
+    encoding = find_encoding(path, encoding=encoding, cure=GET_AGAIN)
+    with readable(path), open_text(path, encoding) as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                log.read[role] += 1
+                yield f"{path}, line {number}", line.rstrip("\r\n")
+
+
+def separated(
+    path: Path, *, role: str, columns: tuple[str, ...], log: RowLog, separator: str = "\t\t"
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield the fields of each line; the last column takes what remains."""
+    for place, line in lines(path, role=role, log=log):
+        fields = [part.strip() for part in line.split(separator, len(columns) - 1)]
+        if len(fields) != len(columns) or not all(fields):
+            log.broken(
+                place,
+                f"not the {len(columns)} filled fields that the format has",
+                f"{GET_AGAIN}; its fields are {', '.join(columns)}, divided by {separator!r}",
+                found=f"{sum(map(bool, fields))} of them",
+            )
+            continue
+        yield place, fields
+
+
+def read_json_lines(path: Path, *, role: str, log: RowLog) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects of a file with one JSON object a line, each with its place."""
+    with readable(path):
+        encoding = find_encoding(path, encoding="utf-8", cure=GET_AGAIN)
+        for place, item in json_objects(path, encoding, bad=partial(_bad_row, log, role)):
+            log.read[role] += 1
+            yield place, item
+
+
+def read_csv(
+    path: Path, *, role: str, log: RowLog, needs: Sequence[str], encoding: str | None = None
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the rows of a CSV file, each with its place.
+
+    Raises:
+        DataError: for a file that lacks one of the columns in `needs`.
+    """
+    encoding = find_encoding(path, encoding=encoding, cure=GET_AGAIN)
+    rows = csv_rows(path, encoding=encoding, delimiter=",", bad=partial(_bad_row, log, role))
+    for number, (place, row) in enumerate(rows):
+        missing = [name for name in needs if name not in row] if not number else []
+        if missing:
+            raise DataError(
+                f"{path}: the file has no column {', '.join(missing)} (it has: {', '.join(row)}): it is another file "
+                "than the one that the source publishes; get that one"
+            )
+        log.read[role] += 1
+        yield place, row
+
+
+def _bad_row(log: RowLog, role: str, error: DataError) -> None:
+    """Report a row that cannot be read, and count it as one that the file has."""
+    log.error(error)
+    log.read[role] += 1
+
+
+def whole_number(text: Any, *, low: int, high: int) -> int | None:
+    """Return a whole number in a range, however it is written (4, "4", "4.0"); None for anything else."""
+    try:
+        number = float(text)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return int(number) if number.is_integer() and low <= number <= high else None
+
+
+def read_reviews(
+    files: Mapping[str, Path], log: RowLog, *, lowest: int, columns: Mapping[str, str]
+) -> Iterator[tuple[SplitName | None, Row]]:
+    """Yield reviews of a CSV file with a rating of at most 5; those without a text, or rated 0, are left out.
+
+    Args:
+        files: the file, by the role ``reviews``.
+        log: counts rows that are left out or broken.
+        lowest: rating that the file may have; 0 stands for none.
+        columns: of the file, by the names ``text``, ``rating`` and the attributes, of which each pair has one review.
+    """
+    attributes = [name for name in columns if name not in ("text", "rating")]
+    for place, row in read_csv(files["reviews"], role="reviews", log=log, needs=tuple(columns.values())):
+        text, given = row[columns["text"]].strip(), row[columns["rating"]]
+        rating = whole_number(given, low=lowest, high=5)
+        values = {name: row[columns[name]] for name in attributes}
+        if rating is None:
+            reason = f"{columns['rating']} is not a rating from {lowest} to 5"
+            log.broken(place, reason, GET_AGAIN, found=repr(given[:30]))
+        elif not rating:
+            log.leave_out("reviews without a rating (0)")
+        elif not text:
+            log.leave_out("reviews without a text")
+        elif log.first("review", tuple(values.values()), place):
+            yield None, {"text": text, "rating": str(rating), **values}
+
+
+def words(text: str) -> int:
+    """Count the words of a text: an address, a word with its hyphens and apostrophes, or a mark of punctuation each.
+
+    So counted, PolMed has the 38 (62) words of the paper's table 1; divided by white space alone it has 32 (51).
+    """
+    return sum(1 for _ in _WORD.finditer(text))

@@ -1,0 +1,40 @@
+"""The data sets, one file for each source, and the registry by which commands find them."""
+
+from __future__ import annotations
+
+import difflib
+
+from attribune.core.plugins import load_plugins
+from attribune.datasets.card import Card
+from attribune.datasets.sets.aapr import AAPR
+from attribune.datasets.sets.beer import BEER
+from attribune.datasets.sets.easy import AMAZON, CRITICS
+from attribune.datasets.sets.food import FOOD, FOODCOM_REVIEWS
+from attribune.datasets.sets.goodreads import GOOD
+from attribune.datasets.sets.polmed import POLMED
+from attribune.datasets.sets.tang import COLD, TANG
+from attribune.errors import ConfigError
+
+__all__ = ["ATTRIB", "CARDS", "find_card"]
+
+ATTRIB: tuple[Card, ...] = (*TANG, AAPR, POLMED, FOOD, GOOD, BEER, *COLD)
+"""The fourteen sets of Amplayo, Yoo and Lee 2022."""
+
+CARDS: dict[str, Card] = {card.name: card for card in (*ATTRIB, CRITICS, FOODCOM_REVIEWS, AMAZON)}
+"""Every set by its name, those of plugins among them."""
+
+
+def find_card(name: str) -> Card:
+    """Return the card of a set.
+
+    Raises:
+        ConfigError: for an unknown name, listing the known ones.
+    """
+    if name not in CARDS:
+        close = difflib.get_close_matches(name, CARDS, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ConfigError(f"unknown data set {name!r}: choose one of {', '.join(CARDS)}{hint}")
+    return CARDS[name]
+
+
+CARDS |= load_plugins("datasets", Card) | CARDS  # a plugin replaces none of ours

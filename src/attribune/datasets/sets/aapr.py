@@ -1,0 +1,117 @@
+"""AAPR: arXiv papers, accepted or not (Yang et al. 2018)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from attribune.data.text_files import find_encoding, open_text, readable
+from attribune.datasets.card import NOT_STATED, Card, Shuffled, SourceFile
+from attribune.datasets.row_log import GET_AGAIN, Row, RowLog, SplitName
+from attribune.errors import DataError
+
+__all__ = ["AAPR"]
+
+_REJECTED = {"corr", "no"}  # venues of papers that appeared nowhere but on arXiv
+_FILES = ("data1", "data2", "data3", "data4")
+_AUTHORS = ("authors", "author", "author_id")
+
+
+def _read(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+    for role in _FILES:
+        for place, identifier, paper in _papers(files[role]):
+            log.read[role] += 1
+            row = _row(place, paper, log)
+            if row is not None and log.first("paper", identifier, place) and log.writable(place, row):
+                yield None, row
+
+
+def _papers(path: Path) -> Iterator[tuple[str, str, Any]]:
+    """Place, id and paper; a whole file is one JSON object, so that it cannot be read line by line."""
+    with readable(path), open_text(path, find_encoding(path, encoding="utf-8", cure=GET_AGAIN)) as file:
+        try:
+            papers = json.load(file)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{path}: truncated, or not JSON ({error}): {GET_AGAIN}") from error
+    if not isinstance(papers, dict):
+        raise DataError(f"{path}: a {type(papers).__name__}, not an object of papers by id: get the file of the source")
+    for identifier, paper in papers.items():
+        if identifier.startswith("data") and not isinstance(paper, dict):
+            continue  # what some copies of the archive hold beside the papers
+        yield f"{path}, paper {identifier}", identifier, paper
+
+
+def _row(place: str, paper: Any, log: RowLog) -> Row | None:
+    if not isinstance(paper, dict):
+        log.broken(place, "not an object", GET_AGAIN, found=repr(str(paper)[:40]))
+        return None
+    texts = {name: str(paper.get(name) or "").strip() for name in ("title", "abstract", "category", "venue")}
+    authors = _listed(next((paper[name] for name in _AUTHORS if paper.get(name)), None))
+    missing = [name for name in ("abstract", "category", "venue") if not texts[name]] + ["authors"] * (not authors)
+    if missing:
+        log.leave_out(f"papers without {missing[0]}")
+        return None
+    return {
+        "text": "\n".join(filter(None, (texts["title"], texts["abstract"]))),
+        "accepted": "no" if texts["venue"].lower() in _REJECTED else "yes",
+        "author": authors,
+        "research_area": _listed(texts["category"]),
+    }
+
+
+def _listed(value: Any) -> list[str]:
+    """Return a list of names, or the names of a text divided by commas, semicolons or bars."""
+    parts = value if isinstance(value, list) else re.split(r"[,;|]", str(value or ""))
+    names = (" ".join(str(part).split()) for part in parts)
+    return list(dict.fromkeys(name for name in names if name))
+
+
+AAPR = Card(
+    name="aapr",
+    title="AAPR",
+    source="Pengcheng Yang et al., Peking University (github.com/lancopku/AAPR)",
+    obtain=(
+        "Download the archive that the repository's page links to and unpack it; the files are AAPR_Dataset/data1 to "
+        "AAPR_Dataset/data4."
+    ),
+    revision=NOT_STATED,
+    licence=NOT_STATED,
+    terms="arXiv metadata and sources gathered for research; the repository names no licence.",
+    citation=(
+        "Yang, Sun, Li and Ma 2018, Automatic Academic Paper Rating Based on Modularized Hierarchical Convolutional "
+        "Neural Network, ACL"
+    ),
+    files=tuple(SourceFile(role=name, names=(name, f"AAPR_Dataset/{name}")) for name in _FILES),
+    read=_read,
+    split=Shuffled(rows=2_000),
+    attributes=(
+        {"kind": "multi_label", "name": "author"},
+        {"kind": "multi_label", "name": "research_area"},
+    ),
+    labels=("accepted",),
+    task={"kind": "classification"},
+    classes=2,
+    metric="accuracy",
+    preparation=(
+        "Text: title and abstract. A paper whose venue is CoRR or No is not accepted. Papers without abstract, area, "
+        "venue or authors are left out."
+    ),
+    published={
+        "train": 33_500,
+        "validation": 2_000,
+        "test": 2_000,
+        "words": 97,
+        "words_sd": 36,
+        "values": 51_600,
+        "sparse": 97.8,
+    },
+    divergence={"random": 0.693, "majority": 0.693, "author": 1.357, "research_area": 0.665, "all": 0.664},
+    notes=(
+        "The paper takes the split of Kim et al. 2019 (TACL), which is an archive of its own; this one is drawn anew "
+        "with the same sizes. The name of the authors' field differs between descriptions of the files: authors, "
+        "author and author_id are read."
+    ),
+)

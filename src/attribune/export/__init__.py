@@ -1,0 +1,1 @@
+"""Models without the library: merged, ONNX, peft."""

@@ -1,0 +1,109 @@
+"""Checks of an export: does it give the logits of the run?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import cycle
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from attribune.data.rows import EncodedRows
+from attribune.data.tables import read_table, table_source_name
+from attribune.errors import ConfigError, DataError, numbered_in_file
+from attribune.export.graph import Scorer
+from attribune.models.classifier import AttributeModel
+from attribune.models.predictor import Predictor
+
+__all__ = ["TOLERANCE", "Rows", "largest_difference", "random_rows", "table_rows"]
+
+TOLERANCE = 1e-4
+_TABLE_ROWS = 200
+_RANDOM_ROWS = 50
+_BATCH_SIZES = (5, 1, 8, 3)  # several, since a graph has to take any
+_MAX_RANDOM_LENGTH = 48  # token ids
+
+
+class Rows(NamedTuple):
+    """Rows to check with, and whether they come from a table."""
+
+    encoded: EncodedRows
+    from_table: bool
+
+    def batches(self, model: AttributeModel) -> Iterator[dict[str, Tensor]]:
+        """Yield the rows in batches of several sizes, in their order."""
+        sizes, start = cycle(_BATCH_SIZES), 0
+        while start < len(self.encoded):
+            batch = slice(start, start + next(sizes))
+            yield model.batch(self.encoded.take(batch))
+            start = batch.stop
+
+
+def table_rows(predictor: Predictor, data: Any, *, ids: npt.NDArray[np.int64] | None, encoding: str | None) -> Rows:
+    """Read and encode the first rows of a table.
+
+    Args:
+        data: anything `read_table` takes.
+        ids: (slots,), fixed for all rows, whose own attribute columns are then not read.
+        encoding: encoding of the table; detected unless given.
+
+    Raises:
+        DataError: naming file, row or column.
+    """
+    table, source = read_table(data, encoding=encoding), table_source_name(data)
+    if not len(table):
+        raise DataError(f"{source} has no rows to check the export with")
+    table = table.select(range(min(_TABLE_ROWS, len(table))))
+    if ids is not None:
+        absent = {name: [None] * len(table) for name in predictor.schema.names}
+        table = {name: table[name] for name in predictor.text_input.columns if name in table.column_names} | absent
+    predictor.check_columns(list(table) if isinstance(table, dict) else table.column_names, source=source)
+    with numbered_in_file(range(_TABLE_ROWS), source):
+        encoded = predictor.encode(table)
+    return Rows(encoded.with_attribute_ids(_fixed(encoded.attribute_ids, ids)), from_table=True)
+
+
+def random_rows(predictor: Predictor, *, ids: npt.NDArray[np.int64] | None) -> Rows:
+    """Draw rows of random token and attribute ids, the same at every call.
+
+    Args:
+        ids: (slots,), fixed for all rows; None draws them as well.
+    """
+    model = predictor.model
+    assert isinstance(model, AttributeModel)
+    rng = np.random.default_rng(0)
+    max_length = min(_MAX_RANDOM_LENGTH, model.longest_text() or _MAX_RANDOM_LENGTH)
+    vocabulary = model.config.text_config.vocab_size
+    texts = [rng.integers(vocabulary, size=rng.integers(2, max_length + 1)).tolist() for _ in range(_RANDOM_ROWS)]
+    sizes = [slots.size for slots in model.slots for _ in range(slots.count)] if predictor.reads_attributes else []
+    drawn = np.stack([rng.integers(sizes) for _ in texts]) if sizes else np.zeros((len(texts), 0), dtype=np.int64)
+    encoded = EncodedRows.without_attributes(texts).with_attribute_ids(_fixed(drawn, ids))
+    return Rows(encoded, from_table=False)
+
+
+def _fixed(own: npt.NDArray[np.int64], ids: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:
+    return own if ids is None else np.repeat(ids[None], len(own), axis=0)
+
+
+def largest_difference(predictor: Predictor, rows: Rows, score: Scorer) -> float:
+    """Return the largest difference between a logit of the run's model, in float32, and of an export.
+
+    Raises:
+        ConfigError: above the tolerance.
+    """
+    model, largest = predictor.model, 0.0
+    assert isinstance(model, AttributeModel)
+    for batch in rows.batches(model):
+        with torch.no_grad():
+            expected = model(**batch).logits
+        difference = (expected - score(batch)).abs().max().item()
+        largest = max(largest, float("inf") if np.isnan(difference) else difference)
+    if not largest <= TOLERANCE:
+        raise ConfigError(
+            f"the export differs from the run by up to {largest:.2g} in a logit, more than {TOLERANCE:g}: nothing was "
+            "written; please report it with the method and the backbone"
+        )
+    return largest

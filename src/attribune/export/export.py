@@ -1,0 +1,265 @@
+"""Export of a run: whole, or for fixed values of its attributes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from attribune.core.deprecation import renamed_arguments
+from attribune.core.files import draft_of, replace_file
+from attribune.errors import ConfigError, ModelFolderError
+from attribune.export import graph
+from attribune.export.check import Rows, largest_difference, random_rows, table_rows
+from attribune.export.graph import Scorer
+from attribune.export.merged import merge_model, merged_model
+from attribune.export.peft_folder import HEAD, load_peft, write_peft
+from attribune.methods import Plain
+from attribune.methods.merging import MergedMethod
+from attribune.models import files as saving
+from attribune.models.classifier import AttributeModel
+from attribune.models.config import AttributeConfig
+from attribune.models.predictor import Predictor
+from attribune.runs.folder import load_run
+from attribune.schema import Schema
+from attribune.schema.assignments import assigned_ids, assignments_text
+
+__all__ = ["ExportFormat", "Exported", "export"]
+
+ExportFormat = Literal["adapter", "onnx", "torch"]
+_ENDINGS: dict[str, str] = {"adapter": "", "onnx": ".onnx", "torch": ".pt2"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """What was written.
+
+    Args:
+        path: file or folder.
+        rows: number of rows with which it was checked.
+        from_table: whether these come from a table, and not from chance.
+        difference: the largest between a logit of the run and of the export.
+    """
+
+    path: Path
+    description: str
+    rows: int
+    from_table: bool
+    difference: float
+
+
+@renamed_arguments(given="assignments")
+def export(
+    run: str | Path,
+    output: str | Path | None = None,
+    *,
+    kind: ExportFormat = "adapter",
+    assignments: Mapping[str, Sequence[str]] | None = None,
+    check: Any = None,
+    backbone: str | None = None,
+    encoding: str | None = None,
+) -> Exported:
+    """Write a run's model for other programs, unless its logits differ from those of the run.
+
+    Args:
+        run: folder of a finished run.
+        output: folder to write for ``adapter``, else the file, which replaces an earlier one; ``exported`` in the run's
+            folder, with the format's suffix, unless given.
+        kind: ``adapter``: a folder without attributes, for fixed values, that this library loads, or of the peft
+            library where the method is LoRA then; ``onnx`` and ``torch``: a graph, of the whole model or for fixed
+            values, that onnxruntime or `torch.export.load` loads.
+        assignments: attribute to its values, which are fixed; attributes that are not named are missing. None leaves
+            the attributes an input.
+        check: a table (anything `read_table` takes) whose first 200 rows check the export; random rows unless given.
+        backbone: where the backbone's weights are, if no longer where they were.
+        encoding: encoding of the table; detected unless given.
+
+    Raises:
+        AttribuneError: for values that are not known, a model that has no such form, with the reason, or an export
+            whose logits differ by more than 1e-4.
+    """
+    if kind not in _ENDINGS:
+        raise ConfigError(f"unknown format {kind!r}: choose {', '.join(_ENDINGS)}")
+    if kind == "onnx":
+        graph.check_packages()
+    path = _output_path(Path(run), output, kind)
+    source = _Source.load(run, assignments=assignments, backbone=backbone)
+    if check is None:
+        rows = random_rows(source.predictor, ids=source.ids)
+    else:
+        rows = table_rows(source.predictor, check, ids=source.ids, encoding=encoding)
+    if kind == "adapter":
+        return _export_folder(source, path, rows)
+    return _export_graph(source, path, rows, kind=kind)
+
+
+def _output_path(run: Path, output: str | Path | None, kind: str) -> Path:
+    path = run / f"exported{_ENDINGS[kind]}" if output is None else Path(output)
+    if kind == "adapter" and (path.is_file() or (path.is_dir() and any(path.iterdir()))):
+        raise ConfigError(f"{path} is there already: choose another output, or remove it first")
+    if kind != "adapter" and (path.is_dir() or path.suffix != _ENDINGS[kind]):
+        raise ConfigError(f"{path} is not the name of a file of --format {kind}: end it in {_ENDINGS[kind]}")
+    if not path.parent.is_dir():
+        raise ConfigError(f"the folder {path.parent} is not there: make it, or choose another output")
+    return path
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Source:
+    """A run, and the fixed values with their ids (slots,); None where they are an input."""
+
+    model: AttributeModel
+    predictor: Predictor
+    assignments: Mapping[str, Sequence[str]] | None
+    ids: npt.NDArray[np.int64] | None
+    backbone: str | None
+
+    @classmethod
+    def load(cls, run: str | Path, *, assignments: Mapping[str, Sequence[str]] | None, backbone: str | None) -> Self:
+        recipe, predictor = load_run(run, backbone=backbone)
+        model = predictor.model
+        if not isinstance(model, AttributeModel):
+            raise ConfigError(f"method {recipe.method['name']!r} is a linear model: only neural models are exported")
+        if assignments and not predictor.reads_attributes:
+            raise ConfigError(f"method {model.method_config.name!r} reads no attributes: leave --for out")
+        predictor.use("cpu")
+        ids = None
+        if assignments is not None and predictor.reads_attributes:
+            ids = assigned_ids(predictor.schema, assignments)
+        return cls(model=model, predictor=predictor, assignments=assignments, ids=ids, backbone=backbone)
+
+    @property
+    def id_tensor(self) -> torch.Tensor | None:
+        """The fixed ids (slots,) as a tensor."""
+        return None if self.ids is None else torch.from_numpy(self.ids)
+
+    def merge(self) -> MergedMethod:
+        """Merge the method; ConfigError with the reason where it cannot be merged."""
+        ids = self.id_tensor
+        if ids is None:
+            ids = torch.zeros(sum(slots.count for slots in self.model.slots), dtype=torch.int64)
+        return merge_model(self.model, ids)
+
+    @property
+    def assignments_text(self) -> str:
+        """The fixed values in words."""
+        return assignments_text(self.assignments or {})
+
+    def exported(self, path: Path, description: str, rows: Rows, difference: float) -> Exported:
+        """Describe what was written."""
+        return Exported(
+            path=path,
+            description=description,
+            rows=len(rows.encoded),
+            from_table=rows.from_table,
+            difference=difference,
+        )
+
+
+def _export_folder(source: _Source, path: Path, rows: Rows) -> Exported:
+    if source.ids is None and source.predictor.reads_attributes:
+        raise ConfigError(
+            "--format adapter is for fixed values: give them with --for, such as --for "
+            f"{source.predictor.schema.names[0]}=VALUE, or --for alone for texts of which nothing is known"
+        )
+    draft = draft_of(path)
+    shutil.rmtree(draft, ignore_errors=True)
+    try:
+        with _writing(path):
+            description, score = _write_folder(source, draft)
+            difference = largest_difference(source.predictor, rows, score)
+            if path.is_dir():
+                path.rmdir()
+            os.replace(draft, path)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return source.exported(path, description, rows, difference)
+
+
+def _write_folder(source: _Source, folder: Path) -> tuple[str, Scorer]:
+    """Write the folder, and return its description and what scores batches by it."""
+    try:
+        merged = source.merge()
+        if merged.low_rank:
+            folder.mkdir(parents=True)
+            write_peft(source.model, merged, folder)
+            return f"LoRA with biases for {source.assignments_text}, which peft loads", _peft_scorer(source, folder)
+        model = merged_model(source.model, merged)
+    except ConfigError as error:
+        raise ConfigError(f"--format adapter: {error}; --format torch and --format onnx need no such form") from error
+    model.save_pretrained(folder)
+    loaded = AttributeModel.from_pretrained(folder, backbone=source.backbone)
+    description = f"a model of method {merged.config.name!r} without attributes for {source.assignments_text}"
+    return description, lambda batch: _logits(loaded, batch)
+
+
+def _logits(model: AttributeModel, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    with torch.no_grad():
+        logits: torch.Tensor = model(batch["input_ids"], batch["attention_mask"]).logits
+    return logits
+
+
+def _peft_scorer(source: _Source, folder: Path) -> Scorer:
+    from safetensors.torch import load_file
+
+    config: AttributeConfig = source.model.config
+    backbone = load_peft(folder, saving.restore_backbone(config, folder, name=source.backbone, dtype=torch.float32))
+    plain = AttributeConfig.from_dict({**config.to_dict(), "method": Plain().to_dict(), "learned": None})
+    model = AttributeModel(plain, schema=Schema([]), backbone=backbone).eval()
+    model.head.load_state_dict(load_file(str(folder / HEAD)))
+    return lambda batch: _logits(model, batch)
+
+
+def _export_graph(source: _Source, path: Path, rows: Rows, *, kind: ExportFormat) -> Exported:
+    model, ids, description = _model_of_graph(source)
+    program = graph.make_program(model, source.model.batch(rows.encoded.take(slice(4))), ids=ids)
+    metadata = {
+        "task": json.dumps(source.predictor.task.to_dict()),
+        "attributes": ", ".join(model.schema.names),
+        "for": "" if source.assignments is None else source.assignments_text,
+    }
+    if kind == "onnx":
+        data = graph.onnx_bytes(model, program, metadata=metadata)
+        score = graph.onnx_scorer(data)
+    else:
+        data = graph.torch_bytes(program, metadata=metadata)
+        score = graph.torch_scorer(data)
+    difference = largest_difference(source.predictor, rows, score)
+    with _writing(path):
+        replace_file(path, data)
+    return source.exported(path, description, rows, difference)
+
+
+def _model_of_graph(source: _Source) -> tuple[AttributeModel, torch.Tensor | None, str]:
+    """Choose what becomes the graph: a model, the ids to fix in it or None, and a description."""
+    if source.ids is None:
+        reads = source.predictor.reads_attributes
+        return (
+            source.model,
+            None,
+            "the whole model, " + ("with attribute_ids as an input" if reads else "which reads no attributes"),
+        )
+    try:
+        return merged_model(source.model, source.merge()), None, f"a model for {source.assignments_text}"
+    except ConfigError as error:
+        description = f"the whole model with the ids of {source.assignments_text} inside ({error})"
+        return source.model, source.id_tensor, description
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ModelFolderError(
+            f"the export cannot be written to {path} ({error.strerror or error}): make room, or choose another output"
+        ) from error

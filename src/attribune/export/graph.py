@@ -1,0 +1,195 @@
+"""A model as a graph of operations, of any batch size and length, for programs that know nothing of its layers."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+
+from attribune.errors import ConfigError
+from attribune.models.classifier import AttributeModel
+
+__all__ = ["Scorer", "make_program", "onnx_bytes", "onnx_scorer", "torch_bytes", "torch_scorer"]
+
+Scorer = Callable[[Mapping[str, Tensor]], Tensor]
+"""Returns the logits (B, outputs) of a batch."""
+
+_LARGEST = 2**31 - 2**20  # a file of protocol buffers holds 2 GiB, and the graph needs some of it
+
+
+class _Graph(nn.Module):
+    """A model from its tensors to its logits.
+
+    Args:
+        model: in evaluation mode.
+        ids: (slots,), fixed for every row; None makes them an input.
+    """
+
+    ids: Tensor | None
+
+    def __init__(self, model: AttributeModel, ids: Tensor | None) -> None:
+        super().__init__()
+        self.model = model
+        self.register_buffer("ids", ids)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, attribute_ids: Tensor | None = None) -> Tensor:
+        """Logits (B, outputs)."""
+        if self.ids is not None:
+            attribute_ids = self.ids.expand(input_ids.shape[0], -1)
+        logits: Tensor = self.model(input_ids, attention_mask, attribute_ids).logits
+        return logits
+
+
+def make_program(model: AttributeModel, batch: Mapping[str, Tensor], *, ids: Tensor | None) -> ExportedProgram:
+    """Trace a model into a graph with the inputs ``input_ids``, ``attention_mask`` and perhaps ``attribute_ids``.
+
+    Args:
+        model: in evaluation mode.
+        batch: an example of at least two rows and two tokens.
+        ids: (slots,), fixed for every row; None makes them an input of a model that reads attributes.
+
+    Raises:
+        ConfigError: saying why the model has no such graph.
+    """
+    _check(model, fixed=ids is not None)
+    inputs = ["input_ids", "attention_mask"]
+    shapes: dict[str, Any] = {name: {0: Dim.DYNAMIC, 1: Dim.DYNAMIC} for name in inputs}
+    if model.method_config.uses_attributes and ids is None:
+        inputs.append("attribute_ids")
+        shapes["attribute_ids"] = {0: Dim.DYNAMIC}
+    example = tuple(batch[name].cpu() for name in inputs)
+    try:
+        with _quiet(), torch.no_grad():
+            return torch.export.export(_Graph(model, ids).eval(), example, dynamic_shapes=shapes, strict=False)
+    except Exception as error:  # torch raises whatever the model's code leads to
+        raise _no_graph(model, "torch.export", error) from error
+
+
+def _check(model: AttributeModel, *, fixed: bool) -> None:
+    if model.config.chunk is not None:
+        raise ConfigError(
+            f"the model cuts its texts into chunks of {model.config.chunk}, whose number a graph would fix: "
+            "train with a window that is not of chunks, or export for values with --format adapter"
+        )
+    if "poly" in model.method_config.name.split("+"):
+        cure = "give the first attribute's value with --for" if not fixed else "there is no such graph"
+        raise ConfigError(f"method 'poly': the layers of peft ask in Python for the values of a batch: {cure}")
+
+
+def _no_graph(model: AttributeModel, exporter: str, error: Exception) -> ConfigError:
+    while error.__cause__ is not None and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return ConfigError(
+        f"{exporter} finds no graph of method {model.method_config.name!r} over a backbone of type "
+        f"{model.config.text_config.model_type!r}: {reason:.300}"
+    )
+
+
+def torch_bytes(program: ExportedProgram, *, metadata: Mapping[str, str]) -> bytes:
+    """Write the file of ``torch.export.save``, the metadata among its extra files."""
+    buffer = io.BytesIO()
+    with _quiet():
+        torch.export.save(program, buffer, extra_files=dict(metadata))
+    return buffer.getvalue()
+
+
+def torch_scorer(data: bytes) -> Scorer:
+    """Load the bytes of `torch_bytes` to score batches."""
+    with _quiet():
+        program = torch.export.load(io.BytesIO(data))
+        names, run = program.graph_signature.user_inputs, program.module()
+
+    def score(batch: Mapping[str, Tensor]) -> Tensor:
+        with torch.no_grad():
+            logits: Tensor = run(*(batch[str(name)] for name in names if name in batch))
+        return logits
+
+    return score
+
+
+def onnx_bytes(model: AttributeModel, program: ExportedProgram, *, metadata: Mapping[str, str]) -> bytes:
+    """Convert a graph to an ONNX file, with names for its inputs, its output and its dynamic sizes.
+
+    Args:
+        model: from which `make_program` made the program.
+        program: the graph.
+        metadata: stored in the file.
+
+    Raises:
+        ConfigError: without the packages, for a model that is too large, or an operation that ONNX lacks.
+    """
+    check_packages()
+    size = sum(p.numel() * p.element_size() for p in model.parameters())
+    if size > _LARGEST:
+        raise ConfigError(f"the model has {size / 2**30:.1f} GiB, but an ONNX file holds 2: choose --format torch")
+    try:
+        with _quiet(), torch.no_grad():
+            onnx_program = torch.onnx.export(program, dynamo=True, verbose=False, output_names=["logits"])
+        assert onnx_program is not None
+        proto = onnx_program.model_proto
+    except Exception as error:  # the exporter raises whatever an operation leads to
+        raise _no_graph(model, "torch.onnx.export", error) from error
+    _name_sizes(proto.graph)
+    for key, value in metadata.items():
+        entry = proto.metadata_props.add()
+        entry.key, entry.value = key, value
+    return bytes(proto.SerializeToString())
+
+
+def _name_sizes(proto: Any) -> None:
+    """Name the dynamic sizes ``batch`` and ``length``, in place of the exporter's numbered symbols."""
+    names: dict[str, str] = {}
+    for graph_input in proto.input:
+        sizes = [size.dim_param for size in graph_input.type.tensor_type.shape.dim]
+        names |= {symbol: name for symbol, name in zip(sizes, ("batch", "length"), strict=True) if symbol}
+    for tensor in (*proto.input, *proto.output, *proto.value_info):
+        for size in tensor.type.tensor_type.shape.dim:
+            if size.dim_param in names:
+                size.dim_param = names[size.dim_param]
+
+
+def check_packages() -> None:
+    """Refuse ONNX where its packages are not installed.
+
+    Raises:
+        ConfigError: with the command that installs them.
+    """
+    for package in ("onnx", "onnxscript", "onnxruntime"):
+        if importlib.util.find_spec(package) is None:
+            raise ConfigError(f"--format onnx needs {package}: pip install 'attribune[export]'")
+
+
+def onnx_scorer(data: bytes) -> Scorer:
+    """Load the bytes of `onnx_bytes` in onnxruntime, on the CPU, to score batches."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
+    names = [graph_input.name for graph_input in session.get_inputs()]
+
+    def score(batch: Mapping[str, Tensor]) -> Tensor:
+        return torch.from_numpy(session.run(None, {name: batch[name].numpy() for name in names})[0])
+
+    return score
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the warnings and the log of the exporters; errors are raised all the same."""
+    logger = logging.getLogger("torch")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,54 @@
+"""A model whose attributes are fixed: the same predictions as for given values, from a model that reads none."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor
+
+from attribune.methods.merging import MergedMethod, MergeTarget
+from attribune.models.classifier import AttributeModel
+from attribune.schema import Schema
+
+__all__ = ["merge_model", "merged_model"]
+
+
+def merge_model(model: AttributeModel, ids: Tensor) -> MergedMethod:
+    """Merge a model's method for rows that all have the same values.
+
+    Args:
+        model: in evaluation mode.
+        ids: (slots,), of the values.
+
+    Raises:
+        ConfigError: saying why no model without attributes gives the same predictions.
+    """
+    with torch.enable_grad():  # without gradients the condition would read the weight cache
+        condition = model.method.condition(ids.unsqueeze(0), 1)
+        target = MergeTarget(backbone=model.backbone, head=model.head)
+        return model.method.merge(model.method_config, condition, target)
+
+
+def merged_model(model: AttributeModel, merged: MergedMethod) -> AttributeModel:
+    """Make the model of a merged method, with copies of all weights, an empty schema and the same task.
+
+    Args:
+        model: from which it was merged.
+        merged: the merged method.
+
+    Raises:
+        ConfigError: where weights of the backbone cannot hold what the values do.
+    """
+    tensors = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith("method.")}
+    changed = {f"backbone.{name}": tensor for name, tensor in merged.backbone_tensors(model.backbone).items()}
+    tensors |= changed | {f"method.{name}": tensor for name, tensor in merged.tensors.items()}
+    if merged.head is not None:
+        tensors["head.weight"] = merged.head
+    config = copy.deepcopy(model.config)
+    config.method = merged.config.to_dict()
+    config.learned = sorted(changed)  # the model adds those that were trained
+    result = AttributeModel(config, schema=Schema([]), tokenizer=model.tokenizer)
+    result.load_state_dict({name: tensor.detach().clone() for name, tensor in tensors.items()}, assign=True)
+    result.eval()
+    return result

@@ -1,0 +1,92 @@
+"""The mathematics of the methods: pure functions with the papers' symbols, no state; one file a paper.
+
+Shapes are types, such as ``Float[Tensor, "B T H"]``: B rows, T tokens, H hidden size, A bottleneck, Z attribute vector
+size, M attributes, MZ the sizes of all their vectors together, O hypercomplex dimensions, U distinct values, L labels,
+P = H / O² the length of ``s_o``. The test suite checks them in every call; a program pays nothing for them.
+
+One rule of orientation: a matrix has the shape with which it stands in the formula of the docstring. Behind what it
+maps, as in ``h W``, it is (in, out); in front of it, as in ``G z``, it is (out, in). The formulas have the papers'
+order, but for the adapters: these papers write ``W h`` for weights of shape (in, out), which is ``h W``. Parameters of
+modules have the shapes of the functions that they go into.
+
+What the papers call the parameters, and what these are called here:
+
+| function | parameter | shape | in the paper |
+|---|---|---|---|
+| `adapter`, `bottleneck` | `W_down`, `b_down` | H A, A | FFNet_down, the down-projection |
+| `adapter`, `bottleneck` | `W_up`, `b_up` | A H, H | FFNet_up, the up-projection |
+| `attribute_adapter` | `W`, `b` | B H A, B A | W_{z_j}, b_{z_j} |
+| `attribute_bias` | `G` | A Z | g_bias |
+| `attribute_bias` | `c` | A | c_bias |
+| `attribute_weight`, `phm_projection` | `C` | H A | C_weight |
+| `phm_weight`, `phm_projection` | `sigma` | O A Z | σ_o |
+| `phm_weight`, `phm_projection` | `s` | O P | s_o |
+| `phm_weight`, `phm_projection`, `phm_full_weight` | `A_o` | O O O | A_o |
+| `low_rank_weight` | `sigma`, `s` | A Z, H | σ, s |
+| `phm_full_weight` | `sigma` | O A P Z | the full map in place of eq. 7 |
+| `full_weight` | `sigma` | H A Z | the linear projection in place of eq. 9 |
+| `attention_pool` | `W_h`, `v`, `b` | A H, A, A | W_H, v, b |
+| `attention_pool` | `W` | A MZ | W_U and W_P side by side |
+| `chunk_importance_logits` | `Q`, `b_q` | NL MZ, NL | the map of the attributes to the chunk |
+| `chunk_importance_logits` | `W`, `b` | H L, L | W, b of the classifier |
+| `concatenate` | `W` | H H+MZ | the fusion of BERT Concat |
+| `multi_attribute_attention` | `W_q`, `W_k`, `W_v` | M H D, M H D, M H D | W_{q,m}, W_{k,m}, W_{v,m} |
+| `multi_attribute_attention` | `W_o`, `e` | M*D H, B M D | W_o, E_{A,m} |
+| `multi_attribute_layer` | `W_1`, `b_1`, `W_2`, `b_2` | H F, F, F H, H | the feed-forward network |
+| `multi_attribute_layer` | `gain_1`, `bias_1`, `gain_2`, `bias_2` | H, H, H, H | the normalization layers |
+| `personalised_norm` | `g`, `b` | B H, B H | linear_λ([e^u; e^p]), linear_β([e^u; e^p]) |
+| `personalised_norm` | `bias` | H | β |
+| `personalised_low_rank` | `A`, `B` | r in, out r | A, B |
+| `personalised_low_rank` | `P` | r MZ | P_j side by side |
+
+Parameters of modules that have other names: of `AttributeAdapter`, ``W_down`` is C_weight and ``b_down`` c_bias; of
+personalised norms and biases, ``L`` (features, MZ) is linear_λ or linear_β.
+"""
+
+from attribune.functional.adapter import Activation, adapter, bottleneck, parallel_adapter
+from attribune.functional.chim import chunk_importance_logits
+from attribune.functional.e2ln import layer_norm_pool, personalised_norm
+from attribune.functional.injector import (
+    attribute_adapter,
+    attribute_bias,
+    attribute_weight,
+    full_weight,
+    low_rank_weight,
+    phm_full_weight,
+    phm_projection,
+    phm_weight,
+    projected_adapter,
+)
+from attribune.functional.ma_bert import concatenate, multi_attribute_attention, multi_attribute_layer
+from attribune.functional.plora import personalised_low_rank
+from attribune.functional.pooling import attention_pool, first_token, last_token, max_tokens, mean_tokens
+from attribune.functional.tokens import control_tokens
+
+__all__ = [
+    "Activation",
+    "adapter",
+    "attention_pool",
+    "attribute_adapter",
+    "attribute_bias",
+    "attribute_weight",
+    "bottleneck",
+    "chunk_importance_logits",
+    "concatenate",
+    "control_tokens",
+    "first_token",
+    "full_weight",
+    "last_token",
+    "layer_norm_pool",
+    "low_rank_weight",
+    "max_tokens",
+    "mean_tokens",
+    "multi_attribute_attention",
+    "multi_attribute_layer",
+    "parallel_adapter",
+    "personalised_low_rank",
+    "personalised_norm",
+    "phm_full_weight",
+    "phm_projection",
+    "phm_weight",
+    "projected_adapter",
+]

@@ -1,0 +1,88 @@
+"""Adapters (Houlsby et al. 2019, "Parameter-Efficient Transfer Learning for NLP", sections 2.1 and 3.6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn.functional import gelu, layer_norm, linear
+
+__all__ = ["Activation", "adapter", "bottleneck", "parallel_adapter"]
+
+
+Activation = Callable[[Tensor], Tensor]
+
+
+def adapter(
+    h: Float[Tensor, "*rows H"],
+    W_down: Float[Tensor, "H A"],
+    b_down: Float[Tensor, " A"],
+    W_up: Float[Tensor, "A H"],
+    b_up: Float[Tensor, " H"],
+    f: Activation = gelu,
+    *,
+    norm: tuple[Float[Tensor, " A"], Float[Tensor, " A"]] | None = None,
+    inner: Sequence[tuple[Float[Tensor, "A A"], Float[Tensor, " A"]]] = (),
+) -> Float[Tensor, "*rows H"]:
+    """Add a bottleneck to its input: ``h + f(h W_down + b_down) W_up + b_up``.
+
+    Source: Houlsby et al. 2019, section 2.1; Amplayo, Yoo and Lee 2022, eq. 1.
+
+    Args:
+        f: the non-linear function; GELU (erf) by default.
+        norm: see `bottleneck`.
+        inner: see `bottleneck`.
+    """
+    return h + bottleneck(h, W_down, b_down, W_up, b_up, f, norm=norm, inner=inner)
+
+
+def bottleneck(
+    x: Float[Tensor, "*rows H"],
+    W_down: Float[Tensor, "H A"],
+    b_down: Float[Tensor, " A"],
+    W_up: Float[Tensor, "A H"],
+    b_up: Float[Tensor, " H"],
+    f: Activation = gelu,
+    *,
+    norm: tuple[Float[Tensor, " A"], Float[Tensor, " A"]] | None = None,
+    inner: Sequence[tuple[Float[Tensor, "A A"], Float[Tensor, " A"]]] = (),
+) -> Float[Tensor, "*rows H"]:
+    """Compute what an adapter adds: ``u_1 = f(N(x W_down + b_down))``, ``u_k+1 = f(u_k V_k + c_k)``, ``u W_up + b_up``.
+
+    The norm N and the inner maps are extensions (i) and (ii) of the paper.
+
+    Source: Houlsby et al. 2019, sections 2.1 and 3.6.
+
+    Args:
+        f: the non-linear function; GELU (erf) by default.
+        norm: gain and bias of a LayerNorm in front of the first non-linear function; none without.
+        inner: V_k and c_k of every further map.
+    """
+    u = affine(x, W_down, b_down)
+    if norm is not None:
+        u = layer_norm(u, u.shape[-1:], *norm)
+    u = f(u)
+    for V, c in inner:
+        u = f(affine(u, V, c))
+    return affine(u, W_up, b_up)
+
+
+def affine(x: Float[Tensor, "*rows N"], W: Float[Tensor, "N K"], b: Float[Tensor, " K"]) -> Float[Tensor, "*rows K"]:
+    """Compute ``x W + b`` in one operation: under autocast in its precision, which adding b later would change."""
+    return linear(x, W.T, b)
+
+
+def parallel_adapter(
+    h: Float[Tensor, "*rows H"], delta: Float[Tensor, "*rows H"], *, multiply: bool = False
+) -> Float[Tensor, "*rows H"]:
+    """Join an adapter beside a sub-layer with it: ``h + d(x)``, or ``h (1 + d(x))``.
+
+    Source: Houlsby et al. 2019, section 3.6.
+
+    Args:
+        h: what the sub-layer made of x.
+        delta: d(x), what `bottleneck` made of x.
+        multiply: whether the two interact by multiplication, extension (v) of the paper.
+    """
+    return h * (1 + delta) if multiply else h + delta

@@ -1,0 +1,69 @@
+"""Document vectors of token states, among them UPA (Chen et al. 2016, "Neural Sentiment Classification")."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+__all__ = ["attention_pool", "first_token", "last_token", "max_tokens", "mean_tokens"]
+
+
+def softmax_over_real(scores: Float[Tensor, "B T"], attention_mask: Shaped[Tensor, "B T"]) -> Float[Tensor, "B T"]:
+    """Take the softmax over the real tokens; zeros for a row without one."""
+    real = attention_mask.bool()
+    # The smallest number and not minus infinity: a row without a real token must not become NaN.
+    return scores.masked_fill(~real, torch.finfo(scores.dtype).min).softmax(dim=1) * real
+
+
+def attention_pool(
+    hidden: Float[Tensor, "B T H"],
+    attention_mask: Shaped[Tensor, "B T"],
+    a: Float[Tensor, "B MZ"],
+    W_h: Float[Tensor, "A H"],
+    W: Float[Tensor, "A MZ"],
+    b: Float[Tensor, " A"],
+    v: Float[Tensor, " A"],
+) -> Float[Tensor, "B H"]:
+    """Pool tokens by user and product attention: ``e_t = v^T tanh(W_h h_t + sum_j W_j a_j + b)``.
+
+    The weights are a softmax of e over the real tokens, and the document vector is their sum of the states.
+
+    Source: Chen et al. 2016, eq. 2-3.
+
+    Args:
+        attention_mask: 1 for real tokens; a row without one gives zeros.
+        a: the rows' attribute vectors side by side, a missing one zero.
+        W: the W_j side by side.
+    """
+    scores = torch.tanh(hidden @ W_h.T + (a @ W.T + b).unsqueeze(1)) @ v
+    alpha = softmax_over_real(scores.to(torch.promote_types(scores.dtype, torch.float32)), attention_mask)
+    return (alpha.to(hidden.dtype).unsqueeze(1) @ hidden).squeeze(1)
+
+
+def first_token(hidden: Float[Tensor, "B T H"], attention_mask: Shaped[Tensor, "B T"]) -> Float[Tensor, "B H"]:
+    """Return the state of the first real token, wherever padding stands; real tokens have attention mask 1."""
+    index = attention_mask.to(torch.int32).argmax(dim=1)
+    return hidden[torch.arange(hidden.shape[0], device=hidden.device), index]
+
+
+def last_token(hidden: Float[Tensor, "B T H"], attention_mask: Shaped[Tensor, "B T"]) -> Float[Tensor, "B H"]:
+    """Return the state of the last real token, wherever padding stands."""
+    T = attention_mask.shape[1]
+    index = T - 1 - attention_mask.flip(1).to(torch.int32).argmax(dim=1)
+    return hidden[torch.arange(hidden.shape[0], device=hidden.device), index]
+
+
+def max_tokens(hidden: Float[Tensor, "B T H"], attention_mask: Shaped[Tensor, "B T"]) -> Float[Tensor, "B H"]:
+    """Return the largest value of each feature over the real tokens; zeros for a row without one."""
+    real = attention_mask.unsqueeze(-1).bool()
+    largest = hidden.masked_fill(~real, torch.finfo(hidden.dtype).min).amax(dim=1)
+    return largest.masked_fill(~real.any(dim=1), 0)
+
+
+def mean_tokens(hidden: Float[Tensor, "B T H"], attention_mask: Shaped[Tensor, "B T"]) -> Float[Tensor, "B H"]:
+    """Return the mean over the real tokens; zeros for a row without one."""
+    real = attention_mask.unsqueeze(-1).bool()
+    # float16 sums of a few hundred tokens overflow.
+    total = hidden.masked_fill(~real, 0).sum(dim=1, dtype=torch.promote_types(hidden.dtype, torch.float32))
+    return (total / real.sum(dim=1).clamp(min=1)).to(hidden.dtype)

@@ -1,0 +1,48 @@
+"""Attribute values as control tokens (Amplayo, Yoo and Lee 2022, the baseline Tokens)."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor
+
+__all__ = ["control_tokens"]
+
+
+def control_tokens(
+    embeddings: Float[Tensor, "B T E"],
+    attention_mask: Shaped[Tensor, "B T"],
+    values: Float[Tensor, "B n E"],
+    present: Shaped[Tensor, "B n"],
+    *,
+    after_first: bool | Bool[Tensor, " B"],
+) -> tuple[Float[Tensor, "B T+n E"], Shaped[Tensor, "B T+n"], Int[Tensor, "B T"]]:
+    """Insert attribute values as tokens right after the first one: ``[CLS] v_1 ... v_n x_1 ...``.
+
+    A missing value keeps its place, with attention mask 0.
+
+    Source: Amplayo, Yoo and Lee 2022, section 5, the baseline Tokens.
+
+    Args:
+        embeddings: of the text's tokens, before positions are added.
+        attention_mask: 1 for real tokens; padding may stand on either side.
+        values: embeddings of the values.
+        present: 1 where there is a value.
+        after_first: whether the first real token comes before the values, for all rows or each; without a special
+            token there, it does not.
+
+    Returns:
+        All embeddings, their attention mask, and where each token of the text stands.
+    """
+    B, T, E = embeddings.shape
+    n = values.shape[1]
+    before = torch.as_tensor(after_first, device=embeddings.device).expand(B).unsqueeze(1).to(torch.int64)
+    first = attention_mask.to(torch.int32).argmax(dim=1, keepdim=True) + before
+    tokens = torch.arange(T, device=embeddings.device).expand(B, T)
+    tokens = torch.where(tokens < first, tokens, tokens + n)
+    slots = first + torch.arange(n, device=embeddings.device)
+    order = torch.cat([tokens, slots], dim=1)
+    states = torch.cat([embeddings, values.to(embeddings.dtype)], dim=1)
+    mask = torch.cat([attention_mask, present.to(attention_mask.dtype)], dim=1)
+    states = torch.zeros_like(states).scatter(1, order.unsqueeze(-1).expand(-1, -1, E), states)
+    return states, torch.zeros_like(mask).scatter(1, order, mask), tokens

@@ -1,0 +1,122 @@
+"""Methods that read attributes: a table of vectors for each, attribute dropout, and the look-up of a batch's values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from attribune.errors import ConfigError
+from attribune.methods.base import Method
+from attribune.methods.condition import Condition, Values
+from attribune.methods.config import AttributeMethodConfig, VectorMethodConfig
+from attribune.methods.dropout import drop_attributes
+from attribune.methods.host import Host
+from attribune.methods.shapes import AttributeIds, DropoutDraw
+
+if TYPE_CHECKING:
+    from attribune.methods.row_shard import RowShard
+
+__all__ = ["AttributeMethod", "VectorMethod", "meta_tables"]
+
+_meta_tables: ContextVar[bool] = ContextVar("meta_tables", default=False)
+
+
+@contextmanager
+def meta_tables() -> Iterator[None]:
+    """Build methods in this block with tables on the meta device; whoever loads them replaces the tables."""
+    token = _meta_tables.set(True)
+    try:
+        yield
+    finally:
+        _meta_tables.reset(token)
+
+
+class AttributeMethod(Method):
+    """A method that reads attributes: one table of vectors (size, Z) for each.
+
+    Id 0 adds nothing; where ``learns_unknown`` is set, it is a learned vector like every other, which stands for an
+    attribute without a value and which attribute dropout trains. With ``sparse_gradients`` the tables' gradients have
+    the rows of the batch alone, which not every optimiser takes. With ``shards`` each process has some of the rows of
+    every table; see `attribune.training.sharding`.
+
+    Args:
+        config: settings of the method.
+        host: the model that it acts in.
+        sizes: Z of each attribute; None for methods that read ids without vectors.
+        initial: fills a table with its initial values, in place.
+
+    Raises:
+        ConfigError: for a schema without attributes.
+    """
+
+    learns_unknown: ClassVar[bool] = False
+    sparse_gradients: bool = False
+
+    def __init__(
+        self,
+        config: AttributeMethodConfig,
+        host: Host,
+        *,
+        sizes: Sequence[int] | None = None,
+        initial: Callable[[Tensor], Any] = nn.init.zeros_,
+    ) -> None:
+        super().__init__()
+        if not host.slots:
+            raise ConfigError(
+                f"{config.name}: the schema has no attribute; name at least one, or use a method that reads none"
+            )
+        self.slots = tuple(host.slots)
+        self.shards: list[RowShard] = []
+        self.attribute_dropout = config.attribute_dropout
+        self.tables = nn.ParameterList()
+        for attribute, size in () if sizes is None else zip(self.slots, sizes, strict=True):
+            table = nn.Parameter(torch.empty(attribute.size, size, device="meta" if _meta_tables.get() else None))
+            with torch.no_grad():
+                initial(table)
+                if not self.learns_unknown:
+                    table[0] = 0
+            self.tables.append(table)
+
+    def rows_of_values(self) -> Iterator[tuple[nn.Parameter, str]]:
+        """Yield the parameters with a row for each id of an attribute, and the name of that attribute."""
+        for slots, table in zip(self.slots, self.tables, strict=False):  # there may be no tables
+            yield cast(nn.Parameter, table), slots.name
+
+    def look_up(self, number: int, ids: Int[Tensor, "..."]) -> Float[Tensor, "... Z"]:
+        """Look up the vectors of ids of one attribute, whose number is counted from 0."""
+        table = self.tables[number]
+        if self.shards:
+            return self.shards[number].look_up(ids.reshape(-1), table).view(*ids.shape, -1)
+        # A sparse gradient is more than compiled code can leave.
+        sparse = self.sparse_gradients and not torch.compiler.is_compiling()
+        return nn.functional.embedding(ids, table, sparse=sparse)
+
+    def condition(self, attribute_ids: AttributeIds | None, rows: int, draw: DropoutDraw | None = None) -> Condition:
+        """Collect the distinct values of the batch, after attribute dropout in training."""
+        assert attribute_ids is not None
+        if self.training and self.attribute_dropout > 0:
+            attribute_ids = drop_attributes(attribute_ids, self.slots, self.attribute_dropout, draw)
+        values = tuple(
+            Values.collect(slots.of(attribute_ids), partial(self.look_up, number), unknown=self.learns_unknown)
+            for number, slots in enumerate(self.slots[: len(self.tables)])
+        )
+        return Condition(rows=rows, ids=attribute_ids, values=values)
+
+
+class VectorMethod(AttributeMethod):
+    """A method whose vectors have one size, Z, and start as N(0, s²)."""
+
+    def __init__(self, config: VectorMethodConfig, host: Host) -> None:
+        super().__init__(
+            config,
+            host,
+            sizes=[config.vector_size] * len(host.slots),
+            initial=partial(nn.init.normal_, std=config.initial_vector),
+        )

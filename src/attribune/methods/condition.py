@@ -1,0 +1,183 @@
+"""The attributes of one batch, as the layers deep in the backbone see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from attribune.errors import DataError
+from attribune.methods.shapes import AttributeIds, Mask
+from attribune.methods.weight_cache import CachedRows
+from attribune.schema.slots import Slots
+
+__all__ = [
+    "Condition",
+    "ConditionHolder",
+    "Slots",
+    "Values",
+    "check_attribute_ids",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Values:
+    """The values of one attribute in a batch, each distinct one once.
+
+    Args:
+        ids: distinct ids; id 0 may be among them.
+        membership: how often row b has value u. The column of id 0 is zero, so that it adds nothing, unless the
+            method learns a vector for the unknown: then it is 1 for the rows without any value.
+        vectors: the values' learned vectors.
+        cache: of what was made of them in earlier passes; None without one.
+    """
+
+    ids: Int[Tensor, " U"]
+    membership: Float[Tensor, "B U"]
+    vectors: Float[Tensor, "U Z"]
+    cache: CachedRows | None = None
+
+    def over_chunks(self, chunks: int) -> Values:
+        """Return the same of a batch in which each row is cut into `chunks` rows."""
+        cache = None if self.cache is None else self.cache.over_chunks(chunks)
+        return replace(self, membership=self.membership.repeat_interleave(chunks, dim=0), cache=cache)
+
+    @classmethod
+    def collect(
+        cls, ids: Int[Tensor, "B count"], look_up: Callable[[Tensor], Tensor], *, unknown: bool = False
+    ) -> Values:
+        """Find the distinct values of a batch and look their vectors up.
+
+        Under ``torch.compile`` every slot counts as distinct, since the number of distinct values would break the
+        graph; the sums over a row's values come out the same.
+
+        Args:
+            ids: those of one attribute.
+            look_up: returns the vectors (U, Z) of distinct ids (U,).
+            unknown: whether rows without a value have the vector of id 0.
+        """
+        B, count = ids.shape
+        if torch.compiler.is_compiling():
+            distinct = ids.reshape(-1)
+            index = torch.arange(B * count, device=ids.device).view(B, count)
+        else:
+            distinct, index = torch.unique(ids, return_inverse=True)
+        vectors = look_up(distinct)
+        membership = torch.zeros(B, distinct.shape[0], dtype=vectors.dtype, device=ids.device)
+        membership = membership.scatter_add(1, index, (ids != 0).to(vectors.dtype))
+        if unknown:
+            membership = membership.scatter_add(1, index[:, :1], (ids == 0).all(dim=1, keepdim=True).to(vectors.dtype))
+        return cls(ids=distinct, membership=membership, vectors=vectors)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """What a method reads during one forward pass.
+
+    Args:
+        rows: B.
+        ids: after attribute dropout; None for methods without attributes.
+        values: the values of each attribute.
+        parts: the conditions of the methods of which a combination is made.
+        chunks: C, the number of rows of the backbone's batch into which each document is cut.
+        token_mask: 1 where the backbone's batch has a real token of the text; known inside the backbone.
+        memory: what sites keep for later ones in the same pass.
+    """
+
+    rows: int
+    ids: AttributeIds | None = None
+    values: tuple[Values, ...] = ()
+    parts: tuple[Condition, ...] = ()
+    chunks: int = 1
+    token_mask: Mask | None = None
+    memory: dict[str | int, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def vectors(self) -> Float[Tensor, "B width"]:
+        """Return the rows' attribute vectors side by side, of sizes Z_1 to Z_M; several values add up."""
+        return torch.cat(self.vectors_per_attribute(), dim=1)
+
+    def over_chunks(self, chunks: int) -> Condition:
+        """Return the condition of a batch in which each row is cut into `chunks` rows; they share the memory."""
+        if chunks == 1:
+            return self
+        return replace(
+            self,
+            rows=self.rows * chunks,
+            ids=None if self.ids is None else self.ids.repeat_interleave(chunks, dim=0),
+            values=tuple(values.over_chunks(chunks) for values in self.values),
+            parts=tuple(part.over_chunks(chunks) for part in self.parts),
+            chunks=chunks,
+        )
+
+    def with_token_mask(self, token_mask: Mask) -> Condition:
+        """Return the same condition for a backbone whose batch has the text's real tokens at these places."""
+        return replace(
+            self, token_mask=token_mask, parts=tuple(part.with_token_mask(token_mask) for part in self.parts)
+        )
+
+    def vectors_per_attribute(self) -> list[Tensor]:
+        """Return the rows' vectors of each attribute, (B, Z_m); several values add up."""
+        return [values.membership @ values.vectors for values in self.values]
+
+
+class ConditionHolder:
+    """Gives the sites the condition of the forward pass in which they run.
+
+    A site inside a checkpointed layer runs again during backward, when another forward pass may have come between;
+    `checkpointed` therefore captures the condition and restores it for the second run.
+    """
+
+    def __init__(self) -> None:
+        self._current: Condition | None = None
+
+    @property
+    def current(self) -> Condition:
+        """The condition of the forward pass under way."""
+        if self._current is None:
+            raise RuntimeError(
+                "the backbone was called outside AttributeModel.forward, so its sites have no attributes: "
+                "call the AttributeModel itself"
+            )
+        return self._current
+
+    @contextmanager
+    def use(self, condition: Condition) -> Iterator[None]:
+        """Make a condition the current one for the duration of a block."""
+        before, self._current = self._current, condition
+        try:
+            yield
+        finally:
+            self._current = before
+
+
+def check_attribute_ids(attribute_ids: Tensor, slots: Sequence[Slots], rows: int) -> None:
+    """Refuse ids of the wrong shape or outside the vocabularies.
+
+    The range is checked where the check costs nothing: on the CPU, outside a compiled graph.
+
+    Raises:
+        DataError: naming the attribute, the value seen and the cure.
+    """
+    width = sum(s.count for s in slots)
+    if attribute_ids.dim() != 2 or attribute_ids.shape != (rows, width):
+        raise DataError(
+            f"attribute_ids has shape {tuple(attribute_ids.shape)}, expected {(rows, width)}: one row per text and "
+            f"one column per slot of the schema; encode the rows with the model's own schema"
+        )
+    if attribute_ids.is_floating_point():
+        raise DataError(f"attribute_ids are {attribute_ids.dtype}: pass the integers that schema.encode gives")
+    if torch.compiler.is_compiling() or attribute_ids.device.type != "cpu" or attribute_ids.numel() == 0:
+        return
+    for s in slots:
+        ids = s.of(attribute_ids)
+        low, high = int(ids.min()), int(ids.max())
+        if low < 0 or high >= s.size:
+            raise DataError(
+                f"attribute {s.name!r} has id {low if low < 0 else high}, outside 0 to {s.size - 1}: "
+                "encode the rows with the model's own schema"
+            )

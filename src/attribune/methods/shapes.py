@@ -1,0 +1,18 @@
+"""Shapes of the tensors that methods share: B rows, T tokens, H hidden size, L labels."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+__all__ = ["AttributeIds", "Documents", "DropoutDraw", "InputIds", "Logits", "Mask", "States"]
+
+AttributeIds: TypeAlias = Int[Tensor, "B slots"]
+DropoutDraw: TypeAlias = Float[Tensor, "B attributes"]
+InputIds: TypeAlias = Int[Tensor, "B T"]
+Mask: TypeAlias = Shaped[Tensor, "B T"]
+States: TypeAlias = Float[Tensor, "B T H"]
+Documents: TypeAlias = Float[Tensor, "B H"]
+Logits: TypeAlias = Float[Tensor, "B L"]

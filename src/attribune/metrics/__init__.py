@@ -1,0 +1,1 @@
+"""Metrics, their bootstrap intervals, and tables of both."""

@@ -1,0 +1,182 @@
+"""Percentile bootstrap over rows: intervals of one metric, and the paired comparison of two.
+
+Rows with equal statistics are interchangeable, so that a resample is a count per distinct row: a multinomial draw,
+which has exactly the distribution of drawing n rows with replacement, at a cost that does not grow with n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from attribune.errors import ConfigError, DataError
+from attribune.metrics.formulas import Metric
+
+__all__ = ["Interval", "PairedResult", "interval", "paired"]
+
+Array = npt.NDArray[Any]
+
+_CHUNK_CELLS = 2_000_000  # numbers of one array; a few such arrays live together, below 200 MB
+_CACHED_CELLS = 40_000_000  # counts of resampled rows that are cached for the next metric, at most two sets of 160 MB
+_MANY_GROUPS = 50_000
+_FEWEST_RESAMPLES = 1_000
+_SPARSE = 8  # fewer rows per group than this: rows are drawn one by one
+# A difference that is zero comes out of floating-point sums as a few units in the last place.
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A metric with its percentile interval; `resamples` is the number that was drawn."""
+
+    value: float
+    low: float
+    high: float
+    level: float = 0.95
+    resamples: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedResult:
+    """The difference a - b of one metric of two models on the same rows.
+
+    Args:
+        difference: in the unit of the metric; for errors such as RMSE a negative difference favours a.
+        low: lower end of its percentile interval.
+        high: upper end.
+        p_value: two-sided, of the null hypothesis that there is no difference.
+        level: of the interval.
+        resamples: the number that was drawn.
+    """
+
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    level: float = 0.95
+    resamples: int
+
+
+def interval(metric: Metric, *, level: float = 0.95, resamples: int = 10_000, seed: int = 0) -> Interval:
+    """Return the value of a metric and its percentile bootstrap interval.
+
+    With more than 50,000 distinct rows of statistics G, `resamples` shrinks by 50,000 / G, down to 1,000 (or to what
+    was asked, if that is less); the result says how many were drawn. A metric that is biased in resamples, such as
+    macro-F1 with many classes of a few rows, has a percentile interval that lies to one side of its value.
+    """
+    counts = np.bincount(metric.rows, minlength=metric.statistics.shape[0])
+    width = metric.statistics.shape[1]
+    drawn = _resampled(counts, metric.of_counts, width=width, level=level, resamples=resamples, seed=seed)
+    low, high = _ends(drawn, level)
+    return Interval(value=metric.value(), low=low, high=high, level=level, resamples=len(drawn))
+
+
+def paired(
+    metric_a: Metric, metric_b: Metric, *, level: float = 0.95, resamples: int = 10_000, seed: int = 0
+) -> PairedResult:
+    """Compare the same metric of two models; every resample draws the same rows for both.
+
+    The p-value is (1 + the number of resamples whose difference lies at least as far from the observed difference d as
+    d lies from 0) / (1 + resamples): the resampled differences, shifted to mean no difference, are the distribution
+    under the null hypothesis. It is at least 1 / (1 + resamples), and 1 where d is 0. The number of resamples shrinks
+    as in `interval`, by the number of distinct pairs of rows.
+    """
+    if metric_a.name != metric_b.name:
+        raise DataError(
+            f"{metric_a.name!r} cannot be compared with {metric_b.name!r}: compare the same metric of two models"
+        )
+    if len(metric_a) != len(metric_b):
+        raise DataError(
+            f"{metric_a.name!r} was computed on {len(metric_a)} and on {len(metric_b)} rows:"
+            " evaluate both models on the same rows in the same order"
+        )
+    distinct_b = metric_b.statistics.shape[0]
+    pairs, rows = np.unique(metric_a.rows.astype(np.int64) * distinct_b + metric_b.rows, return_inverse=True)
+    first = replace(metric_a, statistics=metric_a.statistics[pairs // distinct_b], rows=rows)
+    second = replace(metric_b, statistics=metric_b.statistics[pairs % distinct_b], rows=rows)
+
+    def difference(counts: Array) -> Array:
+        return first.of_counts(counts) - second.of_counts(counts)
+
+    width = first.statistics.shape[1] + second.statistics.shape[1]
+    drawn = _resampled(np.bincount(rows), difference, width=width, level=level, resamples=resamples, seed=seed)
+    observed = metric_a.value() - metric_b.value()
+    low, high = _ends(drawn, level)
+    slack = _ROUNDING * max(1.0, abs(metric_a.value()), abs(metric_b.value()))
+    as_far = int((np.abs(drawn - observed) >= abs(observed) - slack).sum())
+    return PairedResult(
+        difference=observed,
+        low=low,
+        high=high,
+        p_value=(1 + as_far) / (1 + len(drawn)),
+        level=level,
+        resamples=len(drawn),
+    )
+
+
+def _ends(drawn: Array, level: float) -> tuple[float, float]:
+    low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def _resampled(
+    counts: Array, formula: Callable[[Array], Array], *, width: int, level: float, resamples: int, seed: int
+) -> Array:
+    """Return the metric of each resample, computed in chunks so that memory stays bounded."""
+    if not 0 < level < 1:
+        raise ConfigError(f"level is {level}: give a number between 0 and 1, such as 0.95")
+    if resamples < 1:
+        raise ConfigError(f"resamples is {resamples}: give at least 1; 10000 is usual")
+    groups, rows = len(counts), int(counts.sum())
+    if groups > _MANY_GROUPS:
+        resamples = min(resamples, max(_FEWEST_RESAMPLES, resamples * _MANY_GROUPS // groups))
+    if groups * _SPARSE > rows:
+        drawn = _by_row(counts, resamples=resamples, seed=seed)
+    else:
+        drawn = _by_group(counts, chunk=max(1, _CHUNK_CELLS // max(groups, width)), resamples=resamples, seed=seed)
+    return np.concatenate([formula(part) for part in drawn])
+
+
+def _by_group(counts: Array, *, chunk: int, resamples: int, seed: int) -> Iterator[Array]:
+    """Draw how often each group occurs (R, G): a multinomial."""
+    generator, rows = np.random.default_rng(seed), int(counts.sum())
+    for start in range(0, resamples, chunk):
+        yield generator.multinomial(rows, counts / rows, size=min(chunk, resamples - start))
+
+
+def _by_row(counts: Array, *, resamples: int, seed: int) -> Iterator[Array]:
+    """Draw the same row by row: cheaper for few rows per group, and drawn once for all metrics of as many rows."""
+    row_count, occupied = int(counts.sum()), np.flatnonzero(counts)
+    starts = np.cumsum(counts[occupied]) - counts[occupied]
+    draw = _cached_rows if row_count * resamples <= _CACHED_CELLS else _rows
+    for chunk in draw(row_count, resamples, seed):
+        if len(counts) == row_count == len(occupied):
+            yield chunk
+        else:
+            group_counts = np.zeros((len(chunk), len(counts)), dtype=np.int64)
+            group_counts[:, occupied] = np.add.reduceat(chunk, starts, axis=1, dtype=np.int64)
+            yield group_counts
+
+
+@lru_cache(maxsize=2)
+def _cached_rows(row_count: int, resamples: int, seed: int) -> tuple[Array, ...]:
+    return tuple(_rows(row_count, resamples, seed))
+
+
+def _rows(row_count: int, resamples: int, seed: int) -> Iterator[Array]:
+    """Draw n rows with replacement, and count how often each occurs (R, n)."""
+    generator = np.random.default_rng(seed)
+    chunk = max(1, _CHUNK_CELLS // row_count)
+    for start in range(0, resamples, chunk):
+        size = min(chunk, resamples - start)
+        counts = np.zeros(size * row_count, dtype=np.int64)
+        offsets = row_count * np.arange(size)[:, None]
+        for done in range(0, row_count, _CHUNK_CELLS):
+            drawn = generator.integers(row_count, size=(size, min(_CHUNK_CELLS, row_count - done)))
+            counts += np.bincount((drawn + offsets).reshape(-1), minlength=counts.size)
+        yield counts.reshape(size, row_count).astype(np.int32)

@@ -1,0 +1,58 @@
+"""What is known of each metric beside its formula: which way is better, and how it is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["METRICS", "MetricInfo", "metric_info"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricInfo:
+    """A metric as tables, plots and sentences show it.
+
+    Args:
+        name: as results hold it.
+        higher_is_better: False for errors and losses.
+        is_share: whether it is a share of the rows or classes, which is shown in per cent.
+    """
+
+    name: str
+    higher_is_better: bool = True
+    is_share: bool = False
+
+    @property
+    def scale(self) -> int:
+        """What values are multiplied with where they are shown."""
+        return 100 if self.is_share else 1
+
+    @property
+    def words(self) -> str:
+        """The name in a sentence."""
+        return self.name.replace("_", " ")
+
+    @property
+    def label(self) -> str:
+        """The name beside an axis, with its unit."""
+        return f"{self.words}{self.unit and f' ({self.unit})'}"
+
+    @property
+    def unit(self) -> str:
+        """The unit of shown values; empty for numbers in the unit of the labels."""
+        return "%" if self.is_share else ""
+
+
+_SHARES = ("accuracy", "f1", "macro_f1", "micro_f1", "subset_accuracy", "mean_accuracy")
+_ERRORS = ("rmse", "mae", "log_loss", "perplexity")
+METRICS = {
+    **{name: MetricInfo(name=name, is_share=True) for name in _SHARES},
+    **{name: MetricInfo(name=name, higher_is_better=False) for name in _ERRORS},
+    "r2": MetricInfo(name="r2"),  # it can be negative: no share
+}
+
+
+def metric_info(name: str) -> MetricInfo:
+    """Return what is known of a metric by its name; the accuracy of one aspect is called ``accuracy_ASPECT``."""
+    if name.startswith("accuracy_"):
+        return MetricInfo(name=name, is_share=True)
+    return METRICS.get(name) or MetricInfo(name=name)

@@ -1,0 +1,336 @@
+"""Metrics as formulas over means of per-row statistics.
+
+Every metric here is `formula(mean over rows of the row's statistics)`. A resample of the rows is then one weighted
+mean, which is what makes the bootstrap of `attribune.metrics.bootstrap` fast. Values equal those of scikit-learn with
+`zero_division=0`; shares are between 0 and 1.
+
+Shapes: n rows, G distinct rows of statistics, S statistics, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse, special
+
+from attribune.errors import DataError
+from attribune.metrics.definitions import metric_info
+
+__all__ = [
+    "Metric",
+    "accuracy",
+    "f1",
+    "label_macro_f1",
+    "label_micro_f1",
+    "log_loss",
+    "macro_f1",
+    "mae",
+    "mean_accuracy",
+    "mean_of",
+    "perplexity",
+    "pooled",
+    "r2",
+    "rmse",
+    "subset_accuracy",
+]
+
+Array = npt.NDArray[Any]
+Formula = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """One metric of one set of rows, kept so that it can be resampled.
+
+    Args:
+        name: by which `metric_info` knows it, for example `accuracy`.
+        statistics: (G, S) distinct rows of statistics, dense or a scipy sparse array.
+        rows: (n,) for each row of the data, the row of `statistics` that it adds.
+        formula: from means of the statistics (..., S) to the metric (...).
+    """
+
+    name: str
+    statistics: Any
+    rows: Array
+    formula: Formula
+
+    def __post_init__(self) -> None:
+        """Refuse a metric over no rows: its value would not be a number."""
+        if len(self.rows) == 0:
+            raise DataError(f"the metric {self.name!r} has 0 rows to be computed on: give at least one labelled row")
+
+    def __len__(self) -> int:
+        """Return the number of rows n."""
+        return len(self.rows)
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether a higher value is better; False for errors such as `rmse`."""
+        return metric_info(self.name).higher_is_better
+
+    def value(self) -> float:
+        """Return the metric over all rows."""
+        counts = np.bincount(self.rows, minlength=self.statistics.shape[0])
+        return float(self.of_counts(counts[None, :])[0])
+
+    def of_counts(self, counts: Array) -> Array:
+        """Return the metric (R,) of R resamples, given how often each row of `statistics` occurs in each: (R, G)."""
+        weights = counts.astype(np.float64)
+        return np.asarray(self.formula((weights @ self.statistics) / weights.sum(axis=-1, keepdims=True)))
+
+
+def pooled(metrics: Sequence[Metric], keys: Sequence[npt.ArrayLike] | None = None) -> Metric:
+    """Return one metric over the rows of several, such as the folds of a cross-validation.
+
+    A row that several of them were computed on, as with other seeds on the same test rows, is drawn as one in a
+    bootstrap: its copies are not independent. A pooled `r2` measures the variance within the folds.
+
+    Args:
+        metrics: the same metric of the same classes.
+        keys: for each metric (n,), which row of the data set each of its rows is; None if all rows are different.
+
+    Raises:
+        DataError: for metrics of different names or statistics.
+    """
+    first = metrics[0]
+    widths = {(metric.name, metric.statistics.shape[1]) for metric in metrics}
+    if len(widths) > 1:
+        raise DataError(f"metrics over different classes cannot be pooled ({sorted(widths)}): give the classes")
+    starts = np.cumsum([0, *(metric.statistics.shape[0] for metric in metrics[:-1])])
+    blocks = [metric.statistics for metric in metrics]
+    statistics = sparse.vstack(blocks, format="csr") if sparse.issparse(blocks[0]) else np.vstack(blocks)
+    rows = np.concatenate([start + metric.rows for start, metric in zip(starts, metrics, strict=True)])
+    combined = replace(first, statistics=statistics, rows=rows)
+    if keys is None:
+        return combined
+    distinct_keys, cluster = np.unique(np.concatenate([np.asarray(key) for key in keys]), return_inverse=True)
+    if len(distinct_keys) == len(rows):
+        return combined
+    return _clustered(combined, cluster.reshape(-1), cluster_count=len(distinct_keys))
+
+
+def _clustered(metric: Metric, cluster: Array, *, cluster_count: int) -> Metric:
+    """Return the metric with each cluster of rows (n,) drawn as one: sums of statistics, and beside them row counts."""
+    order = np.lexsort((metric.rows, cluster))
+    sizes = np.bincount(cluster, minlength=cluster_count)
+    position = np.arange(len(cluster)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    contents = np.full((cluster_count, sizes.max()), -1, dtype=np.int64)
+    contents[cluster[order], position] = metric.rows[order]
+    distinct, rows = np.unique(contents, axis=0, return_inverse=True)
+    cluster_index, column = np.nonzero(distinct >= 0)
+    shape = (len(distinct), metric.statistics.shape[0])
+    ones = np.ones(len(cluster_index))
+    membership = sparse.csr_array((ones, (cluster_index, distinct[cluster_index, column])), shape=shape)
+    sums = membership @ metric.statistics
+    counts = (distinct >= 0).sum(axis=1, keepdims=True).astype(np.float64)
+    if sparse.issparse(sums):
+        statistics: Any = sparse.hstack([sums, sparse.csr_array(counts)], format="csr")
+    else:
+        statistics = np.hstack([sums, counts])
+    formula = metric.formula
+    return replace(
+        metric,
+        statistics=statistics,
+        rows=rows.reshape(-1),
+        formula=lambda means: formula(means[..., :-1] / means[..., -1:]),
+    )
+
+
+def _pair(true: npt.ArrayLike, predicted: npt.ArrayLike, *, axes: int = 1) -> tuple[Array, Array]:
+    first, second = np.asarray(true), np.asarray(predicted)
+    if first.shape != second.shape or first.ndim != axes:
+        raise DataError(
+            f"true values have shape {first.shape} and predictions {second.shape}:"
+            f" give two arrays of the same shape with {axes} axes"
+        )
+    return first, second
+
+
+def _first(means: Array) -> Array:
+    return np.asarray(means[..., 0])
+
+
+def _root(means: Array) -> Array:
+    return np.asarray(np.sqrt(means[..., 0]))
+
+
+def mean_of(name: str, values: Array, *, formula: Formula = _first) -> Metric:
+    """Return the metric whose only statistic is one number per row (n,)."""
+    distinct, rows = np.unique(values.astype(np.float64), return_inverse=True)
+    return Metric(
+        name=name,
+        statistics=distinct[:, None],
+        rows=rows.reshape(-1),
+        formula=formula,
+    )
+
+
+def _f1_of(hits: Array, predicted: Array, true: Array) -> Array:
+    """F1 = 2 TP / (predicted + true); 0 where a class is neither predicted nor true."""
+    total = predicted + true
+    return np.asarray(2 * hits / np.where(total > 0, total, 1.0))
+
+
+def _f1_formula(means: Array) -> Array:
+    return _f1_of(means[..., 0], means[..., 1], means[..., 2])
+
+
+def _f1_over(name: str, counts: Array) -> Metric:
+    """Return the F1 of all rows from the true positives, predictions and true cells of each row (n, 3)."""
+    statistics, rows = np.unique(counts, axis=0, return_inverse=True)
+    return Metric(name=name, statistics=statistics.astype(np.float64), rows=rows.reshape(-1), formula=_f1_formula)
+
+
+def _macro_present_formula(means: Array) -> Array:
+    """Mean F1 over the classes that are true or predicted in at least one row of the resample."""
+    hits, predicted, true = np.split(means, 3, axis=-1)
+    present = (predicted + true) > 0
+    return np.asarray(_f1_of(hits, predicted, true).sum(axis=-1) / present.sum(axis=-1))
+
+
+def _macro_all_formula(means: Array) -> Array:
+    return np.asarray(_f1_of(*np.split(means, 3, axis=-1)).mean(axis=-1))
+
+
+def accuracy(true: npt.ArrayLike, predicted: npt.ArrayLike, *, name: str = "accuracy") -> Metric:
+    """Return the share of rows whose predicted class id (n,) equals the true one (n,)."""
+    first, second = _pair(true, predicted)
+    return mean_of(name, first == second)
+
+
+def f1(true: npt.ArrayLike, predicted: npt.ArrayLike, *, positive: int) -> Metric:
+    """Return the F1 of the class id `positive`; 0 where it is neither true nor predicted."""
+    first, second = _pair(true, predicted)
+    is_true, is_predicted = first == positive, second == positive
+    return _f1_over("f1", np.stack([is_true & is_predicted, is_predicted, is_true], axis=1))
+
+
+def macro_f1(true: npt.ArrayLike, predicted: npt.ArrayLike, *, classes: int) -> Metric:
+    """Return the mean F1 over the classes that occur in at least one row, as scikit-learn's `average="macro"`.
+
+    True ids outside 0..C-1 (labels unseen in training) are together one more class, whose F1 is 0: again what
+    scikit-learn does.
+    """
+    first, second = _pair(true, predicted)
+    if second.size and (second.min() < 0 or second.max() >= classes):
+        raise DataError(f"a predicted class id is {second.min()} or {second.max()}: ids go from 0 to {classes - 1}")
+    width = classes + 1
+    known = np.where((first >= 0) & (first < classes), first, classes).astype(np.int64)
+    codes, rows = np.unique(known * width + second.astype(np.int64), return_inverse=True)
+    is_true, is_predicted = codes // width, codes % width
+    groups = np.arange(len(codes))
+    hit = groups[is_true == is_predicted]
+    index = (
+        np.concatenate([hit, groups, groups]),
+        np.concatenate([is_true[hit], width + is_predicted, 2 * width + is_true]),
+    )
+    statistics = sparse.csr_array((np.ones(len(index[0])), index), shape=(len(codes), 3 * width))
+    return Metric(
+        name="macro_f1",
+        statistics=statistics,
+        rows=rows.reshape(-1),
+        formula=_macro_present_formula,
+    )
+
+
+def label_micro_f1(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
+    """Return the F1 over all (row, class) cells of two 0/1 arrays (n, C), for several labels per row."""
+    first, second = (array.astype(bool) for array in _pair(true, predicted, axes=2))
+    counts = np.stack([(first & second).sum(axis=1), second.sum(axis=1), first.sum(axis=1)], axis=1)
+    return _f1_over("micro_f1", counts)
+
+
+def label_macro_f1(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
+    """Return the mean F1 over all C columns of two 0/1 arrays (n, C), as scikit-learn's `average="macro"`.
+
+    A column that is neither true nor predicted in any row counts 0.
+    """
+    first, second = (array.astype(bool) for array in _pair(true, predicted, axes=2))
+    distinct, rows = np.unique(np.packbits(np.hstack([first, second]), axis=1), axis=0, return_inverse=True)
+    classes = first.shape[1]
+    cells = np.unpackbits(distinct, axis=1, count=2 * classes).astype(bool)
+    is_true, is_predicted = cells[:, :classes], cells[:, classes:]
+    statistics = sparse.csr_array(np.hstack([is_true & is_predicted, is_predicted, is_true]).astype(np.float64))
+    return Metric(name="macro_f1", statistics=statistics, rows=rows.reshape(-1), formula=_macro_all_formula)
+
+
+def subset_accuracy(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
+    """Return the share of rows where all C cells of two 0/1 arrays (n, C) agree."""
+    first, second = (array.astype(bool) for array in _pair(true, predicted, axes=2))
+    return mean_of("subset_accuracy", (first == second).all(axis=1))
+
+
+def mean_accuracy(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
+    """Return the accuracy averaged over aspects, from class ids (n, aspects)."""
+    first, second = _pair(true, predicted, axes=2)
+    return mean_of("mean_accuracy", (first == second).mean(axis=1))
+
+
+def log_loss(true: npt.ArrayLike, logits: npt.ArrayLike) -> Metric:
+    """Return the mean of -log p(true class) in nats, from class ids (n,) and unnormalised log-probabilities (n, C).
+
+    Unlike accuracy it sees a change of a probability that does not change the prediction, so that two models can be
+    told apart on fewer rows.
+    """
+    classes, scores = np.asarray(true), np.asarray(logits, dtype=np.float64)
+    if classes.ndim != 1 or scores.ndim != 2 or len(classes) != len(scores):
+        raise DataError(
+            f"true classes have shape {classes.shape} and logits {scores.shape}: give (n,) classes and (n, C) logits"
+        )
+    losses = special.logsumexp(scores, axis=1) - np.take_along_axis(scores, classes[:, None], axis=1)[:, 0]
+    return mean_of("log_loss", losses)
+
+
+def rmse(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
+    """Return the root of the mean squared error of two arrays (n,), in the unit of the values."""
+    first, second = _pair(true, predicted)
+    return mean_of("rmse", np.square(first - second), formula=_root)
+
+
+def mae(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
+    """Return the mean absolute error of two arrays (n,), in the unit of the values."""
+    first, second = _pair(true, predicted)
+    return mean_of("mae", np.abs(first - second))
+
+
+def _r2_formula(means: Array) -> Array:
+    """1 - E[e²] / (E[y²] - E[y]²); without variance 1 if there is no error and 0 otherwise, as scikit-learn."""
+    error, value, square = means[..., 0], means[..., 1], means[..., 2]
+    variance = square - value**2
+    # Below rounding error of the subtraction the true values are constant.
+    varies = variance > 1e-12 * square
+    explained = 1 - error / np.where(varies, variance, 1.0)
+    return np.asarray(np.where(varies, explained, np.where(error == 0, 1.0, 0.0)))
+
+
+def r2(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
+    """Return the share of the variance of true values (n,) that predictions (n,) explain.
+
+    It is negative where the mean of the true values would predict better.
+    """
+    first, second = (array.astype(np.float64) for array in _pair(true, predicted))
+    # Centred first, so that large values with a small spread do not cancel.
+    centred = first - first.mean() if len(first) else first
+    statistics = np.stack([np.square(first - second), centred, np.square(centred)], axis=1)
+    return Metric(name="r2", statistics=statistics, rows=np.arange(len(first)), formula=_r2_formula)
+
+
+def _perplexity_formula(means: Array) -> Array:
+    return np.asarray(np.exp(means[..., 0] / means[..., 1]))
+
+
+def perplexity(nats: npt.ArrayLike, tokens: npt.ArrayLike) -> Metric:
+    """Return exp(mean negative log-likelihood of a token), from the sums of rows in nats (n,) and in tokens (n,)."""
+    first, second = _pair(nats, tokens)
+    if len(second) and not second.sum() > 0:
+        raise DataError(f"none of the {len(second)} texts has a token: give rows with a text")
+    return Metric(
+        name="perplexity",
+        statistics=np.stack([first, second], axis=1).astype(np.float64),
+        rows=np.arange(len(first)),
+        formula=_perplexity_formula,
+    )

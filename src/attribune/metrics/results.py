@@ -1,0 +1,85 @@
+"""Scored models: the intervals of their metrics, and the paired comparison of the first with the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired
+from attribune.metrics.formulas import Metric
+
+__all__ = ["Comparison", "Condition", "ResultRow", "Scored", "compare", "compare_metrics", "condition_of", "intervals"]
+
+Condition = Literal["given", "hidden", "shuffled", "shuffled_hidden"]
+"""What a model read of the attributes: those of the row (or none, where it reads none), nothing though it learned from
+them, those of another row in training and scoring, or nothing after training on those of other rows."""
+
+
+def condition_of(*, shuffled: bool, hidden: bool) -> Condition:
+    """Return the condition of a model by whether attributes were shuffled for it, and hidden when it was scored."""
+    if shuffled:
+        return "shuffled_hidden" if hidden else "shuffled"
+    return "hidden" if hidden else "given"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """A model, or the majority class, and its metrics.
+
+    Args:
+        name: as the table shows it.
+        condition: what it read of the attributes.
+        metrics: part (``validation``, ``test``) to metric name to metric.
+    """
+
+    name: str
+    condition: Condition = "given"
+    metrics: Mapping[str, Mapping[str, Metric]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultRow:
+    """One line of a results table: a model or a baseline, and its metrics by name."""
+
+    name: str
+    metrics: Mapping[str, Interval]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Compared:
+    a: str
+    b: str
+    part: str
+    metric: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison(PairedResult, _Compared):
+    """Two models by name, and the difference a - b of one metric on the rows of one part."""
+
+    @property
+    def shows_difference(self) -> bool:
+        """Whether p is below 0.05 and the interval lies on one side of zero."""
+        return self.p_value < 0.05 and not self.low <= 0 <= self.high
+
+
+def intervals(metrics: Mapping[str, Metric]) -> dict[str, Interval]:
+    """Return each metric with its 95 % interval."""
+    return {name: interval(metric) for name, metric in metrics.items()}
+
+
+def compare(models: Sequence[Scored], *, metric: str, part: str) -> list[Comparison]:
+    """Compare the first model with each of the others, by one metric, with the paired bootstrap."""
+    first, *others = models
+    return [
+        compare_metrics(
+            first.metrics[part][metric], other.metrics[part][metric], names=(first.name, other.name), part=part
+        )
+        for other in others
+    ]
+
+
+def compare_metrics(a: Metric, b: Metric, *, names: tuple[str, str], part: str) -> Comparison:
+    """Compare the same metric of two models on the rows of one part with the paired bootstrap."""
+    return Comparison(a=names[0], b=names[1], part=part, metric=a.name, **asdict(paired(a, b)))

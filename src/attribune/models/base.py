@@ -1,0 +1,343 @@
+"""What all models with attributes share: a backbone, a method acting in it, and the attributes of each batch."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from attribune.backbones.loading import build_backbone, fingerprint, load_backbone
+from attribune.backbones.placement import placement_for
+from attribune.backbones.sites import first_position, most_positions
+from attribune.backbones.tuning import tune_backbone
+from attribune.core.deprecation import warn_renamed
+from attribune.data.batching import length_cuts
+from attribune.data.collator import Collator
+from attribune.data.rows import EncodedRows
+from attribune.data.texts import TextEncoder, TextInput
+from attribune.data.windows import longest_input
+from attribune.errors import ConfigError, DataError
+from attribune.methods import DEFAULT_METHOD, METHODS, Host, MethodConfig, method_from_dict
+from attribune.methods.base import Method
+from attribune.methods.condition import Condition, check_attribute_ids
+from attribune.models.config import AttributeConfig
+from attribune.models.stored import StoredModel
+from attribune.schema import Schema
+from attribune.tasks import Task, task_from_dict
+
+if TYPE_CHECKING:
+    from attribune.data.encoding import RowEncoder
+
+__all__ = ["ConditionedModel"]
+
+_BUSY = {"cpu": 512}  # ids of a batch with which a device is as fast as with more
+_BUSY_OTHER = 16384
+
+
+class ConditionedModel(StoredModel):
+    """A pretrained backbone conditioned on the attributes of each text, whatever is predicted.
+
+    Args:
+        backbone: the loaded backbone; without it one with random weights is built from ``config.text_config``.
+        tokenizer: saved beside the model when there is one.
+    """
+
+    main_input_name = "input_ids"
+    _supports_sdpa = True
+    _supports_flash_attn = True
+    _supports_flex_attn = True
+    _no_split_modules: ClassVar[list[str]] = []
+
+    def __init__(
+        self,
+        config: AttributeConfig,
+        *,
+        schema: Schema,
+        backbone: PreTrainedModel | None = None,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+    ) -> None:
+        super().__init__(config)
+        self._check_kind(config)
+        self.schema = schema
+        self.tokenizer = tokenizer
+        self.task: Task = task_from_dict(config.task or {})
+        self.text_input = None if config.text_input is None else TextInput.from_dict(config.text_input)
+        self.slots = schema.layout
+        self.backbone = (
+            build_backbone(config.text_config, is_generative=self.is_generative) if backbone is None else backbone
+        )
+        self.placement = placement_for(config.text_config.model_type, is_generative=self.is_generative)
+        self.method_config = method_from_dict(config.method or {})
+        self._check_method()
+        _take(self.backbone, acting="sites" in self.method_config.points or "lora" in (config.tuning or ""))
+        host = Host.of(self.stack, placement=self.placement, outputs=self.task.outputs, slots=self.slots)
+        self.method = cast(Method, self.method_config.build(host))
+        self._add_head(host)
+        self.first_position = first_position(self.stack, self.placement)
+        self.most_positions = most_positions(self.stack, self.placement)
+        self.backbone.requires_grad_(config.tuning == "full")
+        tune_backbone(self.stack, self.placement, config.tuning or "")
+        self.method.install(self.stack)
+        # Everything is initialised where it is made: the redraw of post_init would undo the initial values.
+        for module in self.modules():
+            module._is_hf_initialized = True
+        self.post_init()
+        config.learned = self.learned_names()
+
+    @classmethod
+    def _loaded(
+        cls, backbone: str | PreTrainedModel, *, revision: str | None, attention_dropout: float | None
+    ) -> tuple[str, PreTrainedModel]:
+        """Return the name of a backbone, and the backbone, loaded where it is a name."""
+        if isinstance(backbone, str):
+            options: dict[str, Any] = {"revision": revision, "attention_dropout": attention_dropout}
+            return backbone, load_backbone(backbone, is_generative=cls.is_generative, **options)
+        return backbone.config._name_or_path, backbone
+
+    @staticmethod
+    def _config(
+        name: str,
+        loaded: PreTrainedModel,
+        *,
+        task: Task,
+        method: MethodConfig | None,
+        tuning: str | None,
+        revision: str | None,
+        text_input: TextInput | None,
+        **own: Any,
+    ) -> AttributeConfig:
+        """Make the configuration of an untrained model."""
+        method = METHODS[DEFAULT_METHOD]() if method is None else method
+        return AttributeConfig(
+            text_config=loaded.config,
+            backbone=name,
+            revision=revision,
+            backbone_fingerprint=fingerprint(loaded),
+            method=method.to_dict(),
+            task=task.to_dict(),
+            tuning=tuning or method.default_tuning,
+            text_input=None if text_input is None else text_input.to_dict(),
+            **own,
+        )
+
+    @classmethod
+    def _check_kind(cls, config: AttributeConfig) -> None:
+        """Refuse the configuration of a model of the other kind."""
+        if config.is_generative != cls.is_generative:
+            kind, name = (
+                ("writes", "AttributeGenerator") if config.is_generative else ("does not write", "AttributeModel")
+            )
+            raise ConfigError(f"this model {kind} text: use {name}, or load_model, which finds the class out")
+
+    def _check_method(self) -> None:
+        """Refuse methods that cannot act in a model of this kind."""
+
+    def _add_head(self, host: Host) -> None:
+        """Make what stands on the backbone beside the method."""
+
+    @abstractmethod
+    def row_scores(self, logits: Tensor, labels: Tensor | None) -> Tensor:
+        """Return what the task needs of each row, (B, outputs), to decode it and to compute its metrics."""
+
+    @abstractmethod
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the negative log-likelihood of each row, (B,), in nats."""
+
+    def row_encoder(self, text_input: TextInput | None = None) -> RowEncoder:
+        """Return what makes ids of the texts of rows, as this model reads them.
+
+        Args:
+            text_input: which columns are the text, and how it is fitted; the model's own unless given.
+
+        Raises:
+            ConfigError: without a tokenizer, or for a window that the backbone cannot take.
+        """
+        text = text_input or self.text_input
+        window = None if text is None else text.window
+        if window is not None and window.chunk is not None and window.chunk != self.config.chunk:
+            raise ConfigError(
+                f"the window {window} is of chunks of {window.chunk}, but the model was built with "
+                f"chunk={self.config.chunk}: give both the same"
+            )
+        return TextEncoder(self._own_tokenizer(), window=window, limit=self.longest_text())
+
+    def collator(self, schema: Schema | None = None) -> Collator:
+        """Return what makes batches of encoded rows.
+
+        Args:
+            schema: with which they were encoded; the model's own unless given.
+
+        Raises:
+            ConfigError: without a tokenizer.
+        """
+        return Collator(self._own_tokenizer(), self.schema if schema is None else schema)
+
+    @property
+    def reads_attributes(self) -> bool:
+        """Whether the method reads attributes."""
+        return self.method_config.uses_attributes
+
+    @property
+    def input_schema(self) -> Schema:
+        """The attributes that the method reads: the schema, or one without attributes."""
+        return self.schema if self.reads_attributes else Schema([])
+
+    def prepare(self, device: torch.device, *, cache_mb: float | None = None) -> None:
+        """Make ready to score on a device.
+
+        Args:
+            device: where the model is moved.
+            cache_mb: as `enable_weight_cache` takes it; None leaves the cache as it is.
+        """
+        self.to(device).eval()
+        if cache_mb is not None:
+            self.enable_weight_cache(cache_mb)
+
+    def batch(self, rows: EncodedRows) -> dict[str, Tensor]:
+        """Pad encoded rows to one batch on the model's device."""
+        columns: dict[str, Any] = {"input_ids": rows.inputs, "attribute_ids": rows.attribute_ids}
+        columns |= {} if rows.labels is None else {"labels": rows.labels}
+        examples = [{name: values[row] for name, values in columns.items()} for row in range(len(rows))]
+        return {name: x.to(self.device) for name, x in self.collator(self.input_schema)(examples).items()}
+
+    def batches(self, rows: EncodedRows, *, size: int) -> Iterator[tuple[npt.NDArray[np.intp], dict[str, Tensor]]]:
+        """Cut rows into batches of similar length, the longest first, each with the indices of its rows.
+
+        A batch ends where rows become much shorter, once it has enough ids to keep the processor busy.
+
+        Args:
+            rows: as `row_encoder` gives them.
+            size: most rows of a batch.
+        """
+        lengths = np.array([len(ids) for ids in rows.inputs], dtype=np.int64)
+        order = np.argsort(-lengths, kind="stable")
+        busy = _BUSY.get(self.device.type, _BUSY_OTHER)
+        for cut in length_cuts(lengths[order].tolist(), size=size, busy=busy):
+            yield order[cut], self.batch(rows.take(order[cut]))
+
+    def score(self, batch: dict[str, Tensor]) -> npt.NDArray[np.float32]:
+        """Return what the task decodes of each row of a batch, (B, outputs)."""
+        scores = self.row_scores(self(**batch).logits, batch.get("labels"))
+        return cast(npt.NDArray[np.float32], scores.float().cpu().numpy())
+
+    def describe(self, *, precision: str) -> dict[str, Any]:
+        """Return method, backbone, number of parameters and precision as plain JSON values.
+
+        Args:
+            precision: in which the model is asked to compute, ``float32`` or ``bf16``.
+        """
+        return {
+            "method": self.method_config.name,
+            "backbone": self.config.backbone,
+            "parameters": sum(p.numel() for p in self.parameters()),
+            "precision": "bfloat16" if precision == "bf16" else str(self.backbone.dtype).removeprefix("torch."),
+        }
+
+    def _own_tokenizer(self) -> PreTrainedTokenizerBase:
+        if self.tokenizer is None:
+            raise ConfigError("the model has no tokenizer: set model.tokenizer first")
+        return self.tokenizer
+
+    def _condition(self, attribute_ids: Tensor | None, *, rows: int) -> Condition:
+        if self.method_config.uses_attributes:
+            if attribute_ids is None:
+                raise DataError(
+                    f"method {self.method_config.name!r} needs attribute_ids: pass schema.encode(rows), or zeros of "
+                    f"shape {(rows, self.schema.slots)} for rows whose attributes are all missing"
+                )
+            check_attribute_ids(attribute_ids, self.slots, rows)
+        return self.method.condition(attribute_ids, rows)
+
+    def _replicate_for_data_parallel(self) -> Self:
+        raise ConfigError(
+            "torch.nn.DataParallel copies layers without the attributes of their batch: use one process per device "
+            "(torchrun or accelerate launch), or make one device visible"
+        )
+
+    def enable_weight_cache(self, cache_mb: float) -> None:
+        """Cache what methods generate for the values seen last, for passes without gradients: the same users again.
+
+        Only weights of attributes with one value per row are cached, and only by methods that generate any (Injector);
+        a changed parameter empties the cache. With 0, the initial state, there is none.
+
+        Args:
+            cache_mb: size of the cache in megabytes.
+
+        Raises:
+            ConfigError: for a negative size.
+        """
+        if not cache_mb >= 0:
+            raise ConfigError(f"cache_mb is {cache_mb}: give 0 or more")
+        self.method.enable_weight_cache(cache_mb)
+
+    def keep_weights(self, megabytes: float) -> None:
+        """Do as `enable_weight_cache`, which was called so."""
+        warn_renamed("keep_weights", "enable_weight_cache")
+        self.enable_weight_cache(megabytes)
+
+    def longest_text(self) -> int | None:
+        """Return the most ids, special tokens included, that a text may have; None without a limit.
+
+        It is what the tokenizer says, and not more than the backbone's table of positions has room for, less the
+        positions that the method takes for itself.
+        """
+        limits = [self.most_positions, None if self.tokenizer is None else longest_input(self.tokenizer)]
+        known = [limit for limit in limits if limit is not None]
+        return min(known) - self.method.extra_positions if known else None
+
+    def get_input_embeddings(self) -> nn.Module:
+        """Return the token embeddings of the backbone."""
+        return cast(nn.Module, self.backbone.get_input_embeddings())
+
+    @property
+    def supports_gradient_checkpointing(self) -> bool:
+        """Whether the backbone's family can be checkpointed (ALBERT and MPNet cannot)."""
+        return bool(self.backbone.supports_gradient_checkpointing)
+
+    def _set_gradient_checkpointing(
+        self,
+        enable: bool = True,
+        gradient_checkpointing_func: Callable[..., Any] = checkpoint,
+        every_n_layers: int = 1,
+    ) -> None:
+        if enable:
+            if getattr(gradient_checkpointing_func, "keywords", {}).get("use_reentrant"):
+                raise ConfigError(
+                    "reentrant gradient checkpointing loses the attributes of the batch: pass "
+                    "{'use_reentrant': False}, which is the default"
+                )
+            gradient_checkpointing_func = partial(self._checkpoint, gradient_checkpointing_func)
+        super()._set_gradient_checkpointing(enable, gradient_checkpointing_func, every_n_layers)
+
+    def _checkpoint(self, function: Callable[..., Any], run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Checkpoint one layer so that its second run, in backward, sees the attributes of its first."""
+        kwargs.setdefault("use_reentrant", False)
+        if not torch.compiler.is_compiling():
+            kwargs["context_fn"] = partial(self._contexts, self.method.holder.current)
+        return function(run, *args, **kwargs)
+
+    def _contexts(self, condition: Condition) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+        return nullcontext(), self.method.holder.use(condition)
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Do nothing: every module is initialised where it is made."""
+
+
+def _take(backbone: PreTrainedModel, *, acting: bool) -> None:
+    """Mark a backbone in which a method acts: another model over it would meet that method's hooks."""
+    if getattr(backbone, "_attribune_taken", False):
+        raise ConfigError(
+            "this backbone belongs to another AttributeModel, whose method acts inside it: load the weights again, or "
+            "pass copy.deepcopy of a backbone that no model has had"
+        )
+    backbone._attribune_taken = acting

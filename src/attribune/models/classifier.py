@@ -1,0 +1,213 @@
+"""`AttributeModel`: a backbone, a method acting in it, and a head, behaving as any transformers model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.utils.generic import can_return_tuple
+
+from attribune import functional
+from attribune.backbones.chunking import cut_chunks, without_empty_rows
+from attribune.backbones.loading import pooling_of
+from attribune.backbones.placement import Pooling, placement_for
+from attribune.data.texts import TextInput
+from attribune.errors import ConfigError, DataError
+from attribune.methods import Host, MethodConfig
+from attribune.methods.condition import Condition
+from attribune.models.base import ConditionedModel
+from attribune.schema import Schema
+from attribune.tasks import Task
+
+__all__ = ["AttributeModel"]
+
+_POOLINGS: dict[Pooling, Callable[[Tensor, Tensor], Tensor]] = {
+    "first": functional.first_token,
+    "mean": functional.mean_tokens,
+    "last": functional.last_token,
+}
+
+
+class AttributeModel(ConditionedModel):
+    """A pretrained encoder conditioned on the attributes of each text, with a head that predicts something of it.
+
+    Make one with `build`, or with `from_pretrained` from a folder that `save_pretrained` wrote. Models that write text
+    are `attribune.models.generator.AttributeGenerator`.
+
+    Args:
+        backbone: the loaded backbone; without it one with random weights is built from ``config.text_config``.
+        tokenizer: saved beside the model when there is one.
+    """
+
+    accepts_loss_kwargs = False
+
+    @classmethod
+    def build(
+        cls,
+        backbone: str | PreTrainedModel,
+        schema: Schema,
+        *,
+        task: Task,
+        method: MethodConfig | None = None,
+        tuning: str | None = None,
+        pooling: Pooling | None = None,
+        dropout: float = 0.2,
+        attention_dropout: float | None = None,
+        revision: str | None = None,
+        dtype: torch.dtype = torch.float32,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        text_input: TextInput | None = None,
+        chunk: int | None = None,
+    ) -> Self:
+        """Make an untrained model over pretrained weights.
+
+        Args:
+            backbone: a hub name, a folder, or a loaded backbone, whose pooler, not being used, is taken away.
+            schema: the attributes, fitted on training rows.
+            method: settings of the method; those of the default one unless given.
+            tuning: what of the backbone learns, as `Tuning.parse` reads it; the method's own default unless given.
+            pooling: the document vector; that for which the weights were trained unless given.
+            dropout: on the pooled vector before the head.
+            attention_dropout: in training, of a backbone that is loaded by name; that of the pretrained weights unless
+                given. With 0 training on long texts is much faster, see `docs/performance.md`.
+            revision: branch, tag or commit of the backbone on the hub.
+            dtype: of a backbone that is loaded by name; method and head are always float32.
+            tokenizer: saved beside the model when given.
+            text_input: which columns are the text, saved with the model when given; `Predictor` then needs no more.
+            chunk: ids that the backbone reads at once: longer texts are cut into chunks, each a row of its batch with
+                positions from 0. That of the window of `text_input` unless given; None reads a text at once.
+
+        Raises:
+            ConfigError: for settings that do not fit each other or the backbone.
+        """
+        name, loaded = cls._loaded(backbone, revision=revision, attention_dropout=attention_dropout)
+        placement = placement_for(loaded.config.model_type)
+        if placement.has_pooler:
+            loaded.pooler = None
+        if not 0 <= dropout < 1:
+            raise ConfigError(f"dropout is {dropout}: it must be at least 0 and below 1")
+        if pooling is None:
+            pooling = pooling_of(name, placement, revision=revision) if name else placement.pooling
+        config = cls._config(
+            name,
+            loaded,
+            task=task,
+            method=method,
+            tuning=tuning,
+            revision=revision,
+            text_input=text_input,
+            id2label=dict(enumerate(getattr(task, "class_names", ()))) or None,
+            pooling=pooling,
+            dropout=dropout,
+            chunk=_chunk_of(chunk, text_input),
+        )
+        if loaded is not backbone:
+            loaded.to(dtype)
+        return cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
+
+    def _add_head(self, host: Host) -> None:
+        self.dropout = nn.Dropout(self.config.dropout)
+        self.head = nn.Linear(host.hidden, host.outputs)
+        if self.config.pooling not in _POOLINGS:
+            raise ConfigError(f"unknown pooling {self.config.pooling!r}: choose one of {', '.join(_POOLINGS)}")
+        self.pool = _POOLINGS[self.config.pooling]
+
+    def row_scores(self, logits: Tensor, labels: Tensor | None) -> Tensor:
+        """Return the logits (B, outputs) themselves."""
+        return logits
+
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the task's loss of each row alone, (B,)."""
+        return torch.stack([self.task.loss(logits[row : row + 1], labels[row : row + 1]) for row in range(len(logits))])
+
+    @can_return_tuple  # type: ignore[untyped-decorator]
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        attribute_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> SequenceClassifierOutput:
+        """Return logits, and the task's loss when there are labels; as a tuple with ``return_dict=False``.
+
+        Args:
+            input_ids: (B, T).
+            attention_mask: (B, T), 1 for real tokens; all real when left out.
+            attribute_ids: (B, slots), from ``schema.encode``; required by methods that use attributes.
+            labels: (B,) or (B, n), as the task encodes them.
+            token_type_ids: (B, T), for backbones that take them; those of a single text are all zero.
+
+        Raises:
+            DataError: for attribute_ids that are missing, of the wrong shape or out of range.
+        """
+        if attention_mask is None:
+            attention_mask = torch.ones_like(input_ids)
+        self._check_length(input_ids.shape[1])
+        condition = self._condition(attribute_ids, rows=input_ids.shape[0])
+        hidden, attention_mask = self._states(input_ids, attention_mask, token_type_ids, condition)
+        hidden = self.method.encode(hidden, attention_mask, condition)
+        document = self.dropout(self.method.pool(hidden, attention_mask, condition, self._pool))
+        logits = self.method.classify(document.to(self.head.weight.dtype), condition, self.head).float()
+        loss = None if labels is None else self.task.loss(logits, labels)
+        return SequenceClassifierOutput(loss=loss, logits=logits)
+
+    def _check_length(self, length: int) -> None:
+        limit = None if self.most_positions is None else self.most_positions - self.method.extra_positions
+        if limit is None or min(length, self.config.chunk or length) <= limit:
+            return
+        if self.config.chunk is None:
+            raise DataError(
+                f"a text of {length} ids is longer than the {limit} that the backbone takes: encode with a shorter "
+                "window, or build the model with chunk= or a text_input whose window is chunks"
+            )
+        raise DataError(f"chunks of {self.config.chunk} ids are longer than the {limit} that the backbone takes")
+
+    def _states(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None, condition: Condition
+    ) -> tuple[Tensor, Tensor]:
+        """Return the backbone's last states (B, T, H) of the tokens, and their mask; T is a multiple of the chunk."""
+        rows = input_ids.shape[0]  # and not its len(), which an export would take for a constant
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
+        if token_type_ids is not None:
+            inputs["token_type_ids"] = token_type_ids
+        if self.config.chunk is not None or self.method.pads_right:
+            T = input_ids.shape[1]
+            inputs = cut_chunks(inputs, min(T, self.config.chunk or T))
+            condition = condition.over_chunks(inputs["input_ids"].shape[0] // rows)
+        real = inputs["attention_mask"]
+        embedded = self.method.embed(inputs["input_ids"], real, condition, self.get_input_embeddings())
+        if embedded is not None:
+            inputs = {name: embedded.scatter(x) for name, x in inputs.items() if name == "token_type_ids"}
+            inputs |= {"inputs_embeds": embedded.states, "attention_mask": embedded.attention_mask}
+            if self.first_position is not None:
+                inputs["position_ids"] = embedded.position_ids(real, first=self.first_position)
+        condition = condition.with_token_mask(real if embedded is None else embedded.scatter(real))
+        if condition.chunks > 1:
+            inputs["attention_mask"] = without_empty_rows(inputs["attention_mask"])
+        with self.method.holder.use(condition):
+            hidden = self.backbone(**inputs).last_hidden_state
+        hidden = hidden if embedded is None else embedded.text_states(hidden)
+        return hidden.reshape(rows, -1, hidden.shape[-1]), real.reshape(rows, -1)
+
+    def _pool(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the document vectors (B, H): those of the chunks, averaged over the chunks that have a real token."""
+        chunk = self.config.chunk
+        if chunk is None or hidden.shape[1] <= chunk:
+            return self.pool(hidden, attention_mask)
+        B, T, H = hidden.shape
+        mask = attention_mask.view(-1, chunk)
+        pooled = self.pool(hidden.view(-1, chunk, H), mask).view(B, T // chunk, H)
+        return functional.mean_tokens(pooled, mask.any(dim=1).view(B, -1))
+
+
+def _chunk_of(chunk: int | None, text_input: TextInput | None) -> int | None:
+    if chunk is None and text_input is not None and text_input.window is not None:
+        chunk = text_input.window.chunk
+    if chunk is not None and chunk < 1:
+        raise ConfigError(f"chunk is {chunk}: it must be at least 1, or None to read a text at once")
+    return chunk

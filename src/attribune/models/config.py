@@ -1,0 +1,62 @@
+"""The configuration of an `AttributeModel`, and its sizes."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from transformers import AutoConfig, PreTrainedConfig
+
+from attribune.models.sizes import Sizes
+
+__all__ = ["AttributeConfig", "Sizes"]
+
+
+class AttributeConfig(PreTrainedConfig):
+    """Everything from which an `AttributeModel` is built again, but for its schema and its learned tensors.
+
+    Args:
+        text_config: the configuration of the backbone.
+        backbone: its hub name or folder.
+        revision: its branch, tag or commit on the hub.
+        backbone_fingerprint: the mark of its weights.
+        method: name and settings of the method.
+        task: kind and settings of the task.
+        tuning: what of the backbone learns.
+        pooling: ``first``, ``mean`` or ``last``.
+        dropout: on the pooled vector.
+        chunk: ids that the backbone reads at once; longer texts are cut. None reads all at once.
+        text_input: columns, separator and window of the texts, where they are known.
+        learned: names of the tensors that are stored.
+        generation: of a model that writes text, the settings of `GenerationConfig` that are not its defaults.
+    """
+
+    model_type = "attribune"
+    keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values", "encoder_last_hidden_state"]
+
+    text_config: Any = None
+    backbone: str | None = None
+    revision: str | None = None
+    backbone_fingerprint: str | None = None
+    method: dict[str, Any] | None = None
+    task: dict[str, Any] | None = None
+    tuning: str | None = None
+    pooling: str | None = None
+    dropout: float = 0.2
+    chunk: int | None = None
+    text_input: dict[str, Any] | None = None
+    learned: list[str] | None = None
+    generation: dict[str, Any] | None = None
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        if isinstance(self.text_config, dict):
+            settings = dict(self.text_config)
+            self.text_config = AutoConfig.for_model(settings.pop("model_type"), **settings)
+        super().__post_init__(**kwargs)
+
+    @property
+    def is_generative(self) -> bool:
+        """Whether the model writes text."""
+        return (self.task or {}).get("kind") == "generation"
+
+
+AutoConfig.register(AttributeConfig.model_type, AttributeConfig, exist_ok=True)

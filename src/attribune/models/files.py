@@ -1,0 +1,229 @@
+"""The folder of a saved model: what is written, and how it is read again without trusting it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import cached_file
+
+from attribune.backbones.loading import SharedBackbones, build_backbone, check_fingerprint, fingerprint, load_backbone
+from attribune.core.files import draft_of, replace_file
+from attribune.errors import ModelFolderError
+from attribune.models.config import AttributeConfig, Sizes
+from attribune.models.model_card import model_card
+from attribune.schema import Schema
+
+__all__ = [
+    "ModelFiles",
+    "find_model",
+    "read_config",
+    "read_model",
+    "read_tokenizer",
+    "restore_backbone",
+    "write_model",
+]
+
+_log = logging.getLogger(__name__)
+
+CONFIG, SCHEMA, TENSORS, CARD = "config.json", "schema.json", "model.safetensors", "README.md"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFiles:
+    """Where the files of a model are on this machine."""
+
+    folder: Path
+    config: Path
+    schema: Path
+    tensors: Path
+    hub_name: str | None = None
+    revision: str | None = None
+
+
+def write_model(
+    folder: Path,
+    *,
+    tensors: Mapping[str, Tensor],
+    config: AttributeConfig,
+    schema: Schema,
+    tokenizer: PreTrainedTokenizerBase | None,
+    sizes: Sizes,
+) -> None:
+    """Write the folder; each file but the tokenizer's replaces its predecessor in one step, the tensors last.
+
+    Raises:
+        ModelFolderError: when the folder cannot be written, with the system's reason.
+    """
+    partial = draft_of(folder / TENSORS)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_file(folder / CONFIG, config.to_json_string().encode())
+        schema.save(folder / SCHEMA)
+        replace_file(folder / CARD, model_card(config, schema, sizes).encode())
+        if tokenizer is not None:
+            tokenizer.save_pretrained(str(folder))
+        save_file({k: v.detach().contiguous() for k, v in tensors.items()}, str(partial), metadata={"format": "pt"})
+        shutil.copymode(folder / CONFIG, partial)  # safetensors writes files that only their owner can read
+        os.replace(partial, folder / TENSORS)
+        _log.info("%d learned tensors written to %s", len(tensors), folder)
+    except (OSError, SafetensorError) as error:
+        raise ModelFolderError(
+            f"the model could not be written to {folder}: {error}. Free space or choose a folder you may write to; "
+            "what was saved there before is still whole"
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+
+
+def find_model(name: str | Path, *, revision: str | None = None) -> ModelFiles:
+    """Find the files of a model in a folder, or get them from the hub.
+
+    Raises:
+        ModelFolderError: naming the file that is missing and those that are there.
+    """
+    folder = Path(name)
+    if folder.is_dir():
+        if not (folder / CONFIG).is_file() and (folder / "model" / CONFIG).is_file():
+            folder = folder / "model"
+        for file in (CONFIG, SCHEMA, TENSORS):
+            if not (folder / file).is_file():
+                names = ", ".join(sorted(entry.name for entry in folder.iterdir())) or "nothing"
+                raise ModelFolderError(f"{folder} has no {file} (it has: {names}): give a folder of a saved model")
+        return ModelFiles(folder=folder, config=folder / CONFIG, schema=folder / SCHEMA, tensors=folder / TENSORS)
+    if folder.exists() or folder.is_absolute() or str(name).count("/") > 1:
+        raise ModelFolderError(f"{name} is not a folder: give the folder of a saved model or a name on the hub")
+    try:
+        paths = {file: Path(str(cached_file(str(name), file, revision=revision))) for file in (CONFIG, SCHEMA, TENSORS)}
+        for file in Schema.files_beside(paths[SCHEMA]):
+            cached_file(str(name), file, revision=revision)
+    except OSError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ModelFolderError(f"{name} is neither a folder here nor a model that the hub gives ({reason})") from error
+    return ModelFiles(
+        folder=paths[CONFIG].parent,
+        config=paths[CONFIG],
+        schema=paths[SCHEMA],
+        tensors=paths[TENSORS],
+        hub_name=str(name),
+        revision=revision,
+    )
+
+
+def read_config(files: ModelFiles) -> AttributeConfig:
+    """Read the configuration.
+
+    Raises:
+        ModelFolderError: for a truncated or foreign file, naming it.
+    """
+    try:
+        settings: Any = json.loads(files.config.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ModelFolderError(f"{files.config} is truncated or not JSON ({error}): copy the folder again") from error
+    if not isinstance(settings, dict) or settings.get("model_type") != AttributeConfig.model_type:
+        kind = settings.get("model_type") if isinstance(settings, dict) else type(settings).__name__
+        raise ModelFolderError(
+            f"{files.config} describes a model of type {kind!r}, not one of this library: give a folder that "
+            "AttributeModel.save_pretrained wrote"
+        )
+    try:
+        config: AttributeConfig = AttributeConfig.from_dict(settings)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelFolderError(f"{files.config} cannot be used ({error}): copy the folder again") from error
+    return config
+
+
+def read_model(files: ModelFiles) -> tuple[AttributeConfig, dict[str, Tensor]]:
+    """Read configuration and tensors.
+
+    Raises:
+        ModelFolderError: for a truncated or foreign file, naming it.
+    """
+    config = read_config(files)
+    try:
+        tensors = load_file(str(files.tensors))
+    except (SafetensorError, OSError) as error:
+        raise ModelFolderError(f"{files.tensors} is truncated or foreign ({error}): copy the folder again") from error
+    if set(tensors) != set(config.learned or ()):
+        odd = sorted(set(tensors) ^ set(config.learned or ()))
+        raise ModelFolderError(
+            f"{files.tensors} does not hold the tensors that {files.config.name} lists ({len(odd)} differ, such as "
+            f"{odd[0]}): the files come from two different saves; copy the folder again"
+        )
+    return config, tensors
+
+
+def restore_backbone(
+    config: AttributeConfig,
+    folder: Path,
+    *,
+    name: str | None,
+    dtype: torch.dtype,
+    shared: SharedBackbones | None = None,
+) -> PreTrainedModel:
+    """Load the backbone of a saved model: from the tensors alone if they hold all of it, else from its own weights.
+
+    Args:
+        name: where the weights are, if no longer where the configuration says.
+        shared: gives the backbone, in place of a copy of its own.
+
+    Raises:
+        ModelFolderError: when the weights there are not those of training.
+        ConfigError: when they cannot be loaded.
+    """
+    if config.tuning == "full" and name is None:
+        return build_backbone(config.text_config, is_generative=config.is_generative).to(dtype)
+    source = name or config.backbone
+    if not source:
+        raise ModelFolderError(
+            f"{folder} does not say which backbone it was trained on, since that was built in memory: "
+            "give its weights with backbone=FOLDER (--backbone FOLDER)"
+        )
+    revision = config.revision if name is None else None
+    if shared is None:
+        backbone = load_backbone(source, revision=revision, is_generative=config.is_generative)
+        mark = fingerprint(backbone)  # in the precision of the file: another one rounds
+        backbone.to(dtype)
+    else:
+        backbone, mark = shared.load(source, revision=revision, is_generative=config.is_generative, dtype=dtype)
+    ours, theirs = config.text_config, backbone.config
+    for key in ("model_type", "hidden_size", "num_hidden_layers", "vocab_size"):
+        if getattr(ours, key, None) != getattr(theirs, key, None):
+            raise ModelFolderError(
+                f"{folder} was trained on a backbone with {key} {getattr(ours, key, None)}, but {source!r} has "
+                f"{getattr(theirs, key, None)}: give the original weights with backbone=FOLDER (--backbone FOLDER)"
+            )
+    if config.backbone_fingerprint:
+        check_fingerprint(mark, config.backbone_fingerprint, name=source, folder=folder)
+    return backbone
+
+
+def read_tokenizer(files: ModelFiles) -> PreTrainedTokenizerBase | None:
+    """Load the tokenizer saved beside a model; None when there is none."""
+    if files.hub_name is not None:
+        try:
+            return AutoTokenizer.from_pretrained(files.hub_name, revision=files.revision)
+        except OSError:
+            return None
+    folder = files.folder
+    if not (folder / "tokenizer_config.json").is_file():
+        return None
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(folder))
+    except Exception as error:  # the library below raises whatever a damaged file leads to, Exception itself among it
+        reason = " ".join(str(error).split())
+        raise ModelFolderError(f"the tokenizer in {folder} cannot be read ({reason}): copy the folder again") from error
+    return tokenizer

@@ -1,0 +1,267 @@
+"""`AttributeGenerator`: a language model with a method acting in it, which writes as any transformers model.
+
+Shapes: B rows, T ids, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import Tensor, nn
+from transformers import GenerationConfig, GenerationMixin, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.modeling_outputs import CausalLMOutputWithPast, Seq2SeqLMOutput
+from transformers.utils.generic import can_return_tuple
+
+from attribune.data.pairs import PairCollator, PairEncoder
+from attribune.data.texts import TextInput
+from attribune.errors import ConfigError, DataError
+from attribune.methods import METHODS, MethodConfig
+from attribune.models.base import ConditionedModel
+from attribune.models.config import AttributeConfig
+from attribune.schema import Schema
+from attribune.tasks import Generation
+
+__all__ = ["AttributeGenerator"]
+
+
+class AttributeGenerator(ConditionedModel, GenerationMixin):
+    """A pretrained language model that writes by the attributes of each text.
+
+    Make one with `build`, or with `from_pretrained` from a folder that `save_pretrained` wrote. It is given
+    ``attribute_ids`` wherever a transformers model is given ``input_ids``, in `forward` and in `generate`. Methods act
+    in the layers that write: those of a causal model, or of the decoder of an encoder-decoder, whose encoder reads the
+    prompt alike for all attributes.
+
+    Args:
+        backbone: the loaded language model; without it one with random weights is built from ``config.text_config``.
+        tokenizer: saved beside the model when there is one.
+    """
+
+    is_generative: ClassVar[bool] = True
+    accepts_loss_kwargs = True
+
+    task: Generation
+
+    def __init__(
+        self,
+        config: AttributeConfig,
+        *,
+        schema: Schema,
+        backbone: PreTrainedModel | None = None,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+    ) -> None:
+        super().__init__(config, schema=schema, backbone=backbone, tokenizer=tokenizer)
+        self.generation_config = GenerationConfig.from_dict(config.generation or {})
+        if not config.is_encoder_decoder:
+            self.loss_type = "ForCausalLM"  # says to the stock Trainer that the first id of a row is not predicted
+
+    @classmethod
+    def build(
+        cls,
+        backbone: str | PreTrainedModel,
+        schema: Schema,
+        *,
+        method: MethodConfig | None = None,
+        task: Generation | None = None,
+        tuning: str | None = None,
+        attention_dropout: float | None = None,
+        revision: str | None = None,
+        dtype: torch.dtype = torch.float32,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        text_input: TextInput | None = None,
+    ) -> Self:
+        """Make an untrained model over pretrained weights.
+
+        Args:
+            backbone: a hub name, a folder, or a loaded language model.
+            schema: the attributes, fitted on training rows.
+            method: settings of the method, which may act at sites alone; those of the default one unless given.
+            task: with texts that mean no response.
+            tuning: what of the backbone learns, as `Tuning.parse` reads it; the method's own default unless
+                given. All but ``full`` speak of the layers that write.
+            attention_dropout: in training, of a backbone that is loaded by name.
+            revision: branch, tag or commit of the backbone on the hub.
+            dtype: of a backbone that is loaded by name; the method is always float32.
+            tokenizer: saved beside the model when given; texts end at its end token.
+            text_input: which columns are the response and the prompt, saved with the model when given.
+
+        Raises:
+            ConfigError: for settings that do not fit each other or the backbone.
+        """
+        name, loaded = cls._loaded(backbone, revision=revision, attention_dropout=attention_dropout)
+        config = cls._config(
+            name,
+            loaded,
+            task=task or Generation(),
+            method=method,
+            tuning=tuning,
+            revision=revision,
+            text_input=text_input,
+            is_encoder_decoder=loaded.config.is_encoder_decoder,
+            generation=_generation_settings(loaded, tokenizer),
+        )
+        if loaded is not backbone:
+            loaded.to(dtype)
+        return cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
+
+    def _check_method(self) -> None:
+        if foreign := set(self.method_config.points) - {"sites"}:
+            able = ", ".join(name for name, method in METHODS.items() if set(method.points) <= {"sites"})
+            raise ConfigError(
+                f"method {self.method_config.name!r} acts at the point {' and '.join(sorted(foreign))}, which a model "
+                f"that writes text does not have: choose one of {able}, or a sum of these"
+            )
+
+    @can_return_tuple  # type: ignore[untyped-decorator]
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        attribute_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        **inputs: Any,
+    ) -> CausalLMOutputWithPast | Seq2SeqLMOutput:
+        """Return logits (B, T, V), and the loss when there are labels; as a tuple with ``return_dict=False``.
+
+        Args:
+            input_ids: (B, T), prompt and response of a causal model, the prompt of an encoder-decoder.
+            attention_mask: (B, T), 1 for real ids; all real when left out.
+            attribute_ids: (B, slots), from ``schema.encode``; required by methods that use attributes.
+            labels: (B, T), the ids that are to be written and -100 elsewhere: the same place as in ``input_ids`` for a
+                causal model, the response alone for an encoder-decoder.
+            num_items_in_batch: labels by which the summed loss is divided; those of this batch unless given.
+            inputs: what the backbone takes besides, such as ``past_key_values`` and ``use_cache``.
+
+        Raises:
+            DataError: for attribute_ids that are missing, of the wrong shape or out of range, or a text too long.
+        """
+        if labels is not None:
+            inputs.setdefault("use_cache", False)
+            if self.config.is_encoder_decoder and inputs.get("decoder_input_ids") is None:
+                inputs["decoder_input_ids"] = self.backbone.prepare_decoder_input_ids_from_labels(labels)
+        output = self._run(self.backbone, input_ids, attention_mask, attribute_ids, **inputs)
+        if labels is not None:
+            output.loss = self.task.loss(*self._aligned(output.logits, labels), count=num_items_in_batch)
+        return output
+
+    def _run(
+        self,
+        module: Callable[..., Any],
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        attribute_ids: Tensor | None = None,
+        **inputs: Any,
+    ) -> Any:
+        """Call the backbone, or a part of it, with the attributes of the batch."""
+        written = next(
+            ids for ids in (inputs.get("decoder_input_ids"), input_ids, inputs.get("inputs_embeds")) if ids is not None
+        )
+        cache = inputs.get("past_key_values")
+        seen = 0 if cache is None else cache.get_seq_length()
+        self._check_length(written.shape[1] + seen)
+        has_positions = inputs.get("position_ids") is not None or self.config.is_encoder_decoder
+        if not has_positions and attention_mask is not None and attention_mask.dim() == 2:
+            positions = (attention_mask.cumsum(dim=1) - 1).clamp(min=0)  # those of GPT-2 would count padding before
+            inputs["position_ids"] = positions[:, -written.shape[1] :]
+        condition = self._condition(attribute_ids, rows=written.shape[0])
+        with self.method.holder.use(condition):
+            return module(input_ids=input_ids, attention_mask=attention_mask, **inputs)
+
+    def _check_length(self, length: int) -> None:
+        if self.most_positions is not None and length > self.most_positions:
+            raise DataError(
+                f"a text of {length} ids is longer than the {self.most_positions} that the backbone takes: write fewer "
+                "new ones, or encode with a shorter window"
+            )
+
+    def _aligned(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits and the labels that they are for: those of a causal model are for the next id."""
+        return (logits, labels) if self.config.is_encoder_decoder else (logits[:, :-1], labels[:, 1:])
+
+    def row_scores(self, logits: Tensor, labels: Tensor | None) -> Tensor:
+        """Return of each response the negative log-likelihood in nats and the number of its ids, (B, 2) float32."""
+        assert labels is not None
+        return self.task.scores(*self._aligned(logits, labels))
+
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return of each response the negative log-likelihood in nats, (B,)."""
+        return self.row_scores(logits, labels)[:, 0]
+
+    def row_encoder(self, text_input: TextInput | None = None) -> PairEncoder:
+        """Return what makes ids and labels of the prompts and responses of rows.
+
+        Args:
+            text_input: which columns they are, and how they are fitted; the model's own unless given.
+
+        Raises:
+            ConfigError: without a tokenizer, for a window that cannot be taken, or where nobody says what the text is.
+        """
+        text = text_input or self.text_input
+        if text is None:
+            raise ConfigError(
+                "the model does not say which columns are its text and its prompt: give text_input=TextInput.of('text')"
+            )
+        separate = bool(self.config.is_encoder_decoder)
+        return PairEncoder(self._own_tokenizer(), text, limit=self.longest_text(), separate=separate)
+
+    def collator(self, schema: Schema | None = None) -> PairCollator:
+        """Return what makes batches of encoded rows, padded on the right.
+
+        Args:
+            schema: with which they were encoded; the model's own unless given.
+
+        Raises:
+            ConfigError: without a tokenizer.
+        """
+        separate = bool(self.config.is_encoder_decoder)
+        return PairCollator(self._own_tokenizer(), self.schema if schema is None else schema, separate=separate)
+
+    @property
+    def base_model(self) -> Any:
+        """The backbone without its head, called with the attributes as this model is; what TRL's trainers call."""
+        return partial(self._run, self.backbone.base_model)
+
+    def get_output_embeddings(self) -> nn.Module | None:
+        """Return the language-model head."""
+        head: nn.Module | None = self.backbone.get_output_embeddings()
+        return head
+
+    def get_encoder(self, modality: str | None = None) -> PreTrainedModel:
+        """Return the encoder of an encoder-decoder."""
+        return self.backbone.get_encoder(modality)
+
+    def get_decoder(self) -> PreTrainedModel:
+        """Return the layers that write."""
+        return self.stack
+
+    def save_pretrained(self, save_directory: str | Path, *args: Any, **kwargs: Any) -> None:
+        """Write what `ConditionedModel.save_pretrained` writes, with the settings of generation.
+
+        Args:
+            save_directory: made when it is missing.
+
+        Raises:
+            ModelFolderError: when the folder cannot be written.
+        """
+        self.config.generation = _plain(self.generation_config)
+        super().save_pretrained(save_directory, *args, **kwargs)
+
+
+def _generation_settings(backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> dict[str, Any]:
+    """Return the backbone's settings; texts end at the tokenizer's end token too."""
+    settings = _plain(backbone.generation_config)
+    if tokenizer is not None and tokenizer.eos_token_id is not None:
+        known = settings.get("eos_token_id")
+        ends = [] if known is None else known if isinstance(known, list) else [known]
+        if tokenizer.eos_token_id not in ends:
+            settings["eos_token_id"] = [*ends, tokenizer.eos_token_id]
+    return settings
+
+
+def _plain(settings: GenerationConfig) -> dict[str, Any]:
+    return {key: value for key, value in settings.to_diff_dict().items() if key != "transformers_version"}

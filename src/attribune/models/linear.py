@@ -1,0 +1,381 @@
+"""The cheap baselines: logistic or ridge regression on words and one-hot attributes.
+
+`linear` reads TF-IDF of the text and the attributes, `attributes-only` the attributes alone. Both give logits of the
+same shape as a neural model, so that the task decodes and measures them alike.
+
+Shapes: n rows, F features, O outputs of the task.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors import numpy as safetensors
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from attribune.core.files import read_json, replace_file, write_json
+from attribune.data.encoding import RowEncoder
+from attribune.data.rows import EncodedRows
+from attribune.data.texts import TextInput
+from attribune.errors import AttribuneWarning, ConfigError, DataError, ModelFolderError
+from attribune.models.config import Sizes
+from attribune.models.linear_features import LinearFeatures
+from attribune.schema import Schema
+from attribune.schema.revision import Revision
+from attribune.tasks import Aspects, Classification, Rating, Regression, Task, task_from_dict
+
+__all__ = ["LinearModel", "choose_c"]
+
+Array = npt.NDArray[Any]
+
+_FORMAT, _VERSION = "attribune-linear", 1
+_SETTINGS, _TENSORS, _SCHEMA = "linear.json", "linear.safetensors", "schema.json"
+_GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
+_ITERATIONS = 1_000
+# Logit of a class that no training row has: its probability is 0, and the logit stays finite.
+_ABSENT = -1e4
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TextReader:
+    """Reads the texts of rows as they are; of a model without text there are none."""
+
+    uses_text: bool
+
+    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
+        """Read the rows of some columns by name."""
+        texts = text.read(columns, first_row=first_row)
+        return EncodedRows.without_attributes(texts if self.uses_text else [""] * len(texts))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinearModel:
+    """A fitted baseline.
+
+    Args:
+        weight: (F, O) float32.
+        bias: (O,) float32.
+    """
+
+    task: Task
+    features: LinearFeatures
+    weight: Array
+    bias: Array
+    C: float
+    text_input: ClassVar[None] = None
+    reads_attributes: ClassVar[bool] = True
+
+    @classmethod
+    def fit(
+        cls,
+        texts: Sequence[str] | None,
+        attribute_ids: Array,
+        *,
+        schema: Schema,
+        labels: Array,
+        task: Task,
+        C: float = 1.0,
+        max_features: int = 100_000,
+    ) -> Self:
+        """Fit on training rows.
+
+        Logistic regression for classes (multinomial; one per class for several labels per row; one per aspect), with
+        the class weights of the task; ridge regression for numbers.
+
+        Args:
+            texts: n texts, or None for the attributes alone.
+            attribute_ids: (n, slots) as the schema encodes them; id 0 gives nothing.
+            schema: the fitted schema.
+            labels: as the task encodes them; rows whose label is unseen are left out.
+            task: the fitted task.
+            max_features: the most frequent words and word pairs that are kept.
+
+        Raises:
+            ConfigError: without text and attributes, or for a C that is not above 0.
+            DataError: for texts without words, or no row with a known label.
+        """
+        features = LinearFeatures.fit(texts, schema, max_features=max_features)
+        matrix = features.transform(texts, attribute_ids)
+        return cls._from_matrix(features, matrix, labels=np.asarray(labels), task=task, C=C)
+
+    @classmethod
+    def _from_matrix(cls, features: LinearFeatures, matrix: Any, *, labels: Array, task: Task, C: float) -> Self:
+        if not C > 0:
+            raise ConfigError(f"C is {C}: give a number above 0, such as 1.0")
+        if matrix.shape[0] != len(labels):
+            raise DataError(f"{len(labels)} labels for {matrix.shape[0]} rows: give one label per row")
+        weight, bias = _fit_task(matrix, labels, task, C)
+        return cls(task=task, features=features, weight=weight.astype("f4"), bias=bias.astype("f4"), C=float(C))
+
+    @property
+    def schema(self) -> Schema:
+        """The attributes."""
+        return self.features.schema
+
+    @property
+    def input_schema(self) -> Schema:
+        """The attributes, all of which are features."""
+        return self.schema
+
+    @staticmethod
+    def learns(task: Task) -> bool:
+        """Whether the model can be fitted to the labels of a task."""
+        return isinstance(task, Regression | Aspects | Classification | Rating)
+
+    @property
+    def uses_text(self) -> bool:
+        """Whether the model reads texts."""
+        return self.features.words is not None
+
+    def sizes(self) -> Sizes:
+        """Count the parameters, all of which are trained and stored."""
+        total = int(self.weight.size + self.bias.size)
+        return Sizes(
+            total=total,
+            trained=total,
+            stored=total,
+            stored_bytes=4 * total,
+            outputs=self.task.outputs,
+            encoder=0,
+            injected=0,
+        )
+
+    def logits(self, texts: Sequence[str] | None, attribute_ids: Array) -> Array:
+        """Return logits (n, O) float64.
+
+        Classes: log-probabilities up to a constant per row; several labels: log-odds; numbers: the standardised value.
+        """
+        return np.asarray(self.features.transform(texts, attribute_ids) @ self.weight.astype("f8") + self.bias)
+
+    def row_encoder(self, text_input: TextInput | None = None) -> RowEncoder:
+        """Return what reads the texts of rows."""
+        return _TextReader(uses_text=self.uses_text)
+
+    def prepare(self, device: Any, *, cache_mb: float | None = None) -> None:
+        """Do nothing: a linear model computes on the CPU, and generates no weights."""
+
+    def batches(self, rows: EncodedRows, *, size: int) -> Iterator[tuple[npt.NDArray[np.intp], EncodedRows]]:
+        """Return all rows as one batch: a sparse product needs no smaller ones."""
+        if len(rows):
+            yield np.arange(len(rows)), rows
+
+    def score(self, batch: EncodedRows) -> npt.NDArray[np.float32]:
+        """Return the logits of rows, (n, O)."""
+        return self.logits(batch.inputs if self.uses_text else None, batch.attribute_ids).astype(np.float32)
+
+    def rows_of_values(self) -> dict[str, str]:
+        """Return nothing: values have weights, no vectors."""
+        return {}
+
+    def value_vectors(self, attribute: str, *, count: int) -> npt.NDArray[np.float64]:
+        """Return vectors without numbers, (count, 0)."""
+        return np.zeros((count, 0))
+
+    def describe(self, *, precision: str) -> dict[str, Any]:
+        """Return method, backbone, number of parameters and precision; the precision asked for makes no difference."""
+        return {"method": "linear", "backbone": None, "parameters": self.weight.size, "precision": "float32"}
+
+    def revised(self, revision: Revision) -> Self:
+        """Return the model with values added to the schema, without weights, or taken away with theirs."""
+        rows, start = [np.arange(len(self.features.words or ()))], len(self.features.words or ())
+        weight = np.vstack([self.weight, np.zeros_like(self.weight[:1])])  # the last row is that of new values
+        for attribute in self.schema:
+            ids = revision.ids.get(attribute.name, np.arange(attribute.size))[1:]
+            rows.append(np.where(ids > 0, start + ids - 1, len(self.weight)))
+            start += attribute.size - 1
+        features = replace(self.features, schema=revision.schema)
+        return replace(self, features=features, weight=weight[np.concatenate(rows)])
+
+    def save(self, folder: str | Path) -> None:
+        """Write `linear.json`, `linear.safetensors` and `schema.json`.
+
+        Raises:
+            ModelFolderError: when the folder cannot be written.
+        """
+        tensors = {"weight": self.weight, "bias": self.bias, "idf": self.features.idf}
+        data = safetensors.save({name: np.ascontiguousarray(array) for name, array in tensors.items()})
+        path = Path(folder) / _TENSORS
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, data)
+        except OSError as error:
+            raise ModelFolderError(
+                f"{path}: cannot be written ({error.strerror or error}): make room, or choose another folder"
+            ) from error
+        self.schema.save(path.with_name(_SCHEMA))
+        words = self.features.words
+        settings = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "C": self.C,
+            "task": self.task.to_dict(),
+            "words": None if words is None else list(words),
+            "sha256": hashlib.sha256(data).hexdigest(),
+        }
+        write_json(path.with_name(_SETTINGS), settings, what="linear model")
+
+    @staticmethod
+    def is_in(folder: str | Path) -> bool:
+        """Whether `save` wrote the folder."""
+        return (Path(folder) / _SETTINGS).is_file()
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Read what `save` wrote; ModelFolderError for a file that is missing, truncated or of another model."""
+        path = Path(folder) / _SETTINGS
+        settings = read_json(path, what="linear model")
+        if not isinstance(settings, Mapping) or settings.get("format") != _FORMAT:
+            raise ModelFolderError(f"{path}: is not a linear model of this library: give the folder of a saved one")
+        if settings.get("version") != _VERSION:
+            raise ModelFolderError(
+                f"{path}: has version {settings.get('version')!r}, this release reads {_VERSION}: save the model again"
+            )
+        tensors = _read_tensors(path.with_name(_TENSORS), settings.get("sha256"))
+        schema = Schema.load(path.with_name(_SCHEMA))
+        try:
+            words = settings["words"]
+            features = LinearFeatures(
+                words=None if words is None else tuple(words),
+                idf=tensors["idf"],
+                schema=schema,
+            )
+            task = task_from_dict(settings["task"])
+            model = cls(
+                task=task, features=features, weight=tensors["weight"], bias=tensors["bias"], C=float(settings["C"])
+            )
+            shapes = (model.weight.shape, model.bias.shape, features.idf.shape)
+            expected = ((features.width, task.outputs), (task.outputs,), (len(words or ()),))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelFolderError(f"{path}: has entries that do not fit ({error}): save the model again") from error
+        if shapes != expected:
+            raise ModelFolderError(
+                f"{path}: describes arrays of shapes {expected}, found {shapes}: save the model again"
+            )
+        return model
+
+
+def _read_tensors(path: Path, digest: Any) -> dict[str, Array]:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelFolderError(
+            f"{path}: cannot be read ({error.strerror or error}): restore the file, or train the baseline again"
+        ) from error
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise ModelFolderError(
+            f"{path}: is truncated, changed or of another model (its checksum is not the one in {_SETTINGS}):"
+            " restore the folder, or train the baseline again"
+        )
+    try:
+        tensors: dict[str, Array] = safetensors.load(data)
+    except SafetensorError as error:
+        raise ModelFolderError(f"{path}: is not a safetensors file ({error}): train the baseline again") from error
+    return tensors
+
+
+def choose_c(
+    texts: Sequence[str] | None,
+    attribute_ids: Array,
+    *,
+    schema: Schema,
+    labels: Array,
+    task: Task,
+    validation_texts: Sequence[str] | None,
+    validation_ids: Array,
+    validation_labels: Array,
+    grid: Sequence[float] = _GRID,
+    max_features: int = 100_000,
+) -> tuple[LinearModel, dict[float, float]]:
+    """Fit one model per C and keep the best one on validation rows by the task's main metric; ties take the smaller C.
+
+    Returns:
+        The best model, and the main metric by C.
+    """
+    if not grid:
+        raise ConfigError("the grid of C is empty: give at least one number above 0")
+    features = LinearFeatures.fit(texts, schema, max_features=max_features)
+    matrix = features.transform(texts, attribute_ids)
+    sign = 1 if task.higher_is_better else -1
+    best: LinearModel | None = None
+    scores: dict[float, float] = {}
+    for C in sorted(set(grid)):
+        model = LinearModel._from_matrix(features, matrix, labels=np.asarray(labels), task=task, C=C)
+        logits = model.logits(validation_texts, validation_ids)
+        scores[C] = task.metrics(logits, validation_labels)[task.main_metric].value()
+        if best is None or sign * scores[C] > sign * scores[best.C]:
+            best = model
+    assert best is not None
+    return best, scores
+
+
+def _fit_task(matrix: Any, labels: Array, task: Task, C: float) -> tuple[Array, Array]:
+    """Return weight (F, O) and bias (O,) for the labels of a task."""
+    if isinstance(task, Regression):
+        return _fit_number(matrix, labels, C)
+    if isinstance(task, Aspects):
+        sizes = [len(classes) for classes in task.class_lists]
+        heads = [_fit_classes(matrix, labels[:, i], size, C) for i, size in enumerate(sizes)]
+    elif isinstance(task, Classification) and task.multi_label:
+        positive = task.class_weights or (1.0,) * task.outputs
+        heads = [_fit_label(matrix, labels[:, i] > 0, positive[i], C) for i in range(task.outputs)]
+    elif isinstance(task, Classification | Rating):
+        weights = task.class_weights if isinstance(task, Classification) else None
+        return _fit_classes(matrix, labels, task.outputs, C, weights)
+    else:
+        raise ConfigError(f"the linear baseline cannot learn the task {task.kind!r}: leave it out of the comparison")
+    return np.hstack([weight for weight, _ in heads]), np.concatenate([bias for _, bias in heads])
+
+
+def _fit_number(matrix: Any, labels: Array, C: float) -> tuple[Array, Array]:
+    known = np.isfinite(labels)
+    # C scales the squared error / 2 against the penalty / 2, as in logistic regression.
+    model = Ridge(alpha=1 / C, solver="sparse_cg", tol=1e-6).fit(matrix[known], labels[known].astype(np.float64))
+    return model.coef_.reshape(-1, 1), np.array([model.intercept_])
+
+
+def _fit_label(matrix: Any, positive: Array, weight: float, C: float) -> tuple[Array, Array]:
+    """Return the log-odds of one label: the difference of the two logits of a two-class problem."""
+    weights, bias = _fit_classes(matrix, positive.astype(np.int64), 2, C, (1.0, weight))
+    return weights[:, 1:] - weights[:, :1], bias[1:] - bias[:1]
+
+
+def _fit_classes(
+    matrix: Any, ids: Array, classes: int, C: float, class_weights: Sequence[float] | None = None
+) -> tuple[Array, Array]:
+    """Return weight (F, classes) and bias (classes,), also for classes without a row."""
+    known = ids >= 0
+    present, targets = np.unique(ids[known], return_inverse=True)
+    if len(present) == 0:
+        raise DataError("none of the training labels is known: fit the task on the labels of these training rows")
+    weight, bias = np.zeros((matrix.shape[1], classes)), np.full(classes, _ABSENT)
+    bias[present] = 0
+    if len(present) > 1:
+        row_weights = None if class_weights is None else np.asarray(class_weights)[ids[known]]
+        model = _logistic(matrix[known], targets, C, row_weights)
+        # With two classes there is one vector, the logit of the second against the first.
+        learned = present if len(present) > 2 else present[1:]
+        weight[:, learned], bias[learned] = model.coef_.T, model.intercept_
+    return weight, bias
+
+
+def _logistic(matrix: Any, targets: Array, C: float, row_weights: Array | None) -> LogisticRegression:
+    # Newton steps reach the one optimum of this convex problem several times faster than lbfgs on sparse words.
+    model = LogisticRegression(C=C, max_iter=_ITERATIONS, solver="newton-cg")
+    with warnings.catch_warnings(record=True) as complaints:
+        warnings.simplefilter("always")
+        model.fit(matrix, targets, sample_weight=row_weights)
+    if complaints:
+        warnings.warn(
+            f"the logistic regression did not settle at C = {C} ({complaints[0].message}): lower C",
+            AttribuneWarning,
+            stacklevel=2,
+        )
+    return model

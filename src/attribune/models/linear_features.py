@@ -1,0 +1,103 @@
+"""Rows as the sparse features of the linear baselines: TF-IDF of the words, one column per attribute value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from attribune.errors import ConfigError, DataError
+from attribune.schema import Schema
+
+Array = npt.NDArray[Any]
+
+__all__ = ["LinearFeatures"]
+
+
+_FEW_ROWS = 1_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearFeatures:
+    """What turns rows into a sparse matrix (n, F): TF-IDF of the words, then one column per (attribute, id above 0).
+
+    `words` is None for a model without text; `idf` (len(words),) are the inverse document frequencies.
+    """
+
+    words: tuple[str, ...] | None
+    idf: Array
+    schema: Schema
+
+    @classmethod
+    def fit(cls, texts: Sequence[str] | None, schema: Schema, *, max_features: int) -> Self:
+        """Take words and frequencies from training texts: words in at least 2 texts, or all where rows are few."""
+        if texts is None:
+            if sum(attribute.size - 1 for attribute in schema.attributes) == 0:
+                raise ConfigError("without text and without attribute values nothing can be learned: name an attribute")
+            return cls(words=None, idf=np.zeros(0), schema=schema)
+        vectorizer = _vectorizer(max_features=max_features, min_df=1 if len(texts) < _FEW_ROWS else 2)
+        try:
+            vectorizer.fit(texts)
+        except ValueError as error:
+            raise DataError(
+                f"the {len(texts)} training texts give no words ({error}):"
+                " check the text column, or use attributes-only"
+            ) from error
+        return cls(words=tuple(vectorizer.get_feature_names_out().tolist()), idf=vectorizer.idf_, schema=schema)
+
+    @property
+    def width(self) -> int:
+        """Number of features F."""
+        return len(self.words or ()) + sum(attribute.size - 1 for attribute in self.schema.attributes)
+
+    @cached_property
+    def _fitted(self) -> TfidfVectorizer:
+        vectorizer = _vectorizer(vocabulary={word: i for i, word in enumerate(self.words or ())})
+        vectorizer.idf_ = self.idf
+        return vectorizer
+
+    def transform(self, texts: Sequence[str] | None, attribute_ids: Array) -> Any:
+        """Return the matrix (n, F) in CSR form."""
+        if (texts is None) != (self.words is None):
+            have, cure = ("without", "texts=None") if self.words is None else ("with", "the texts")
+            raise ConfigError(f"this linear model was trained {have} text: pass {cure}")
+        parts = [_one_hot(np.asarray(attribute_ids), self.schema)]
+        if texts is not None:
+            if len(texts) != parts[0].shape[0]:
+                raise DataError(f"{len(texts)} texts for {parts[0].shape[0]} rows of attribute_ids: give the same rows")
+            if self.words:
+                parts.insert(0, self._fitted.transform(texts))
+        return sparse.hstack(parts, format="csr")
+
+
+def _vectorizer(**options: Any) -> TfidfVectorizer:
+    return TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, **options)
+
+
+def _one_hot(ids: Array, schema: Schema) -> Any:
+    """Return (n, sum of sizes without id 0); several slots of one attribute add up."""
+    if ids.ndim != 2 or ids.shape[1] != schema.slots:
+        raise DataError(f"attribute_ids have shape {ids.shape}: the schema of this model needs (rows, {schema.slots})")
+    rows, columns, offset = [], [], 0
+    for attribute in schema.attributes:
+        name, size = attribute.name, attribute.size
+        part = ids[:, attribute.columns]
+        if part.size and (part.min() < 0 or part.max() >= size):
+            raise DataError(
+                f"attribute {name!r} has the id {part.max() if part.max() >= size else part.min()}, but ids"
+                f" from 0 to {size - 1}: encode the rows with the schema of this model"
+            )
+        row, slot = np.nonzero(part)
+        rows.append(row)
+        columns.append(offset + part[row, slot] - 1)
+        offset += size - 1
+    if not rows:
+        return sparse.csr_array((len(ids), 0))
+    index = (np.concatenate(rows), np.concatenate(columns))
+    return sparse.csr_array((np.ones(len(index[0])), index), shape=(len(ids), offset))

@@ -1,0 +1,99 @@
+"""The model card that is written beside a saved model, in Markdown with the head that the hub reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import EvalResult, ModelCardData
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from attribune.metrics.tables import markdown_cell
+from attribune.models.config import AttributeConfig, Sizes
+from attribune.schema import Schema
+
+__all__ = ["model_card", "public_name", "render_card"]
+
+
+def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes) -> str:
+    """Render the card of a model of which no more is known than its folder holds.
+
+    It names attributes and counts their values, but lists none.
+    """
+    base = public_name(config.backbone)
+    return render_card(
+        "models/templates/model_card.md.j2",
+        base=base,
+        method=str((config.method or {}).get("name")),
+        is_generative=config.is_generative,
+        backbone=base or (Path(config.backbone).name if config.backbone else "a backbone built in memory"),
+        task_kind=str((config.task or {}).get("kind")),
+        config=config,
+        schema=schema,
+        sizes=sizes,
+    )
+
+
+def render_card(
+    template: str,
+    *,
+    base: str | None,
+    method: str,
+    is_generative: bool,
+    name: str | None = None,
+    metrics: Sequence[EvalResult] = (),
+    **facts: Any,
+) -> str:
+    """Render a card from a template.
+
+    Args:
+        template: its path in the package.
+        base: the backbone's name on the hub, where it has one.
+        method: its name, a tag.
+        is_generative: whether the model writes text.
+        name: of the model beside its metrics, which the hub shows.
+        metrics: of the model; none are shown without a name.
+        facts: what the template takes beside `method` and the head.
+    """
+    pipeline = "text-generation" if is_generative else "text-classification"
+    head = ModelCardData(
+        library_name="attribune",
+        base_model=base,
+        pipeline_tag=pipeline,
+        tags=["attribune", method, pipeline],
+        model_name=name if metrics else None,
+        eval_results=list(metrics) or None,
+    )
+    return _templates().get_template(template).render(head=head.to_yaml(), method=method, **facts)
+
+
+def public_name(backbone: str | None) -> str | None:
+    """Return a backbone's name on the hub; None for a folder of this machine, whose path means nothing to others."""
+    # Its path may even tell what should stay here.
+    is_local = not backbone or Path(backbone).is_absolute() or Path(backbone).exists()
+    return None if is_local else backbone
+
+
+@cache
+def _templates() -> Environment:
+    templates = Environment(
+        loader=PackageLoader("attribune", ""),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    templates.filters |= {
+        "cell": markdown_cell,
+        "code": lambda names: ", ".join(f"`{name}`" for name in names),
+        "comma": lambda number, places=None: f"{number:,}" if places is None else f"{number:,.{places}f}",
+        "example": _example_row,
+    }
+    return templates
+
+
+def _example_row(columns: Iterable[str], cell: Any) -> str:
+    return json.dumps(dict.fromkeys(columns, cell), ensure_ascii=False)

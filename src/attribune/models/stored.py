@@ -1,0 +1,315 @@
+"""How a model with attributes is saved and loaded: the learned tensors alone, over a backbone that is found again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar, Self, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from huggingface_hub import HfApi
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from attribune.backbones.loading import SharedBackbones, stack_path
+from attribune.backbones.placement import Placement
+from attribune.backbones.sites import find_layers
+from attribune.errors import ConfigError, ModelFolderError
+from attribune.methods.attribute_method import AttributeMethod, meta_tables
+from attribune.methods.base import SiteModule
+from attribune.models import files as saving
+from attribune.models.config import AttributeConfig, Sizes
+from attribune.schema import Schema
+from attribune.schema.revision import Revision
+
+__all__ = ["StoredModel"]
+
+
+class StoredModel(PreTrainedModel):
+    """A backbone with a method beside it: which parameters learn, which are stored, and where they are stored.
+
+    Subclasses make these parts.
+
+    Attributes:
+        tokenizer: saved beside the model when there is one.
+        backbone: the pretrained model.
+        placement: where the sites are in `stack`.
+    """
+
+    config_class = AttributeConfig
+    is_generative: ClassVar[bool] = False
+
+    schema: Schema
+    tokenizer: PreTrainedTokenizerBase | None
+    backbone: PreTrainedModel
+    placement: Placement
+
+    @property
+    def stack(self) -> PreTrainedModel:
+        """The part of the backbone whose layers have the sites: of one that writes, the layers that write."""
+        return cast(
+            PreTrainedModel, self.backbone.get_submodule(stack_path(self.backbone, is_generative=self.is_generative))
+        )
+
+    def learned_names(self) -> list[str]:
+        """Return the names of the stored tensors: all that learned when the model was built, and all that learn now."""
+        before = set(self.config.learned or ())
+        return [name for name, p in self.named_parameters() if p.requires_grad or name in before]
+
+    def sizes(self) -> Sizes:
+        """Count the parameters."""
+        parameters = dict(self.named_parameters())
+        stored = [parameters[name] for name in self.learned_names()]
+        path = f"backbone.{stack_path(self.backbone, is_generative=self.is_generative)}".rstrip(".")
+        layers = tuple(f"{path}.{name}." for name in find_layers(self.stack, self.placement))
+        tables = self.attribute_tables()
+        return Sizes(
+            total=sum(p.numel() for p in parameters.values()),
+            trained=sum(p.numel() for p in parameters.values() if p.requires_grad),
+            stored=sum(p.numel() for p in stored),
+            stored_bytes=sum(p.numel() * p.element_size() for p in stored),
+            outputs=self.task.outputs,
+            encoder=sum(p.numel() for name, p in parameters.items() if name.startswith(layers) and "lora_" not in name),
+            injected=sum(
+                p.numel()
+                for name, p in parameters.items()
+                if p.requires_grad and name.startswith((*layers, "method.")) and name not in tables
+            ),
+        )
+
+    def attribute_parameters(self) -> dict[str, nn.Parameter]:
+        """Return what reads attributes, by name: the method without its task adapters, nothing of backbone and head."""
+        modules = dict(self.named_modules())
+        readers = tuple(f"{name}." for name, module in modules.items() if isinstance(module, AttributeMethod))
+        others = tuple(
+            f"{name}."
+            for name, module in modules.items()
+            if isinstance(module, SiteModule) and not module.reads_attributes
+        )
+        return {
+            name: p for name, p in self.named_parameters() if name.startswith(readers) and not name.startswith(others)
+        }
+
+    def rows_of_values(self) -> dict[str, str]:
+        """Return the names of the parameters with a row for each id of an attribute, and the attribute of each."""
+        methods = [module for module in self.modules() if isinstance(module, AttributeMethod)]
+        owners = {id(p): attribute for method in methods for p, attribute in method.rows_of_values()}
+        return {name: owners[id(p)] for name, p in self.named_parameters() if id(p) in owners}
+
+    def value_vectors(self, attribute: str, *, count: int) -> npt.NDArray[np.float64]:
+        """Return what is learned of the first values of an attribute, side by side: (count, numbers)."""
+        tables = [self.get_parameter(name) for name, of in self.rows_of_values().items() if of == attribute]
+        with torch.no_grad():
+            vectors = [table[1 : count + 1].flatten(1).double().cpu().numpy() for table in tables]
+        return np.concatenate(vectors, axis=1) if vectors else np.zeros((count, 0))
+
+    def attribute_tables(self) -> set[str]:
+        """Return the names of the tables with a vector for each value."""
+        tables = {id(p) for module in self.modules() if isinstance(module, AttributeMethod) for p in module.tables}
+        return {name for name, p in self.named_parameters() if id(p) in tables}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Load exactly the learned tensors, or exactly all.
+
+        Raises:
+            ModelFolderError: for any other set of names, or a tensor of another shape, naming them.
+        """
+        learned, names = set(self.learned_names()), set(state_dict)
+        if names not in (learned, set(self.state_dict())):
+            missing, foreign = sorted(learned - names), sorted(names - set(self.state_dict()))
+            raise ModelFolderError(
+                f"the tensors are not those of this model: {len(missing)} missing ({', '.join(missing[:3]) or 'none'}),"
+                f" {len(foreign)} unknown ({', '.join(foreign[:3]) or 'none'}): load a folder that save_pretrained of "
+                "this model wrote"
+            )
+        try:
+            super().load_state_dict(state_dict, strict=False, assign=assign)
+        except RuntimeError as error:
+            raise ModelFolderError(f"the tensors do not fit this model: {error}") from error
+        return nn.modules.module._IncompatibleKeys([], [])
+
+    def save_pretrained(
+        self,
+        save_directory: str | Path,
+        is_main_process: bool = True,
+        state_dict: Mapping[str, Tensor] | None = None,
+        push_to_hub: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        """Write the learned tensors, the configuration, the schema, the tokenizer and a model card.
+
+        Args:
+            save_directory: made when it is missing; files of an earlier save are replaced, each in one step.
+            is_main_process: of several processes only the main one writes.
+            state_dict: tensors to write instead of the model's own, as the stock Trainer passes them.
+            push_to_hub: upload the folder afterwards.
+            kwargs: of ``push_to_hub``.
+
+        Raises:
+            ModelFolderError: when the folder cannot be written.
+        """
+        if not is_main_process:
+            return
+        tensors = self.state_dict() if state_dict is None else state_dict
+        self.config.learned = self.learned_names()
+        self.config.architectures = [type(self).__name__]
+        saving.write_model(
+            Path(save_directory),
+            tensors={name: tensors[name] for name in self.config.learned},
+            config=self.config,
+            schema=self.schema,
+            tokenizer=self.tokenizer,
+            sizes=self.sizes(),
+        )
+        if push_to_hub:
+            self.push_to_hub(kwargs.pop("repo_id", Path(save_directory).name), **kwargs)
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        commit_message: str | None = None,
+        commit_description: str | None = None,
+        private: bool | None = None,
+        token: bool | str | None = None,
+        revision: str | None = None,
+        create_pr: bool = False,
+    ) -> str:
+        """Upload the folder that `save_pretrained` writes, its model card included.
+
+        Args:
+            repo_id: name on the hub; the repository is made when it is missing.
+            token: of the hub; the one that is logged in unless given.
+            revision: branch.
+            create_pr: open a pull request instead of committing.
+
+        Returns:
+            The address of the commit.
+        """
+        api = HfApi(token=token)
+        name = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        with TemporaryDirectory() as folder:
+            self.save_pretrained(folder)
+            return api.upload_folder(
+                repo_id=name,
+                folder_path=folder,
+                commit_message=commit_message or f"Upload {type(self).__name__}",
+                commit_description=commit_description,
+                revision=revision,
+                create_pr=create_pr,
+            )
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        pretrained_model_name_or_path: str | Path,
+        *,
+        backbone: str | None = None,
+        revision: str | None = None,
+        dtype: torch.dtype | str = torch.float32,
+        device_map: torch.device | str | None = None,
+        shared: SharedBackbones | None = None,
+    ) -> Self:
+        """Load a model that `save_pretrained` wrote, ready for evaluation.
+
+        Args:
+            pretrained_model_name_or_path: a folder, or a name on the hub.
+            backbone: where the backbone's weights are, if no longer where they were.
+            revision: branch, tag or commit of the model on the hub.
+            dtype: of the backbone's weights, or its name, such as "bfloat16".
+            device_map: the one device on which the model is put, such as "cuda"; the CPU unless given.
+            shared: gives the backbone's weights, which this model then has in common with others, for prediction.
+
+        Raises:
+            ModelFolderError: for a missing, truncated or foreign file, or another backbone than in training.
+            ConfigError: when the backbone cannot be loaded.
+        """
+        dtype, device = _dtype_of(dtype), _device_of(device_map)
+        files = saving.find_model(pretrained_model_name_or_path, revision=revision)
+        config, tensors = saving.read_model(files)
+        model = cls._made(files, config, tensors, backbone=backbone, dtype=dtype, shared=shared)
+        return cast(Self, model.to(device))
+
+    @classmethod
+    def revised(cls, folder: str | Path, change: Callable[[Schema], Revision], *, backbone: str | None = None) -> Self:
+        """Load a model with values added to its schema or taken away.
+
+        Every row of a table goes with its value; that of a new value is at first that of the unknown.
+
+        Args:
+            folder: that `save_pretrained` wrote.
+            change: makes the revision of its schema.
+            backbone: where the backbone's weights are, if no longer where they were.
+
+        Raises:
+            ModelFolderError: as `from_pretrained`.
+            ConfigError: as `change`.
+        """
+        files = saving.find_model(folder)
+        config, tensors = saving.read_model(files)
+        revision = change(Schema.load(files.schema))
+        return cls._made(files, config, tensors, backbone=backbone, dtype=torch.float32, revision=revision)
+
+    @classmethod
+    def _made(
+        cls,
+        files: saving.ModelFiles,
+        config: AttributeConfig,
+        tensors: dict[str, Tensor],
+        *,
+        backbone: str | None,
+        dtype: torch.dtype,
+        shared: SharedBackbones | None = None,
+        revision: Revision | None = None,
+    ) -> Self:
+        """Build a model from what its files hold."""
+        schema = Schema.load(files.schema) if revision is None else revision.schema
+        loaded = saving.restore_backbone(config, files.folder, name=backbone, dtype=dtype, shared=shared)
+        with meta_tables():
+            model = cls(config, schema=schema, backbone=loaded)
+        if revision is not None:
+            for name, attribute in model.rows_of_values().items():
+                if attribute in revision.ids:
+                    tensors[name] = tensors[name][torch.from_numpy(revision.ids[attribute])]
+        if shared is not None:
+            for name in tensors:  # what was learned in the backbone must not be written over what others share
+                parameter = model.get_parameter(name)
+                parameter.data = parameter.data.clone()
+        model.load_state_dict(tensors | model._load_tables(tensors))
+        model.tokenizer = saving.read_tokenizer(files)
+        return cast(Self, model.eval())
+
+    def _load_tables(self, tensors: Mapping[str, Tensor]) -> dict[str, nn.Parameter]:
+        """Make the attribute tables of tensors, which are mapped from a file and not read; returns them."""
+        parameters = {}
+        for name in self.attribute_tables():
+            table, tensor = self.get_parameter(name), tensors[name]
+            if tensor.shape != table.shape:
+                raise ModelFolderError(
+                    f"the table {name} has shape {tuple(tensor.shape)}, but the schema needs {tuple(table.shape)}: the "
+                    "files come from two different saves; copy the folder again"
+                )
+            owner, _, attribute = name.rpartition(".")
+            parameters[name] = nn.Parameter(tensor.to(table.dtype))
+            setattr(self.get_submodule(owner), attribute, parameters[name])
+        return parameters
+
+
+def _dtype_of(dtype: torch.dtype | str) -> torch.dtype:
+    result = getattr(torch, dtype.removeprefix("torch."), None) if isinstance(dtype, str) else dtype
+    if not isinstance(result, torch.dtype) or not result.is_floating_point:
+        raise ConfigError(f"dtype is {dtype!r}: choose float32, bfloat16 or float16")
+    return result
+
+
+def _device_of(device_map: torch.device | str | None) -> torch.device:
+    try:
+        return torch.device("cpu" if device_map is None else device_map)
+    except (RuntimeError, TypeError) as error:
+        raise ConfigError(
+            f"device_map is {device_map!r}: give one device, such as 'cpu' or 'cuda:0'; the layers of a model are not "
+            "spread over several"
+        ) from error

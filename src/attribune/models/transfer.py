@@ -1,0 +1,139 @@
+"""Attribute parameters of one model as the beginning of another: vectors, and what turns them into changes of a text.
+
+Amplayo, Yoo and Lee 2022 (section 5): parameters that read attributes are learned on one task and kept as they are on
+another, where the task adapter and the head alone are learned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from attribune.errors import ConfigError
+from attribune.models.base import ConditionedModel
+from attribune.models.config import AttributeConfig
+from attribune.models.files import find_model, read_model
+from attribune.schema import Schema
+from attribune.tasks import Task, task_from_dict
+
+__all__ = ["AttributeSource"]
+
+_FITTING = ("min_count", "max_values")  # which values get an id, not how they are read
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributeSource:
+    """A trained model whose attribute parameters are taken over.
+
+    Args:
+        folder: of the run or the model.
+        tensors: what it learned.
+    """
+
+    folder: Path
+    config: AttributeConfig
+    schema: Schema
+    tensors: dict[str, Tensor]
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Read a run or a model, without its backbone.
+
+        Raises:
+            ModelFolderError: for a folder that holds no whole model.
+        """
+        files = find_model(folder)
+        config, tensors = read_model(files)
+        return cls(folder=Path(folder), config=config, schema=Schema.load(files.schema), tensors=tensors)
+
+    def schema_with(self, fitted: Schema, *, frozen: bool) -> Schema:
+        """Return the attributes of a model that takes over: the source's values under their ids.
+
+        Args:
+            fitted: on the training rows of that model.
+            frozen: whether nothing is learned about attributes any more, so that values which the source does not know
+                stay unknown; else they get ids of their own, after the source's.
+
+        Raises:
+            ConfigError: for other attributes than the source's.
+        """
+        ours, theirs = ([(a.name, a.spec.kind) for a in schema] for schema in (fitted, self.schema))
+        if ours != theirs:
+            raise ConfigError(
+                f"the attributes are {_listed(ours)}, but {self.folder} has {_listed(theirs)}: name the same ones in "
+                "the same order"
+            )
+        for one, other in zip(fitted, self.schema, strict=True):
+            mine, its = asdict(one.spec), asdict(other.spec)
+            if wrong := next((name for name in mine if name not in _FITTING and mine[name] != its[name]), None):
+                raise ConfigError(
+                    f"attribute {one.name!r} has {wrong}={mine[wrong]!r}, but {self.folder} has {its[wrong]!r}: its "
+                    "values would be read otherwise; give the same"
+                )
+        if set(fitted.missing) != set(self.schema.missing):
+            raise ConfigError(
+                f"the texts that mean no value are {list(fitted.missing)}, but {self.folder} has "
+                f"{list(self.schema.missing)}: give the same data.missing"
+            )
+        return self.schema if frozen else self.schema.grown(fitted)
+
+    def task(self, kind: str) -> Task:
+        """Return the task of the source, whose classes its head knows.
+
+        Raises:
+            ConfigError: for another kind of task.
+        """
+        task = task_from_dict(self.config.task or {})
+        if task.kind != kind:
+            raise ConfigError(f"{self.folder} was trained for the task {task.kind}, not {kind}: its head cannot go on")
+        return task
+
+    @torch.no_grad()
+    def load_into(self, model: ConditionedModel, *, frozen: bool, full_model: bool = False) -> None:
+        """Put what was learned into a model made for `schema_with`'s schema.
+
+        Vectors of values that the source does not know keep their initial values.
+
+        Args:
+            model: of the same backbone and method.
+            frozen: whether the attribute parameters stay as they are in training.
+            full_model: whether all that the source learned is given, not attribute parameters alone.
+
+        Raises:
+            ConfigError: where the two do not fit, naming what differs.
+        """
+        if model.config.backbone_fingerprint != self.config.backbone_fingerprint:
+            raise ConfigError(
+                f"{self.folder} was trained on the backbone {self.config.backbone}, whose weights are not those of "
+                f"{model.config.backbone}: use the same one"
+            )
+        parameters = model.attribute_parameters()
+        if full_model:
+            parameters = {name: model.get_parameter(name) for name in model.learned_names()}
+        if not parameters:
+            raise ConfigError(
+                f"method {model.method_config.name!r} has no parameters that read attributes: use another"
+            )
+        by_value = model.rows_of_values()
+        for name, parameter in parameters.items():
+            tensor = self.tensors.get(name)
+            rows = len(tensor) if tensor is not None and name in by_value else len(parameter)
+            if tensor is None or tensor.shape != parameter[:rows].shape:
+                found = "none" if tensor is None else f"one of shape {tuple(tensor.shape)}"
+                method = (self.config.method or {}).get("name")
+                raise ConfigError(
+                    f"{self.folder} (method {method}) has {found} where method {model.method_config.name!r} has "
+                    f"{name} of shape {tuple(parameter.shape)}: give the method, options and tuning with which it was "
+                    "trained"
+                )
+        for name, parameter in parameters.items():
+            parameter[: len(self.tensors[name])] = self.tensors[name].to(parameter.dtype)
+            parameter.requires_grad_(not frozen)
+
+
+def _listed(attributes: list[tuple[str, str]]) -> str:
+    return ", ".join(f"{name} ({kind})" for name, kind in attributes) or "none"

@@ -1,0 +1,191 @@
+"""`Writer`: texts written by a trained model for given prompts and attributes."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import Annotated, Any
+
+import torch
+from pydantic import AfterValidator, ValidationInfo
+
+from attribune.core.config import checked_dataclass
+from attribune.core.deprecation import renamed_arguments
+from attribune.data.texts import TextInput
+from attribune.errors import ConfigError, DataError
+from attribune.models.generator import AttributeGenerator
+from attribune.schema import EncodingReport
+from attribune.schema.columns import missing_column
+
+__all__ = ["Decoding", "Writer"]
+
+
+def _in_range(value: float, info: ValidationInfo) -> float:
+    good, cure = {
+        "temperature": (value > 0 and math.isfinite(value), "a number above 0"),
+        "top_p": (0 < value <= 1, "a number above 0, at most 1"),
+        "seed": (0 <= value < 2**32, f"a number from 0 to {2**32 - 1}"),
+    }.get(str(info.field_name), (value >= 1, "at least 1"))
+    if not good:
+        raise ConfigError(f"{info.field_name} is {value}: give {cure}")
+    return value
+
+
+Integer = Annotated[int, AfterValidator(_in_range)]
+Real = Annotated[float, AfterValidator(_in_range)]
+
+
+@checked_dataclass(kw_only=True)
+class Decoding:
+    """How the next tokens are chosen; greedily by default.
+
+    Args:
+        sample: draw them at random, by their probabilities.
+        temperature: of the draw; below 1 prefers likely tokens.
+        top_p: draw among the likeliest tokens that have this probability together.
+        beams: of a beam search, which looks for the likeliest text as a whole.
+        max_new_tokens: limit of the generated tokens.
+
+    Raises:
+        ConfigError: for a value out of range, or settings that do not go together.
+    """
+
+    sample: bool = False
+    temperature: Real = 1.0
+    top_p: Real = 1.0
+    beams: Integer = 1
+    max_new_tokens: Integer = 64
+    n: Integer = 1
+    seed: Integer = 0
+
+    def __post_init__(self) -> None:
+        if not self.sample and (self.temperature, self.top_p) != (1.0, 1.0):
+            raise ConfigError("temperature and top_p are of random draws: add sample, or leave them out")
+        if not self.sample and self.n > self.beams:
+            raise ConfigError(
+                f"n is {self.n}, but without sample there are {self.beams} different texts for a row: add sample, or "
+                f"set beams to at least {self.n}"
+            )
+
+    def options(self) -> dict[str, Any]:
+        """Return them as `generate` of transformers takes them."""
+        drawn = {"temperature": self.temperature, "top_p": self.top_p, "top_k": 0} if self.sample else {}
+        return {
+            "do_sample": self.sample,
+            "num_beams": self.beams,
+            "max_new_tokens": self.max_new_tokens,
+            "num_return_sequences": self.n,
+            **drawn,
+        }
+
+
+class Writer:
+    """Writes texts with a trained model; threads may share it, their passes follow one another.
+
+    Args:
+        model: with a tokenizer.
+        text_input: which columns are the prompt; what the model was saved with unless given.
+        precision: ``float32`` or ``bf16``.
+        device: where the model runs; a GPU when there is one.
+        cache_mb: of weights generated for the values seen last, see `ConditionedModel.enable_weight_cache`.
+
+    Raises:
+        ConfigError: for a model without a tokenizer, or of which nobody says what its text is.
+    """
+
+    @renamed_arguments(kept_megabytes="cache_mb")
+    def __init__(
+        self,
+        model: AttributeGenerator,
+        *,
+        text_input: TextInput | None = None,
+        batch_size: int = 16,
+        precision: str = "float32",
+        device: str | None = None,
+        cache_mb: float = 256,
+    ) -> None:
+        self.model, self.batch_size, self.precision = model, batch_size, precision
+        self._encoder = model.row_encoder(text_input)
+        self.text_input = self._encoder.text
+        self._schema = model.input_schema
+        self._collator = model.collator(self._schema)
+        self._collator.left = True
+        self._lock = threading.Lock()
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        model.prepare(self.device, cache_mb=cache_mb)
+
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Names of the attributes that the model reads."""
+        return self._schema.names
+
+    def prompts(self, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> list[str]:
+        """Return the prompts of rows whose columns are given by name.
+
+        Raises:
+            DataError: for a column that is missing, or that holds lists.
+        """
+        for name in self.text_input.prompt:
+            if name not in columns:
+                raise missing_column(list(columns), name)
+        return self.text_input.read_prompts(columns, first_row=first_row)
+
+    def write(
+        self,
+        prompts: Sequence[str],
+        attributes: Mapping[str, Sequence[Any]],
+        decoding: Decoding | None = None,
+        *,
+        first_row: int = 1,
+    ) -> tuple[list[list[str]], EncodingReport]:
+        """Write ``n`` texts for each row.
+
+        Args:
+            prompts: of each row. Of a causal model that was trained without a prompt it is the beginning of the text.
+            attributes: values of each row by attribute; those left out are missing.
+
+        Returns:
+            For each row its texts, without the prompt, and what happened to the attributes.
+
+        Raises:
+            DataError: for attributes that the model does not have, or a value that cannot be used.
+            ConfigError: for more new tokens than the backbone has positions.
+        """
+        decoding = Decoding() if decoding is None else decoding
+        if foreign := sorted(set(attributes) - set(self.model.schema.names)):
+            known = ", ".join(self.model.schema.names) or "none"
+            raise DataError(f"the model has no attribute {', '.join(foreign)}: it has {known}")
+        columns = {name: attributes.get(name, [None] * len(prompts)) for name in self.attributes}
+        attribute_ids, report = self._schema.encode(columns or {"prompt": prompts}, first_row=first_row)
+        input_ids, _ = self._encoder.prompts(prompts)
+        self._check_room(input_ids, decoding)
+        texts: list[list[str]] = []
+        rows = [{"input_ids": i, "attribute_ids": a} for i, a in zip(input_ids, attribute_ids, strict=True)]
+        with torch.random.fork_rng():
+            torch.manual_seed(decoding.seed + first_row - 1)  # of a table written in parts, each has draws of its own
+            for start in range(0, len(rows), self.batch_size):
+                texts += self._write(rows[start : start + self.batch_size], decoding)
+        return texts, report
+
+    def _check_room(self, input_ids: Sequence[Sequence[int]], decoding: Decoding) -> None:
+        limit, longest = self.model.most_positions, max(map(len, input_ids), default=0)
+        longest = 1 if self.model.config.is_encoder_decoder else longest
+        if limit is not None and longest + decoding.max_new_tokens > limit:
+            raise ConfigError(
+                f"a prompt of {longest} ids and {decoding.max_new_tokens} new ones are more than the {limit} that the "
+                "backbone takes: lower max_new_tokens, or shorten the prompt"
+            )
+
+    def _write(self, rows: Sequence[Mapping[str, Any]], decoding: Decoding) -> list[list[str]]:
+        batch = {name: tensor.to(self.device) for name, tensor in self._collator(rows).items()}
+        half = self.precision == "bf16"
+        context = torch.autocast(self.device.type, dtype=torch.bfloat16) if half else nullcontext()
+        # One pass at a time: the layers read the attributes of the pass under way.
+        with self._lock, torch.inference_mode(), context:
+            ids = self.model.generate(**batch, **decoding.options(), pad_token_id=self._collator.pad_id)
+        start = 1 if self.model.config.is_encoder_decoder else batch["input_ids"].shape[1]
+        decoded = self._encoder.tokenizer.batch_decode(ids[:, start:], skip_special_tokens=True)
+        texts = [text.strip() for text in decoded]
+        return [texts[first : first + decoding.n] for first in range(0, len(texts), decoding.n)]

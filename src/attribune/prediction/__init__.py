@@ -1,0 +1,1 @@
+"""Batch prediction of tables and folders of files."""

@@ -1,0 +1,97 @@
+"""Texts written by a run, for the rows of a table or for given attributes; what ``attribune generate`` does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from attribune.core.progress import Reporter
+from attribune.data.tables import read_table, table_source_name
+from attribune.errors import ConfigError, numbered_in_file
+from attribune.models.generator import AttributeGenerator
+from attribune.models.writer import Decoding, Writer
+from attribune.runs.folder import load_run
+from attribune.schema import EncodingReport
+from attribune.schema.columns import column_batches, missing_column
+
+__all__ = ["generate"]
+
+
+def generate(
+    run: str | Path,
+    data: Any = None,
+    *,
+    prompt: str | None = None,
+    attributes: Mapping[str, Any] | None = None,
+    decoding: Decoding | None = None,
+    backbone: str | None = None,
+    encoding: str | None = None,
+    reporter: Reporter | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Write texts with a run of the task ``generation``.
+
+    Args:
+        data: anything `read_table` takes, with the columns of prompt and attributes; without it there is one row.
+        attributes: values of every row, in place of the table's.
+        backbone: where the backbone's weights are, if no longer where they were.
+        reporter: is told what happened to the attributes.
+
+    Yields:
+        For each text ``row`` and ``sample``, numbers from 1, ``prompt``, ``attributes`` and ``text``.
+
+    Raises:
+        AttribuneError: naming file, row or column and the cure.
+    """
+    decoding, fixed = decoding or Decoding(), dict(attributes or {})
+    recipe, predictor = load_run(run, backbone=backbone)
+    if not isinstance(predictor.model, AttributeGenerator):
+        raise ConfigError(f"{run} has the task {recipe.task_kind!r}, which writes no text: use `attribune predict`")
+    writer = Writer(predictor.model, text_input=predictor.text_input, precision=recipe.training.precision)
+    report = EncodingReport({})
+    for first_row, prompts, values in _rows(writer, data, prompt=prompt, given=fixed, encoding=encoding):
+        with numbered_in_file(range(first_row - 1 + len(prompts)), "the input" if data is None else _name(data)):
+            texts, counted = writer.write(prompts, values, decoding, first_row=first_row)
+        report = report + counted
+        for index, (text_prompt, written) in enumerate(zip(prompts, texts, strict=True)):
+            own = {name: column[index] for name, column in values.items()}
+            for sample, text in enumerate(written, start=1):
+                yield {
+                    "row": first_row + index,
+                    "sample": sample,
+                    "prompt": text_prompt,
+                    "attributes": own,
+                    "text": text,
+                }
+    for line in report.lines():
+        (reporter or Reporter()).note(line)
+
+
+def _name(data: Any) -> str:
+    return str(table_source_name(data))
+
+
+def _rows(
+    writer: Writer, data: Any, *, prompt: str | None, given: Mapping[str, Any], encoding: str | None
+) -> Iterator[tuple[int, Sequence[str], dict[str, Sequence[Any]]]]:
+    """Number of the first row, prompts and values of the attributes, batch by batch."""
+    if data is None:
+        if prompt is None and writer.text_input.prompt:
+            raise ConfigError(
+                f"the model reads a prompt ({', '.join(writer.text_input.prompt)}): give it with --prompt, or a table"
+            )
+        yield 1, [prompt or ""], {name: [value] for name, value in given.items()}
+        return
+    table = read_table(data, encoding=encoding)
+    asked = writer.text_input.prompt if prompt is None else ()
+    names = list(dict.fromkeys([*asked, *(name for name in writer.attributes if name not in given)]))
+    for name in names:
+        if name not in table.column_names:
+            raise missing_column(table.column_names, name, source=_name(data))
+    rows = table.select_columns(names or table.column_names[:1])
+    for first_row, arrays in column_batches(rows, rows.column_names, batch_size=writer.batch_size):
+        columns = {name: array.to_pylist() for name, array in arrays.items()}
+        count = len(next(iter(columns.values())))
+        prompts = writer.prompts(columns, first_row=first_row) if asked else [prompt or ""] * count
+        values = {name: columns[name] for name in writer.attributes if name not in given}
+        yield first_row, prompts, values | {name: [value] * count for name, value in given.items()}

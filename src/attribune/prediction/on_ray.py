@@ -1,0 +1,257 @@
+"""Parts scored on a Ray cluster: one task of Ray Data reads a file, and actors that hold the model score its parts.
+
+A row of the Ray dataset is a part, packed, so that nothing on the way merges, splits or converts what was read. Errors
+and warnings of a worker travel as rows as well: they are the user's, and no reason to try again.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from attribune import errors
+from attribune.core.cluster import Cluster, connect
+from attribune.errors import AttribuneError, AttribuneWarning, DataError
+from attribune.prediction.parts import Mark, PartsFolder
+from attribune.prediction.reading import FilePart, Job, read_parts
+
+if TYPE_CHECKING:
+    from attribune.prediction.worker import PartScorer
+
+__all__ = ["score_on_cluster"]
+
+_TRIES_END = ".tries.tmp"
+_ROW = pa.schema(
+    {
+        "file": pa.int64(),
+        "first_row": pa.int64(),
+        "last": pa.bool_(),
+        "rows": pa.large_binary(),
+        "message": pa.string(),
+    }
+)
+_TRIES = 5  # of one part: Ray would go on for ever with one whose scoring kills worker after worker
+
+
+def score_on_cluster(job: Job, done: Mapping[int, Collection[int]], *, workers: int | None) -> Iterator[Mark]:
+    """Make the missing parts of files; a part whose worker dies is made by another.
+
+    Args:
+        job: what is asked for; the run, the files and the output must be seen by all nodes under the same paths.
+        done: numbers of the files that are read, with the first rows of their parts that are there.
+        workers: at a time; None takes what the cluster has.
+
+    Yields:
+        The marks of the parts, in any order.
+
+    Raises:
+        AttribuneError: for what a worker could not read or score, or where Ray is not installed.
+    """
+    cluster = connect(workers=workers)
+    for tries in Path(job.output).glob(f".*{_TRIES_END}"):  # of an earlier command, perhaps with other workers
+        tries.unlink(missing_ok=True)
+    try:
+        with _quiet_data(cluster), _interruptions() as pressed:
+            blocks = _dataset(cluster, job, done).iter_batches(batch_size=None, batch_format="pyarrow")
+            for block in blocks:
+                if pressed:
+                    raise KeyboardInterrupt
+                for message in block.column("message").to_pylist():
+                    yield from _received(json.loads(message))
+    except cluster.ray.exceptions.RayError as error:
+        first = str(error).strip().splitlines()[0]
+        raise DataError(
+            f"the Ray cluster failed ({first}): finished parts are kept, and the same command goes on with the others"
+        ) from error
+    finally:
+        cluster.close()
+
+
+@contextmanager
+def _interruptions() -> Iterator[list[int]]:
+    """Collect Ctrl-C, also where it reaches code of Ray that swallows exceptions."""
+    pressed: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield pressed
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        pressed.append(number)
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _dataset(cluster: Cluster, job: Job, done: Mapping[int, Collection[int]]) -> Any:
+    """Turn one row for each file into one for each part, and this into its mark.
+
+    Whatever dies is begun again: a task that reads, an actor, and the part that an actor was given (`max_retries`,
+    `max_restarts` and `max_task_retries` of Ray Data are -1).
+    """
+    data: Any = importlib.import_module("ray.data")
+    begun_in = os.getcwd()
+    files = data.from_items([{"file": number} for number in done], override_num_blocks=len(done))
+    parts = files.map_batches(
+        _read,
+        fn_kwargs={"job": job, "done": dict(done), "begun_in": begun_in},
+        batch_size=1,
+        batch_format="pyarrow",
+        # Reading takes little beside scoring, and must go on while all cores are the scorers'.
+        num_cpus=0,
+        compute=data.TaskPoolStrategy(size=cluster.workers),
+    )
+    return parts.map_batches(
+        _Worker,
+        fn_constructor_kwargs={"job": job, "threads": cluster.cores, "begun_in": begun_in},
+        batch_size=1,
+        batch_format="pyarrow",
+        num_cpus=cluster.cores,
+        num_gpus=cluster.devices,
+        compute=data.ActorPoolStrategy(size=cluster.workers, max_tasks_in_flight_per_actor=2),
+    )
+
+
+@contextmanager
+def _quiet_data(cluster: Cluster) -> Iterator[None]:
+    """Keep Ray Data from bars and remarks, and let it hand on each row of a dataset as soon as it is there."""
+    data: Any = importlib.import_module("ray.data")
+    context, logger = data.DataContext.get_current(), logging.getLogger("ray.data")
+    settings = {
+        "enable_progress_bars": False,
+        "print_on_execution_start": False,
+        "target_max_block_size": 1,
+    }
+    before, level = {name: getattr(context, name) for name in settings}, logger.level
+    try:
+        for name, value in settings.items():
+            setattr(context, name, value)
+        logger.setLevel(logging.CRITICAL)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(context, name, value)
+        logger.setLevel(level)
+
+
+def _read(batch: pa.Table, *, job: Job, done: dict[int, Collection[int]], begun_in: str) -> Iterator[pa.Table]:
+    """Read files, each row of the batch being one; gives rows with a part or a message."""
+    os.chdir(begun_in)  # paths are seen from where the command was given
+    for number in batch.column("file").to_pylist():
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", AttribuneWarning)
+            try:
+                for part in read_parts(job, number, done=done[number]):
+                    yield _packed(part)
+            except AttribuneError as error:
+                yield _row(message=_error(error))
+        for warning in caught:
+            if issubclass(warning.category, AttribuneWarning):
+                yield _row(message=json.dumps({"warning": str(warning.message)}))
+
+
+class _Worker:
+    """Scores packed parts, with as many threads as it has cores."""
+
+    def __init__(self, *, job: Job, threads: int, begun_in: str) -> None:
+        # Here, since torch takes seconds and memory that the processes which read can do without.
+        import torch
+
+        from attribune.prediction.worker import PartScorer
+
+        os.chdir(begun_in)
+        os.environ["RAYON_NUM_THREADS"] = str(threads)  # of the tokenizer
+        torch.set_num_threads(threads)
+        self._scorer: PartScorer | None = None
+        self._job, self._failure = job, ""
+        try:
+            self._scorer = PartScorer(job)
+        except AttribuneError as error:
+            self._failure = _error(error)
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        """Score the parts, or hand on what the reader had to say; gives rows with a message."""
+        return pa.table({"message": [self._message(batch.slice(place, 1)) for place in range(len(batch))]})
+
+    def _message(self, row: pa.Table) -> str:
+        message: str | None = row["message"][0].as_py()
+        if message is not None:
+            return message
+        if self._scorer is None:
+            return self._failure
+        try:
+            return json.dumps(self._scored(_unpacked(row)))
+        except AttribuneError as error:
+            return _error(error)
+
+    def _scored(self, part: FilePart) -> dict[str, str]:
+        assert self._scorer is not None
+        path = PartsFolder(Path(self._job.output)).part(part.file, part.first_row)
+        source, last = self._job.files[part.file - 1], part.first_row + len(part.rows) - 1
+        tries = path.with_name(f".{path.name}{_TRIES_END}")
+        lost = tries.read_text().splitlines() if tries.exists() else []
+        if len(lost) >= _TRIES:
+            raise DataError(
+                f"{source}: {len(lost)} workers were lost, one after the other, while they scored rows "
+                f"{part.first_row:,} to {last:,}, as when memory runs out: use fewer --workers; the same command "
+                "then goes on"
+            )
+        with suppress(OSError):  # where nothing can be written, the part says so
+            tries.write_text("".join(f"{process}\n" for process in (*lost, os.getpid())))
+        message = {"mark": self._scorer.score(part).to_json()}
+        tries.unlink(missing_ok=True)
+        if lost:
+            message["warning"] = (
+                f"{source}: a worker was lost while it scored rows {part.first_row:,} to {last:,}, and another did it; "
+                "if memory ran out, use fewer --workers"
+            )
+        return message
+
+
+def _row(**given: Any) -> pa.Table:
+    return pa.table({field.name: pa.array([given.get(field.name)], type=field.type) for field in _ROW})
+
+
+def _packed(part: FilePart) -> pa.Table:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, part.rows.schema) as stream:
+        stream.write_table(part.rows)
+    return _row(file=part.file, first_row=part.first_row, last=part.last, rows=sink.getvalue().to_pybytes())
+
+
+def _unpacked(row: pa.Table) -> FilePart:
+    file, first_row, last = (row[name][0].as_py() for name in ("file", "first_row", "last"))
+    with pa.ipc.open_stream(row["rows"][0].as_buffer()) as stream:
+        return FilePart(file=file, first_row=first_row, last=last, rows=stream.read_all())
+
+
+def _error(error: AttribuneError) -> str:
+    kind = DataError if isinstance(error, DataError) else type(error)  # also of a row, whose error has parts
+    return json.dumps({"error": [kind.__name__, str(error)]})
+
+
+def _received(message: dict[str, Any]) -> Iterator[Mark]:
+    """Yield the mark that a worker sent, and tell the user what it says."""
+    if "error" in message:
+        kind, text = message["error"]
+        raise getattr(errors, kind)(text)
+    if "warning" in message:
+        warnings.warn(message["warning"], AttribuneWarning, stacklevel=2)
+    if "mark" in message:
+        yield Mark.from_json(message["mark"])

@@ -1,0 +1,219 @@
+"""A folder of predictions in parts: what is in it, how it is begun, gone on with and finished.
+
+``_manifest.json`` is written first and ``_summary.json`` last: a folder with the one and without the other is an
+interrupted prediction. Names that begin with an underscore or a point are passed over by whatever reads a folder of
+Parquet files as one table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from attribune.core.files import write_json
+from attribune.core.job_folder import JobFolder
+from attribune.errors import ConfigError, DataError
+from attribune.prediction.reading import Job
+from attribune.schema import AttributeCounts, EncodingReport
+
+__all__ = ["PART_ROWS", "Mark", "PartsFolder", "is_whole"]
+
+PART_ROWS = 16_384
+"""Rows of a part, the last of a file aside."""
+
+_KEY = b"attribune"
+_MANIFEST = {"run", "encoding", "part_rows", "files"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """What a part says of itself, in the metadata of its file.
+
+    Args:
+        file: number of the input file, from 1.
+        first_row: number of its first row in that file, from 1.
+        last: whether the file ends with it.
+        columns: of the input file.
+        report: what encoding did to each attribute.
+    """
+
+    file: int
+    first_row: int
+    rows: int
+    last: bool
+    columns: tuple[str, ...]
+    report: EncodingReport
+
+    def to_json(self) -> str:
+        """As text."""
+        fields = {name: getattr(self, name) for name in ("file", "first_row", "rows", "last", "columns")}
+        counts = {name: asdict(counts) for name, counts in self.report.attributes.items()}
+        return json.dumps({**fields, "attributes": counts}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """From text that `to_json` wrote."""
+        fields = json.loads(text)
+        counts = {name: AttributeCounts(**counts) for name, counts in fields.pop("attributes").items()}
+        return cls(**fields | {"columns": tuple(fields["columns"]), "report": EncodingReport(counts)})
+
+    def on(self, rows: pa.Table) -> pa.Table:
+        """The rows with the mark in their metadata."""
+        return rows.replace_schema_metadata({_KEY: self.to_json().encode()})
+
+    @classmethod
+    def of(cls, path: Path) -> Self | None:
+        """The mark of a part; None where there is no such file, or not a whole one."""
+        try:
+            return cls.from_json(pq.read_schema(path).metadata[_KEY])
+        except (OSError, pa.ArrowException, KeyError, TypeError, ValueError):
+            return None
+
+
+@dataclass(frozen=True)
+class PartsFolder(JobFolder):
+    """Paths inside a folder of predictions; the plan says of what, the summary has rows, files and counts."""
+
+    contents = "predictions"
+    plan_name = "_manifest.json"
+    summary_name = "_summary.json"
+
+    def part(self, file: int, first_row: int) -> Path:
+        """A part; sorted by name, parts are in the order of the rows."""
+        return self.path / f"part-{file:05}-{first_row:012}.parquet"
+
+    def marks(self) -> dict[tuple[int, int], Mark]:
+        """Marks of the whole parts, by number of the file and of the first row."""
+        marks = filter(None, map(Mark.of, sorted(self.path.glob("part-*.parquet"))))
+        return {(mark.file, mark.first_row): mark for mark in marks}
+
+    def part_rows(self) -> int:
+        """Rows of a part: what the folder was begun with, `PART_ROWS` for a new one.
+
+        Raises:
+            ConfigError: for a folder of something else, with the cure.
+        """
+        saved = self._manifest()
+        return PART_ROWS if saved is None else int(saved["part_rows"])
+
+    def begin(self, job: Job, *, digest: str) -> dict[tuple[int, int], Mark]:
+        """Make the folder, or check that it was begun for the same run and files.
+
+        Args:
+            digest: text that another run does not have.
+
+        Returns:
+            The marks of the parts that are there.
+
+        Raises:
+            ConfigError: for a folder of something else, with the cure.
+            ModelFolderError: for a folder that cannot be written.
+        """
+        saved = self._manifest()
+        wanted = {
+            "run": digest,
+            "encoding": job.encoding,
+            "part_rows": job.part_rows,
+            "files": [[name, Path(name).stat().st_size] for name in job.files],
+        }
+        marks = self.marks() if saved else {}
+        if saved and (marks or self.summary_file.is_file()):
+            self._check(saved, wanted, {file for file, _ in marks})
+        if saved != wanted:
+            self.write_plan(_json(wanted))
+        return marks
+
+    def _manifest(self) -> dict[str, Any] | None:
+        self.refuse_foreign()
+        if not self.is_begun:
+            return None
+        saved = _read(self.plan_file)
+        if saved is None or set(saved) != _MANIFEST:
+            raise ConfigError(f"{self.plan_file} is not what a prediction writes: choose another output folder")
+        return saved
+
+    def _check(self, saved: dict[str, Any], wanted: dict[str, Any], begun: set[int]) -> None:
+        """Refuse what would mix predictions of two kinds."""
+        before, names = ([name for name, _ in manifest["files"]] for manifest in (saved, wanted))
+        different = {
+            "with another run": saved["run"] != wanted["run"],
+            f"with encoding {saved['encoding']!r}": saved["encoding"] != wanted["encoding"],
+            f"in parts of {saved['part_rows']:,} rows": saved["part_rows"] != wanted["part_rows"],
+            f"of other files ({_shown(before)})": before != names,
+        }
+        if any(different.values()):
+            what = " and ".join(words for words, differs in different.items() if differs)
+            raise ConfigError(f"{self.path} was begun {what}: give the same, or choose another output folder")
+        pairs = zip(saved["files"], wanted["files"], strict=True)
+        for number, ((name, old), (_, size)) in enumerate(pairs, start=1):
+            if size != old and (number in begun or self.summary_file.is_file()):
+                raise ConfigError(
+                    f"{name} had {old:,} bytes when it was predicted into {self.path}, and has {size:,} now: choose "
+                    f"another output folder, or remove {self.summary_name} and part-{number:05}-*.parquet there, and "
+                    "this file is predicted anew"
+                )
+
+    def finished(self) -> dict[str, Any] | None:
+        """What was written when all rows were; None before, and where it is damaged."""
+        return _read(self.summary_file) if self.summary_file.is_file() else None
+
+    def finish(self, job: Job, marks: Mapping[tuple[int, int], Mark]) -> EncodingReport:
+        """Check that no row is missing, and write the summary.
+
+        Returns:
+            What happened to the attributes.
+
+        Raises:
+            DataError: for a file of which parts are missing.
+            ModelFolderError: for a summary that cannot be written.
+        """
+        missing = [name for number, name in enumerate(job.files, start=1) if not is_whole(number, marks)]
+        if missing:
+            raise DataError(f"{self.path}: parts of {_shown(missing)} are missing: run the same command again")
+        report = EncodingReport({})
+        rows = dict.fromkeys(job.files, 0)
+        for mark in marks.values():
+            report = report + mark.report
+            rows[job.files[mark.file - 1]] += mark.rows
+        summary = {
+            "rows": sum(rows.values()),
+            "parts": len(marks),
+            "files": rows,
+            "attributes": {name: asdict(counts) for name, counts in report.attributes.items()},
+        }
+        write_json(self.summary_file, summary, what="summary of the predictions")
+        for draft in self.path.glob(".part-*.tmp"):  # of a process that was killed
+            draft.unlink(missing_ok=True)
+        return report
+
+
+def is_whole(file: int, marks: Mapping[tuple[int, int], Mark]) -> bool:
+    """Whether the parts of an input file follow each other from its first row to its last."""
+    row = 1
+    while (mark := marks.get((file, row))) is not None:
+        if mark.last:
+            return True
+        row += mark.rows
+    return False
+
+
+def _json(content: dict[str, Any]) -> bytes:
+    return (json.dumps(content, ensure_ascii=False) + "\n").encode()
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")

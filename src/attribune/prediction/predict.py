@@ -1,0 +1,172 @@
+"""Prediction of whole tables, streamed: to one file, or to a folder of parts that also a cluster can write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from attribune.core.progress import Reporter
+from attribune.data.tables import Source, check_same_columns, read_table, table_files, table_source_name
+from attribune.data.writing import open_writer
+from attribune.errors import ConfigError, DataError
+from attribune.prediction.parts import PartsFolder
+from attribune.prediction.reading import Job
+from attribune.prediction.to_folder import predict_parts
+from attribune.prediction.worker import score_rows
+from attribune.runs.folder import load_run
+from attribune.schema import EncodingReport
+
+__all__ = ["predict"]
+
+_ROWS = 4096
+
+
+def predict(
+    run: str | Path,
+    data: Any,
+    output: str | Path,
+    *,
+    backbone: str | None = None,
+    encoding: str | None = None,
+    engine: Literal["local", "ray"] = "local",
+    workers: int | None = None,
+    part_rows: int | None = None,
+    reporter: Reporter | None = None,
+) -> int:
+    """Write tables with their own columns and the model's predictions and probabilities.
+
+    Args:
+        data: anything `read_table` takes, or a list of files and of folders with files, whose rows follow each other.
+        output: file to write; its ending says the format, and an earlier file is replaced when all rows are written.
+            Without an ending it is a folder of Parquet files of `part_rows` rows; parts that an earlier call with the
+            same arguments wrote are kept.
+        backbone: where the backbone's weights are, if no longer where they were.
+        engine: of a folder: ``local`` is this process, ``ray`` the cluster of ``RAY_ADDRESS``, else one started here.
+        workers: of ``ray``; as many as the cluster has GPUs, or cores, unless given.
+        part_rows: rows of a part; 16,384, or what the folder was begun with, unless given.
+
+    Returns:
+        Number of rows.
+
+    Raises:
+        AttribuneError: naming file, row or column and the cure.
+    """
+    reporter, sources = reporter or Reporter(), data if isinstance(data, list | tuple) else [data]
+    if not sources:
+        raise ConfigError("no table is given to predict: name a file")
+    _check_options(output, engine=engine, workers=workers, part_rows=part_rows)
+    if _is_folder(output):
+        job = Job(
+            run=str(run),
+            backbone=backbone,
+            files=tuple(map(str, table_files(_paths(sources, output)))),
+            encoding=encoding,
+            part_rows=part_rows or PartsFolder(Path(output)).part_rows(),
+            output=str(output),
+        )
+        return predict_parts(job, engine=engine, workers=workers, reporter=reporter)
+    return _to_file(run, sources, output, backbone=backbone, encoding=encoding, reporter=reporter)
+
+
+def _is_folder(output: str | Path) -> bool:
+    """Whether an output is a folder of parts: whether its name has no ending."""
+    return str(output) != "" and not Path(output).suffix
+
+
+def _check_options(output: str | Path, *, engine: str, workers: int | None, part_rows: int | None) -> None:
+    if engine not in ("local", "ray"):
+        raise ConfigError(f"unknown engine {engine!r}: choose local or ray")
+    if engine == "ray" and not _is_folder(output):
+        raise ConfigError(
+            f"--engine ray writes a folder of parts: give an output without an ending, not {output!s:.200}"
+        )
+    if workers is not None and engine == "local":
+        raise ConfigError(f"--workers {workers} is for --engine ray: add that, or leave --workers out")
+    for name, number in (("--workers", workers), ("part_rows", part_rows)):
+        if number is not None and number < 1:
+            raise ConfigError(f"{name} {number}: give at least 1")
+    if part_rows is not None and not _is_folder(output):
+        raise ConfigError(f"part_rows {part_rows} is for an output without an ending, a folder; {output} is one file")
+
+
+def _paths(sources: Sequence[Any], output: str | Path) -> list[str | Path]:
+    for source in sources:
+        if not isinstance(source, str | Path):
+            raise ConfigError(
+                f"a {type(source).__name__} cannot be predicted into the folder {output}, which parts of files go to: "
+                f"give an output with an ending, such as {output}.parquet"
+            )
+    return list(sources)
+
+
+def _to_file(
+    run: str | Path,
+    sources: Sequence[Source],
+    output: str | Path,
+    *,
+    backbone: str | None,
+    encoding: str | None,
+    reporter: Reporter,
+) -> int:
+    sources = [file for source in sources for file in _expanded(source)]
+    for source in sources:
+        if isinstance(source, str | Path) and Path(source).exists() and _is_same(source, output):
+            raise ConfigError(f"{output} is the table that is read: choose another output file")
+    with open_writer(output) as writer:
+        _, predictor = load_run(run, backbone=backbone)
+        tables = [(table_source_name(source), read_table(source, encoding=encoding)) for source in sources]
+        schema = _common_schema([(name, table.features.arrow_schema) for name, table in tables])
+        for name, table in tables:
+            predictor.check_columns(table.column_names, source=name)
+        report = EncodingReport({})
+        for name, table in tables:
+            arrow = table.with_format("arrow")
+            for start in range(0, len(table), _ROWS):
+                rows = arrow[start : start + _ROWS]
+                scored, counted = score_rows(predictor, rows, source=name, first_row=start + 1)
+                report = report + counted
+                writer.write(scored if len(tables) == 1 else _cast(scored, schema, name))
+    for line in report.lines():
+        reporter.note(line)
+    return sum(len(table) for _, table in tables)
+
+
+def _expanded(source: Source) -> Sequence[Source]:
+    return table_files([source]) if isinstance(source, str | Path) and Path(source).is_dir() else [source]
+
+
+def _is_same(source: str | Path, output: str | Path) -> bool:
+    return Path(output).exists() and Path(source).samefile(output)
+
+
+def _common_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
+    """Return the columns of the first table, each with a type that holds the values of all."""
+    check_same_columns([(name, schema.names) for name, schema in schemas])
+    first, common = schemas[0]
+    for name, schema in schemas[1:]:
+        for column in common.names:
+            pair = [pa.schema([one.field(column)]) for one in (common, schema)]
+            try:
+                joined = pa.unify_schemas(pair, promote_options="permissive").field(0)
+            except pa.ArrowException as error:
+                raise DataError(
+                    f"{name}: column {column!r} is {schema.field(column).type}, but {common.field(column).type} in "
+                    f"{first}: convert one of them, or predict each file into an output of its own"
+                ) from error
+            common = common.set(common.get_field_index(column), joined)
+    return common
+
+
+def _cast(rows: pa.Table, schema: pa.Schema, source: str) -> pa.Table:
+    """Return the rows with columns in the order, and of the types, of all tables."""
+    added = [field for field in rows.schema if field.name not in schema.names]
+    try:
+        return rows.select([*schema.names, *(field.name for field in added)]).cast(pa.schema([*schema, *added]))
+    except pa.ArrowException as error:
+        raise DataError(
+            f"{source}: a value does not fit the type that the other files have ({error}): convert the column, or "
+            "predict each file into an output of its own"
+        ) from error

@@ -1,0 +1,1 @@
+"""What one training leaves: recipe, folder, card, and what is done with it later."""

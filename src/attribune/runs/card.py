@@ -1,0 +1,70 @@
+"""The model card of a run: figures, rows, attributes, training, use and limits, from the run's own record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+from huggingface_hub import EvalResult
+
+from attribune.data.tables import ENDINGS
+from attribune.metrics.tables import comparison_lines, markdown_table
+from attribune.models.model_card import public_name, render_card
+from attribune.runs.recipe import Recipe
+from attribune.runs.results import RunResults
+from attribune.schema import Schema
+
+__all__ = ["run_card"]
+
+
+def run_card(recipe: Recipe, schema: Schema, results: RunResults) -> str:
+    """Render the card of a run; values of attributes and paths of this machine are not in it.
+
+    Args:
+        schema: with the vocabularies of the training rows.
+    """
+    parts = {part: getattr(recipe.data, part) for part in ("train", "validation", "test")}
+    tables = {part: _table_name(source) for part, source in parts.items() if source}
+    base = None if recipe.is_baseline else public_name(recipe.backbone.name)
+    return render_card(
+        "runs/templates/run_card.md.j2",
+        base=base,
+        method=results.method,
+        is_generative=recipe.is_generative,
+        name=f"{results.method} on {tables['train']}",
+        metrics=_hub_metrics(recipe, results, tables),
+        backbone=base or Path(recipe.backbone.name).name,
+        recipe=recipe,
+        schema=schema,
+        results=results,
+        sizes=results.training.parameters,
+        tables=tables,
+        figures=[(part, markdown_table(rows)) for part in ("validation", "test") if (rows := results.table(part))],
+        comparisons=comparison_lines(results.comparisons),
+    )
+
+
+def _table_name(source: str) -> str:
+    """Return the name of a file without its folder; a table of the hub keeps all of its name."""
+    path = Path(source)
+    is_file = path.is_absolute() or path.exists() or path.name.endswith(tuple(ENDINGS))
+    return path.name if is_file else source
+
+
+def _hub_metrics(recipe: Recipe, results: RunResults, tables: Mapping[str, str]) -> list[EvalResult]:
+    """Return the metrics of the model itself as the head of the card holds them."""
+    return [
+        EvalResult(
+            task_type="text-generation" if recipe.is_generative else "text-classification",
+            dataset_type=tables.get(part, tables["train"]),
+            dataset_name=tables.get(part, tables["train"]),
+            dataset_split=part,
+            metric_type=metric,
+            metric_name=metric,
+            metric_value=interval.value,
+        )
+        for part, metrics in results.models[0].parts.items()
+        for metric, interval in metrics.items()
+        if math.isfinite(interval.value)
+    ]

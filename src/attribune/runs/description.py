@@ -1,0 +1,65 @@
+"""What a run holds, read from its files alone: no backbone is loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from attribune.runs.folder import RunFolder
+from attribune.schema import Schema
+
+__all__ = ["describe_run"]
+
+_COMMON = 5
+
+
+def describe_run(path: str | Path) -> dict[str, Any]:
+    """Attributes with their vocabularies, method, backbone, data and results of a run.
+
+    Args:
+        path: folder of a run, finished or not.
+
+    Raises:
+        ModelFolderError: when there is no run, or a file of it is damaged.
+    """
+    folder = RunFolder(Path(path))
+    recipe = folder.read_recipe()
+    description: dict[str, Any] = {
+        "state": "finished" if folder.is_finished else "interrupted; go on with `attribune train --resume`",
+        "method": recipe.method,
+        "task": recipe.task_kind,
+        "data": recipe.data.train,
+        "text": list(recipe.data.text),
+        "prompt" if recipe.is_generative else "label": list(
+            recipe.data.prompt if recipe.is_generative else recipe.data.label
+        ),
+        "window": str(recipe.data.text_input().window),
+        "shuffled": recipe.data.shuffled,
+    }
+    if not recipe.is_baseline:
+        description |= {
+            "backbone": recipe.backbone.name,
+            "tuning": recipe.tuning,
+            "learning_rate": recipe.training.learning_rate,
+            "backbone_learning_rate": recipe.backbone_learning_rate,
+        }
+    schema_file = folder.model / "schema.json"
+    schema = Schema.load(schema_file) if schema_file.is_file() else None
+    description["attributes"] = [] if schema is None else [_describe(attribute) for attribute in schema.attributes]
+    if folder.is_finished:
+        description["results"] = folder.read_results().to_dict()
+    return description
+
+
+def _describe(attribute: Any) -> dict[str, Any]:
+    return {
+        "name": attribute.name,
+        "kind": attribute.spec.kind,
+        "ids": attribute.size,
+        "slots": attribute.slots,
+        "unseen": getattr(attribute.spec, "unseen", "missing"),
+        "most_common": [
+            [value, int(count)]
+            for value, count in zip(attribute.values[:_COMMON], attribute.counts[1 : _COMMON + 1], strict=False)
+        ],
+    }

@@ -1,0 +1,316 @@
+"""The folder of a run: what is in it, how it is begun, continued and read."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attribune.backbones.loading import SharedBackbones
+from attribune.core.config import read_yaml
+from attribune.core.files import read_json, read_json_lines, replace_file, write_json
+from attribune.core.job_folder import JobFolder
+from attribune.core.process import keep_freed_memory
+from attribune.errors import ConfigError, ModelFolderError
+from attribune.models.auto import load_scorer, model_class
+from attribune.models.base import ConditionedModel
+from attribune.models.files import CARD, find_model, read_config
+from attribune.models.predictor import Predictor
+from attribune.models.scorer import Scorer
+from attribune.runs.recipe import RECIPE_END, Recipe
+from attribune.runs.results import RunResults
+from attribune.schema import Schema
+from attribune.schema.revision import Revision
+
+__all__ = ["RunFolder", "load_run"]
+
+
+@dataclass(frozen=True)
+class RunFolder(JobFolder):
+    """Paths inside the folder of a run.
+
+    The plan is the whole recipe, with what was left to defaults resolved; the summary are all results.
+    """
+
+    contents = "run"
+    plan_name = "recipe.yaml"
+    summary_name = "metrics.json"
+
+    @property
+    def rows(self) -> Path:
+        """The mark by which the rows of the run are recognised."""
+        return self.path / "rows.json"
+
+    @property
+    def model(self) -> Path:
+        """The model's folder."""
+        return self.path / "model"
+
+    @property
+    def outcome(self) -> Path:
+        """How the training went; written once the model is."""
+        return self.path / "training.json"
+
+    @property
+    def log(self) -> Path:
+        """Losses and metrics during training, one JSON object per line."""
+        return self.path / "log.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        """What an interrupted training needs to go on; removed at the end."""
+        return self.path / "checkpoints"
+
+    @property
+    def profile(self) -> Path:
+        """A trace of some steps and a summary of where their time went, where these were asked for."""
+        return self.path / "profile"
+
+    @property
+    def page(self) -> Path:
+        """The page of the run, where that was asked for."""
+        return self.path / "report.html"
+
+    @property
+    def tensorboard(self) -> Path:
+        """The files of TensorBoard, where that was asked for."""
+        return self.path / "tensorboard"
+
+    def predictions(self, part: str) -> Path:
+        """Labels, predictions and probabilities of every row of a part."""
+        return self.path / f"{part}_predictions.parquet"
+
+    def logits(self, part: str) -> Path:
+        """Rows, labels and logits of a part, for comparisons."""
+        return self.path / f"{part}_logits.safetensors"
+
+    def read_recipe(self) -> Recipe:
+        """The recipe of the run.
+
+        Raises:
+            ModelFolderError: when the folder holds no run.
+            ConfigError: when the recipe is damaged.
+        """
+        if not self.is_begun:
+            names = sorted(os.listdir(self.path))[:8] if self.path.is_dir() else ["no such folder"]
+            raise ModelFolderError(
+                f"{self.path} is not the folder of a run, it has no recipe.yaml ({', '.join(names) or 'empty'}): "
+                "give a folder that `attribune train` wrote"
+            )
+        settings = read_yaml(self.plan_file)
+        if not self.plan_file.read_text(encoding="utf-8").endswith(RECIPE_END):
+            raise ModelFolderError(
+                f"{self.plan_file} is truncated or not the recipe of a run, it does not end in {RECIPE_END.strip()!r}: "
+                "restore the file"
+            )
+        return Recipe.from_dict(settings, source=str(self.plan_file), saved=True)
+
+    def read_results(self) -> RunResults:
+        """Read ``metrics.json``.
+
+        Raises:
+            ModelFolderError: when the run is not finished, or the file is damaged.
+        """
+        if not self.is_finished:
+            raise ModelFolderError(
+                f"{self.path} is not a finished run, it has no metrics.json: finish it with `attribune train --resume`"
+            )
+        return RunResults.from_dict(
+            read_json(self.summary_file, what="record of results"), source=str(self.summary_file)
+        )
+
+    def write_results(self, results: RunResults) -> None:
+        """Write ``metrics.json``, the sign of a finished run."""
+        write_json(self.summary_file, results.to_dict(), what="results", indent=1)
+
+    def read_schema(self) -> Schema:
+        """The attributes of the run's model.
+
+        Raises:
+            ModelFolderError: when there is no model, or its schema is damaged.
+        """
+        path = self.model / "schema.json"  # a linear baseline has no other file of a model
+        return Schema.load(path if path.is_file() else find_model(self.model).schema)
+
+    def read_log(self) -> list[dict[str, Any]]:
+        """Losses and metrics during training."""
+        return read_json_lines(self.log)
+
+    def compared(self) -> list[str]:
+        """Methods whose comparison with this run is finished."""
+        return sorted(path.parent.name for path in self.path.glob("compare/*/metrics.json"))
+
+    def begin(self, recipe: Recipe, *, resume: bool) -> Recipe:
+        """Make the folder and write the recipe, or check that an interrupted run had the same one.
+
+        Returns:
+            The recipe of the run: that in the folder when it goes on.
+
+        Raises:
+            ConfigError: when the folder has a run already, or has another recipe, naming what differs.
+            ModelFolderError: when it cannot be written.
+        """
+        self.refuse_foreign()
+        if self.is_begun:
+            return self._continue(recipe, resume=resume)
+        self.write_plan(recipe.to_yaml().encode())
+        return recipe
+
+    def _continue(self, recipe: Recipe, *, resume: bool) -> Recipe:
+        if not resume:
+            state = "a finished run" if self.is_finished else "an interrupted run, which --resume continues"
+            raise ConfigError(f"{self.path} has {state}: choose another output folder, or remove this one first")
+        saved = self.read_recipe()
+        different = [
+            f"{key}: {old!r} in the run, {new!r} now"
+            for key, old, new in _differences(saved.model_dump(), recipe.model_dump())
+        ]
+        if different:
+            raise ConfigError(
+                f"{self.path} was begun with other settings ({'; '.join(different[:5])}): give the same ones, or "
+                "choose another output folder"
+            )
+        return saved
+
+    def discard(self) -> None:
+        """Take back what `begin` wrote, if nothing was trained: the next attempt then finds no run in its way."""
+        if self.outcome.is_file() or any(self.checkpoints.glob("*/trainer_state.json")):
+            return
+        for folder in (self.checkpoints, self.model, self.tensorboard):
+            shutil.rmtree(folder, ignore_errors=True)
+        for file in (self.log, self.rows, self.plan_file):
+            file.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
+
+    def write_predictions(self, part: str, *, table: bytes, logits: bytes) -> None:
+        """Write both files of predictions of a part.
+
+        Raises:
+            ModelFolderError: when they cannot be written.
+        """
+        try:
+            replace_file(self.predictions(part), table)
+            replace_file(self.logits(part), logits)
+        except OSError as error:
+            raise ModelFolderError(
+                f"the predictions of the {part} rows cannot be written to {self.path} ({error.strerror or error}): "
+                "make room; the run then goes on with --resume"
+            ) from error
+
+    def revised_model(self, change: Callable[[Schema], Revision], *, backbone: str | None = None) -> ConditionedModel:
+        """The run's model with values added to its schema or taken away.
+
+        Raises:
+            ModelFolderError: when the model is missing or damaged.
+            ConfigError: as `change`.
+        """
+        kind = model_class(read_config(find_model(self.model)))
+        return kind.revised(self.model, change, backbone=backbone)
+
+    def replace_model(self, save: Callable[[Path], Any]) -> None:
+        """Put another model in the place of the run's; an interruption leaves the one or the other.
+
+        Args:
+            save: writes the new model into a folder.
+
+        Raises:
+            ModelFolderError: when it cannot be written; the earlier one is still whole.
+        """
+        self.recover_model()
+        draft = self.path / ".model.new"
+        try:
+            shutil.rmtree(draft, ignore_errors=True)
+            save(draft)
+            self.model.rename(self._old_model)
+            draft.rename(self.model)
+        except OSError as error:
+            raise ModelFolderError(
+                f"the model of {self.path} cannot be replaced ({error.strerror or error}): make room, or check the "
+                "folder's rights; the earlier model is still whole"
+            ) from error
+        finally:
+            self.recover_model()
+            shutil.rmtree(draft, ignore_errors=True)
+
+    def recover_model(self) -> None:
+        """Bring back the model that an interrupted `replace_model` had put aside, or remove it where it is replaced."""
+        if not self._old_model.is_dir():
+            return
+        if self.model.exists():
+            shutil.rmtree(self._old_model, ignore_errors=True)
+        else:
+            self._old_model.rename(self.model)
+
+    @property
+    def _old_model(self) -> Path:
+        return self.path / ".model.old"
+
+    def write_card(self, text: str) -> None:
+        """Write the model's card.
+
+        Raises:
+            ModelFolderError: when it cannot be written.
+        """
+        try:
+            replace_file(self.model / CARD, text.encode())
+        except OSError as error:
+            raise ModelFolderError(
+                f"the model card cannot be written to {self.model} ({error.strerror or error}): make room; the "
+                "run then goes on with --resume"
+            ) from error
+
+    def write_outcome(self, outcome: dict[str, Any]) -> None:
+        """Record that the model is whole."""
+        write_json(self.outcome, outcome, what="training record")
+
+
+def load_run(
+    path: str | Path,
+    *,
+    backbone: str | None = None,
+    dtype: str = "float32",
+    shared: SharedBackbones | None = None,
+) -> tuple[Recipe, Predictor]:
+    """Load a finished run.
+
+    Args:
+        path: the run's folder.
+        backbone: where the backbone's weights are, if no longer where they were.
+        dtype: of the backbone's weights.
+        shared: gives these weights, in common with other models.
+
+    Raises:
+        ModelFolderError: for a folder that is no run, or whose model is missing or damaged.
+    """
+    folder = RunFolder(Path(path))
+    recipe = folder.read_recipe()
+    folder.recover_model()
+    if not folder.outcome.is_file():
+        raise ModelFolderError(f"{path} is an interrupted run without a model: go on with `attribune train --resume`")
+    return recipe, predictor_of(recipe, load_scorer(folder.model, backbone=backbone, dtype=dtype, shared=shared))
+
+
+def predictor_of(recipe: Recipe, model: Scorer) -> Predictor:
+    """The predictor of a model trained with a recipe."""
+    keep_freed_memory()
+    return Predictor(
+        model,
+        text_input=recipe.data.text_input(),
+        batch_size=recipe.training.batch_size * 2,
+        precision=recipe.training.precision,
+    )
+
+
+def _differences(old: Any, new: Any, prefix: str = "") -> list[tuple[str, Any, Any]]:
+    """Leaves in which two trees differ; a setting left to its default (None, auto) agrees with what it became."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        found = []
+        for key in sorted({*old, *new}):
+            found += _differences(old.get(key), new.get(key), f"{prefix}.{key}" if prefix else str(key))
+        return found
+    return [] if old == new or new in (None, "auto") else [(prefix, old, new)]

@@ -1,0 +1,385 @@
+"""Recipes: everything that decides a training run, as data; read from YAML and from flags, saved with every run."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import yaml
+from pydantic import Field, field_validator, model_validator
+
+from attribune.backbones.loading import DEFAULT_BACKBONE
+from attribune.backbones.placement import Pooling
+from attribune.backbones.tuning import Tuning
+from attribune.core.config import Settings
+from attribune.data.texts import TextInput
+from attribune.data.windows import parse_window
+from attribune.errors import ConfigError
+from attribune.methods import DEFAULT_METHOD, METHODS, MethodConfig, method_from_dict
+from attribune.schema import MISSING
+from attribune.schema.kinds import KINDS, Kind
+from attribune.tasks import TASKS
+
+__all__ = [
+    "BASELINES",
+    "RECIPE_END",
+    "BackboneRecipe",
+    "DataRecipe",
+    "Recipe",
+    "SplitRecipe",
+    "TrainingRecipe",
+]
+
+RECIPE_END = "...\n"
+BASELINES = ("linear", "attributes-only")
+
+
+Name = Annotated[str, Field(min_length=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]  # NumPy takes no other
+
+
+class SplitRecipe(Settings):
+    """How rows are shared out when no validation or test file is given.
+
+    ``by`` is ``random``, ``group`` (all rows with one value of `column` stay together) or ``time`` (the earliest rows
+    train, the latest test). Rows with the same text always stay in one part.
+    """
+
+    by: Literal["random", "group", "time"] = "random"
+    column: str | None = None
+    fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)
+    seed: Seed = 0
+
+
+class DataRecipe(Settings):
+    """Where the rows are and which columns are read.
+
+    ``shuffled`` is a control: in every split the attributes are shuffled over the rows, so that what a method
+    still gains by them is not the attributes' doing. ``partial_labels`` trains on rows that have some of several
+    labels; validation and test rows, which must then be given, have all of them. Of the task ``generation`` the text
+    is the response that is learned; ``prompt`` names the columns that are read before it, which ``chat`` puts into the
+    tokenizer's chat template, and there is no label.
+    """
+
+    train: Name
+    validation: Name | None = None
+    test: Name | None = None
+    text: tuple[Name, ...] = Field(min_length=1)
+    label: tuple[Name, ...] = ()
+    prompt: tuple[Name, ...] = ()
+    chat: bool = False
+    attributes: tuple[dict[str, Any], ...] = ()
+    encoding: str | None = None
+    missing: tuple[str, ...] = MISSING
+    split: SplitRecipe = SplitRecipe()
+    window: str = "head"
+    max_length: int = Field(default=256, ge=4)
+    text_separator: str = "\n"
+    shuffled: bool = False
+    partial_labels: bool = False
+
+    @field_validator("text", "label", "prompt", mode="before")
+    @classmethod
+    def _one_is_enough(cls, value: Any) -> Any:
+        return _as_several(value)
+
+    @field_validator("attributes")
+    @classmethod
+    def _known_kinds(cls, value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        kinds = tuple(_kind_from_dict(item) for item in value)
+        names = [kind.name for kind in kinds]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ConfigError(f"attribute {', '.join(twice)} is named twice: name every column once")
+        return tuple({"kind": kind.kind, **asdict(kind)} for kind in kinds)
+
+    @field_validator("window")
+    @classmethod
+    def _readable_window(cls, value: str) -> str:
+        parse_window(value, max_length=512)
+        return value
+
+    def kinds(self) -> tuple[Kind, ...]:
+        """The attributes, as the schema takes them."""
+        return tuple(_kind_from_dict(item) for item in self.attributes)
+
+    def text_input(self) -> TextInput:
+        """The text columns, how they are joined and fitted."""
+        window = parse_window(self.window, max_length=self.max_length)
+        return TextInput(self.text, separator=self.text_separator, window=window, prompt=self.prompt, chat=self.chat)
+
+
+class BackboneRecipe(Settings):
+    """The pretrained weights, and what of them learns. Empty fields take the method's or the family's default.
+
+    ``dropout`` is that of the document vector. ``attention_dropout`` is that of the backbone's attention weights, left
+    as the pretrained model has it unless given: 0 lets training use the fused attention, which takes no dropout on a
+    processor and is much faster for long texts.
+    """
+
+    name: str = DEFAULT_BACKBONE
+    revision: str | None = None
+    tuning: str | None = None
+    pooling: Pooling | None = None
+    dropout: float = Field(default=0.2, ge=0, lt=1)
+    attention_dropout: float | None = Field(default=None, ge=0, lt=1)
+
+    @field_validator("tuning")
+    @classmethod
+    def _readable_tuning(cls, value: str | None) -> str | None:
+        if value is not None:
+            Tuning.parse(value)
+        return value
+
+
+class TrainingRecipe(Settings):
+    """Optimisation: AdamW with linear warm-up and decay.
+
+    ``steps``, where it is given, decides the length of the training in place of ``epochs``.
+    ``learning_rate`` is that of what is new, the method and the head; ``backbone_learning_rate`` left empty is 5e-5
+    where pretrained matrices learn, and the same as the other where only norms or biases do. ``evaluate_every`` is
+    ``epoch`` or a number of steps; the model is checked on the validation rows and a checkpoint written as often.
+    Training stops when `patience` checks in a row brought nothing better; the best model is kept. ``precision`` left
+    at ``auto`` is bf16 where the processor computes in it, and is written into the run's recipe as resolved.
+    ``table_updates`` says which rows of the attribute tables a step updates: ``all``, ``rows``, those of the batch's
+    values, or ``auto``, these where the tables hold 2**24 numbers or more; see `RowAdamW`. ``report_to`` names trackers
+    of experiments, as transformers does, such as ``tensorboard``.
+    """
+
+    epochs: float = Field(default=5, gt=0)
+    steps: int | None = Field(default=None, ge=1)
+    batch_size: int = Field(default=32, ge=1)
+    learning_rate: float = Field(default=5e-4, gt=0)
+    backbone_learning_rate: float | None = Field(default=None, gt=0)
+    warmup: float = Field(default=0.1, ge=0, lt=1)
+    weight_decay: float = Field(default=0.01, ge=0)
+    max_grad_norm: float = Field(default=1.0, ge=0)
+    gradient_accumulation: int = Field(default=1, ge=1)
+    gradient_checkpointing: bool = False
+    precision: Literal["auto", "float32", "bf16"] = "auto"
+    table_updates: Literal["auto", "all", "rows"] = "auto"
+    evaluate_every: Literal["epoch"] | int = "epoch"
+    patience: int = Field(default=3, ge=1)
+    seed: Seed = 0
+    report_to: tuple[Name, ...] = ()
+
+    @field_validator("report_to", mode="before")
+    @classmethod
+    def _one_is_enough(cls, value: Any) -> Any:
+        return _as_several(value)
+
+    @field_validator("evaluate_every", mode="before")
+    @classmethod
+    def _epoch_or_steps(cls, value: Any) -> Any:
+        if value != "epoch" and not (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+            raise ConfigError(f"it is {value!r}: write epoch, or a number of steps of at least 1")
+        return value
+
+
+class TransferRecipe(Settings):
+    """What a trained model has learned, to begin with in place of initial values.
+
+    ``run`` is the folder of the run or the model. Attribute parameters are taken over: ``frozen`` keeps them as they
+    are, so that values which that run does not know stay unknown, else they learn on and unknown values are added. With
+    ``full_model`` the whole model is, its classes too, and its training goes on with other rows.
+    """
+
+    run: str
+    renamed: ClassVar[Mapping[str, str]] = {"everything": "full_model"}
+
+    frozen: bool = True
+    full_model: bool = False
+
+    @model_validator(mode="after")
+    def _either(self) -> Self:
+        if self.full_model and self.frozen:
+            raise ConfigError("the full model of a run goes on learning: set frozen to false, or leave full_model out")
+        return self
+
+
+class Recipe(Settings):
+    """One training run.
+
+    Args:
+        data: rows and columns.
+        method: ``name`` and the method's options.
+        task: ``kind`` and the task's options.
+        backbone: pretrained weights and tuning.
+        training: optimisation.
+        transfer: what another run has learned, to begin with.
+    """
+
+    data: DataRecipe
+    method: dict[str, Any] = Field(default_factory=lambda: METHODS[DEFAULT_METHOD]().to_dict())
+    task: dict[str, Any] = Field(default_factory=dict)
+    backbone: BackboneRecipe = BackboneRecipe()
+    training: TrainingRecipe = TrainingRecipe()
+    transfer: TransferRecipe | None = None
+
+    @field_validator("method")
+    @classmethod
+    def _known_method(cls, value: dict[str, Any]) -> dict[str, Any]:
+        value = {"name": DEFAULT_METHOD, **value}
+        name = value["name"]
+        if name not in BASELINES:
+            return _method(value).to_dict()
+        if options := sorted(set(value) - {"name"}):
+            raise ConfigError(f"method {name!r} has no option {', '.join(options)}: it has none")
+        return value
+
+    @field_validator("task")
+    @classmethod
+    def _known_task(cls, value: dict[str, Any]) -> dict[str, Any]:
+        kind = value.get("kind")
+        if kind is not None and kind not in tuple(TASKS):
+            raise ConfigError(f"unknown task {kind!r}: choose one of {', '.join(TASKS)}")
+        return value
+
+    @model_validator(mode="after")
+    def _fitting_task(self) -> Self:
+        if self.is_generative:
+            self._check_generation()
+        elif not self.data.label:
+            raise ConfigError(
+                "no label column is named: name it with --label, or choose the task generation, which needs none"
+            )
+        elif self.data.prompt or self.data.chat:
+            raise ConfigError(f"task {self.task_kind!r} reads no prompt: name its columns as text, and leave chat out")
+        return self
+
+    def _check_generation(self) -> None:
+        """Refuse what a model that writes text has no use for."""
+        if self.data.label or self.data.partial_labels:
+            raise ConfigError("task 'generation' learns the text itself: leave label and partial_labels out")
+        read = {*self.data.prompt, *(kind.name for kind in self.data.kinds())}
+        if both := sorted(read.intersection(self.data.text)):
+            raise ConfigError(
+                f"column {', '.join(both)} is the text that is written and also a prompt or an attribute: the model "
+                "would read the answer; name it as the text only"
+            )
+        if self.data.chat and not self.data.prompt:
+            raise ConfigError("a chat template needs a prompt: name its columns with --prompt, or leave chat out")
+        if self.is_baseline:
+            raise ConfigError(f"method {self.method['name']!r} writes no text: choose one that acts in a backbone")
+        if self.backbone.pooling is not None:
+            raise ConfigError("task 'generation' has no document vector: leave backbone.pooling out")
+
+    @model_validator(mode="after")
+    def _fitting(self) -> Self:
+        if len(self.data.label) > 1 and self.task_kind != "aspects":
+            raise ConfigError(
+                f"task {self.task_kind!r} reads one label column, {len(self.data.label)} are named: name one, or "
+                "choose the task aspects"
+            )
+        read = {*self.data.text, *(kind.name for kind in self.data.kinds())}
+        if both := sorted(read.intersection(self.data.label)):
+            raise ConfigError(
+                f"column {', '.join(both)} is the label and also a text or an attribute: the model would read "
+                "the answer; name it as the label only"
+            )
+        if self.data.shuffled and not (self.reads_attributes and self.data.attributes):
+            raise ConfigError(
+                f"method {self.method['name']!r} reads no attributes here, so there is nothing to shuffle: leave "
+                "shuffled out, or name attributes and a method that reads them"
+            )
+        if self.data.shuffled and (
+            both := sorted({kind.name for kind in self.data.kinds()}.intersection(self.data.text))
+        ):
+            raise ConfigError(f"column {', '.join(both)} is a text and an attribute: it cannot be shuffled as one only")
+        whole = self.transfer is not None and self.transfer.full_model
+        if self.transfer is not None and (self.is_baseline or not (self.needs_attributes or whole)):
+            raise ConfigError(
+                f"method {self.method['name']!r} has no attribute parameters to take over: leave transfer out, or use "
+                "the method of that run"
+            )
+        if self.needs_attributes and not self.data.attributes:
+            raise ConfigError(f"method {self.method['name']!r} needs attributes: name their columns with --attributes")
+        return self
+
+    @property
+    def task_kind(self) -> str:
+        """The task: as named, else ``aspects`` for several label columns and ``classification`` for one."""
+        return str(self.task.get("kind") or ("aspects" if len(self.data.label) > 1 else "classification"))
+
+    @property
+    def is_generative(self) -> bool:
+        """Whether the model writes text."""
+        return self.task_kind == "generation"
+
+    @property
+    def label_columns(self) -> tuple[str, ...]:
+        """The columns of what is predicted: the labels, or the text that is written."""
+        return self.data.text if self.is_generative else self.data.label
+
+    @property
+    def needs_attributes(self) -> bool:
+        """Whether the method reads attributes."""
+        return self.method["name"] == "attributes-only" or (
+            not self.is_baseline and self.method_config().uses_attributes
+        )
+
+    @property
+    def reads_attributes(self) -> bool:
+        """Whether the method's predictions depend on the attributes."""
+        return self.is_baseline or self.needs_attributes
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether the method is one of the cheap baselines, without a backbone."""
+        return self.method["name"] in BASELINES
+
+    def method_config(self) -> MethodConfig:
+        """The method's settings."""
+        return method_from_dict(self.method)
+
+    @property
+    def tuning(self) -> str:
+        """What of the backbone learns."""
+        return self.backbone.tuning or self.method_config().default_tuning
+
+    @property
+    def backbone_learning_rate(self) -> float:
+        """The peak learning rate of the backbone."""
+        if self.training.backbone_learning_rate is not None:
+            return self.training.backbone_learning_rate
+        return 5e-5 if Tuning.parse(self.tuning).pretrained_matrices else self.training.learning_rate
+
+    def to_yaml(self) -> str:
+        """The whole recipe, defaults included, as YAML; the end mark shows that nothing was cut off."""
+        tree = self.model_dump(mode="json")
+        return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, explicit_end=True)
+
+
+def _as_several(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+def _kind_from_dict(settings: dict[str, Any]) -> Kind:
+    options = dict(settings)
+    kind = options.pop("kind", "categorical")
+    if kind not in tuple(KINDS):
+        raise ConfigError(f"unknown kind of attribute {kind!r}: choose one of {', '.join(KINDS)}")
+    known = [field.name for field in fields(KINDS[kind])]
+    if unknown := sorted(set(options) - set(known)):
+        raise ConfigError(
+            f"attribute {options.get('name')!r} has no option {', '.join(unknown)}: as {kind} it has {', '.join(known)}"
+        )
+    if "name" not in options:
+        raise ConfigError(f"an attribute of kind {kind} has no name: give the name of its column")
+    try:
+        return KINDS[kind](**options)
+    except TypeError as error:
+        raise ConfigError(f"attribute {options['name']!r} has a setting of the wrong type ({error})") from None
+
+
+def _method(settings: dict[str, Any]) -> MethodConfig:
+    """The method's settings; the message for an unknown name lists the baselines too."""
+    name = settings["name"]
+    if isinstance(name, str) and "+" not in name and name not in METHODS:
+        known = (*METHODS, *BASELINES)
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ConfigError(f"unknown method {name!r}: choose one of {', '.join(known)}, or a sum{hint}")
+    return method_from_dict(settings)

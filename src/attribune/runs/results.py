@@ -1,0 +1,198 @@
+"""The results of a run: what ``metrics.json`` holds."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from attribune.errors import ModelFolderError
+from attribune.metrics.bootstrap import Interval
+from attribune.metrics.results import Comparison, Condition, ResultRow, Scored, compare, condition_of, intervals
+from attribune.models.sizes import Sizes
+from attribune.tasks import Task
+
+if TYPE_CHECKING:
+    from attribune.runs.recipe import Recipe
+
+__all__ = ["Environment", "ModelResult", "RunResults", "TrainingRecord", "run_results"]
+
+_PACKAGES = ("attribune", "torch", "transformers", "datasets", "scikit-learn")
+_HIDDEN, _SHUFFLED = ", attributes hidden", ", attributes shuffled"
+
+
+class _Record(BaseModel):
+    """A part of the results; what another version wrote beside it is kept."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+
+class ModelResult(_Record):
+    """A model, or a baseline, and the metrics of its predictions.
+
+    Args:
+        name: as tables show it.
+        condition: what it read of the attributes.
+        parts: part (``validation``, ``test``) to metric name to interval.
+    """
+
+    name: str
+    condition: Condition
+    parts: dict[str, dict[str, Interval]]
+
+    @property
+    def attributes_hidden(self) -> bool:
+        """Whether this is a model that reads attributes, scored without them."""
+        return self.condition in ("hidden", "shuffled_hidden")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _condition_by_name(cls, result: Any) -> Any:
+        """Files of version 0.1 tell the condition by the name alone."""
+        if not isinstance(result, Mapping) or "condition" in result:
+            return result
+        name = str(result.get("name"))
+        return {**result, "condition": condition_of(shuffled=_SHUFFLED in name, hidden=name.endswith(_HIDDEN))}
+
+
+class TrainingRecord(_Record):
+    """How the training went; a baseline has `C`, any other model all that is about steps.
+
+    Args:
+        C: inverse of the regularisation.
+        steps: optimiser steps made.
+        epochs: passes over the training rows made.
+        best_step: the step whose weights the model has.
+        best_value: its main metric on the validation rows.
+        seconds: time spent in training, interruptions left out.
+        stopped_early: whether the patience ran out.
+        padding_share: of the tokens of the training batches, 0 to 1; None in early files.
+    """
+
+    C: float | None = None
+    steps: int = 0
+    epochs: float = 0.0
+    best_step: int = 0
+    best_value: float | None = None
+    seconds: float
+    stopped_early: bool = False
+    padding_share: float | None = None
+    parameters: Sizes
+
+
+class Environment(_Record):
+    """Where a run was trained.
+
+    Args:
+        versions: of packages by name.
+        python: its version.
+        machine: its architecture.
+        device: name of the GPU, or ``cpu``.
+        threads: that torch used.
+        precision: of the training.
+    """
+
+    versions: dict[str, str]
+    python: str
+    machine: str
+    device: str
+    threads: int
+    precision: str
+
+
+class RunResults(_Record):
+    """All results of a run.
+
+    Args:
+        task: of which `task_from_dict` makes the task.
+        main_metric: the metric by which weights were chosen and models are compared.
+        rows: number of rows of each part.
+        models: the trained model first, then what it is compared with.
+        comparisons: of the first model with each of the others.
+        training: of the first model.
+        environment: where the run was trained.
+    """
+
+    method: str
+    task: dict[str, Any]
+    main_metric: str
+    rows: dict[str, int]
+    models: list[ModelResult] = Field(alias="results", min_length=1)
+    comparisons: list[Comparison]
+    training: TrainingRecord
+    notes: list[str]
+    environment: Environment
+
+    @classmethod
+    def from_dict(cls, record: Any, *, source: str) -> Self:
+        """Read what `to_dict` gave, or an earlier version wrote.
+
+        Raises:
+            ModelFolderError: for anything else.
+        """
+        try:
+            return cls.model_validate(record)
+        except ValidationError as error:
+            raise ModelFolderError(
+                f"{source} does not hold the results of a run: restore the file, or remove it and finish the run with "
+                "`attribune train --resume`"
+            ) from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, as ``metrics.json`` holds them."""
+        return self.model_dump(by_alias=True, exclude_unset=True)
+
+    def table(self, part: str) -> list[ResultRow]:
+        """Return the rows of the table of one part; none where nothing was scored on it."""
+        return [ResultRow(name=one.name, metrics=one.parts[part]) for one in self.models if part in one.parts]
+
+
+def run_results(
+    recipe: Recipe,
+    task: Task,
+    *,
+    rows: Mapping[str, int],
+    scored: Sequence[Scored],
+    training: Mapping[str, Any],
+    notes: Sequence[str],
+) -> RunResults:
+    """Compute the intervals and comparisons of a trained run; these are on the test rows, where there are any.
+
+    Args:
+        recipe: that was trained, with the precision resolved.
+        task: with the classes of the training rows.
+        rows: number of rows of each part.
+        scored: the trained model first, then what it is compared with.
+        training: fields of `TrainingRecord`.
+    """
+    import torch  # here, since tables of results are made without it
+
+    models = [
+        ModelResult(
+            name=model.name,
+            condition=model.condition,
+            parts={part: intervals(metrics) for part, metrics in model.metrics.items()},
+        )
+        for model in scored
+    ]
+    return RunResults(
+        method=str(recipe.method["name"]),
+        task=task.to_dict(),
+        main_metric=task.main_metric,
+        rows=dict(rows),
+        results=models,
+        comparisons=compare(scored, metric=task.main_metric, part="test" if "test" in rows else "validation"),
+        training=TrainingRecord.model_validate(training),
+        notes=list(notes),
+        environment=Environment(
+            versions={name: metadata.version(name) for name in _PACKAGES},
+            python=platform.python_version(),
+            machine=platform.machine(),
+            device=torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+            threads=torch.get_num_threads(),
+            precision=recipe.training.precision,
+        ),
+    )

@@ -1,0 +1,48 @@
+"""The logits and labels that a run keeps of its validation and test rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
+
+from attribune.errors import ModelFolderError
+from attribune.runs.folder import RunFolder
+from attribune.tasks import Task, task_from_dict
+
+__all__ = ["StoredScores"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredScores:
+    """What a run keeps of its validation and test rows.
+
+    Args:
+        parts: by name, ``rows`` (n,) of their table, ``labels`` and ``logits`` (n, outputs).
+    """
+
+    task: Task
+    parts: dict[str, dict[str, npt.NDArray[Any]]]
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Those of the run in a folder.
+
+        Raises:
+            ModelFolderError: for a run that is not finished, or a file that is missing or damaged.
+        """
+        folder = RunFolder(Path(path))
+        results = folder.read_results()
+        parts: dict[str, dict[str, npt.NDArray[Any]]] = {}
+        for part in [name for name in ("validation", "test") if name in results.rows]:
+            try:
+                parts[part] = load_file(str(folder.logits(part)))
+            except (SafetensorError, OSError) as error:
+                raise ModelFolderError(
+                    f"{folder.logits(part)} is missing or damaged ({error}): restore the file, or train again"
+                ) from error
+        return cls(task=task_from_dict(results.task), parts=parts)

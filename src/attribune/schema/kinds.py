@@ -1,0 +1,197 @@
+"""Attribute kinds: what a column of attributes is, and how its values become a vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY
+from typing import Annotated, ClassVar, Literal, TypeAlias
+
+from pydantic import BeforeValidator, ValidationInfo
+
+from attribune.core.config import checked_dataclass
+from attribune.errors import ConfigError
+
+__all__ = [
+    "ENVIRONMENT",
+    "KINDS",
+    "Categorical",
+    "Kind",
+    "MultiLabel",
+    "Numeric",
+    "VocabularyKind",
+    "checked_missing",
+    "checked_names",
+]
+
+ENVIRONMENT = "env:"
+"""Before the name of the environment variable that holds a salt."""
+
+
+def _column_name(name: object) -> object:
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"an attribute needs the name of its column, not {name!r}")
+    return name
+
+
+def _at_least_one(value: object, info: ValidationInfo) -> object:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(f"{_setting(info)}={value!r} must be a whole number of at least 1")
+    return value
+
+
+def _known_choice(value: object, info: ValidationInfo) -> object:
+    if value not in ("unknown", "error", "hash"):
+        raise ConfigError(f"{_setting(info)}={value!r} must be 'unknown', 'error' or 'hash'")
+    return value
+
+
+def _setting(info: ValidationInfo) -> str:
+    return f"attribute {info.data.get('name')!r}: {info.field_name}"
+
+
+ColumnName = Annotated[str, BeforeValidator(_column_name)]
+AtLeastOne = Annotated[int, BeforeValidator(_at_least_one)]
+Unseen = Annotated[Literal["unknown", "error", "hash"], BeforeValidator(_known_choice)]
+
+
+@checked_dataclass()
+class VocabularyKind:
+    """Settings shared by the kinds with a vocabulary."""
+
+    name: ColumnName
+    _: KW_ONLY
+    min_count: AtLeastOne = 1
+    max_values: AtLeastOne | None = None
+    unseen: Unseen = "unknown"
+    buckets: AtLeastOne = 4096
+    salt: str | None = None
+
+    @property
+    def lists_values(self) -> bool:
+        """Whether every value has an id of its own."""
+        return self.unseen != "hash"
+
+    def value_of(self, text: str) -> str | None:
+        """Return the value that the text of a cell means; None for no value.
+
+        Kinds of other packages override it. Users write values by hand too: a value must mean itself.
+
+        Raises:
+            ValueError: saying what is wrong with the text and how to correct it; the row is named by the caller.
+        """
+        return text
+
+    @property
+    def derives_values(self) -> bool:
+        """Whether a value is something else than the text of its cell."""
+        return type(self).value_of is not VocabularyKind.value_of
+
+    def __post_init__(self) -> None:
+        if self.unseen != "unknown" and (self.min_count > 1 or self.max_values is not None):
+            why = "lists no values" if self.unseen == "hash" else "refuses every value outside the vocabulary"
+            raise ConfigError(
+                f"attribute {self.name!r}: unseen={self.unseen!r} {why}, so min_count and max_values cannot leave "
+                "values out: drop them, or use unseen='unknown'"
+            )
+        if self.salt is not None and self.unseen != "hash":
+            raise ConfigError(f"attribute {self.name!r}: a salt needs unseen='hash' (unseen is {self.unseen!r})")
+        if self.salt in ("", ENVIRONMENT):
+            raise ConfigError(f"attribute {self.name!r}: the salt {self.salt!r} is empty: give a text, or None")
+
+
+@checked_dataclass()
+class Categorical(VocabularyKind):
+    """One value per row, such as a user, a product or a publication.
+
+    Args:
+        name: the column.
+        min_count: values seen in fewer training rows than this share id 0 with the unknown.
+        max_values: keep at most this many values, the most frequent ones.
+        unseen: what a value outside the vocabulary becomes: `unknown` is id 0; `error` stops, naming value and row;
+            `hash` lists no values at all: every value, in training too, goes to one of `buckets` ids.
+        buckets: number of ids of `hash`.
+        salt: secret of `hash`. It is stored with the schema, and whoever has it can test a list of names against the
+            bucket counts; `"env:NAME"` reads it from the environment variable NAME instead, at fit and at encode
+            time, and stores only that name and a check value which recognises a wrong salt.
+
+    Raises:
+        ConfigError: for settings out of range, or that do not fit together.
+    """
+
+    kind: ClassVar[str] = "categorical"
+
+
+@checked_dataclass()
+class MultiLabel(VocabularyKind):
+    """Several values per row, such as tags or authors: a list column, or text.
+
+    Args:
+        name: the column.
+        min_count: see `Categorical`; the other shared settings too.
+        separator: splits text (`"a|b"`). Without it, text must be a list in JSON's or Python's way (`"['a', 'b']"`).
+            A real list column needs none.
+        max_per_row: at most this many values of a row are kept, the first ones; the others are dropped and counted.
+
+    Raises:
+        ConfigError: for settings out of range, or that do not fit together.
+    """
+
+    kind: ClassVar[str] = "multi_label"
+    _: KW_ONLY
+    separator: str | None = None
+    max_per_row: AtLeastOne = 32
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.separator == "":
+            raise ConfigError(f"attribute {self.name!r}: the separator is empty: give the text between two values")
+
+
+@checked_dataclass()
+class Numeric:
+    """A number per row, cut into quantile bins of the training rows; a missing number is id 0.
+
+    Args:
+        name: the column.
+        bins: number of bins; fewer come out where many rows share one number.
+
+    Raises:
+        ConfigError: for fewer than one bin.
+    """
+
+    kind: ClassVar[str] = "numeric"
+    lists_values: ClassVar[bool] = False
+    name: ColumnName
+    _: KW_ONLY
+    bins: AtLeastOne = 10
+
+
+Kind: TypeAlias = Categorical | MultiLabel | Numeric
+KINDS: dict[str, type[Kind]] = {kind.kind: kind for kind in (Categorical, MultiLabel, Numeric)}
+"""Every kind by its name, those of plugins among them."""
+
+
+def checked_missing(missing: Sequence[str]) -> tuple[str, ...]:
+    """Return the texts that mean no value; ConfigError for anything but a list of texts."""
+    if isinstance(missing, str) or not all(isinstance(text, str) for text in missing):
+        raise ConfigError(f"missing={missing!r} must be a list of texts that mean no value, such as ['', 'n/a']")
+    return tuple(missing)
+
+
+def checked_names(attributes: Sequence[Kind]) -> list[str]:
+    """Return the names of attributes; ConfigError for what is none, or a name given twice."""
+    for spec in attributes:
+        if not isinstance(spec, Kind):
+            raise ConfigError(
+                f"{spec!r} is not an attribute: give Categorical, MultiLabel or Numeric, such as Categorical({spec!r})"
+            )
+        if KINDS.get(spec.kind) is not type(spec):
+            raise ConfigError(
+                f"attribute {spec.name!r} is of the kind {spec.kind!r}, which is not that of {type(spec).__name__} in "
+                "attribune.schema.kinds.KINDS, so that no saved schema could be loaded: add it there"
+            )
+    names = [spec.name for spec in attributes]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"attribute {twice!r} is given twice: name each column once")
+    return names

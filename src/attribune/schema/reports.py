@@ -1,0 +1,119 @@
+"""What fitting and encoding found in attributes: counts, and lines that say them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+__all__ = ["AttributeCounts", "AttributeFit", "EncodingReport", "FitReport", "count_lines"]
+
+
+def count_lines(counts: object, words: Mapping[str, str]) -> list[str]:
+    """Write the counts of a record that are not zero, each as ``words: count``."""
+    return [f"{text}: {count:,}" for name, text in words.items() if (count := getattr(counts, name))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributeCounts:
+    """What encoding did to one attribute.
+
+    Attributes:
+        rows: rows encoded.
+        missing: rows without a value.
+        unseen: cells whose value is outside the vocabulary.
+        trimmed: cells that lost spaces around the value.
+        dropped: known values left out because a row has more of them than slots.
+    """
+
+    rows: int = 0
+    missing: int = 0
+    unseen: int = 0
+    trimmed: int = 0
+    dropped: int = 0
+
+    def __add__(self, other: AttributeCounts) -> AttributeCounts:
+        names = [field.name for field in fields(self)]
+        return AttributeCounts(**{name: getattr(self, name) + getattr(other, name) for name in names})
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttributeFit:
+    """What fitting found in one attribute's training rows, and what it left out.
+
+    Attributes:
+        rows: training rows.
+        missing: rows without a value.
+        trimmed: cells that lost spaces around the value.
+        found: distinct values (`Numeric`: distinct numbers).
+        kept: values with an id of their own (`Numeric`: bins; `hash`: buckets in use).
+        rare: values seen fewer than `min_count` times, and so left out.
+        beyond_cap: values beyond `max_values`, and so left out.
+        left_out_cells: cells whose value was left out.
+        shared: with `hash`, values whose bucket another value has as well; of n values in b buckets a share of
+            1 - (1 - 1/b)^(n - 1) is to be expected.
+    """
+
+    rows: int
+    missing: int
+    trimmed: int
+    found: int
+    kept: int
+    rare: int = 0
+    beyond_cap: int = 0
+    left_out_cells: int = 0
+    shared: int = 0
+
+
+@dataclass(frozen=True)
+class EncodingReport:
+    """What encoding did to each attribute; reports of several batches add up with `+`."""
+
+    attributes: Mapping[str, AttributeCounts]
+
+    def __add__(self, other: EncodingReport) -> EncodingReport:
+        empty = AttributeCounts()
+        names = dict.fromkeys([*self.attributes, *other.attributes])
+        return EncodingReport(
+            {name: self.attributes.get(name, empty) + other.attributes.get(name, empty) for name in names}
+        )
+
+    def lines(self) -> list[str]:
+        """Say in one line per attribute what is not zero."""
+        words = {
+            "missing": "rows without a value",
+            "unseen": "values not in the vocabulary",
+            "trimmed": "values trimmed of spaces",
+            "dropped": "values dropped for want of slots",
+        }
+        return [
+            f"attribute {name!r} in {counts.rows:,} rows: {'; '.join(lines)}"
+            for name, counts in self.attributes.items()
+            if (lines := count_lines(counts, words))
+        ]
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """What fitting found in each attribute, and what it left out."""
+
+    attributes: Mapping[str, AttributeFit]
+
+    def lines(self) -> list[str]:
+        """Say in one line per attribute what was kept and left out."""
+        words = {
+            "rare": "values below min_count left out",
+            "beyond_cap": "values beyond max_values left out",
+            "left_out_cells": "cells with a value left out",
+            "shared": "values that share a bucket with another",
+            "missing": "rows without a value",
+            "trimmed": "values trimmed of spaces",
+        }
+        return [
+            "; ".join(
+                [
+                    f"attribute {name!r} in {fit.rows:,} rows: values found: {fit.found:,}; ids: {fit.kept:,}",
+                    *count_lines(fit, words),
+                ]
+            )
+            for name, fit in self.attributes.items()
+        ]

@@ -1,0 +1,169 @@
+"""A schema as plain JSON values, and as a JSON file with its long vocabularies beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from attribune.core.files import read_json, write_json
+from attribune.errors import ModelFolderError
+from attribune.schema.attributes import FittedAttribute
+from attribune.schema.fitting import bin_names
+from attribune.schema.kinds import KINDS, Kind, MultiLabel, Numeric, checked_missing, checked_names
+from attribune.schema.vocabulary import Vocabulary
+
+__all__ = ["attributes_from_dict", "attributes_to_dict", "files_beside", "write_attributes"]
+
+_FORMAT = "attribune-schema"
+_VERSION = 1
+_LISTED = 100_000  # values in the JSON file itself
+_VALUES = ".values"  # in the name of a file of more
+
+
+def attributes_to_dict(attributes: Sequence[FittedAttribute], missing: Sequence[str]) -> dict[str, Any]:
+    """Return the attributes of a schema as plain JSON values, and the texts that mean no value."""
+    return _as_dict([_attribute_to_dict(attribute) for attribute in attributes], missing)
+
+
+def attributes_from_dict(data: Any, *, folder: Path | None = None) -> tuple[list[FittedAttribute], tuple[str, ...]]:
+    """Read what `attributes_to_dict` returned, or what a file of `write_attributes` holds.
+
+    Args:
+        folder: of the file; None where no vocabulary is in a file of its own.
+
+    Returns:
+        The attributes, and the texts that mean no value.
+
+    Raises:
+        ModelFolderError: for data that is not a schema, is of another version, or contradicts itself.
+    """
+    if not isinstance(data, Mapping) or data.get("format") != _FORMAT:
+        raise ModelFolderError(f"not a schema: 'format' must be {_FORMAT!r}")
+    if data.get("version") != _VERSION:
+        raise ModelFolderError(
+            f"schema version {data.get('version')!r}, but this release reads version {_VERSION}: use the release "
+            "that wrote it"
+        )
+    attributes: list[FittedAttribute] = []
+    try:
+        missing = checked_missing(data["missing"])
+        for entry in data["attributes"]:
+            start = sum(done.slots for done in attributes)
+            attributes.append(_attribute_from_dict(entry, start=start, folder=folder))
+        checked_names([attribute.spec for attribute in attributes])
+    except KeyError as error:
+        raise ModelFolderError(f"the schema lacks {error}") from error
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise ModelFolderError(f"the schema contradicts itself: {error}") from error
+    return attributes, missing
+
+
+def write_attributes(path: Path, attributes: Sequence[FittedAttribute], missing: Sequence[str]) -> None:
+    """Write a schema file, and a file beside it for each vocabulary of more than 100,000 values.
+
+    Raises:
+        ModelFolderError: when a file cannot be written; what was there before is still whole.
+    """
+    before = list(path.parent.glob(f"{path.stem}{_VALUES}-*.arrow"))
+    write_json(path, _as_dict([_saved_attribute(attribute, path) for attribute in attributes], missing), what="schema")
+    used = files_beside(path)
+    for file in before:
+        if file.name not in used:
+            file.unlink(missing_ok=True)
+
+
+def files_beside(path: str | Path) -> list[str]:
+    """Return the names of the files that belong to a schema file: those of long vocabularies."""
+    data = read_json(path, what="schema")
+    entries = data.get("attributes") if isinstance(data, Mapping) else None
+    names = [entry.get("values_file") for entry in entries or () if isinstance(entry, Mapping)]
+    return [name for name in names if isinstance(name, str)]
+
+
+def _as_dict(attributes: list[dict[str, Any]], missing: Sequence[str]) -> dict[str, Any]:
+    return {"format": _FORMAT, "version": _VERSION, "missing": list(missing), "attributes": attributes}
+
+
+def _attribute_to_dict(attribute: FittedAttribute) -> dict[str, Any]:
+    return {
+        "kind": attribute.spec.kind,
+        "spec": asdict(attribute.spec),
+        "slots": attribute.slots,
+        "values": [] if isinstance(attribute.spec, Numeric) else list(attribute.values),
+        "counts": attribute.counts.tolist(),
+        "edges": list(attribute.edges),
+        "check": attribute.check,
+    }
+
+
+def _saved_attribute(attribute: FittedAttribute, path: Path) -> dict[str, Any]:
+    """Do as `_attribute_to_dict`, with a long list of values, and their counts, in a file beside the schema's."""
+    if isinstance(attribute.spec, Numeric) or len(attribute.values) <= _LISTED:
+        return _attribute_to_dict(attribute)
+    try:
+        file = attribute.values.write(path.parent, f"{path.stem}{_VALUES}", counts=attribute.counts[1:])
+    except OSError as error:
+        raise ModelFolderError(
+            f"the {len(attribute.values):,} values of attribute {attribute.name!r} cannot be written to {path.parent} "
+            f"({error.strerror or error}): make room, or choose a folder that you may write to"
+        ) from error
+    short = replace(attribute, values=Vocabulary(), counts=attribute.counts[:1])
+    return {**_attribute_to_dict(short), "values_file": file.name}
+
+
+def _values_in(entry: Mapping[str, Any], folder: Path | None) -> tuple[Vocabulary, npt.NDArray[np.int64]]:
+    """Read the values and counts of an entry from a file of their own; ValueError when it is none."""
+    name = entry["values_file"]
+    if folder is None or not isinstance(name, str) or Path(name).name != name:
+        raise ValueError(f"values_file {name!r} is not a file beside the schema's")
+    try:
+        values, counts = Vocabulary.read(folder / name)
+    except OSError as error:
+        raise ValueError(f"its values, {folder / name}, cannot be read ({error.strerror or error})") from error
+    except ValueError as error:
+        raise ValueError(f"its values, {folder / name}, are truncated or foreign ({error})") from error
+    return values, np.concatenate([np.array(entry["counts"], dtype=np.int64), counts])
+
+
+def _attribute_from_dict(entry: Mapping[str, Any], *, start: int, folder: Path | None = None) -> FittedAttribute:
+    """Build one attribute; anything wrong is a ValueError, TypeError or KeyError."""
+    if entry["kind"] not in KINDS:
+        raise ValueError(f"unknown kind of attribute {entry['kind']!r}")
+    spec = KINDS[entry["kind"]](**entry["spec"])
+    edges = tuple(float(edge) for edge in entry["edges"])
+    if "values_file" in entry:
+        values, counts = _values_in(entry, folder)
+    else:
+        listed = bin_names(list(edges)) if isinstance(spec, Numeric) else entry["values"]
+        if not isinstance(listed, list | tuple) or not all(isinstance(value, str) and value for value in listed):
+            raise ValueError(f"attribute {spec.name!r} has a value that is empty or not text")
+        values, counts = Vocabulary(listed), np.array(entry["counts"], dtype=np.int64)
+    size = len(values) + 1 if isinstance(spec, Numeric) or spec.lists_values else spec.buckets + 1
+    _check_parts(spec, values=values, counts=counts, edges=edges, size=size)
+    slots = entry["slots"]
+    limit = spec.max_per_row if isinstance(spec, MultiLabel) else 1
+    if not isinstance(slots, int) or not 1 <= slots <= limit:
+        raise ValueError(f"attribute {spec.name!r} has {slots!r} slots, not 1 to {limit}")
+    return FittedAttribute(
+        spec=spec, start=start, slots=slots, values=values, counts=counts, edges=edges, check=entry["check"]
+    )
+
+
+def _check_parts(
+    spec: Kind, *, values: Vocabulary, counts: npt.NDArray[np.int64], edges: tuple[float, ...], size: int
+) -> None:
+    if counts.shape != (size,) or (counts < 0).any():
+        raise ValueError(f"attribute {spec.name!r} has counts of shape {counts.shape} for {size} ids, or negative ones")
+    if (twice := values.repeated()) is not None:
+        raise ValueError(f"attribute {spec.name!r} lists {twice!r} twice")
+    if size == 1 or (values and size != len(values) + 1):
+        raise ValueError(f"attribute {spec.name!r} lists {len(values)} values for {size} ids")
+    ascending = all(low < high for low, high in pairwise(edges))
+    if not np.isfinite(edges).all() or not ascending or (edges and not isinstance(spec, Numeric)):
+        raise ValueError(f"attribute {spec.name!r} has edges that are not ascending numbers of a Numeric: {edges[:5]}")

@@ -1,0 +1,42 @@
+"""Where an attribute stands in `attribute_ids`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+__all__ = ["Slots"]
+
+
+class _Matrix(Protocol):
+    def __getitem__(self, key: Any, /) -> Any: ...
+
+
+Ids = TypeVar("Ids", bound=_Matrix)  # an array or a tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slots:
+    """The columns of one attribute in `attribute_ids`, and how many ids it has.
+
+    Args:
+        name: the attribute.
+        start: its first column.
+        count: the number of its columns.
+        size: the number of its ids, id 0 (missing, unknown, dropped) included.
+    """
+
+    name: str
+    start: int
+    count: int
+    size: int
+
+    @property
+    def columns(self) -> slice:
+        """The columns of `attribute_ids`."""
+        return slice(self.start, self.start + self.count)
+
+    def of(self, attribute_ids: Ids) -> Ids:
+        """Select the columns of this attribute: (B, all slots) → (B, count)."""
+        selected: Ids = attribute_ids[:, self.columns]
+        return selected

@@ -1,0 +1,190 @@
+"""Where the time of a training goes: a trace, and a page that says how much of it is spent on attributes."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from attribune.core.files import replace_file
+from attribune.core.process import peak_megabytes
+from attribune.methods.base import Method, SiteModule
+from attribune.models.base import ConditionedModel
+
+__all__ = ["ProfileSteps", "summary", "time_by_part"]
+
+_STEPS, _BEFORE = 8, 3  # measured, and made before that without being looked at
+_POINTS = ("condition", "embed", "encode", "pool", "classify", "act_at")
+_PREFIX = "attribune."
+_BACKWARD = "autograd::engine::evaluate_function"
+_OPERATIONS = 15
+_ATTRIBUTES, _ADAPTERS, _REST = "attributes", "task adapters", "backbone and head"
+_OPTIMISER, _DATA = "optimiser", "data"
+_WORDS = {
+    _ATTRIBUTES: "all that the method does with attributes, at its points and in its sites",
+    _ADAPTERS: "what its sites do without reading attributes",
+    _REST: "forward and backward passes of the rest of the model, and the loss",
+    _OPTIMISER: "the update",
+    _DATA: "waiting for the next batch",
+}
+
+
+class ProfileSteps(TrainerCallback):
+    """Profiles a few steps after the first ones, and writes ``trace.json.gz`` and ``summary.md``.
+
+    Args:
+        model: whose method's work is told apart.
+    """
+
+    def __init__(self, model: ConditionedModel, folder: Path) -> None:
+        self.model, self.folder = model, folder
+        self._open: ExitStack | None = None
+        self._profile: profile | None = None
+        self._begun = 0
+
+    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Begin to look when the first steps are made, or at once where there are not enough."""
+        if self._profile is not None:
+            return
+        if state.global_step >= min(_BEFORE, max(0, state.max_steps - _STEPS)):
+            self._begun, self._open = state.global_step, ExitStack()
+            self._open.enter_context(_named(self.model))
+            activities = [ProfilerActivity.CPU]
+            if torch.cuda.is_available():
+                activities.append(ProfilerActivity.CUDA)
+            self._profile = self._open.enter_context(profile(activities=activities, profile_memory=True))
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Stop after the last measured step."""
+        if state.global_step - self._begun >= _STEPS:
+            self._finish(state)
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Stop where the training was shorter."""
+        self._finish(state)
+
+    def _finish(self, state: TrainerState) -> None:
+        if self._profile is None or self._open is None:
+            return
+        self._open.close()
+        self._open = None
+        steps = state.global_step - self._begun
+        self.folder.mkdir(parents=True, exist_ok=True)
+        plain = self.folder / "trace.json"
+        self._profile.export_chrome_trace(str(plain))
+        with plain.open("rb") as source, gzip.open(self.folder / "trace.json.gz", "wb") as target:
+            shutil.copyfileobj(source, target)
+        plain.unlink()
+        text = summary(self._profile, steps=steps, name=str(self.model.method_config.name))
+        replace_file(self.folder / "summary.md", text.encode())
+
+
+def _named(model: ConditionedModel) -> ExitStack:
+    """Give what the method does a name in the trace, until the stack is closed."""
+    stack = ExitStack()
+    for module in model.modules():
+        if isinstance(module, Method):
+            for point in _POINTS:
+                setattr(module, point, _within(_ATTRIBUTES, getattr(module, point)))
+                stack.callback(delattr, module, point)
+        elif isinstance(module, SiteModule) and not module.reads_attributes:
+            module.forward = _within(_ADAPTERS, module.forward)
+            stack.callback(delattr, module, "forward")
+    return stack
+
+
+def _within(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def named(*args: Any, **options: Any) -> Any:
+        with record_function(_PREFIX + part):
+            return function(*args, **options)
+
+    return named
+
+
+def time_by_part(events: Iterable[Any]) -> dict[str, float]:
+    """Microseconds of each part of a training, forward and backward together.
+
+    A backward operation belongs to the part of the forward operation that it is the gradient of, which the profiler
+    marks with the same sequence number.
+
+    Args:
+        events: of ``torch.profiler.profile.events()``.
+    """
+    events = list(events)
+    of_sequence: dict[int, str] = {}
+    for event in events:
+        if event.sequence_nr >= 0 and not event.name.startswith(_BACKWARD):
+            of_sequence.setdefault(event.sequence_nr, _enclosing(event))
+    times: defaultdict[str, float] = defaultdict(float)
+    for event in events:
+        part = _enclosing(event)
+        backward = _ancestor(event, _BACKWARD)
+        if backward is not None:
+            part = of_sequence.get(backward.sequence_nr, _REST)
+        times[part] += _own_time(event)
+    return dict(times)
+
+
+def _enclosing(event: Any) -> str:
+    """The innermost part in which an event happened."""
+    while event is not None:
+        if event.name.startswith(_PREFIX):
+            return str(event.name.removeprefix(_PREFIX))
+        if event.name.startswith("Optimizer.step"):
+            return _OPTIMISER
+        if event.name.startswith("enumerate(DataLoader)"):
+            return _DATA
+        event = event.cpu_parent
+    return _REST
+
+
+def _ancestor(event: Any, prefix: str) -> Any:
+    while event is not None and not event.name.startswith(prefix):
+        event = event.cpu_parent
+    return event
+
+
+def _own_time(event: Any) -> float:
+    """Of the device where there is one, else of the processor."""
+    return float(event.self_device_time_total if torch.cuda.is_available() else event.self_cpu_time_total)
+
+
+def summary(found: profile, *, steps: int, name: str) -> str:
+    """One page of Markdown: time by part and by operation, and memory.
+
+    Args:
+        found: a finished profile.
+    """
+    parts = time_by_part(found.events())  # type: ignore[no-untyped-call]
+    whole = sum(parts.values()) or 1.0
+    lines = [f"# Where the time of {steps} steps went: {name}", ""]
+    lines += [f"Attributes took {parts.get(_ATTRIBUTES, 0.0) / whole:.1%} of the time, forward and backward.", ""]
+    lines += ["| part | ms a step | share | |", "|---|---:|---:|---|"]
+    for part in sorted(_WORDS, key=lambda part: -parts.get(part, 0.0)):
+        if part in parts:
+            lines.append(f"| {part} | {parts[part] / 1e3 / steps:.2f} | {parts[part] / whole:.1%} | {_WORDS[part]} |")
+    averages = [one for one in found.key_averages() if not one.key.startswith((_PREFIX, "ProfilerStep"))]
+    lines += ["", "| operation | calls a step | ms a step | share |", "|---|---:|---:|---:|"]
+    for one in sorted(averages, key=_own_time, reverse=True)[:_OPERATIONS]:
+        lines.append(
+            f"| `{one.key}` | {one.count / steps:.0f} | {_own_time(one) / 1e3 / steps:.2f} | "
+            f"{_own_time(one) / whole:.1%} |"
+        )
+    memory = f"The process held {peak_megabytes():,.0f} MB at most."
+    if torch.cuda.is_available():
+        memory += f" On the device, {torch.cuda.max_memory_allocated() / 2**20:,.0f} MB were allocated at most."
+    lines += ["", memory, "Most memory was asked for by:", "", "| operation | MB a step |", "|---|---:|"]
+    for one in sorted(averages, key=lambda one: -one.self_cpu_memory_usage)[:5]:
+        lines.append(f"| `{one.key}` | {one.self_cpu_memory_usage / 2**20 / steps:,.1f} |")
+    lines += ["", "`trace.json.gz` has every operation: open it in chrome://tracing or ui.perfetto.dev."]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,68 @@
+"""What a training tells the reporter, and writes into the log of the run."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from attribune.core.files import replace_file
+from attribune.core.progress import Reporter
+from attribune.training.distributed import is_main
+
+__all__ = ["Progress"]
+
+_log = logging.getLogger(__name__)
+
+
+class Progress(TrainerCallback):
+    """Tell the reporter what happens, and keep the log file and the time spent in training.
+
+    Args:
+        log_file: one JSON object per line.
+    """
+
+    def __init__(self, reporter: Reporter, log_file: Path) -> None:
+        self.reporter, self.log_file = reporter, log_file
+        self._since = time.perf_counter()
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Start the clock and the display."""
+        self._since = time.perf_counter()
+        self.reporter.started(done=state.global_step, total=state.max_steps)
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Advance the display."""
+        self._log_before_saving(control)
+        loss = next((entry["loss"] for entry in reversed(state.log_history) if "loss" in entry), None)
+        self.reporter.step(done=state.global_step, loss=loss)
+
+    def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Leave no loss pending when the checkpoint of the epoch is written."""
+        self._log_before_saving(control)
+
+    @staticmethod
+    def _log_before_saving(control: TrainerControl) -> None:
+        # Checkpoints do not hold the losses since the last line of the log: a resumed run would average over fewer.
+        control.should_log |= control.should_save
+
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, metrics: dict[str, float], **_: Any
+    ) -> None:
+        """Show the metrics, and add the time since the last evaluation to the history, which checkpoints carry."""
+        now = time.perf_counter()
+        state.log_history.append({"step": state.global_step, "train_seconds": now - self._since})
+        self._since = now
+        values = {key.removeprefix("eval_"): value for key, value in metrics.items() if key.startswith("eval_")}
+        self.reporter.checked(epoch=float(state.epoch or 0), metrics=values)
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Write the log anew from the history, so that a resumed run repeats no line."""
+        _log.debug("checkpoint of step %d written to %s", state.global_step, args.output_dir)
+        if is_main():
+            lines = "".join(json.dumps(entry) + "\n" for entry in state.log_history)
+            replace_file(self.log_file, lines.encode())

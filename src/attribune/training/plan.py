@@ -1,0 +1,188 @@
+"""What is to be trained: a recipe resolved once, every default filled in, into the parts that the steps take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from attribune.core.precision import resolve_precision
+from attribune.data.texts import TextInput
+from attribune.errors import ConfigError
+from attribune.methods import MethodConfig
+from attribune.runs.recipe import BackboneRecipe, DataRecipe, Recipe, TrainingRecipe, TransferRecipe
+from attribune.schema import canonical
+from attribune.schema.kinds import Kind
+
+__all__ = ["SHUFFLED", "DataPlan", "ModelPlan", "TrainingPlan", "comparison_recipes", "with_precision"]
+
+SHUFFLED = "shuffled"
+"""Among the methods to compare with: the same method on shuffled attributes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataPlan:
+    """Which rows are read, and what is predicted of them; the same for all methods that are compared.
+
+    Attributes:
+        source: tables, splits and encoding.
+        text: text columns and window.
+        attributes: the kinds that the schema is fitted with.
+        label_columns: what is predicted; of a generative model the text itself.
+        task_kind: name of the task.
+        task_options: settings of the task.
+        transfer: the run whose schema and classes are taken over.
+        seed: of the shuffling of attributes.
+    """
+
+    source: DataRecipe
+    text: TextInput
+    attributes: tuple[Kind, ...]
+    label_columns: tuple[str, ...]
+    task_kind: str
+    task_options: Mapping[str, Any]
+    transfer: TransferRecipe | None
+    seed: int
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> Self:
+        """Resolve the data and the task of a recipe."""
+        options = {name: value for name, value in recipe.task.items() if name != "kind"}
+        classes = options.get("classes")
+        named = {canonical(name) for name in classes} if isinstance(classes, list | tuple) else set()
+        missing = options.get("missing", recipe.data.missing)
+        # A class that the task names is no missing label, whatever it is called.
+        options["missing"] = tuple(text for text in missing if text not in named)
+        if recipe.task_kind == "aspects":
+            options.setdefault("names", recipe.data.label)
+        return cls(
+            source=recipe.data,
+            text=recipe.data.text_input(),
+            attributes=recipe.data.kinds(),
+            label_columns=recipe.label_columns,
+            task_kind=recipe.task_kind,
+            task_options=options,
+            transfer=recipe.transfer,
+            seed=recipe.training.seed,
+        )
+
+    @property
+    def columns(self) -> list[str]:
+        """Every column that is read."""
+        attributes = (kind.name for kind in self.attributes)
+        return list(dict.fromkeys([*self.text.names, *self.source.label, *attributes]))
+
+    @property
+    def is_generative(self) -> bool:
+        """Whether the model writes text."""
+        return self.task_kind == "generation"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelPlan:
+    """A neural model before it is trained.
+
+    Attributes:
+        method: its settings.
+        tuning: what of the backbone learns.
+        backbone: name, revision, pooling and dropout.
+        transfer: the run whose parameters it begins with.
+    """
+
+    method: MethodConfig
+    tuning: str
+    backbone: BackboneRecipe
+    transfer: TransferRecipe | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingPlan:
+    """One training.
+
+    Attributes:
+        recipe: as it is written into the run's folder and onto its card.
+        method: name of the method.
+        data: rows and task.
+        model: the neural model; None for a linear baseline.
+        training: optimisation, with nothing left to a default.
+        reads_attributes: whether predictions depend on the attributes.
+    """
+
+    recipe: Recipe
+    method: str
+    data: DataPlan
+    model: ModelPlan | None
+    training: TrainingRecipe
+    reads_attributes: bool
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> Self:
+        """Resolve a recipe."""
+        model, training = None, recipe.training
+        if not recipe.is_baseline:
+            model = ModelPlan(
+                method=recipe.method_config(),
+                tuning=recipe.tuning,
+                backbone=recipe.backbone,
+                transfer=recipe.transfer,
+            )
+            training = training.model_copy(update={"backbone_learning_rate": recipe.backbone_learning_rate})
+        return cls(
+            recipe=recipe,
+            method=recipe.method["name"],
+            data=DataPlan.of(recipe),
+            model=model,
+            training=training,
+            reads_attributes=recipe.reads_attributes,
+        )
+
+    @property
+    def is_shuffled(self) -> bool:
+        """Whether the attributes are shuffled over the rows."""
+        return self.data.source.shuffled
+
+    @property
+    def name(self) -> str:
+        """As tables show it."""
+        return f"{self.method}, attributes shuffled" if self.is_shuffled else self.method
+
+
+def with_precision(recipe: Recipe) -> Recipe:
+    """Return the recipe with the precision that ``auto`` is on this machine, as it is written into a new run."""
+    precision = resolve_precision(recipe.training.precision)
+    return recipe.model_copy(update={"training": recipe.training.model_copy(update={"precision": precision})})
+
+
+def comparison_recipes(recipe: Recipe, names: Sequence[str]) -> dict[str, Recipe]:
+    """Return the recipes of the methods to compare with, which differ from a recipe in the method alone.
+
+    Args:
+        recipe: of the method that is trained.
+        names: of methods; `SHUFFLED` is the same method on shuffled attributes.
+
+    Raises:
+        ConfigError: for a method that is not there, does not fit, or is trained already.
+    """
+    if len(set(names)) < len(names):
+        raise ConfigError(f"--compare {' '.join(names)}: name every method once")
+    recipes = {}
+    for name in names:
+        recipes[name] = _with_shuffled(recipe) if name == SHUFFLED else _with_method(recipe, name)
+        if name == recipe.method["name"] or (name == SHUFFLED and recipe.data.shuffled):
+            raise ConfigError(f"--compare {name}: this is the method that is trained anyway; name another one")
+    return recipes
+
+
+def _with_shuffled(recipe: Recipe) -> Recipe:
+    settings = recipe.model_dump()
+    settings["data"]["shuffled"] = True
+    return Recipe.from_dict(settings, source="the recipe with shuffled attributes")
+
+
+def _with_method(recipe: Recipe, name: str) -> Recipe:
+    settings = {**recipe.model_dump(), "method": {"name": name}, "transfer": None}
+    source = f"the recipe with method {name}"
+    if not recipe.data.shuffled:
+        return Recipe.from_dict(settings, source=source)
+    unshuffled = Recipe.from_dict({**settings, "data": {**settings["data"], "shuffled": False}}, source=source)
+    return Recipe.from_dict(settings, source=source) if unshuffled.reads_attributes else unshuffled

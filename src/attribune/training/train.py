@@ -1,0 +1,396 @@
+"""A whole training, from top to bottom: data, model, Trainer, scores, results; every step can be interrupted."""
+
+from __future__ import annotations
+
+import logging
+import math
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import transformers
+from datasets import Dataset
+from transformers import TrainerState
+
+from attribune.backbones.loading import load_tokenizer
+from attribune.core.files import read_json, write_json
+from attribune.core.process import keep_freed_memory
+from attribune.core.progress import Reporter
+from attribune.data.batching import LengthGroupedBatches, padding_share
+from attribune.errors import AttribuneError, ConfigError, DataError
+from attribune.metrics.results import Scored
+from attribune.models.auto import load_model
+from attribune.models.base import ConditionedModel
+from attribune.models.classifier import AttributeModel
+from attribune.models.generator import AttributeGenerator
+from attribune.models.linear import LinearModel
+from attribune.models.transfer import AttributeSource
+from attribune.runs.card import run_card
+from attribune.runs.folder import RunFolder, predictor_of
+from attribune.runs.recipe import Recipe, TrainingRecipe
+from attribune.runs.results import RunResults, run_results
+from attribune.training.callbacks.early_stopping import EarlyStopping
+from attribune.training.callbacks.profile import ProfileSteps
+from attribune.training.callbacks.progress import Progress
+from attribune.training.callbacks.trackers import check_trackers, run_name, trackers
+from attribune.training.checkpoints import last_checkpoint, read_state
+from attribune.training.distributed import from_main, is_main, process_count, process_number
+from attribune.training.optimizer import update_rows_alone
+from attribune.training.plan import DataPlan, ModelPlan, TrainingPlan, comparison_recipes, with_precision
+from attribune.training.preparation import PreparedData, encode_split, prepare, rows_digest, shuffle
+from attribune.training.scoring import fit_linear, score, score_baselines
+from attribune.training.trainer import AttributeTrainer, training_arguments
+
+if TYPE_CHECKING:
+    from attribune.training.sharding import ShardedTables
+
+__all__ = ["train"]
+
+_log = logging.getLogger(__name__)
+
+_MUCH_PADDING = 1 / 3
+
+
+def train(
+    recipe: Recipe,
+    output: str | Path,
+    *,
+    others: Sequence[str] = (),
+    baselines: bool = True,
+    resume: bool = False,
+    tables: Mapping[str, Any] | None = None,
+    reporter: Reporter | None = None,
+    profile: bool = False,
+) -> dict[str, Any]:
+    """Train, evaluate and save; the same as ``attribune train``.
+
+    Several processes, as `torchrun` starts them, train together with the same losses as one; they all read the data.
+    The first one does the rest: it fits baselines, scores, writes the run's folder and tells the reporter.
+
+    Args:
+        output: folder of the run; see `RunFolder` for what it will hold.
+        others: methods to train with the same recipe, rows and budget, and to compare with; ``shuffled`` is the same
+            method on shuffled attributes.
+        baselines: whether to fit the cheap baselines and the majority class beside the model.
+        resume: go on with an interrupted run in the folder.
+        tables: in place of the recipe's files, ``train``, ``validation`` and ``test`` as anything `read_table` takes.
+        profile: look at a few steps, and write a trace and a summary of where their time went to ``profile``.
+
+    Returns:
+        What ``metrics.json`` holds, as plain values; `RunFolder.read_results` gives the same with types.
+
+    Raises:
+        AttribuneError: with one message that names the thing, the value seen and the cure.
+    """
+    reporter = reporter if reporter is not None and is_main() else Reporter()
+    comparison_recipes(recipe, others)  # a wrong name shows before anything is written
+    folder = RunFolder(Path(output))
+    is_new = from_main(lambda: not folder.is_begun)
+    recipe = from_main(lambda: folder.begin(with_precision(recipe) if is_new else recipe, resume=resume))
+    compared = from_main(folder.compared)
+    others = list(dict.fromkeys([*others, *compared]))
+    if from_main(lambda: folder.is_finished) and set(compared).issuperset(others):
+        reporter.note(f"{folder.path} is finished already; nothing to do")
+        return from_main(folder.read_results).to_dict()
+    try:
+        plan = TrainingPlan.of(recipe)
+        comparisons = {name: TrainingPlan.of(other) for name, other in comparison_recipes(recipe, others).items()}
+        results = _run(plan, comparisons, folder, tables, reporter, baselines=baselines, profile=profile)
+        return from_main(lambda: results)
+    except AttribuneError:
+        if is_new and is_main():
+            folder.discard()
+        raise
+
+
+def _run(
+    plan: TrainingPlan,
+    comparisons: Mapping[str, TrainingPlan],
+    folder: RunFolder,
+    tables: Mapping[str, Any] | None,
+    reporter: Reporter,
+    *,
+    baselines: bool,
+    profile: bool,
+) -> dict[str, Any]:
+    """Read the rows, train every method on them, compare, and write the results."""
+    _check(plan)
+    started = time.perf_counter()
+    data = prepare(plan.data, tables)
+    _log.info("rows read, split and counted in %.1f s", time.perf_counter() - started)
+    rows = shuffle(data, seed=plan.data.seed) if plan.is_shuffled else data
+    for note in data.notes:
+        reporter.note(note)
+    from_main(lambda: _check_same_rows(folder, rows_digest(rows, plan.data)))
+
+    scored, record = _train_and_score(plan, folder, rows, reporter, profile=profile)
+    for name, other in comparisons.items():
+        reporter.note(f"training {name} for comparison")
+        other_folder = RunFolder(folder.path / "compare" / name)
+        from_main(partial(other_folder.begin, other.recipe, resume=True))
+        other_rows = shuffle(data, seed=other.data.seed) if other.is_shuffled else rows
+        other_scored, other_record = _train_and_score(other, other_folder, other_rows, reporter)
+        if is_main():
+            _write_results(other_folder, other.recipe, data, other_scored, other_record)
+            scored.append(other_scored[0])
+
+    if not is_main():
+        return {}
+    if baselines and not plan.data.is_generative:
+        scored += score_baselines(plan.data, rows, reporter, exclude={plan.method, *comparisons})
+    return _write_results(folder, plan.recipe, data, scored, record).to_dict()
+
+
+def _check(plan: TrainingPlan) -> None:
+    """Find what is wrong before a long table is read."""
+    check_trackers(plan.training.report_to)
+    if plan.model is not None:
+        load_tokenizer(plan.model.backbone.name, revision=plan.model.backbone.revision)
+    elif plan.training.report_to:
+        raise ConfigError(
+            f"the method {plan.method!r} has no steps that {', '.join(plan.training.report_to)} could be told of: "
+            "leave report_to out"
+        )
+
+
+def _check_same_rows(folder: RunFolder, digest: str) -> None:
+    """Refuse to go on with other rows than those with which the run was begun."""
+    identity = {"digest": digest}
+    if not folder.rows.is_file():
+        write_json(folder.rows, identity, what="mark of the rows")
+    elif read_json(folder.rows, what="mark of the rows") != identity:
+        raise ConfigError(
+            f"the data are not those with which {folder.path} was begun (texts, labels or attributes differ): "
+            "restore the files, or choose another output folder"
+        )
+
+
+def _train_and_score(
+    plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter: Reporter, *, profile: bool = False
+) -> tuple[list[Scored], dict[str, Any]]:
+    """Train one method, unless its model is there, and score it with and without its attributes.
+
+    Returns:
+        Scores of the model, and of the model with its attributes hidden where it reads any; the training record.
+        Nothing in processes other than the first.
+    """
+    is_trained = from_main(folder.outcome.is_file)
+    if plan.model is not None and not is_trained:
+        _train_neural(plan.model, plan.data, plan.training, folder, data, reporter, profile=profile)
+    if not is_main():
+        return [], {}
+    if plan.model is None and not is_trained:
+        _train_linear(plan, folder, data)
+    model = LinearModel.load(folder.model) if plan.model is None else load_model(folder.model)
+    shutil.rmtree(folder.checkpoints, ignore_errors=True)
+    record = {"parameters": asdict(model.sizes()), **read_json(folder.outcome, what="training record")}
+    predictor = predictor_of(plan.recipe, model)
+    scored = [score(plan.name, predictor, data, plan.data, folder=folder)]
+    if len(predictor.schema) and plan.reads_attributes:
+        scored.append(score(f"{plan.name}, attributes hidden", predictor, data, plan.data, hide_attributes=True))
+    return scored, record
+
+
+def _train_linear(plan: TrainingPlan, folder: RunFolder, data: PreparedData) -> None:
+    started = time.perf_counter()
+    linear = fit_linear(data, plan.data.text if plan.method == "linear" else None)
+    linear.save(folder.model)
+    folder.write_outcome({"C": linear.C, "seconds": time.perf_counter() - started})
+
+
+def _train_neural(
+    plan: ModelPlan,
+    source: DataPlan,
+    settings: TrainingRecipe,
+    folder: RunFolder,
+    data: PreparedData,
+    reporter: Reporter,
+    *,
+    profile: bool,
+) -> None:
+    """Build the model, encode the rows, train, and save the model."""
+    transformers.set_seed(settings.seed)
+    model = _build_model(plan, source, data)
+    _check_checkpointing(model, settings)
+    note_count = len(data.notes)
+    train = encode_split("train", data, source, model)
+    validation = encode_split("validation", data, source, model)
+    for note in data.notes[note_count:]:
+        reporter.note(note)
+    outcome = _fit(model, train, validation, settings, folder, reporter, profile=profile)
+    if is_main():
+        model.save_pretrained(folder.model)
+        folder.write_outcome({**asdict(outcome), "parameters": asdict(model.sizes())})
+
+
+def _build_model(plan: ModelPlan, source: DataPlan, data: PreparedData) -> ConditionedModel:
+    """Build the untrained model, with what it takes over from another run."""
+    backbone = plan.backbone
+    options: dict[str, Any] = {
+        "task": data.task,
+        "method": plan.method,
+        "tuning": plan.tuning,
+        "attention_dropout": backbone.attention_dropout,
+        "revision": backbone.revision,
+        "tokenizer": load_tokenizer(backbone.name, revision=backbone.revision),
+        "text_input": source.text,
+    }
+    model: ConditionedModel
+    if source.is_generative:
+        model = AttributeGenerator.build(backbone.name, data.schema, **options)
+    else:
+        options |= {"pooling": backbone.pooling, "dropout": backbone.dropout}
+        model = AttributeModel.build(backbone.name, data.schema, **options)
+    if plan.transfer is not None:
+        transferred = AttributeSource.load(plan.transfer.run)
+        transferred.load_into(model, frozen=plan.transfer.frozen, full_model=plan.transfer.full_model)
+    return model
+
+
+def _check_checkpointing(model: ConditionedModel, settings: TrainingRecipe) -> None:
+    if settings.gradient_checkpointing and not model.supports_gradient_checkpointing:
+        raise ConfigError(
+            f"training.gradient_checkpointing is on, but backbones of type {model.config.text_config.model_type!r} do "
+            "not support it: turn it off, or choose another backbone"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How a training went.
+
+    Attributes:
+        steps: optimiser steps made.
+        epochs: passes over the training rows made.
+        best_step: the step whose model was kept.
+        best_value: its main metric on the validation rows.
+        seconds: time spent in training, interruptions and their repeated steps left out.
+        stopped_early: whether the patience ran out before the last epoch.
+        padding_share: of the tokens of the training batches, 0 to 1.
+    """
+
+    steps: int
+    epochs: float
+    best_step: int
+    best_value: float
+    seconds: float
+    stopped_early: bool
+    padding_share: float
+
+
+def _fit(
+    model: ConditionedModel,
+    train: Dataset,
+    validation: Dataset,
+    settings: TrainingRecipe,
+    folder: RunFolder,
+    reporter: Reporter,
+    *,
+    profile: bool,
+) -> Outcome:
+    """Train until the last epoch or until patience runs out, and leave the best weights in the model.
+
+    An interrupted training goes on from its last whole checkpoint. Several processes make steps together; the first
+    one then has the best weights.
+    """
+    keep_freed_memory()
+    padding = _padding(train, settings, reporter)
+    sharded = _prepare_tables(model, settings, reporter)
+    metric, greater_is_better = model.task.main_metric, model.task.higher_is_better
+    patience = EarlyStopping(f"eval_{metric}", greater_is_better=greater_is_better, patience=settings.patience)
+    trainer = AttributeTrainer(
+        model,
+        settings,
+        training_arguments(
+            settings,
+            checkpoints=folder.checkpoints,
+            run_name=run_name(folder.path),
+            metric=metric,
+            greater_is_better=greater_is_better,
+        ),
+        train=train,
+        validation=validation,
+        callbacks=[
+            patience,
+            Progress(reporter, folder.log),
+            *trackers(settings.report_to, folder),
+            *([ProfileSteps(model, folder.profile)] if profile and is_main() else []),
+        ],
+        sharded=sharded,
+    )
+    if not is_main():  # with other dropout than the rows of the first process have
+        torch.manual_seed(settings.seed + process_number())
+    checkpoint = last_checkpoint(folder.checkpoints)
+    state = None if checkpoint is None else read_state(checkpoint)
+    if state is not None and (patience.is_exhausted(state) or state.global_step >= state.max_steps):
+        trainer.restore_best_model(state, folder.checkpoints)
+    else:
+        with reporter.training():
+            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        _check_losses(trainer.state)
+    if sharded is not None:
+        sharded.gather(model)
+    return _outcome(trainer.state, padding=padding)
+
+
+def _prepare_tables(model: ConditionedModel, settings: TrainingRecipe, reporter: Reporter) -> ShardedTables | None:
+    """Choose which rows of the attribute tables a step updates, and shard the tables over several processes."""
+    if not update_rows_alone(model, settings.table_updates):
+        return None
+    reporter.note("attribute tables: of each batch, the rows of its values alone are updated (RowAdamW)")
+    if process_count() == 1:
+        return None
+    from attribune.training.sharding import ShardedTables
+
+    reporter.note(f"attribute tables: each of the {process_count()} processes has a share of the rows")
+    return ShardedTables(model)
+
+
+def _padding(train: Dataset, settings: TrainingRecipe, reporter: Reporter) -> float:
+    """Return the share of padding in the batches, and note it where it is much."""
+    lengths, size = np.asarray(train["length"]), settings.batch_size
+    order = LengthGroupedBatches(lengths, batch_size=size, seed=settings.seed).order()
+    share = padding_share(lengths[order], batch_size=size)
+    if share > _MUCH_PADDING:
+        reporter.note(
+            f"train: {share:.0%} of the tokens in the batches are padding, since few texts are as long as the longest "
+            f"of their batch: lower max_length (the longest text has {lengths.max():,} ids, the middle one "
+            f"{int(np.median(lengths)):,}) or batch_size"
+        )
+    return share
+
+
+def _check_losses(state: TrainerState) -> None:
+    if not all(math.isfinite(entry["loss"]) for entry in state.log_history if "loss" in entry):
+        raise DataError(
+            "the loss became infinite or not a number: lower --learning-rate, or use training.precision=float32"
+        )
+
+
+def _outcome(state: TrainerState, *, padding: float) -> Outcome:
+    return Outcome(
+        steps=state.global_step,
+        epochs=float(state.epoch or 0),
+        best_step=int(state.best_global_step or state.global_step),
+        best_value=float(state.best_metric if state.best_metric is not None else math.nan),
+        seconds=float(sum(entry.get("train_seconds", 0) for entry in state.log_history)),
+        stopped_early=state.global_step < state.max_steps,
+        padding_share=padding,
+    )
+
+
+def _write_results(
+    folder: RunFolder, recipe: Recipe, data: PreparedData, scored: Sequence[Scored], record: dict[str, Any]
+) -> RunResults:
+    """Write the card, and metrics.json, the sign of a finished run."""
+    rows = {name: len(split.rows) for name, split in data.splits.items()}
+    results = run_results(recipe, data.task, rows=rows, scored=scored, training=record, notes=data.notes)
+    folder.write_card(run_card(recipe, data.schema, results))
+    folder.write_results(results)
+    return results

@@ -1,0 +1,316 @@
+"""`attribune explain` on runs whose attributes are known to matter, or not to."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import small_runs
+
+from attribune import load_run
+from attribune.analysis.explain import influence
+from attribune.analysis.explain.influence import influential_values
+from attribune.analysis.explain.run import explain
+from attribune.analysis.explain.scores import Rescored
+from attribune.analysis.explain.wording import as_text, sections
+from attribune.apps.cli import main
+from attribune.apps.report.explanation_page import explanation_page
+from attribune.data.tables import read_table
+from attribune.errors import ConfigError
+from attribune.metrics.bootstrap import paired
+
+ROWS = [
+    {**row, "stars": row["stars"] if number % 3 else ("good" if row["user"] in ("u1", "u2") else "bad")}
+    for number, row in enumerate(small_runs.reviews(240, seed=3))
+]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("explain")
+    small_runs.save_backbone(folder / "backbone")
+    small_runs.write_csv(folder / "train.csv", ROWS[:160])
+    test = [{**row, "user": "stranger" if number % 4 == 0 else row["user"]} for number, row in enumerate(ROWS[160:])]
+    small_runs.write_csv(folder / "test.csv", test)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run_of(place: Path) -> Callable[..., Path]:
+    def make(method: str, *more: str, label: str = "stars") -> Path:
+        run = place / f"{method}-{label}"
+        if not run.exists():
+            words = small_runs.train_command(place / "train.csv", run, backbone=place / "backbone", method=method)
+            words[words.index("stars")] = label
+            assert main([*words, *more, "--multi-label", "tags:;"]) == 0
+        return run
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def record(run_of: Callable[..., Path], place: Path) -> dict[str, Any]:
+    """Of the linear baseline, which learns from 160 rows whose users decide the label."""
+    return explain(run_of("linear"), place / "test.csv", row=2, rare=20)
+
+
+def metric_of(run: Path, place: Path, change: Callable[[np.ndarray], np.ndarray]) -> Any:
+    """The accuracy with other ids, by way of the predictor alone."""
+    _, predictor = load_run(run)
+    table = read_table(place / "test.csv")
+    rows = predictor.encode(table)
+    labels, _ = predictor.task.encode_labels([table["stars"]])
+    return predictor.task.metrics(predictor.score(rows.with_attribute_ids(change(rows.attribute_ids.copy()))), labels)[
+        "accuracy"
+    ]
+
+
+@pytest.mark.slow
+def test_losses_are_those_of_rows_with_the_attribute_hidden(
+    record: dict[str, Any], run_of: Callable[..., Path], place: Path
+) -> None:
+    def without_user(ids: np.ndarray) -> np.ndarray:
+        ids[:, 0] = 0
+        return ids
+
+    run = run_of("linear")
+    assert [loss["attribute"] for loss in record["losses"]] == ["user", "tags", None]
+    expected = paired(metric_of(run, place, lambda ids: ids), metric_of(run, place, without_user))
+    found = record["losses"][0]["hidden"]["accuracy"]
+    assert found["difference"] == pytest.approx(expected.difference)
+    assert (found["low"], found["high"]) == pytest.approx((expected.low, expected.high))
+    everything = paired(metric_of(run, place, lambda ids: ids), metric_of(run, place, np.zeros_like))
+    assert record["losses"][2]["hidden"]["accuracy"]["difference"] == pytest.approx(everything.difference)
+
+
+@pytest.mark.slow
+def test_an_attribute_that_decides_labels_is_missed_and_one_of_chance_is_not(record: dict[str, Any]) -> None:
+    user, tags, _ = record["losses"]
+    assert user["shuffled"]["accuracy"]["low"] > 0
+    assert tags["hidden"]["accuracy"]["low"] <= 0
+    text = as_text(record)
+    assert "With user of another row, accuracy is worse by " in text
+    assert "With tags hidden, no difference in accuracy is shown: " in text
+
+
+@pytest.mark.slow
+def test_shuffles_of_one_row_are_drawn_together(record: dict[str, Any]) -> None:
+    """Three shuffles of 80 rows are not 240 rows: the interval is about as wide as that of one."""
+    for loss in record["losses"]:
+        hidden, shuffled = loss["hidden"]["accuracy"], loss["shuffled"]["accuracy"]
+        assert shuffled["high"] - shuffled["low"] > 0.5 * (hidden["high"] - hidden["low"])
+
+
+@pytest.mark.slow
+def test_bins_hold_every_row_once(record: dict[str, Any]) -> None:
+    users = {one["bin"]: one for one in record["bins"] if one["attribute"] == "user"}
+    assert sum(one["rows"] for one in users.values()) == record["rows"] == 80
+    assert users["unseen"]["rows"] == 20
+    assert users["unseen"]["hidden"]["difference"] == 0
+    assert {"rare", "frequent"} <= set(users)
+    assert "user: unseen or missing" in as_text(record)
+    assert "nothing to hide" in as_text(record)
+
+
+@pytest.mark.slow
+def test_values_are_ranked_by_what_they_move(record: dict[str, Any]) -> None:
+    users, tags = record["values"]
+    moves = [one["move"] for one in users["top"]]
+    assert moves == sorted(moves, reverse=True)
+    assert moves[0] > tags["top"][0]["move"]
+    assert sum(one["rows"] for one in users["top"]) == 60
+    good = {one["value"]: one["change"] * (1 if one["of"] == "good" else -1) for one in users["top"]}
+    assert min(good["u1"], good["u2"]) > max(good["u0"], good["u3"])
+    assert all(one["low"] <= one["change"] <= one["high"] for one in users["top"])
+
+
+@pytest.mark.slow
+def test_figures_of_values_are_those_counted_row_by_row(run_of: Callable[..., Path], place: Path) -> None:
+    """Of an attribute with one value a row and of one with several, of which one at a time is taken away."""
+    _, predictor = load_run(run_of("linear"))
+    rows = read_table(place / "test.csv")
+    ready = predictor.encode(rows)
+    given = predictor.task.decode(predictor.score(ready)).probabilities
+    moves: dict[tuple[str, int], list[np.ndarray]] = {}
+    for attribute in predictor.schema:
+        for slot in range(attribute.start, attribute.start + attribute.slots):
+            ids = ready.attribute_ids.copy()
+            ids[:, slot] = 0
+            without = predictor.task.decode(predictor.score(ready.with_attribute_ids(ids))).probabilities
+            for value, a, b in zip(ready.attribute_ids[:, slot], given, without, strict=True):
+                if value:
+                    moves.setdefault((attribute.name, int(value)), []).append(np.subtract(a, b, dtype=np.float64))
+    found = influential_values(Rescored.of(predictor, ready), min_rows=1, top=100)
+    assert sum(len(one["top"]) for one in found) == len(moves) > 8
+    for one in found:
+        values = predictor.schema[one["attribute"]].values
+        assert [top["move"] for top in one["top"]] == sorted((top["move"] for top in one["top"]), reverse=True)
+        for top in one["top"]:
+            changes = moves[one["attribute"], values.index(top["value"]) + 1]
+            assert top["rows"] == len(changes)
+            assert top["move"] == pytest.approx(np.mean([np.abs(change).max() for change in changes]), abs=1e-6)
+            assert abs(top["change"]) == pytest.approx(np.abs(np.mean(changes, axis=0)).max(), abs=1e-6)
+            assert top["low"] - 1e-6 <= top["change"] <= top["high"] + 1e-6
+
+
+def test_the_interval_of_many_rows_is_that_of_the_bootstrap() -> None:
+    changes = np.random.default_rng(1).exponential(size=2_001)
+    assert influence._interval(changes) == pytest.approx(influence._interval(changes[:2_000]), abs=0.005)
+
+
+@pytest.mark.slow
+def test_one_row_as_others_would_have_written_it(
+    record: dict[str, Any], run_of: Callable[..., Path], place: Path
+) -> None:
+    _, predictor = load_run(run_of("linear"))
+    row = read_table(place / "test.csv").select([1]).to_dict()
+    cases = {one["as"]: one for one in record["row"]["predictions"]}
+    expected = predictor.predict({**row, "user": ["u1"]})
+    assert cases["user=u1"]["prediction"] == {"prediction": expected["prediction"][0]}
+    assert cases["user=u1"]["numbers"]["good"] == pytest.approx(expected["probability_good"][0], abs=1e-6)
+    hidden = predictor.predict({"text": row["text"], "user": [None], "tags": [None]})
+    assert cases["attributes hidden"]["numbers"]["good"] == pytest.approx(hidden["probability_good"][0], abs=1e-6)
+    others = explain(run_of("linear"), place / "test.csv", row=2, instead=[{"user": ["u0"], "tags": ["war", "drama"]}])[
+        "row"
+    ]["predictions"]
+    assert [one["as"] for one in others][-1] == "user=u0 tags=war tags=drama"
+    expected = predictor.predict({**row, "user": ["u0"], "tags": ["war;drama"]})
+    assert others[-1]["numbers"]["bad"] == pytest.approx(expected["probability_bad"][0], abs=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["linear", "injector"])
+def test_the_effect_of_a_word_is_what_the_text_without_it_lacks(
+    run_of: Callable[..., Path], place: Path, method: str
+) -> None:
+    found = explain(run_of(method), place / "test.csv", row=2)["row"]
+    _, predictor = load_run(run_of(method))
+    row = read_table(place / "test.csv").select([1]).to_dict()
+    words = row["text"][0].split()
+    assert [one["word"] for one in found["words"]["words"]] == words
+    name = f"probability_{found['words']['of']}"
+    whole = predictor.predict(row)[name][0]
+    for place_of, one in enumerate(found["words"]["words"]):
+        shorter = " ".join(word for number, word in enumerate(words) if number != place_of)
+        assert one["given"] == pytest.approx(whole - predictor.predict({**row, "text": [shorter]})[name][0], abs=2e-6)
+        alone = {"text": [shorter], "user": [None], "tags": [None]}
+        rest = predictor.predict({**alone, "text": row["text"]})[name][0] - predictor.predict(alone)[name][0]
+        assert one["hidden"] == pytest.approx(rest, abs=2e-6)
+
+
+TASKS = {
+    "rating": ("look", ["--task", "rating"], "accuracy"),
+    "regression": ("look", ["--task", "regression"], "rmse"),
+    "several labels": ("tags", ["task.multi_label=true", "task.separator=;"], "micro_f1"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task(run_of: Callable[..., Path], place: Path, tmp_path: Path, task: str) -> None:
+    label, words, metric = TASKS[task]
+    run = tmp_path / "run"
+    command = small_runs.train_command(place / "train.csv", run, backbone=place / "backbone", method="linear")
+    command[command.index("stars")] = label
+    assert main([*command, *(word for word in words if "=" in word), *(w for w in words if "=" not in w)]) == 0
+    record = explain(run, place / "test.csv", row=1)
+    assert record["metric"] == metric
+    (loss,) = record["losses"]
+    better = load_run(run)[1].task.higher_is_better
+    _, predictor = load_run(run)
+    table = read_table(place / "test.csv")
+    labels, known = predictor.task.encode_labels([table[label]])
+    with_, without = (
+        predictor.task.metrics(predictor.logits(table, hide_attributes=hide)[0][known], labels[known])[metric].value()
+        for hide in (False, True)
+    )
+    assert loss["hidden"][metric]["difference"] == pytest.approx((with_ - without) * (1 if better else -1))
+    assert "no difference" in as_text(record) or " by " in as_text(record)
+    json.dumps(record, allow_nan=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (-0.01, 0.2, "no difference in accuracy is shown: +9.5 [-1.0, +20.0]"),
+        (-0.2, 0.0, "no difference in accuracy is shown: -10.0 [-20.0, +0.0]"),
+        (0.05, 0.2, "accuracy is worse by 12.5 points [5.0, 20.0]"),
+        (-0.2, -0.05, "accuracy is better by 12.5 points [5.0, 20.0]"),
+    ],
+)
+def test_no_sentence_claims_a_difference_whose_interval_holds_zero(
+    record: dict[str, Any], low: float, high: float, words: str
+) -> None:
+    record = copy.deepcopy(record)
+    changed = {"difference": (low + high) / 2, "low": low, "high": high}
+    record["losses"][0]["hidden"]["accuracy"] |= changed
+    record["bins"][-1]["hidden"] |= changed
+    value = record["values"][0]["top"][0]
+    value |= {"change": (low + high) / 2, "low": low, "high": high}
+    lost, bins, values, *_ = sections(record)
+    assert lost.sentences[0] == f"With user hidden, {words}."
+    assert bins.sentences[-1].endswith(f"{words}.")
+    assert ("no direction that is shown" in values.sentences[0]) == (low <= 0 <= high)
+
+
+@pytest.mark.slow
+def test_the_command_writes_text_json_and_a_page(
+    run_of: Callable[..., Path], place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "explain.html"
+    words = ["explain", str(run_of("linear")), str(place / "test.csv"), "--row", "2", "--as", "user=u1"]
+    capsys.readouterr()
+    assert main([*words, "--output", str(page)]) == 0
+    out, err = capsys.readouterr()
+    assert out.index("What is lost without an attribute") < out.index("For which rows") < out.index("Words of row 2")
+    assert f"written to {page}" in err
+    html = page.read_text(encoding="utf-8")
+    assert html.count("<h2>") == 6
+    assert not re.search(r'(src|href)="?http', html)
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert as_text(found) == out.rstrip("\n")
+
+
+@pytest.mark.slow
+def test_a_page_shows_values_as_text(record: dict[str, Any]) -> None:
+    record = json.loads(json.dumps(record))
+    record["values"][0]["top"][0]["value"] = "<script>"
+    assert "<script>" not in explanation_page(record)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--row", "99"), "test.csv has 80 rows, and none with the number 99"),
+        (("--row", "0"), "row is 0: give at least 1"),
+        (("--as", "user=u1"), "other values are for one row: say which with --row"),
+        (("--row", "1", "--as", "user=u11"), "attribute 'user' has no value 'u11' in training; the closest: 'u1'"),
+        (("--output", "nowhere/page.html"), "the page cannot be written to nowhere/page.html"),
+        (("--rare", "0"), "rare is 0"),
+    ],
+)
+def test_what_cannot_be_explained_says_why(
+    run_of: Callable[..., Path], place: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str
+) -> None:
+    run = run_of("linear")
+    capsys.readouterr()
+    assert main(["explain", str(run), str(place / "test.csv"), *words]) == 1
+    out, err = capsys.readouterr()
+    assert message in err
+    assert out == ""
+    assert "Traceback" not in err
+
+
+@pytest.mark.slow
+def test_a_run_without_attributes_is_refused(run_of: Callable[..., Path], place: Path) -> None:
+    with pytest.raises(ConfigError, match=r"method 'none' of .* reads no attributes"):
+        explain(run_of("none"), place / "test.csv")

@@ -1,0 +1,484 @@
+"""The verbs as a user gives them: every task and method, every kind of attribute and file."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import small_runs
+import yaml
+
+from attribune.analysis.evaluate import evaluate
+from attribune.apps.cli import main
+from attribune.apps.cli.arguments import add_renamed_flag
+from attribune.data.tables import read_table
+from attribune.runs.folder import load_run
+
+Words = Callable[..., list[str]]
+ROWS = small_runs.reviews(120, seed=3)
+
+
+@pytest.fixture(scope="module")
+def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_runs.save_backbone(tmp_path_factory.mktemp("backbone"))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return small_runs.write_csv(tmp_path / "data.csv", ROWS)
+
+
+@pytest.fixture
+def train(tmp_path: Path, backbone: Path) -> Words:
+    """The words of a training with every setting small; more can be added."""
+
+    def words(data: Path, *more: object, method: str = "injector", output: str = "run", **columns: str) -> list[str]:
+        chosen = {"text": "text", "label": "stars", "attributes": "user"} | columns
+        flags = [word for name, value in chosen.items() if value for word in (f"--{name}", *value.split())]
+        small = ["method.bottleneck=8", "method.vector_size=8"] if method == "injector" else []
+        return [
+            *("train", str(data), *flags, "--output", str(tmp_path / output), "--method", method),
+            *("--backbone", str(backbone), "--max-length", "32", "--epochs", "1", "--batch-size", "16"),
+            *("--set", "training.precision=float32", *small, *map(str, more)),
+        ]
+
+    return words
+
+
+def results_of(run: Path) -> dict[str, Any]:
+    return json.loads((run / "metrics.json").read_text())
+
+
+def values_of(results: dict[str, Any], model: int = 0, part: str = "test") -> dict[str, float]:
+    return {name: figure["value"] for name, figure in results["results"][model]["parts"][part].items()}
+
+
+OTHERS = ["adapter", "none", "tokens", "e2ln", "pln+upa", "poly", "linear", "attributes-only"]
+WHOLE_WAY = ["injector", *(pytest.param(method, marks=pytest.mark.slow) for method in OTHERS)]
+
+
+@pytest.mark.parametrize("method", WHOLE_WAY)
+def test_every_method_goes_the_whole_way(
+    train: Words, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str
+) -> None:
+    run = tmp_path / "run"
+    assert main(train(data, method=method)) == 0
+    table, _ = capsys.readouterr()
+    assert table.startswith("validation, 12 rows\n")
+    assert f"\n{method} " in table
+    assert "\nmajority " in table
+    files = {"recipe.yaml", "model", "metrics.json", "test_predictions.parquet", "validation_predictions.parquet"}
+    assert files <= set(os.listdir(run))
+    results = results_of(run)
+    names = [result["name"] for result in results["results"]]
+    reads = method not in ("adapter", "none")
+    baselines = [name for name in ("linear", "attributes-only") if name != method]
+    assert names == [method, *([f"{method}, attributes hidden"] if reads else []), *baselines, "majority"]
+
+    predictions = pq.read_table(run / "test_predictions.parquet").to_pandas()
+    right = predictions["true_stars"] == predictions["prediction"]
+    assert right.mean() == pytest.approx(values_of(results)["accuracy"])
+    sums = predictions[["probability_bad", "probability_good"]].sum(axis=1)
+    assert sums.to_numpy() == pytest.approx(1, abs=1e-6)
+
+    # The test rows, given to evaluate, are worth what the run said of them.
+    frame = pd.read_csv(data, keep_default_na=False).iloc[predictions["row"]]
+    frame.to_csv(tmp_path / "test.csv", index=False)
+    assert main(["evaluate", str(run), str(tmp_path / "test.csv"), "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["rows"] == len(frame) == results["rows"]["test"]
+    for place, name in enumerate(again["metrics"]):
+        figures = {metric: figure["value"] for metric, figure in again["metrics"][name].items()}
+        assert figures == pytest.approx(values_of(results, place))
+    assert main(["describe", str(run)]) == 0
+    assert "attribute user (categorical): 8 ids in 1 slots" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["adapter", "none", "linear"])
+def test_attributes_are_not_needed(train: Words, data: Path, tmp_path: Path, method: str) -> None:
+    assert main(train(data, method=method, attributes="")) == 0
+    names = [result["name"] for result in results_of(tmp_path / "run")["results"]]
+    assert names == ["linear", "majority"] if method == "linear" else [method, "linear", "majority"]
+
+
+TASKS: dict[str, tuple[dict[str, str], list[str], str, str]] = {
+    "classification": ({}, ["task.class_weights=balanced"], "accuracy", "prediction"),
+    "several labels": (
+        {"label": "tags"},
+        ["task.multi_label=true", "task.separator=;"],
+        "micro_f1",
+        "prediction",
+    ),
+    "rating": ({"label": "look", "task": "rating"}, [], "accuracy", "prediction"),
+    "regression": ({"label": "look", "task": "regression"}, [], "rmse", "prediction"),
+    "aspects": ({"label": "look taste"}, [], "mean_accuracy", "prediction_taste"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["injector", "linear"])
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_goes_the_whole_way(
+    train: Words, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], task: str, method: str
+) -> None:
+    columns, settings, main_metric, column = TASKS[task]
+    assert main(train(data, *settings, method=method, **columns)) == 0
+    capsys.readouterr()
+    results = results_of(tmp_path / "run")
+    assert results["main_metric"] == main_metric
+    assert all(math.isfinite(value) for value in values_of(results).values())
+    output = tmp_path / "p.jsonl"
+    assert main(["predict", str(tmp_path / "run"), str(data), "--output", str(output)]) == 0
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    assert len(rows) == len(ROWS)
+    assert [row["text"] for row in rows] == [row["text"] for row in ROWS]
+    assert all(column in row for row in rows)
+    assert main(["evaluate", str(tmp_path / "run"), str(data)]) == 0
+    assert main_metric in capsys.readouterr().out
+    assert main(["compare", str(tmp_path / "run"), str(tmp_path / "run")]) == 0
+    assert "no difference shown" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_every_kind_of_attribute(train: Words, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = train(data)
+    assert main([*words, "--multi-label", "tags:;", "--numeric", "price", "--attributes", "taste"]) == 0
+    capsys.readouterr()
+    assert main(["describe", str(tmp_path / "run"), "--json"]) == 0
+    description = json.loads(capsys.readouterr().out)
+    assert description["state"] == "finished"
+    attributes = {item["name"]: item for item in description["attributes"]}
+    assert list(attributes) == ["user", "taste", "tags", "price"]
+    assert attributes["tags"]["slots"] == 3
+    assert attributes["tags"]["ids"] == 5
+    assert attributes["taste"]["kind"] == "categorical"
+    assert attributes["price"]["kind"] == "numeric"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["tsv", "jsonl", "parquet", "csv.gz"])
+def test_every_format_goes_in_and_out(
+    train: Words, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], ending: str
+) -> None:
+    assert main(train(data, method="linear")) == 0
+    wanted = tmp_path / "wanted.csv"
+    assert main(["predict", str(tmp_path / "run"), str(data), "--output", str(wanted)]) == 0
+    source = tmp_path / f"source.{ending}"
+    frame = pd.read_csv(data, keep_default_na=False, dtype=str)
+    if ending == "parquet":
+        frame.to_parquet(source)
+    elif ending == "jsonl":
+        frame.to_json(source, orient="records", lines=True)
+    else:
+        frame.to_csv(source, index=False, sep="\t" if ending == "tsv" else ",")
+    output = tmp_path / f"found.{ending.removesuffix('.gz')}"
+    assert main(["predict", str(tmp_path / "run"), str(source), "--output", str(output)]) == 0
+    assert f"120 rows written to {output}" in capsys.readouterr().err
+    found, expected = (read_table(path).to_pandas() for path in (output, wanted))
+    assert list(found.columns) == list(expected.columns)
+    numbers = ["probability_bad", "probability_good"]
+    words = [name for name in expected if name not in numbers]
+    assert (found[words] == expected[words]).all(axis=None)
+    assert found[numbers].astype(float).to_numpy() == pytest.approx(expected[numbers].astype(float).to_numpy())
+
+
+@pytest.mark.slow
+def test_predictions_are_those_of_the_python_api(train: Words, data: Path, tmp_path: Path) -> None:
+    assert main(train(data)) == 0
+    assert main(["predict", str(tmp_path / "run"), str(data), "--output", str(tmp_path / "p.parquet")]) == 0
+    found = pq.read_table(tmp_path / "p.parquet").to_pandas()
+    _, predictor = load_run(tmp_path / "run")
+    logits, _ = predictor.logits({name: [row[name] for row in ROWS] for name in ("text", "user")})
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+    probabilities = odds / odds.sum(axis=1, keepdims=True)
+    assert found[["probability_bad", "probability_good"]].to_numpy() == pytest.approx(probabilities, abs=1e-6)
+    assert found["prediction"].tolist() == [["bad", "good"][place] for place in logits.argmax(axis=1)]
+    assert evaluate(tmp_path / "run", pd.DataFrame(ROWS)).rows == len(ROWS)
+
+
+@pytest.mark.slow
+def test_a_run_can_be_repeated_from_its_recipe_with_changes(train: Words, data: Path, tmp_path: Path) -> None:
+    assert main(train(data, "data.split.seed=5")) == 0
+    recipe = tmp_path / "run" / "recipe.yaml"
+    same = ["train", "--config", str(recipe), "--output", str(tmp_path / "same")]
+    assert main(same) == 0
+    assert results_of(tmp_path / "same")["results"] == results_of(tmp_path / "run")["results"]
+    other = ["--method", "adapter", "--set", "training.warmup=0.2", "--set", "method.bottleneck=4", "--batch-size", "8"]
+    assert main([*same[:-1], str(tmp_path / "other"), *other]) == 0
+    changed = yaml.safe_load((tmp_path / "other" / "recipe.yaml").read_text())
+    assert changed["method"] == {"name": "adapter", "bottleneck": 4, **_rest(changed["method"])}
+    assert "vector_size" not in changed["method"]
+    assert (changed["training"]["warmup"], changed["training"]["batch_size"]) == (0.2, 8)
+    assert changed["data"] == yaml.safe_load(recipe.read_text())["data"]
+
+
+def _rest(method: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in method.items() if name not in ("name", "bottleneck")}
+
+
+@pytest.mark.slow
+def test_methods_are_compared_on_the_same_rows(
+    train: Words, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*train(data), "--compare", "none", "linear"]) == 0
+    out = capsys.readouterr().out
+    for other in ("injector, attributes hidden", "none", "linear", "attributes-only", "majority"):
+        assert f"injector against {other}, test accuracy: " in out
+    run = tmp_path / "run"
+    assert main(["compare", str(run), str(run / "compare" / "none"), "--json"]) == 0
+    pairs = json.loads(capsys.readouterr().out)
+    summary = next(pair for pair in results_of(run)["comparisons"] if pair["b"] == "none")
+    same = next(pair for pair in pairs if pair["metric"] == "accuracy")
+    for figure in ("difference", "low", "high", "p_value"):
+        assert same[figure] == pytest.approx(summary[figure])
+
+
+@pytest.mark.slow
+def test_baselines_can_be_left_out(train: Words, data: Path, tmp_path: Path) -> None:
+    assert main(train(data, "--no-baselines", method="adapter")) == 0
+    assert [result["name"] for result in results_of(tmp_path / "run")["results"]] == ["adapter"]
+
+
+@pytest.mark.slow
+def test_runs_on_other_rows_are_not_compared(
+    train: Words, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(train(data, method="linear", output="a")) == 0
+    assert main([*train(data, method="linear", output="b"), "--seed", "1"]) == 0
+    capsys.readouterr()
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
+    assert "were not scored on the same rows" in capsys.readouterr().err
+
+
+class TestSplits:
+    def parts(self, run: Path) -> dict[str, set[int]]:
+        return {
+            part: set(pq.read_table(run / f"{part}_predictions.parquet").column("row").to_pylist())
+            for part in ("validation", "test")
+            if (run / f"{part}_predictions.parquet").is_file()
+        }
+
+    @pytest.mark.slow
+    def test_validation_without_test(self, train: Words, data: Path, tmp_path: Path) -> None:
+        other = small_runs.write_csv(tmp_path / "v.csv", small_runs.reviews(20, seed=8))
+        assert main([*train(data, method="linear"), "--validation", str(other)]) == 0
+        assert results_of(tmp_path / "run")["rows"] == {"train": 120, "validation": 20}
+        assert results_of(tmp_path / "run")["comparisons"][0]["part"] == "validation"
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("by", ["random", "group", "time"])
+    def test_test_without_validation(self, train: Words, data: Path, tmp_path: Path, by: str) -> None:
+        other = small_runs.write_csv(tmp_path / "t.csv", small_runs.reviews(20, seed=8))
+        column = {"random": [], "group": ["data.split.column=price"], "time": ["data.split.column=taste"]}[by]
+        assert main([*train(data, f"data.split.by={by}", *column, method="linear"), "--test", str(other)]) == 0
+        rows = results_of(tmp_path / "run")["rows"]
+        assert rows["test"] == 20
+        assert rows["train"] > rows["validation"] > 0
+        if by == "random":
+            assert rows == {"train": 108, "validation": 12, "test": 20}
+
+    @pytest.mark.slow
+    def test_groups_stay_together(self, train: Words, data: Path, tmp_path: Path) -> None:
+        assert main(train(data, "data.split.by=group", "data.split.column=user", method="linear")) == 0
+        users = {part: {ROWS[row]["user"] for row in rows} for part, rows in self.parts(tmp_path / "run").items()}
+        assert users["validation"]
+        assert not users["validation"] & users["test"]
+
+    @pytest.mark.slow
+    def test_time_goes_forward(self, train: Words, tmp_path: Path) -> None:
+        rows = [{**row, "day": f"2024-01-{1 + number % 28:02}"} for number, row in enumerate(ROWS)]
+        data = small_runs.write_csv(tmp_path / "dated.csv", rows)
+        assert main(train(data, "data.split.by=time", "data.split.column=day", method="linear")) == 0
+        days = {part: {rows[row]["day"] for row in found} for part, found in self.parts(tmp_path / "run").items()}
+        assert max(days["validation"]) < min(days["test"])
+
+
+@pytest.mark.slow
+def test_results_on_stdout_and_messages_on_stderr(train: Words, data: Path, tmp_path: Path) -> None:
+    assert main(train(data, method="linear")) == 0
+    out, err = tmp_path / "out.txt", tmp_path / "err.txt"
+    assert small_runs.Command(["evaluate", str(tmp_path / "run"), str(data), "--json"], log=err, out=out).wait() == 0
+    assert json.loads(out.read_text())["rows"] == 120
+    out.unlink()
+    assert small_runs.Command(["evaluate", str(tmp_path / "run"), "nothing.csv"], log=err, out=out).wait() == 1
+    assert out.read_text() == ""
+    assert err.read_text().startswith("attribune evaluate: error: nothing.csv: there is no such file")
+    assert err.read_text().count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_reader_that_leaves_early_gets_no_traceback(train: Words, data: Path, tmp_path: Path) -> None:
+    assert main(train(data, method="linear")) == 0
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    command = small_runs.Command(["describe", str(tmp_path / "run")], log=tmp_path / "err.txt", out=pipe)
+    os.close(os.open(pipe, os.O_RDONLY))  # as `head` does when it has its line
+    assert command.wait() == 1
+    assert (tmp_path / "err.txt").read_text() == ""
+
+
+@pytest.mark.slow
+def test_a_terminal_without_the_characters_still_shows_results(
+    train: Words, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{**row, "user": f"zoë {row['user']}"} for row in ROWS]
+    assert main(train(small_runs.write_csv(tmp_path / "z.csv", rows), method="linear")) == 0
+    screen = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", screen)
+    assert main(["describe", str(tmp_path / "run")]) == 0
+    assert b"zo\\xeb u" in screen.buffer.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+def test_describe_an_interrupted_run(
+    train: Words, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(train(data, method="linear")) == 0
+    for name in ("metrics.json", "training.json"):
+        (tmp_path / "run" / name).unlink()
+    capsys.readouterr()
+    assert main(["describe", str(tmp_path / "run")]) == 0
+    assert "state: interrupted; go on with `attribune train --resume`" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["train", "evaluate", "predict", "compare", "describe"])
+def test_every_verb_explains_itself_with_examples(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main([verb, "--help"])
+    out, err = capsys.readouterr()
+    assert f"attribune {verb} " in out.partition("examples:")[2]
+    assert err == ""
+
+
+# Controls, sums, chunks, the papers' recipes
+
+
+@pytest.mark.slow
+def test_shuffled_attributes_are_compared_with_the_true_ones(
+    train: Words, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(train(data, "--compare", "shuffled")) == 0
+    results = results_of(tmp_path / "run")
+    names = [result["name"] for result in results["results"]]
+    assert "injector, attributes shuffled" in names
+    pairs = {(record["a"], record["b"]) for record in results["comparisons"]}
+    assert ("injector", "injector, attributes shuffled") in pairs
+    shuffled = tmp_path / "run" / "compare" / "shuffled"
+    assert yaml.safe_load((shuffled / "recipe.yaml").read_text())["data"]["shuffled"] is True
+    capsys.readouterr()
+    assert main(["evaluate", str(shuffled), str(data)]) == 0
+    assert "the attributes are shuffled over the rows" in capsys.readouterr().err
+    assert main(["compare", str(tmp_path / "run"), str(shuffled)]) == 0
+
+
+@pytest.mark.slow
+def test_shuffling_keeps_rows_and_values(train: Words, data: Path, tmp_path: Path) -> None:
+    """Texts and labels stay where they are; the counts of the values stay what they are."""
+    for output, more in (("true", []), ("control", ["--shuffled"])):
+        assert main(train(data, *more, output=output)) == 0
+    true, control = (pq.read_table(tmp_path / run / "test_predictions.parquet") for run in ("true", "control"))
+    assert true["row"].equals(control["row"])
+    assert true["true_stars"].equals(control["true_stars"])
+    schemas = [json.loads((tmp_path / run / "model" / "schema.json").read_text()) for run in ("true", "control")]
+    assert schemas[0] == schemas[1]
+
+
+@pytest.mark.slow
+def test_nothing_to_shuffle(train: Words, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(train(data, "--shuffled", method="adapter")) == 1
+    assert "method 'adapter' reads no attributes here, so there is nothing to shuffle" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_recipe_of_a_paper_under_flags(
+    train: Words, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = train(data, "training.steps=3", "method.bottleneck=4", "--preset", "houlsby", method="adapter")
+    place = words.index("--epochs")
+    assert main([*words[:place], *words[place + 2 :]]) == 0
+    recipe = yaml.safe_load((tmp_path / "run" / "recipe.yaml").read_text())
+    assert recipe["training"]["learning_rate"] == 3e-4
+    assert (recipe["training"]["epochs"], recipe["training"]["steps"]) == (20, 3)
+    assert recipe["method"]["bottleneck"] == 4
+    assert recipe["backbone"]["tuning"] is None, "each method of a comparison learns what is its own default"
+    assert main(train(data, "--preset", "holsby", method="adapter", output="other")) == 1
+    assert "unknown recipe 'holsby': choose one of e2ln, houlsby, injectors-2022, ma-bert" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_flags_go_over_the_recipe_of_a_paper(train: Words, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from attribune.apps.cli.train import add_parser, recipe_of
+
+    parser = argparse.ArgumentParser()
+    add_parser(parser.add_subparsers())
+    words = ["train", "x.csv", "--text", "t", "--label", "l", "--attributes", "a", "--output", "o"]
+    recipe = recipe_of(parser.parse_args([*words, "--preset", "injectors-2022", "--epochs", "2"]))
+    assert (recipe.training.steps, recipe.training.epochs) == (None, 2)
+    assert main(train(data, "--preset", "injectors-2022")) == 1
+    assert "the recipe's window 'head+tail:250+250' has sizes of its own" in capsys.readouterr().err
+    kept = recipe_of(parser.parse_args([*words, "--preset", "injectors-2022", "--method", "injector"]))
+    assert kept.method["vector_size"] == 768
+    other = recipe_of(parser.parse_args([*words, "--preset", "injectors-2022", "--method", "none"]))
+    assert other.tuning == "full"
+    changed = recipe_of(
+        parser.parse_args([*words, "--preset", "e2ln", "--set", "method.bottleneck=8", "method.name=injector"])
+    )
+    assert (changed.method["name"], changed.method["bottleneck"]) == ("injector", 8)
+
+
+@pytest.mark.slow
+def test_long_texts_in_chunks(train: Words, data: Path, tmp_path: Path) -> None:
+    words = train(data, "data.window=chunks:6x3", "method.norms=both", method="e2ln")
+    assert main(words) == 0
+    config = json.loads((tmp_path / "run" / "model" / "config.json").read_text())
+    assert config["chunk"] == 6
+    assert main(["predict", str(tmp_path / "run"), str(data), "--output", str(tmp_path / "out.csv")]) == 0
+    assert len(pd.read_csv(tmp_path / "out.csv")) == len(ROWS)
+
+
+def test_methods_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["methods"]) == 0
+    listed = capsys.readouterr().out
+    assert "acts at: sites, pool; backbone: full" in listed
+    assert main(["methods", "e2ln"]) == 0
+    assert "--set method.structured_text=true" in capsys.readouterr().out
+    assert main(["methods", "injector+chim"]) == 0
+    assert "--set method.chim.vector_size=64" in capsys.readouterr().out
+    assert main(["methods", "linear"]) == 0
+    assert main(["methods", "e3ln"]) == 1
+    assert "did you mean 'e2ln'" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("default::attribune.errors.AttribuneDeprecationWarning")
+def test_flags_have_their_old_names_for_one_release(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", str(data), "--recipe", "holsby", "--output", "other"]) == 1
+    error = capsys.readouterr().err
+    assert "warning: --recipe is now called --preset" in error
+    assert "'holsby'" in error, "the value is that of the new flag"
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    assert "--recipe" not in capsys.readouterr().out
+
+
+def test_a_renamed_flag_takes_what_the_new_one_takes() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--size", type=int, default=3)
+    parser.add_argument("--name", nargs="+", action="extend")
+    add_renamed_flag(parser, "--length", "--size")
+    add_renamed_flag(parser, "--called", "--name")
+    options = parser.parse_args(["--length", "5", "--called", "a", "b", "--name", "c"])
+    assert (options.size, options.name) == (5, ["a", "b", "c"])
+    assert options.renamed_flags == [("--length", "--size"), ("--called", "--name")]
+    assert not hasattr(parser.parse_args([]), "renamed_flags")
+    assert parser.parse_args([]).size == 3

@@ -1,0 +1,67 @@
+"""The scripts by which shells complete, and a shell that does."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from attribune.apps.cli import main
+
+pytestmark = pytest.mark.slow
+
+needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
+
+
+def completed(script: Path, *words: str) -> list[str]:
+    """What bash offers for the last word of a line."""
+    code = (
+        'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}; '
+        '_shtab_attribune; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    command = ["bash", "--norc", "-c", code, "bash", str(script), *words]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=script.parent)
+    assert ended.stderr == ""
+    return ended.stdout.split()
+
+
+@pytest.fixture
+def script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    assert main(["completion", "bash"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    (tmp_path / "reviews.csv").write_text("")
+    (tmp_path / "runs").mkdir()
+    file = tmp_path / "script"
+    file.write_text(out)
+    return file
+
+
+@needs_bash
+def test_bash_completes_verbs_flags_and_files(script: Path) -> None:
+    assert completed(script, "attribune", "pre") == ["predict"]
+    assert {"list", "info", "prepare", "stats"} <= set(completed(script, "attribune", "data", ""))
+    assert completed(script, "attribune", "train", "--attr") == ["--attributes"]
+    assert completed(script, "attribune", "train", "--verb") == ["--verbose"]
+    assert completed(script, "attribune", "predict", "--engine", "r") == ["ray"]
+    assert completed(script, "attribune", "train", "re") == ["reviews.csv"]
+    assert completed(script, "attribune", "train", "--output", "r") == ["runs"]
+    assert completed(script, "attribune", "train", "nothing-like-this") == []
+
+
+def test_scripts_of_other_shells(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "zsh"]) == 0
+    script = capsys.readouterr().out
+    assert script.startswith("#compdef attribune\n")
+    assert "--attributes" in script
+    assert main(["completion", "tcsh"]) == 0
+    assert "'c/--init-attributes=/d/'" in capsys.readouterr().out
+
+
+def test_an_unknown_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["completion", "dash"])
+    assert ended.value.code == 2
+    assert "invalid choice: 'dash'" in capsys.readouterr().err

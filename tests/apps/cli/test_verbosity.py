@@ -1,0 +1,163 @@
+"""What is said on stderr: by default, with flags, by the variable; the library itself says nothing."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import small_runs
+import transformers
+
+from attribune import Recipe, train
+from attribune.apps.cli import build_parser, main
+from attribune.apps.cli.verbosity import level_of
+from attribune.core.logs import LOGGER, VARIABLE, logging_to_stderr
+from attribune.errors import AttribuneWarning
+
+Words = list[str]
+warned = pytest.mark.filterwarnings("default::attribune.AttribuneWarning")
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Words:
+    """A training with notes, and with a warning: a byte of the file is in no encoding."""
+    rows = small_runs.reviews(60)
+    data = small_runs.write_csv(tmp_path / "data.csv", rows)
+    data.write_bytes(data.read_bytes().replace(b"text,", b"text\x81\xe9,", 1))
+    words = small_runs.train_command(data, tmp_path / "run", backbone="unused", method="linear")
+    return ["text\x81é" if word == "text" else word for word in words]
+
+
+def leaves(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """The parsers of all verbs, and of their verbs."""
+    below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    return [parser, *(leaf for action in below for verb in action.choices.values() for leaf in leaves(verb))]
+
+
+def test_every_verb_has_the_flags() -> None:
+    parsers = leaves(build_parser())
+    assert len(parsers) > 20
+    for parser in parsers:
+        assert {"--verbose", "--quiet"} <= set(parser._option_string_actions), parser.prog
+
+
+@pytest.mark.parametrize(
+    ("given", "variable", "level"),
+    [
+        ([], None, logging.WARNING),
+        (["-v"], None, logging.INFO),
+        (["-vv"], None, logging.DEBUG),
+        (["-q"], None, logging.ERROR),
+        ([], "INFO", logging.INFO),
+        ([], "", logging.WARNING),
+        (["-q"], "debug", logging.ERROR),
+        (["-v"], "error", logging.INFO),
+    ],
+)
+@pytest.mark.parametrize("before_the_verb", [True, False])
+def test_levels(
+    given: Words, variable: str | None, level: int, before_the_verb: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    if variable is not None:
+        monkeypatch.setenv(VARIABLE, variable)
+    words = [*given, "data", "list"] if before_the_verb else ["data", "list", *given]
+    assert level_of(build_parser().parse_args(words)) == level
+
+
+def test_a_wrong_level_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv(VARIABLE, "loud")
+    assert main(["data", "list"]) == 1
+    assert "ATTRIBUNE_LOG is 'loud': set it to error, warning, info, debug" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["data", "list", "-v", "-q"])
+
+
+@warned
+def test_quiet_leaves_results_and_errors(words: Words, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, "--quiet"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("validation, 6 rows")
+    assert err == ""
+    assert main([*words, "--quiet"]) == 1
+    assert "has a finished run" in capsys.readouterr().err
+
+
+@warned
+def test_by_default_notes_and_warnings_show(words: Words, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    err = capsys.readouterr().err
+    assert "\ntrain: 60 rows read from" in err
+    assert err.startswith("warning: ")
+    assert "info:" not in err
+
+
+@warned
+def test_verbose_says_what_is_done(words: Words, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, "-v"]) == 0
+    err = capsys.readouterr().err
+    assert "info: attribune.training.train: rows read, split and counted in " in err
+    assert "debug:" not in err
+    assert err.count("60 rows read from") == 1
+    assert LOGGER.level == logging.NOTSET
+    assert len(LOGGER.handlers) == 1
+
+
+def test_libraries_are_one_step_quieter(capsys: pytest.CaptureFixture[str]) -> None:
+    from attribune.core.console import quiet_libraries
+
+    before = transformers.utils.logging.get_verbosity()
+    try:
+        for level, theirs in ((10, 20), (20, 30), (30, 40), (40, 40)):
+            with logging_to_stderr(level):
+                quiet_libraries()
+            assert transformers.utils.logging.get_verbosity() == theirs
+            assert logging.getLogger("accelerate").level == theirs
+    finally:
+        transformers.utils.logging.set_verbosity(before)
+
+
+def test_warnings_of_others_are_details(capsys: pytest.CaptureFixture[str]) -> None:
+    for level in (logging.WARNING, logging.DEBUG):
+        with warnings.catch_warnings():
+            warnings.simplefilter("always")
+            with logging_to_stderr(level):
+                warnings.warn("ours", AttribuneWarning, stacklevel=1)
+                warnings.warn("theirs", UserWarning, stacklevel=1)
+    assert capsys.readouterr().err == "warning: ours\nwarning: ours\ndebug: attribune: UserWarning: theirs\n"
+
+
+def test_only_the_first_of_several_processes_speaks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    with logging_to_stderr(logging.DEBUG):
+        LOGGER.warning("said by all")
+    assert capsys.readouterr().err == ""
+
+
+def test_in_python_the_notes_are_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = small_runs.write_csv(tmp_path / "data.csv", small_runs.reviews(60))
+    recipe = Recipe.from_dict(
+        {
+            "data": {"train": str(data), "text": "text", "label": "stars", "attributes": [{"name": "user"}]},
+            "method": {"name": "linear"},
+        }
+    )
+    with caplog.at_level(logging.INFO, logger="attribune"):
+        train(recipe, tmp_path / "run")
+    assert f"train: 60 rows read from {data}" in caplog.messages
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_library_prints_nothing_on_its_own() -> None:
+    code = "import attribune, logging; logging.getLogger('attribune.data').warning('nobody listens')"
+    ended = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout + ended.stderr == ""

@@ -1,0 +1,280 @@
+"""The playground: what it answers, and its page in a browser where one is installed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import small_runs
+
+from attribune import load_run
+from attribune.apps.cli import main
+from attribune.apps.playground import Session
+from attribune.errors import ConfigError
+
+pytest.importorskip("gradio")
+
+from attribune.apps.playground.page import answer_html
+
+pytestmark = pytest.mark.slow
+
+ROWS = small_runs.reviews(120, seed=9)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("playground")
+    small_runs.save_backbone(folder / "backbone")
+    small_runs.write_csv(folder / "train.csv", ROWS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run_of(place: Path) -> Callable[..., Path]:
+    def make(method: str, *more: str) -> Path:
+        run = place / method
+        if not run.exists():
+            words = small_runs.train_command(place / "train.csv", run, backbone=place / "backbone", method=method)
+            at = words.index("--attributes") + 2
+            words[at:at] = ["price"]
+            assert main([*words, "--multi-label", "tags:;", "--no-baselines", *more]) == 0
+        return run
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def session(run_of: Callable[..., Path]) -> Session:
+    return Session.open(run_of("injector"))
+
+
+def test_a_text_is_answered_as_the_predictor_does(session: Session, run_of: Callable[..., Path]) -> None:
+    answer = session.ask("the film was great", {"user": ["u1"], "tags": ["war", "drama"]})
+    assert answer.names == ["bad", "good"]
+    assert answer.cases == ["as given", "attributes hidden", "user hidden", "price hidden", "tags hidden"]
+    assert answer.probabilities
+    assert answer.notes == []
+    _, predictor = load_run(run_of("injector"))
+    rows = [("u1", "war;drama"), (None, None), (None, "war;drama"), ("u1", "war;drama"), ("u1", None)]
+    table = {
+        "text": ["the film was great"] * 5,
+        "user": [user for user, _ in rows],
+        "price": [None] * 5,
+        "tags": [tags for _, tags in rows],
+    }
+    decoded = predictor.task.decode(predictor.logits(table)[0])
+    np.testing.assert_allclose(answer.numbers, decoded.probabilities, atol=1e-6)
+    assert answer.predictions == decoded.predictions["prediction"]
+
+
+def test_what_the_model_does_not_know_is_read_as_unknown_and_said(session: Session) -> None:
+    answer = session.ask("the film", {"user": ["stranger"]})
+    np.testing.assert_array_equal(answer.numbers[0], answer.numbers[1])
+    assert answer.notes == ["user 'stranger' was in no training row: it is read as unknown"]
+
+
+def test_two_values_differ_in_the_attribute_alone(session: Session) -> None:
+    answer = session.compare("the film was great", {"user": ["u5"], "tags": ["war"]}, "user", ["u1", "u2"])
+    assert answer.cases == ["user=u1", "user=u2", "without user"]
+    for case, user in enumerate(("u1", "u2")):
+        alone = session.ask("the film was great", {"user": [user], "tags": ["war"]})
+        np.testing.assert_allclose(answer.numbers[case], alone.numbers[0], atol=1e-6)
+    np.testing.assert_allclose(
+        answer.numbers[2], session.ask("the film was great", {"tags": ["war"]}).numbers[0], atol=1e-6
+    )
+    with pytest.raises(ConfigError, match="has no value 'stranger'"):
+        session.compare("the film", {}, "user", ["u1", "stranger"])
+
+
+def test_a_map_has_the_vectors_and_the_mean_labels_of_training_rows(session: Session) -> None:
+    found = session.map("user")
+    assert found is not None
+    rows = [row for row in ROWS if row["user"] == found.values[0]]
+    place = 0
+    held = session.training
+    assert held is not None
+    mine = [row["stars"] == "good" for row in rows]
+    assert found.means["share of good"][place] == pytest.approx(np.mean(mine))
+    assert found.means["share of good"] + found.means["share of bad"] == pytest.approx(np.ones(len(found.values)))
+    assert len(found.values) == len(found.positions) == 7
+    vectors = session._vectors("user")
+    centred = vectors - vectors.mean(axis=0)
+    assert found.explained_variance_ratio == pytest.approx((found.positions**2).sum() / (centred**2).sum())
+    assert (found.positions[:, 0] ** 2).sum() >= (found.positions[:, 1] ** 2).sum()
+
+
+def test_neighbours_are_those_of_the_smallest_angle(session: Session) -> None:
+    vectors = session._vectors("user")
+    values = list(session.predictor.schema["user"].values)
+    me = values.index("u3")
+    cosines = {
+        value: vectors[me] @ vectors[other] / np.linalg.norm(vectors[me]) / np.linalg.norm(vectors[other])
+        for other, value in enumerate(values)
+        if other != me
+    }
+    found = session.neighbours("user", "u3", limit=3)
+    assert [value for value, _ in found] == sorted(cosines, key=lambda value: -cosines[value])[:3]
+    assert dict(found) == pytest.approx({value: cosines[value] for value, _ in found})
+    with pytest.raises(ConfigError, match="no vector of 'stranger'"):
+        session.neighbours("user", "stranger")
+
+
+def test_values_are_found_by_a_part_of_their_name(session: Session) -> None:
+    assert [value for value, _ in session.search("tags", " DRA ")] == ["drama"]
+    assert session.search("user", "nobody") == []
+    found = session.search("user", "")
+    assert [count for _, count in found] == sorted((count for _, count in found), reverse=True)
+    assert len(found) == 7
+
+
+def test_examples_are_training_texts(session: Session) -> None:
+    texts = {row["text"] for row in ROWS}
+    assert session.examples()
+    assert set(session.examples()) <= texts
+
+
+@pytest.mark.parametrize("method", ["linear", "none"])
+def test_models_without_vectors_are_played_with_too(method: str, run_of: Callable[..., Path]) -> None:
+    session = Session.open(run_of(method))
+    answer = session.ask("the film was great", {name: ["x"] for name in (a.name for a in session.attributes)})
+    assert answer.numbers.sum(axis=1) == pytest.approx(np.ones(len(answer.cases)))
+    for attribute in session.attributes:
+        assert session.map(attribute.name) is None
+
+
+def test_without_the_training_table_only_examples_and_means_are_missing(
+    run_of: Callable[..., Path], place: Path, tmp_path: Path
+) -> None:
+    run = run_of("injector")
+    (place / "train.csv").rename(tmp_path / "train.csv")
+    try:
+        session = Session.open(run)
+    finally:
+        (tmp_path / "train.csv").rename(place / "train.csv")
+    assert session.examples() == []
+    assert "train.csv" in session.notes[0]
+    found = session.map("user")
+    assert found is not None
+    assert found.means == {}
+    assert session.ask("the film", {}).cases[0] == "as given"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("", "no text"), ("  \n", "no text"), ("a " * 60_000, "120,000 characters")]
+)
+def test_texts_that_cannot_be_read_are_refused(text: str, said: str, session: Session) -> None:
+    with pytest.raises(ConfigError, match=said):
+        session.ask(text, {})
+
+
+def test_names_are_escaped_in_the_answer(session: Session) -> None:
+    answer = session.ask("<b>film</b>", {"user": ["<img src=x onerror=alert(1)>"]})
+    assert "<img" not in answer_html(answer)
+
+
+# The page, served by a process of its own
+
+
+@pytest.fixture(scope="module")
+def address(run_of: Callable[..., Path]) -> Iterator[str]:
+    words = [sys.executable, "-m", "attribune", "playground", str(run_of("injector")), "--port", "0"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        found = None
+        while found is None:
+            line = process.stderr.readline()
+            assert line, "it ended"
+            found = re.search(r"the playground is at (http://127\.0\.0\.1:\d+)", line)
+        yield found[1]
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(30)
+        finally:
+            process.kill()  # or the end of the block waits for one that does not stop
+
+
+def call(address: str, name: str, *given: Any) -> str:
+    """What the page's own call gives."""
+    began = httpx.post(f"{address}/gradio_api/call/{name}", json={"data": list(given)}, timeout=60).json()["event_id"]
+    answer = httpx.get(f"{address}/gradio_api/call/{name}/{began}", timeout=60).text
+    (data,) = re.findall(r"^event: complete\ndata: (.*)$", answer, re.MULTILINE)
+    (found,) = json.loads(data)
+    return str(found)
+
+
+def test_the_page_answers_over_http(address: str, session: Session) -> None:
+    found = call(address, "predict", "the film was great", "u1", "3", ["war"])
+    expected = session.ask("the film was great", {"user": ["u1"], "price": ["3"], "tags": ["war"]})
+    assert re.findall(r"<td>(\d\.\d{3})", found) == [
+        f"{number:.3f}" for place in np.argsort(-expected.numbers[0]) for number in expected.numbers[:, place]
+    ]
+    assert "no text" in call(address, "predict", " ", None, "", [])
+    assert "read as unknown" in call(address, "predict", "the film", "stranger", "", [])
+    assert "two different values" in call(address, "compare", "film", "user", "u1", "u1", None, "", [])
+    assert "has no value" in call(address, "compare", "film", "user", "u1", "stranger", None, "", [])
+    assert "Nearest vectors, by cosine" in call(address, "compare", "the film", "user", "u1", "u2", None, "", [])
+
+
+def test_a_taken_port_is_told(run_of: Callable[..., Path], address: str) -> None:
+    port = address.rpartition(":")[2]
+    words = [sys.executable, "-m", "attribune", "playground", str(run_of("injector")), "--port", port]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert ended.returncode == 1
+    assert port in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("words", [["nowhere"], ["{run}", "--port", "70000"], ["{run}", "--port", "-1"]])
+def test_mistakes_are_told(words: list[str], run_of: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["playground", *(word.format(run=run_of("injector")) for word in words)]) == 1
+    assert "Traceback" not in capsys.readouterr().err
+
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+
+
+@pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver")
+@pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)], ids=["desktop", "phone"])
+def test_in_a_browser(width: int, height: int, address: str, tmp_path: Path) -> None:
+    selenium = pytest.importorskip("selenium.webdriver")
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    options = selenium.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for word in ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"):
+        options.add_argument(word)
+    options.add_argument("--disable-background-networking")
+    options.add_argument("--disable-component-update")
+    options.add_argument(f"--user-data-dir={tmp_path}")
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL"})
+    driver = selenium.Chrome(options=options, service=selenium.ChromeService(str(DRIVER)))
+    try:
+        driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600},
+        )
+        driver.get(address)
+        wait = WebDriverWait(driver, 60)
+        button = wait.until(lambda d: d.find_element(By.ID, "predict"))
+        button.click()
+        answer = wait.until(lambda d: d.find_element(By.CSS_SELECTOR, "#answer table"))
+        assert "as given" in answer.text
+        wide = driver.execute_script("return document.documentElement.scrollWidth")
+        assert wide <= width, "nothing lies beyond the edge of the screen"
+        asked = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
+        urls = [one["params"]["request"]["url"] for one in asked if one["method"] == "Network.requestWillBeSent"]
+        assert urls
+        assert [url for url in urls if not url.startswith((address.rstrip("/"), "data:", "blob:", "chrome"))] == []
+    finally:
+        driver.quit()

@@ -1,0 +1,328 @@
+"""The page of a run, and the figures behind its sentences."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import small_runs
+
+from attribune.analysis.diagnostics import ScoredRows, calibration, heads, row_bins, value_figures
+from attribune.analysis.run_rows import rows_of_run
+from attribune.apps.cli import main
+from attribune.apps.report.run_page import _training_loss, run_page
+from attribune.metrics.formulas import mean_of
+from attribune.schema import Categorical, Schema
+from attribune.tasks import Aspects, Classification, Rating, Regression, Task
+
+TAKEN, SURE = "Confusion matrix", "Calibration"
+ROWS = small_runs.reviews(420, seed=5)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("page")
+    small_runs.save_backbone(folder / "backbone")
+    small_runs.write_csv(folder / "train.csv", ROWS[:200])
+    small_runs.write_csv(folder / "test.csv", ROWS[200:])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run_of(place: Path) -> Callable[[str], Path]:
+    def make(method: str) -> Path:
+        run = place / method
+        if not run.exists():
+            words = small_runs.train_command(place / "train.csv", run, backbone=place / "backbone", method=method)
+            words[words.index("--epochs") + 1] = "3"
+            assert main([*words, "--test", str(place / "test.csv")]) == 0
+        return run
+
+    return make
+
+
+def scored_rows(task: Task, logits: Any, labels: Any, **more: Any) -> ScoredRows:
+    return ScoredRows(task=task, logits=np.asarray(logits, float), labels=np.asarray(labels), **({"counts": {}} | more))
+
+
+# The figures
+
+
+def test_confusions_are_counted_by_hand() -> None:
+    task = Classification(classes=("a", "b", "c"))
+    logits = np.eye(3)[[0, 1, 1, 2, 0, 0]] * 4
+    (head,) = heads(scored_rows(task, logits, [0, 0, 1, 2, 2, -100]))
+    assert head.confusion().tolist() == [[1, 1, 0], [0, 1, 0], [1, 0, 1]]
+    assert head.classes == ("a", "b", "c")
+
+
+def test_each_aspect_has_its_own_confusions() -> None:
+    task = Aspects(names=("look", "taste"), classes={"look": ["1", "2"], "taste": ["x", "y", "z"]})
+    logits = [[2, 0, 0, 0, 5], [0, 2, 0, 5, 0]]
+    look, taste = heads(scored_rows(task, logits, [[0, 1], [1, 1]]))
+    assert look.confusion().tolist() == [[1, 0], [0, 1]]
+    assert taste.confusion().tolist() == [[0, 0, 0], [0, 1, 1], [0, 0, 0]]
+
+
+def test_calibration_of_probabilities_that_are_right_and_too_sure() -> None:
+    rng = np.random.default_rng(0)
+    said = rng.uniform(0.5, 1, size=4000)
+    true = np.where(rng.uniform(size=4000) < said, 1, 0)
+    task = Classification(classes=("no", "yes"))
+    logit = np.log(said / (1 - said))
+    right = calibration(scored_rows(task, np.stack([0 * logit, logit], axis=1), true))
+    assert right is not None
+    assert right.gap.low < 0 < right.gap.high
+    assert right.error < 0.03
+    sure = calibration(scored_rows(task, np.stack([0 * logit, 3 * logit], axis=1), true))
+    assert sure is not None
+    confidence = 1 / (1 + np.exp(-3 * logit))
+    assert sure.gap.value == pytest.approx((confidence - true).mean())
+    assert sure.gap.low > 0.05
+    order = np.argsort(confidence)
+    bins = np.array_split(order, 10)
+    by_hand = sum(len(b) * abs(confidence[b].mean() - true[b].mean()) for b in bins) / 4000
+    assert sure.error == pytest.approx(by_hand)
+
+
+def test_calibration_of_several_labels_and_of_numbers() -> None:
+    rng = np.random.default_rng(1)
+    several = Classification(classes=("a", "b"), multi_label=True)
+    logits = rng.normal(size=(200, 2))
+    labels = (rng.uniform(size=(200, 2)) < 1 / (1 + np.exp(-logits))).astype(np.float32)
+    found = calibration(scored_rows(several, logits, np.pad(labels, ((0, 0), (0, 1)))))
+    assert found is not None
+    assert sum(one.rows for one in found.bins) == 400
+    assert found.gap.value == pytest.approx((1 / (1 + np.exp(-logits)) - labels).mean())
+    numbers = calibration(scored_rows(Regression(mean=10.0, std=2.0), np.zeros((60, 1)), np.ones(60)))
+    assert numbers is not None
+    assert numbers.quantity == "number"
+    assert numbers.gap.value == pytest.approx(-2.0)
+    assert calibration(scored_rows(Regression(mean=0.0, std=1.0), np.zeros((5, 1)), np.ones(5))) is None
+
+
+def test_bins_hold_all_rows_and_the_metric_of_theirs() -> None:
+    task = Classification(classes=("no", "yes"))
+    labels = np.ones(300, dtype=int)
+    counts = np.repeat([0, 5, 40], 100)
+    logits = np.stack([np.zeros(300), np.repeat([-1.0, 1.0, 1.0], 100)], axis=1)
+    bins = row_bins(scored_rows(task, logits, labels, counts={"user": counts, "words": np.full(300, 7)}))
+    assert list(bins) == ["user"], "one length makes no bins"
+    assert [(one.name, one.rows, one.figure.value) for one in bins["user"]] == [
+        ("0", 100, 0.0),
+        ("5", 100, 1.0),
+        ("40", 100, 1.0),
+    ]
+
+
+def test_a_value_that_differs_stands_out_and_chance_does_not() -> None:
+    """Of twenty values, one has all rows wrong; the others are as right as chance has it."""
+    rng = np.random.default_rng(2)
+    users = rng.integers(20, size=2000)
+    schema = Schema.fit({"user": [f"u{one}" for one in users]}, [Categorical("user")])
+    ids = schema.encode({"user": [f"u{one}" for one in users]})[0]
+    right = np.where(users == 7, False, rng.uniform(size=2000) < 0.8)
+    logits = np.stack([np.zeros(2000), np.where(right, 1.0, -1.0)], axis=1)
+    rows = scored_rows(Classification(classes=("no", "yes")), logits, np.ones(2000, dtype=int), ids=ids)
+    found = value_figures(rows, schema["user"])
+    assert len(found) == 20
+    assert [one.value for one in found if one.stands_out] == ["u7"]
+    assert found[0].figure == 0
+    assert found[-1].figure == max(right[users == int(one.value[1:])].mean() for one in found)
+
+
+def test_right_in_all_of_a_few_rows_does_not_stand_out() -> None:
+    schema = Schema.fit({"user": ["a"] * 30 + ["b"] * 170}, [Categorical("user")])
+    ids = schema.encode({"user": ["a"] * 30 + ["b"] * 170})[0]
+    right = np.array([True] * 30 + [True] * 160 + [False] * 10)
+    logits = np.stack([np.zeros(200), np.where(right, 1.0, -1.0)], axis=1)
+    rows = scored_rows(Classification(classes=("no", "yes")), logits, np.ones(200, dtype=int), ids=ids)
+    assert not any(one.stands_out for one in value_figures(rows, schema["user"]))
+
+
+def test_the_mean_of_numbers_is_a_metric() -> None:
+    assert mean_of("gap", np.array([1.0, 2.0, 6.0])).value() == pytest.approx(3.0)
+
+
+# The page
+
+
+@pytest.mark.slow
+def test_the_page_of_a_run_says_what_its_files_hold(run_of: Callable[[str], Path]) -> None:
+    run = run_of("injector")
+    assert main(["report", str(run)]) == 0
+    page = (run / "report.html").read_text(encoding="utf-8")
+    for title in ("Metrics", "Training", "Confusion matrix", "Calibration", "By value of user"):
+        assert f"<h2>{title}</h2>" in page
+    assert "Frequent and rare values of user" in page
+    assert "Short and long texts" in page
+    results = json.loads((run / "metrics.json").read_text())
+    accuracy = results["results"][0]["parts"]["test"]["accuracy"]["value"]
+    assert f"{100 * accuracy:.1f} [" in page
+    best = results["training"]["best_step"] / (results["training"]["steps"] / results["training"]["epochs"])
+    assert f"The weights are those after epoch {best:.3g} of 3" in page
+    assert not re.findall(r'(?:src|href)="?http', page), "nothing is loaded from elsewhere"
+
+
+def test_a_curve_of_losses_is_their_mean_over_steps() -> None:
+    """The last entry of a pass may be of one small batch, which must not look like a fall of the loss."""
+    lines = [{"step": step, "loss": 1.0, "epoch": step / 100} for step in range(10, 810, 10)]
+    lines += [
+        {"step": 801, "loss": 0.0, "epoch": 8.01},
+        *({"step": s, "loss": 2.0, "epoch": s / 100} for s in (810, 820)),
+    ]
+    curve = _training_loss(lines)
+    assert len(curve.y) == 41
+    assert curve.y[:40] == (1.0,) * 40
+    assert curve.y[40] == pytest.approx((0.0 * 1 + 2.0 * 19) / 20)
+    assert curve.x[-1] == 8.2
+
+
+@pytest.mark.slow
+def test_stored_rows_and_the_same_rows_scored_again_give_the_same_figures(
+    run_of: Callable[[str], Path], place: Path
+) -> None:
+    run = run_of("injector")
+    own, scored = rows_of_run(run), rows_of_run(run, place / "test.csv")
+    np.testing.assert_allclose(own.scored_rows.logits, scored.scored_rows.logits, atol=1e-5)
+    assert own.scored_rows.labels.tolist() == scored.scored_rows.labels.tolist()
+    assert own.scored_rows.ids is not None
+    assert scored.scored_rows.ids is not None
+    np.testing.assert_array_equal(own.scored_rows.ids, scored.scored_rows.ids)
+    for name, counts in own.scored_rows.counts.items():
+        np.testing.assert_array_equal(counts, scored.scored_rows.counts[name])
+    assert [row.name for row in scored.results] == ["injector", "attributes hidden"]
+    assert scored.comparisons[0].b == "attributes hidden"
+
+
+@pytest.mark.slow
+def test_words_are_counted_and_values_are_known_from_training(run_of: Callable[[str], Path], place: Path) -> None:
+    rows = rows_of_run(run_of("injector")).scored_rows
+    assert rows.counts["words"].tolist() == [len(row["text"].split()) for row in ROWS[200:]]
+    training = [row["user"] for row in ROWS[:200]]
+    at_most = np.array([training.count(row["user"]) for row in ROWS[200:]])
+    assert (rows.counts["user"] <= at_most).all()
+    assert (rows.counts["user"] >= 0.6 * at_most).all(), "some training rows became validation rows"
+
+
+@pytest.mark.slow
+def test_a_linear_baseline_has_a_page_without_learning_curves(run_of: Callable[[str], Path]) -> None:
+    page = run_page(rows_of_run(run_of("linear")))
+    assert "<h2>Training</h2>" not in page
+    assert "<h2>Confusion matrix</h2>" in page
+
+
+@pytest.mark.slow
+def test_without_its_table_the_page_has_what_is_left(
+    run_of: Callable[[str], Path], place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(run_of("injector"), run)
+    test = place / "test.csv"
+    test.rename(place / "moved.csv")
+    try:
+        assert main(["report", str(run), "--output", str(tmp_path / "page.html")]) == 0
+    finally:
+        (place / "moved.csv").rename(test)
+    page = (tmp_path / "page.html").read_text()
+    assert "could not be read" in page
+    assert "<h2>Calibration</h2>" in page
+    assert "By value of" not in page
+    assert "could not be read" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_table_that_changed_is_not_taken_for_the_one_of_then(
+    run_of: Callable[[str], Path], place: Path, tmp_path: Path
+) -> None:
+    test = place / "test.csv"
+    before = test.read_bytes()
+    small_runs.write_csv(test, ROWS[:199:-1])
+    try:
+        rows = rows_of_run(run_of("injector"))
+    finally:
+        test.write_bytes(before)
+    assert (rows.scored_rows.counts, rows.scored_rows.ids, rows.attributes) == ({}, None, [])
+    assert "has other labels than when the run was trained" in rows.notes[0]
+
+
+@pytest.mark.slow
+def test_shuffled_attributes_are_not_told_of_rows(place: Path, tmp_path: Path) -> None:
+    words = small_runs.train_command(place / "train.csv", tmp_path / "run", backbone=place / "backbone")
+    assert main([*words, "data.shuffled=true", "--no-baselines"]) == 0
+    rows = rows_of_run(tmp_path / "run")
+    assert list(rows.scored_rows.counts) == ["words"]
+    assert list(rows.attributes) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "labels", "titles"),
+    [
+        (
+            Rating(classes=("1", "2", "3")),
+            np.arange(60) % 3,
+            ["Confusion matrix", "Calibration"],
+        ),
+        (Regression(mean=0.0, std=1.0), np.linspace(-1, 1, 60), ["Calibration: predicted and true numbers"]),
+        (
+            Aspects(names=("look", "taste"), classes=("1", "2")),
+            np.stack([np.arange(60) % 2] * 2, axis=1),
+            ["Confusion matrix: look", "Confusion matrix: taste", "Calibration"],
+        ),
+        (
+            Classification(classes=("a", "b"), multi_label=True),
+            np.stack([np.arange(60) % 2, np.arange(60) % 3 > 0, np.zeros(60)], axis=1),
+            ["Calibration"],
+        ),
+        (Classification(classes=30), np.arange(60) % 30, ["Confusion matrix", "Calibration"]),
+    ],
+    ids=["rating", "numbers", "aspects", "several labels", "many classes"],
+)
+def test_every_task_has_a_page(task: Task, labels: Any, titles: list[str], run_of: Callable[[str], Path]) -> None:
+    from dataclasses import replace
+
+    own = rows_of_run(run_of("linear"))
+    logits = np.random.default_rng(0).normal(size=(60, task.outputs))
+    rows = scored_rows(task, logits, labels, counts={"words": np.arange(60)})
+    page = run_page(replace(own, scored_rows=rows, attributes=[], comparisons=[], results=[]))
+    assert re.findall("<h2>(.*?)</h2>", page) == ["Metrics", *titles, "Short and long texts"]
+
+
+@pytest.mark.slow
+def test_names_of_classes_are_escaped(run_of: Callable[[str], Path]) -> None:
+    from dataclasses import replace
+
+    own = rows_of_run(run_of("linear"))
+    task = Classification(classes=("<script>alert(1)</script>", "$x_1$ & y", "fine"))
+    rows = scored_rows(task, np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 3)
+    page = run_page(replace(own, scored_rows=rows, attributes=[], comparisons=[], results=[]))
+    assert "<script>" not in page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nowhere"], "is not the folder of a run"),
+        (["{run}", "missing.csv"], "missing.csv"),
+        (["{run}", "--output", "{run}"], "cannot be written"),
+        (["{run}", "--output", "{run}/no/page.html"], "cannot be written"),
+        (["{run}", "{place}/empty.csv"], "empty"),
+    ],
+)
+def test_mistakes_are_told_with_the_cure(
+    words: list[str], said: str, run_of: Callable[[str], Path], place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "empty.csv").write_text("")
+    run = run_of("linear")
+    assert main(["report", *(word.format(run=run, place=place) for word in words)]) == 1
+    error = capsys.readouterr().err
+    assert said in error
+    assert "Traceback" not in error

@@ -1,0 +1,50 @@
+"""The service under requests made from its own description: none fails, and every answer is one that is described."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from attribune.apps.serve import ServedModel, ServeSettings, create_app
+
+pytestmark = pytest.mark.slow
+
+CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
+PATHS = ("/v1/models", "/health", "/metrics")
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+def test_requests_from_the_description(mode: GenerationMode, models: dict[str, ServedModel]) -> None:
+    app = create_app(models, settings=ServeSettings(max_text_length=1000))
+    asked: dict[str, set[int]] = {}
+    for found in schemathesis.openapi.from_asgi("/openapi.json", app).get_all_operations():
+        if mode == GenerationMode.POSITIVE or found.ok().method == "post":  # a GET without parameters is never wrong
+            asked[found.ok().path] = statuses_of(found.ok(), mode)
+    assert asked["/v1/predict"] & {404, 422}
+    if mode == GenerationMode.POSITIVE:
+        assert asked == {"/v1/predict": asked["/v1/predict"], **{path: {200} for path in PATHS}}
+
+
+def statuses_of(operation: Any, mode: GenerationMode) -> set[int]:
+    """Ask many times; every answer is checked."""
+    statuses = set()
+
+    @settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def ask(case: Any) -> None:
+        answer = case.call()
+        statuses.add(answer.status_code)
+        case.validate_response(answer, checks=CHECKS)
+
+    ask()
+    return statuses

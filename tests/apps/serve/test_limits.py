@@ -1,0 +1,389 @@
+"""Overload, time, keys, and the end of a service."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+
+from attribune.apps.cli import main
+from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
+from attribune.apps.serve.batching import Batcher, Overloaded, Stopping
+from attribune.apps.serve.settings import KEYS, keys_for
+from attribune.errors import ConfigError
+
+KEY = "0123456789abcdef"
+
+
+class Gated:
+    """Stands in for a model: it answers when it is allowed to, and remembers what it was asked together."""
+
+    def __init__(self) -> None:
+        self.open, self.asked = threading.Event(), list[list[Any]]()
+
+    def answer(self, columns: dict[str, list[Any]]) -> list[Any]:
+        """What came in, once the gate is open."""
+        self.asked.append(columns["text"])
+        assert self.open.wait(20)
+        return columns["text"]
+
+
+def waiting_for_first(batcher: Batcher, gated: Gated) -> Future[Any]:
+    """Occupy the model."""
+    first = batcher.submit(gated, {"text": [0]})  # type: ignore[arg-type]
+    until(lambda: bool(gated.asked))
+    return first
+
+
+def until(true: Callable[[], bool]) -> None:
+    for _ in range(20_000):
+        if true():
+            return
+        time.sleep(0.001)
+    raise AssertionError("it did not become true in 20 seconds")
+
+
+def test_requests_gather_while_the_model_works() -> None:
+    gated = Gated()
+    batcher = Batcher(max_queue_size=100, max_batch_size=5)
+    futures = [waiting_for_first(batcher, gated)]
+    futures += [batcher.submit(gated, {"text": [n] * n}) for n in (2, 3, 1, 7, 2)]  # type: ignore[arg-type]
+    assert batcher.waiting == 15
+    gated.open.set()
+    batcher.close()
+    assert gated.asked == [[0], [2, 2, 3, 3, 3], [1, 2, 2], [7] * 7]
+    assert [future.result() for future in futures] == [[0], [2, 2], [3, 3, 3], [1], [7] * 7, [2, 2]]
+
+
+def test_after_several_the_next_batch_waits_for_as_many_and_after_one_it_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The time itself is not measured: patience without end, or none, shows who waits."""
+    monkeypatch.setattr("attribune.apps.serve.batching._PATIENCE", 1e9)
+    gated = Gated()
+    batcher = Batcher(max_queue_size=100)
+    futures = [waiting_for_first(batcher, gated)]
+    futures += [batcher.submit(gated, {"text": [n]}) for n in (1, 2)]  # type: ignore[arg-type]
+    gated.open.set()
+    assert [future.result(20) for future in futures] == [[0], [1], [2]], "one alone is not followed by waiting"
+    third = batcher.submit(gated, {"text": [3]})  # type: ignore[arg-type]
+    with pytest.raises(TimeoutError):
+        third.result(0.2)
+    fourth = batcher.submit(gated, {"text": [4]})  # type: ignore[arg-type]
+    assert (third.result(20), fourth.result(20)) == ([3], [4])
+    assert gated.asked == [[0], [1, 2], [3, 4]]
+    last = batcher.submit(gated, {"text": [5]})  # type: ignore[arg-type]
+    batcher.close()
+    assert last.result(20) == [5], "closing waits for nobody"
+
+
+def test_a_mistake_of_ours_stops_the_service_and_nobody_waits_for_ever() -> None:
+    def wrong(_: int) -> None:
+        raise RuntimeError("the figures cannot be kept")
+
+    gated = Gated()
+    gated.open.set()
+    batcher = Batcher(max_queue_size=100, observe=wrong)
+    futures = [batcher.submit(gated, {"text": [0]})]  # type: ignore[arg-type]
+    until(lambda: not batcher.alive)
+    with pytest.raises(Stopping):
+        batcher.submit(gated, {"text": [1]})  # type: ignore[arg-type]
+    batcher.close()
+    assert isinstance(futures[0].exception(20), RuntimeError)
+
+
+def test_models_take_turns() -> None:
+    one, other = Gated(), Gated()
+    other.open.set()
+    batcher = Batcher(max_queue_size=100)
+    futures = [waiting_for_first(batcher, one)]
+    futures += [batcher.submit(model, {"text": [n]}) for n, model in enumerate((other, one, other), 1)]  # type: ignore[arg-type]
+    one.open.set()
+    batcher.close()
+    assert (one.asked, other.asked) == ([[0], [2]], [[1, 3]])
+    assert [future.result() for future in futures] == [[0], [1], [2], [3]]
+
+
+def test_the_queue_does_not_grow() -> None:
+    gated = Gated()
+    batcher = Batcher(max_queue_size=4)
+    futures = [waiting_for_first(batcher, gated)]
+    futures += [batcher.submit(gated, {"text": [n]}) for n in range(4)]  # type: ignore[arg-type]
+    with pytest.raises(Overloaded):
+        batcher.submit(gated, {"text": [9]})  # type: ignore[arg-type]
+    gated.open.set()
+    assert [len(future.result(20)) for future in futures] == [1] * 5
+    assert batcher.submit(gated, {"text": [1] * 50}).result(20), "a large request is taken when nothing waits"  # type: ignore[arg-type]
+    batcher.close()
+    with pytest.raises(Stopping):
+        batcher.submit(gated, {"text": [1]})  # type: ignore[arg-type]
+
+
+def test_who_has_left_is_not_scored() -> None:
+    gated = Gated()
+    batcher = Batcher(max_queue_size=9)
+    first = waiting_for_first(batcher, gated)
+    left, stays = (batcher.submit(gated, {"text": [n]}) for n in (1, 2))  # type: ignore[arg-type]
+    assert left.cancel()
+    gated.open.set()
+    batcher.close()
+    assert (first.result(), stays.result(), gated.asked) == ([0], [2], [[0], [2]])
+
+
+@pytest.fixture
+def slow(models: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch) -> Iterator[Gated]:
+    """Holds the model until it is opened."""
+    gate, predictor = Gated(), models["none"].predictor
+    score = predictor.score
+
+    def wait(rows: Any) -> Any:
+        gate.answer({"text": rows.inputs})
+        return score(rows)
+
+    monkeypatch.setattr(predictor, "score", wait)
+    yield gate
+    gate.open.set()
+
+
+@contextmanager
+def service(model: ServedModel, **settings: Any) -> Iterator[TestClient]:
+    with TestClient(create_app({"none": model}, settings=ServeSettings(**settings))) as client:
+        yield client
+
+
+@pytest.mark.slow
+def test_overload_is_answered_at_once(models: dict[str, ServedModel], slow: Gated) -> None:
+    with service(models["none"], max_queue_size=3) as client, ThreadPoolExecutor(12) as pool:
+
+        def ask(_: int) -> int:
+            return client.post("/v1/predict", json={"text": "x"}).status_code
+
+        first = pool.submit(ask, 0)
+        until(lambda: bool(slow.asked))
+        others = [pool.submit(ask, number) for number in range(11)]
+        until(lambda: sum(other.done() for other in others) == 8)
+        answer = client.post("/v1/predict", json={"text": "x"})
+        slow.open.set()
+        statuses = [future.result() for future in (first, *others)]
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
+    assert answer.json()["errors"][0]["reason"] == "more than 3 texts wait already: try again later"
+    assert sorted(statuses) == [200] * 4 + [429] * 8
+
+
+@pytest.mark.slow
+def test_no_answer_in_time(models: dict[str, ServedModel], slow: Gated) -> None:
+    with service(models["none"], timeout=0.05) as client:
+        answer = client.post("/v1/predict", json={"text": "x"})
+        slow.open.set()
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert "no answer within 0.05 seconds" in answer.json()["errors"][0]["reason"]
+
+
+@pytest.mark.slow
+def test_a_service_that_stops(models: dict[str, ServedModel]) -> None:
+    app = create_app({"none": models["none"]})
+    with TestClient(app) as client:
+        assert client.get("/health").json() == {"status": "ok"}
+        assert client.portal is not None
+        client.portal.call(_close, app)
+        assert (client.get("/health").status_code, client.get("/health").json()) == (503, {"status": "stopping"})
+        answer = client.post("/v1/predict", json={"text": "x"})
+    assert (answer.status_code, answer.json()["errors"][0]["reason"]) == (503, "the service stops: try again later")
+
+
+async def _close(app: Any) -> None:
+    route = next(route for route in app.routes if route.path == "/health")
+    await asyncio.to_thread(route.endpoint.__self__._batcher.close)
+
+
+# Keys
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        ({}, 401),
+        ({"authorization": ""}, 401),
+        ({"authorization": KEY}, 401),
+        ({"authorization": f"Basic {KEY}"}, 401),
+        ({"authorization": f"Bearer {KEY[:-1]}"}, 401),
+        ({"authorization": f"Bearer {KEY}x"}, 401),
+        ({"authorization": b"Bearer \xff\xfe"}, 401),
+        ({"authorization": f"Bearer {KEY}"}, 200),
+        ({"authorization": f"Bearer {KEY[::-1]}"}, 200),
+    ],
+)
+def test_keys(header: Any, status: int, models: dict[str, ServedModel]) -> None:
+    with TestClient(create_app({"none": models["none"]}, keys=(KEY, KEY[::-1]))) as client:
+        answers = [
+            client.post("/v1/predict", json={"text": "x"}, headers=header),
+            client.get("/v1/models", headers=header),
+            client.get("/metrics", headers=header),
+            client.get("/openapi.json", headers=header),
+        ]
+        assert {answer.status_code for answer in answers} == {status}
+        assert client.get("/health").status_code == 200
+        if status == 401:
+            assert answers[0].headers["www-authenticate"] == "Bearer"
+            assert KEY not in answers[0].text
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
+def test_this_machine_needs_no_key(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KEYS, raising=False)
+    assert keys_for(host) == ()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", ""])
+@pytest.mark.parametrize("keys", [None, "", " , "])
+def test_other_machines_need_a_key(host: str, keys: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KEYS, raising=False)
+    if keys is not None:
+        monkeypatch.setenv(KEYS, keys)
+    with pytest.raises(ConfigError, match=f"can be reached from other machines: set {KEYS}"):
+        keys_for(host)
+    monkeypatch.setenv(KEYS, f"{KEY}, {KEY[::-1]}")
+    assert keys_for(host) == (KEY, KEY[::-1])
+
+
+@pytest.mark.parametrize("key", ["short", "ключключключключ"])
+def test_keys_that_will_not_do(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEYS, f"{KEY},{key}")
+    with pytest.raises(ConfigError, match=r"key 2 of ATTRIBUNE_SERVE_KEYS has .* use 16 or more") as error:
+        keys_for("127.0.0.1")
+    assert key not in str(error.value)
+
+
+# The command
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nowhere"], "nowhere is not the folder of a run"),
+        (["{runs}/data.csv"], "is not the folder of a run"),
+        (["{runs}/injector", "{runs}/injector"], "two runs are named 'injector': give them names, as in NAME=FOLDER"),
+        (["x={runs}/none", "x={runs}/pln"], "two runs are named 'x'"),
+        (["={runs}/none"], "write NAME=FOLDER"),
+        (["x="], "write NAME=FOLDER"),
+        (["{runs}/none", "--port", "70000"], "--port 70000: give a number from 0 to 65,535"),
+        (["{runs}/none", "--port", "-1"], "--port -1"),
+        (["{runs}/none", "--dtype", "int3"], "--dtype int3: choose float32 or bfloat16"),
+        (["{runs}/none", "--host", "0.0.0.0"], "set ATTRIBUNE_SERVE_KEYS"),
+        (["{runs}/none", "--host", "203.0.113.9"], "set ATTRIBUNE_SERVE_KEYS"),
+        (["{runs}/none", "--max-rows", "0"], "max_rows: Input should be greater than or equal to 1, it is 0"),
+        (["{runs}/none", "--timeout", "nan"], "timeout: Input should be"),
+        (["{runs}/none", "--cache-mb", "-1"], "cache_mb: Input should be greater than or equal to 0"),
+        (["{runs}/none", "--max-body-mb", "inf"], "max_body_mb: Input should be a finite number"),
+        (["{runs}/none", "--backbone", "{runs}"], "the backbone"),
+        (["{runs}/none", "--port", "{taken}"], "cannot be listened on"),
+    ],
+)
+def test_the_command_refuses(
+    words: list[str], message: str, runs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(KEYS, raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        given = [word.format(runs=runs, taken=taken.getsockname()[1]) for word in words]
+        assert main(["serve", *given]) == 1
+    out, error = capsys.readouterr()
+    assert message in error
+    assert (out, error.count("Traceback")) == ("", 0)
+
+
+@pytest.mark.slow
+def test_a_process_that_is_told_to_stop_answers_what_it_was_asked(runs: Path) -> None:
+    command = [sys.executable, "-m", "attribune", "serve", f"stars={runs / 'injector'}", "--port", "0"]
+    environment = {name: value for name, value in os.environ.items() if name != KEYS} | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as running:
+        assert running.stderr is not None
+        address, said = None, ""
+        while address is None:
+            line = running.stderr.readline()
+            assert line, f"it ended: {said}"
+            said += line
+            address = re.search(r"serving at (http://127\.0\.0\.1:\d+),", line)
+        url, statuses = address[1], list[int]()
+        rows = [{"text": "a great film " * 40, "attributes": {"user": f"u{n % 9}"}} for n in range(256)]
+        with httpx.Client(timeout=60) as client:
+            ask = threading.Thread(
+                target=lambda: statuses.append(client.post(f"{url}/v1/predict", json={"rows": rows}).status_code)
+            )
+            ask.start()
+            until(lambda: "attribune_batch_size_count 1.0" in client.get(f"{url}/metrics").text)
+            running.send_signal(signal.SIGINT)
+            ask.join()
+        rest = running.stderr.read()
+    assert statuses == [200]
+    assert running.returncode == 130
+    assert "attribune serve: interrupted; what had been asked was answered" in rest
+    assert "Traceback" not in said + rest
+
+
+@pytest.mark.slow
+def test_slow_bodies_are_cut_off(models: dict[str, ServedModel]) -> None:
+    """A caller who sends a byte now and then holds nothing for longer than the time of a request."""
+    app = create_app({"none": models["none"]}, settings=ServeSettings(timeout=0.1))
+
+    async def ask() -> list[Any]:
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            await asyncio.sleep(0.06)
+            return {"type": "http.request", "body": b"{", "more_body": True}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/v1/predict", "headers": [], "query_string": b""}
+        await app(scope, receive, send)
+        return sent
+
+    start, body = asyncio.run(ask())
+    assert start["status"] == 408
+    assert "did not come within 0.1 seconds" in json.loads(body["body"])["errors"][0]["reason"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("declared", [None, b"17", b"99999999999999999999999999", b"-1", b"many"])
+def test_a_body_larger_than_it_says(declared: bytes | None, models: dict[str, ServedModel]) -> None:
+    app = create_app({"none": models["none"]}, settings=ServeSettings(max_body_mb=0.01))
+
+    async def ask() -> list[Any]:
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b"x" * 1000, "more_body": True}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        headers = [] if declared is None else [(b"content-length", declared)]
+        scope = {"type": "http", "method": "POST", "path": "/v1/predict", "headers": headers, "query_string": b""}
+        await app(scope, receive, send)
+        return sent
+
+    assert asyncio.run(ask())[0]["status"] == 413
+
+
+def test_a_service_needs_a_run() -> None:
+    with pytest.raises(ConfigError, match="no run is given to serve"):
+        load_models([])

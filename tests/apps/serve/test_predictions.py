@@ -1,0 +1,243 @@
+"""What a service answers: the same as `attribune predict`, with what is unknown said."""
+
+from __future__ import annotations
+
+import csv
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_runs
+import torch
+from fastapi.testclient import TestClient
+
+from attribune.apps.cli import main
+from attribune.apps.serve import ServedModel, create_app, load_models
+from attribune.models.classifier import AttributeModel
+from attribune.models.predictor import Predictor
+
+pytestmark = pytest.mark.slow
+
+NEW = small_runs.reviews(40, seed=8, users=11)  # users 7 to 10 are new
+METHODS = ("injector", "pln", "linear", "none")
+
+
+def asked(row: dict[str, Any], method: str) -> dict[str, Any]:
+    """A row of the table as a caller writes it."""
+    attributes = {"user": row["user"], "tags": row["tags"].split(";") if row["tags"] else None}
+    attributes["price"] = float(row["price"]) if row["price"] else None
+    return {"text": row["text"], "attributes": {} if method == "none" else attributes}
+
+
+@pytest.fixture(scope="session")
+def predicted(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, str]]]:
+    """What the command line says of the new rows."""
+    folder = tmp_path_factory.mktemp("predicted")
+    data = small_runs.write_csv(folder / "new.csv", NEW)
+    found = {}
+    for method in METHODS:
+        assert main(["predict", str(runs / method), str(data), "--output", str(folder / f"{method}.csv")]) == 0
+        with (folder / f"{method}.csv").open() as file:
+            found[method] = list(csv.DictReader(file))
+    return found
+
+
+def same(output: dict[str, Any], row: dict[str, str]) -> bool:
+    numbers = [abs(value - float(row[name])) < 1e-5 for name, value in output.items() if name.startswith("prob")]
+    return output["prediction"] == row["prediction"] and len(numbers) == 2 and all(numbers)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_answers_equal_predictions_of_the_command_line(
+    method: str, client: TestClient, predicted: dict[str, list[dict[str, str]]]
+) -> None:
+    body = {"model": method, "rows": [asked(row, method) for row in NEW]}
+    together = client.post("/v1/predict", json=body).json()["predictions"]
+    assert all(same(found["output"], row) for found, row in zip(together, predicted[method], strict=True))
+    for row, expected in zip(NEW[:5], predicted[method][:5], strict=True):
+        alone = client.post("/v1/predict", json={"model": method, **asked(row, method)}).json()
+        assert alone["model"] == method
+        assert same(alone["predictions"][0]["output"], expected)
+
+
+def test_requests_at_once_get_their_own_answers(client: TestClient, predicted: dict[str, list[dict[str, str]]]) -> None:
+    jobs = [(method, place) for place in range(len(NEW)) for method in METHODS]
+
+    def ask(job: tuple[str, int]) -> bool:
+        method, place = job
+        answer = client.post("/v1/predict", json={"model": method, **asked(NEW[place], method)}).json()
+        return same(answer["predictions"][0]["output"], predicted[method][place])
+
+    with ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(ask, jobs))
+
+
+def test_one_thread_loads_and_asks(
+    runs: Path, predicted: dict[str, list[dict[str, str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second one that computes would take a third of the throughput."""
+    threads, score = set(), Predictor.score
+
+    def seen(self: Predictor, rows: Any) -> Any:
+        threads.add(threading.current_thread().name)
+        return score(self, rows)
+
+    monkeypatch.setattr(Predictor, "score", seen)
+    models = load_models([str(runs / "injector"), str(runs / "pln")])
+    assert len(threads) == 1, "models are asked once when they are loaded"
+    with TestClient(create_app(models)) as client, ThreadPoolExecutor(4) as callers:
+        bodies = [{"model": name, **asked(NEW[0], name)} for name in ("injector", "pln") * 4]
+        answers = list(callers.map(lambda body: client.post("/v1/predict", json=body), bodies))
+    assert {answer.status_code for answer in answers} == {200}
+    assert len(threads) == 1
+    assert threads != {threading.current_thread().name}
+
+
+def test_unknown_values_are_named_and_count_as_missing(client: TestClient) -> None:
+    def ask(attributes: dict[str, Any]) -> dict[str, Any]:
+        body = {"model": "injector", "text": "a great film", "attributes": attributes}
+        found: dict[str, Any] = client.post("/v1/predict", json=body).json()["predictions"][0]
+        return found
+
+    nobody, somebody = ask({}), ask({"user": "u1", "tags": ["war"], "price": 3})
+    new = ask({"user": "u77", "tags": ["war", "opera", "mime"], "price": 1e9})
+    assert nobody["unknown"] == somebody["unknown"] == {}
+    assert new["unknown"] == {"user": ["u77"], "tags": ["opera", "mime"]}
+    assert ask({"user": "u77"})["output"] == nobody["output"] != somebody["output"]
+    assert ask({"user": None, "tags": [], "price": None})["output"] == nobody["output"]
+    assert ask({"user": "", "tags": [None, "null"], "price": "NaN"}) == nobody
+
+
+def test_values_are_read_as_in_tables(client: TestClient) -> None:
+    def ask(**attributes: Any) -> Any:
+        body = {"model": "injector", "text": "a great film", "attributes": attributes}
+        return client.post("/v1/predict", json=body).json()["predictions"][0]["output"]
+
+    assert ask(user=" u1 ") == ask(user="u1")
+    assert ask(tags="war;drama") == ask(tags=["war", "drama"]) == ask(tags=["drama", "war", "war"])
+    assert ask(tags="war") == ask(tags=["war"])
+    assert ask(price="4.50") == ask(price=4.5)
+
+
+def test_models_are_described(client: TestClient) -> None:
+    listed = client.get("/v1/models").json()["models"]
+    assert [model["name"] for model in listed] == list(METHODS)
+    first = listed[0]
+    assert first["output"] == ["prediction", "probability_bad", "probability_good"]
+    assert [attribute["name"] for attribute in first["attributes"]] == ["user", "tags", "price"]
+    assert first["attributes"][0] == {
+        "name": "user", "kind": "categorical", "values": 7, "several": False, "unseen": "unknown",
+    }  # fmt: skip
+    assert listed[3]["attributes"] == []
+
+
+# Shared weights
+
+
+def test_runs_of_one_backbone_share_its_weights(models: dict[str, ServedModel]) -> None:
+    def tensors(name: str) -> dict[str, int]:
+        model = models[name].predictor.model
+        assert isinstance(model, AttributeModel)
+        return {key: p.data_ptr() for key, p in model.backbone.named_parameters()}
+
+    injector, pln = tensors("injector"), tensors("pln")
+    assert injector == pln
+
+
+def test_what_a_run_learned_in_the_backbone_is_its_own(runs: Path, tmp_path: Path) -> None:
+    """A run that tuned the norms leaves those of the other as they are."""
+    words = small_runs.train_command(runs / "data.csv", tmp_path / "norms", backbone=runs / "backbone", method="pln")
+    tune = ["training.learning_rate=0.05", "backbone.backbone_learning_rate=0.05"]
+    assert main([*words, "--tuning", "layernorm", "--set", tune[0], "training.backbone_learning_rate=0.05"]) == 0
+    text = {"text": ["a great film", "dull cast"], "user": ["u1", "u2"]}
+    alone = [load_models([str(path)]) for path in (runs / "injector", tmp_path / "norms")]
+    both = load_models([str(tmp_path / "norms"), str(runs / "injector")])
+    for name, single in zip(("injector", "norms"), alone, strict=True):
+        columns = {key: text.get(key, [None, None]) for key in both[name].predictor.columns}
+        expected = single[name].answer(columns)
+        assert both[name].answer(columns) == expected
+    model, other = both["norms"].predictor.model, both["injector"].predictor.model
+    assert isinstance(model, AttributeModel)
+    assert isinstance(other, AttributeModel)
+    there = dict(other.backbone.named_parameters())
+    shared = {name for name, p in model.backbone.named_parameters() if p.data_ptr() == there[name].data_ptr()}
+    assert {name for name in there if name not in shared} == {
+        name.removeprefix("backbone.") for name in model.config.learned if name.startswith("backbone.")
+    }
+    assert shared
+
+
+def test_half_the_memory_for_a_bfloat16_backbone(runs: Path) -> None:
+    half = load_models([str(runs / "injector")], dtype="bfloat16")["injector"]
+    model = half.predictor.model
+    assert isinstance(model, AttributeModel)
+    assert {p.dtype for p in model.backbone.parameters()} == {torch.bfloat16}
+    assert half.describe()["precision"] == "bfloat16"
+    with TestClient(create_app({"injector": half})) as client:
+        found = client.post("/v1/predict", json={"text": "a great film", "attributes": {"user": "u1"}}).json()
+    assert sum(value for name, value in found["predictions"][0]["output"].items() if name != "prediction") == (
+        pytest.approx(1)
+    )
+
+
+def test_a_saved_model_without_its_run(runs: Path) -> None:
+    served = load_models([f"stars={runs / 'injector' / 'model'}", str(runs / "injector")])
+    columns = {"text": ["a great film"], "user": ["u1"], "tags": [None], "price": [None]}
+    assert served["stars"].answer(columns) == served["injector"].answer(columns)
+
+
+# Figures
+
+
+def test_figures_say_what_was_asked(models: dict[str, ServedModel]) -> None:
+    with TestClient(create_app(models)) as client:
+        for user in ("u1", "u2", "u77", None):
+            client.post(
+                "/v1/predict", json={"model": "injector", "text": "a film", "attributes": {"user": user}}
+            ).raise_for_status()
+        client.post("/v1/predict", json={"model": "injector"})
+        client.get("/nowhere")
+        lines = client.get("/metrics").text.splitlines()
+    figures = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert figures['attribune_requests_total{path="/v1/predict",status="200"}'] == "4.0"
+    assert figures['attribune_requests_total{path="/v1/predict",status="422"}'] == "1.0"
+    assert figures['attribune_requests_total{path="other",status="404"}'] == "1.0"
+    assert figures['attribune_texts_total{model="injector"}'] == "4.0"
+    status = 'attribune_attribute_values_total{attribute="user",model="injector",status='
+    assert [figures[f'{status}"{name}"}}'] for name in ("known", "unknown", "missing")] == ["2.0", "1.0", "1.0"]
+    assert figures['attribune_request_duration_seconds_count{path="/v1/predict"}'] == "5.0"
+    assert figures["attribune_batch_size_count"] == "4.0"
+    assert figures["attribune_queue_size"] == "0.0"
+    cache = '{attribute="user",model="injector"}'
+    assert float(figures[f"attribune_weight_cache_bytes{cache}"]) > 0
+    hits, misses = (float(figures[f"attribune_weight_cache_{kind}_total{cache}"]) for kind in ("hits", "misses"))
+    assert hits > 0 < misses
+
+
+def test_figures_have_their_old_names_for_one_release(models: dict[str, ServedModel]) -> None:
+    with TestClient(create_app(models)) as client:
+        for user in ("u1", "u2", "u77", None):
+            body = {"model": "injector", "text": "a film", "attributes": {"user": user}}
+            client.post("/v1/predict", json=body).raise_for_status()
+        lines = client.get("/metrics").text.splitlines()
+    figures = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    for old, new in (
+        (
+            'attribune_request_seconds_count{path="/v1/predict"}',
+            'attribune_request_duration_seconds_count{path="/v1/predict"}',
+        ),
+        ("attribune_batch_texts_count", "attribune_batch_size_count"),
+        ('attribune_batch_texts_bucket{le="1.0"}', 'attribune_batch_size_bucket{le="1.0"}'),
+        ("attribune_waiting_texts", "attribune_queue_size"),
+        (
+            'attribune_attribute_texts_total{attribute="user",model="injector",value="unknown"}',
+            'attribune_attribute_values_total{attribute="user",model="injector",status="unknown"}',
+        ),
+    ):
+        assert figures[old] == figures[new]
+    share = 'attribune_attribute_share{attribute="user",model="injector",value='
+    assert (figures[f'{share}"unknown"}}'], figures[f'{share}"missing"}}']) == ("0.25", "0.25")
+    assert float(figures['attribune_cache_megabytes{attribute="user",model="injector"}']) > 0
+    assert 0 < float(figures['attribune_cache_hit_share{attribute="user",model="injector"}']) < 1

@@ -1,0 +1,255 @@
+"""Documents cut into chunks: the cutting itself, and what methods that know nothing of it make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from families import VOCABULARY, tiny_backbone
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_models import exactly
+from torch import Tensor
+
+from attribune.backbones.chunking import cut_chunks, without_empty_rows
+from attribune.data.texts import TextInput
+from attribune.data.windows import Chunks, Head
+from attribune.errors import ConfigError
+from attribune.methods import Adapter, Injector, MethodConfig, Plain
+from attribune.models.classifier import AttributeModel
+from attribune.schema import Categorical, MultiLabel, Schema
+from attribune.tasks import Classification
+
+TOLERANCE = 1e-10
+WINDOW = 5
+LENGTHS = (13, 2, 10)
+USERS, TAGS = ["u1", None, "u2"], [["a", "b"], ["b"], []]
+SCHEMA = Schema.fit({"user": USERS, "tags": TAGS}, [Categorical("user"), MultiLabel("tags")])
+TASK = Classification(classes=3)
+METHODS: dict[str, MethodConfig] = {
+    "none": Plain(),
+    "adapter": Adapter(bottleneck=5),
+    "injector": Injector(bottleneck=5, vector_size=7),
+}
+FAMILIES = ["bert", "roberta", "distilbert", "deberta-v2", "mpnet", "modernbert", "gpt2", "llama", "t5"]
+
+
+# Cutting
+
+
+def test_documents_become_rows() -> None:
+    ids = torch.tensor([[11, 12, 13, 14, 15], [21, 22, 0, 0, 0]])
+    found = cut_chunks({"input_ids": ids, "attention_mask": (ids > 0).long(), "token_type_ids": ids - 10}, 2)
+    assert found["input_ids"].tolist() == [[11, 12], [13, 14], [15, 0], [21, 22], [0, 0], [0, 0]]
+    assert found["attention_mask"].tolist() == [[1, 1], [1, 1], [1, 0], [1, 1], [0, 0], [0, 0]]
+    assert found["token_type_ids"].tolist() == [[1, 2], [3, 4], [5, 0], [11, 12], [-10, -10], [-10, 0]]
+
+
+def test_padding_on_the_left_goes_to_the_right() -> None:
+    """And so does padding in between; the order of the tokens stays."""
+    ids = torch.tensor([[7, 7, 1, 2, 3], [1, 7, 2, 7, 3], [7, 7, 7, 7, 7]])
+    found = cut_chunks({"input_ids": ids, "attention_mask": (ids < 7).long()}, 3)
+    assert found["input_ids"].tolist() == [[1, 2, 3], [7, 7, 0], [1, 2, 3], [7, 7, 0], [7, 7, 7], [7, 7, 0]]
+    assert found["attention_mask"].sum(dim=1).tolist() == [3, 0, 3, 0, 0, 0]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(st.lists(st.booleans(), min_size=9, max_size=9), min_size=1, max_size=4),
+    width=st.integers(1, 9),
+    chunk=st.integers(1, 11),
+)
+def test_any_mask(rows: list[list[bool]], width: int, chunk: int) -> None:
+    """Nothing is lost, nothing moves to another document, and chunks are filled one after the other."""
+    mask = torch.tensor(rows)[:, :width].long()
+    ids = torch.arange(1, mask.numel() + 1).view(mask.shape)
+    found = cut_chunks({"input_ids": ids, "attention_mask": mask}, chunk)
+    count = -(-width // chunk)
+    assert found["input_ids"].shape == found["attention_mask"].shape == (len(rows) * count, chunk)
+    for row in range(len(rows)):
+        flat = {name: x.view(len(rows), -1)[row] for name, x in found.items()}
+        tokens = ids[row][mask[row].bool()].tolist()
+        assert flat["input_ids"][: len(tokens)].tolist() == tokens
+        assert flat["attention_mask"].tolist() == [1] * len(tokens) + [0] * (count * chunk - len(tokens))
+
+
+def test_rows_without_a_token_get_one() -> None:
+    mask = torch.tensor([[1, 1, 0], [0, 0, 0], [0, 1, 1], [0, 0, 0]])
+    before = mask.clone()
+    assert without_empty_rows(mask).tolist() == [[1, 1, 0], [1, 0, 0], [0, 1, 1], [1, 0, 0]]
+    assert torch.equal(mask, before), "what is masked afterwards is still known"
+    assert torch.equal(without_empty_rows(mask[[0, 2]]), mask[[0, 2]])
+
+
+# Methods over chunks
+
+
+def make_model(family: str, method: str, *, chunk: int | None = WINDOW) -> AttributeModel:
+    """A model in float64 whose method has random numbers in every parameter."""
+    model = AttributeModel.build(tiny_backbone(family), SCHEMA, task=TASK, method=METHODS[method], chunk=chunk)
+    with torch.no_grad():
+        for parameter in model.method.parameters():
+            parameter.copy_(0.3 * torch.randn_like(parameter))
+    return exactly(model.eval())
+
+
+def make_documents(lengths: Sequence[int] = LENGTHS) -> list[list[int]]:
+    generator = torch.Generator().manual_seed(3)
+    return [torch.randint(5, VOCABULARY, (length,), generator=generator).tolist() for length in lengths]
+
+
+def padded(documents: list[list[int]], *, more: int = 0, side: str = "right") -> dict[str, Tensor]:
+    T = max(map(len, documents)) + more
+    ids, mask = torch.full((len(documents), T), 9), torch.zeros(len(documents), T, dtype=torch.long)
+    for row, document in enumerate(documents):
+        start = T - len(document) if side == "left" else 0
+        ids[row, start : start + len(document)] = torch.tensor(document)
+        mask[row, start : start + len(document)] = 1
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def attributes(rows: Sequence[int] = (0, 1, 2)) -> Tensor:
+    ids, _ = SCHEMA.encode({"user": USERS, "tags": TAGS})
+    return torch.as_tensor(ids)[list(rows)]
+
+
+def document_vectors(model: AttributeModel, **batch: Tensor) -> Tensor:
+    seen: list[Tensor] = []
+    hook = model.head.register_forward_pre_hook(lambda _module, args: seen.append(args[0]))
+    model(**batch)
+    hook.remove()
+    return seen[0].detach()
+
+
+@pytest.fixture
+def exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rotary families turn queries and keys in float32: not here."""
+    monkeypatch.setattr(torch.Tensor, "float", torch.Tensor.double)
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_document_vector_is_the_mean_of_its_chunks(family: str, method: str) -> None:
+    """Each chunk by itself, unpadded, with its document's attributes; chunks without a token do not count."""
+    model, documents = make_model(family, method), make_documents()
+    found = document_vectors(model, attribute_ids=attributes(), **padded(documents))
+    for row, document in enumerate(documents):
+        vectors = []
+        for start in range(0, len(document), WINDOW):
+            ids = torch.tensor([document[start : start + WINDOW]])
+            vectors.append(document_vectors(model, input_ids=ids, attribute_ids=attributes([row]))[0])
+        assert float((found[row] - sum(vectors) / len(vectors)).abs().max()) < TOLERANCE
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_positions_begin_again_in_every_chunk(family: str) -> None:
+    """The backbone alone gives the same states for a chunk, wherever it stands in the document."""
+    model, documents = make_model(family, "none"), make_documents()
+    states: list[Tensor] = []
+    hook = model.backbone.register_forward_hook(lambda _module, _args, out: states.append(out.last_hidden_state))
+    model(**padded(documents), attribute_ids=attributes())
+    hook.remove()
+    assert states[0].shape[:2] == (len(documents) * 3, WINDOW)
+    rows = states[0].detach().view(len(documents), -1, states[0].shape[-1])
+    for row, document in enumerate(documents):
+        for start in range(0, len(document), WINDOW):
+            ids = document[start : start + WINDOW]
+            alone = model.backbone(input_ids=torch.tensor([ids])).last_hidden_state[0].detach()
+            assert float((rows[row, start : start + len(ids)] - alone).abs().max()) < TOLERANCE
+
+
+@pytest.mark.usefixtures("exact")
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("family", ["bert", "modernbert", "gpt2", "t5"])
+def test_a_document_is_read_alike_in_every_batch(family: str, method: str) -> None:
+    model, documents = make_model(family, method), make_documents()
+    expected = document_vectors(model, attribute_ids=attributes(), **padded(documents))
+
+    def check(found: Tensor, rows: list[int]) -> None:
+        torch.testing.assert_close(found, expected[rows], rtol=0, atol=TOLERANCE)
+
+    order = [2, 0, 1]
+    batch = padded([documents[row] for row in order])
+    check(document_vectors(model, attribute_ids=attributes(order), **batch), order)
+    for more in (1, 2, 20):
+        for side in ("right", "left"):
+            batch = padded(documents, more=more, side=side)
+            check(document_vectors(model, attribute_ids=attributes(), **batch), [0, 1, 2])
+    for row, document in enumerate(documents):
+        batch = {"input_ids": torch.tensor([document]), "attribute_ids": attributes([row])}
+        check(document_vectors(model, **batch), [row])
+
+
+def test_a_text_of_one_chunk_is_read_whole() -> None:
+    """To the last bit as without chunks; one token of padding more makes a second chunk, which does not count."""
+    whole, model = make_model("bert", "injector", chunk=None), make_model("bert", "injector", chunk=13)
+    model.load_state_dict(whole.state_dict())
+    batch = padded(make_documents()) | {"attribute_ids": attributes(), "labels": torch.tensor([0, 1, 2])}
+    assert torch.equal(model(**batch).logits, whole(**batch).logits)
+    batch = padded(make_documents(), more=1) | {"attribute_ids": attributes()}
+    torch.testing.assert_close(model(**batch).logits, whole(**batch).logits)
+
+
+def test_token_types_are_cut_with_the_ids() -> None:
+    model, documents = make_model("bert", "none"), make_documents()
+    batch = padded(documents) | {"attribute_ids": attributes()}
+    types = torch.zeros_like(batch["input_ids"])
+    expected = document_vectors(model, **batch)
+    assert torch.equal(document_vectors(model, token_type_ids=types, **batch), expected)
+    types[0, 7] = 1
+    found = document_vectors(model, token_type_ids=types, **batch)
+    assert not torch.equal(found[0], expected[0])
+    assert torch.equal(found[1:], expected[1:])
+
+
+@pytest.mark.parametrize("method", ["adapter", "injector"])
+def test_gradients_are_those_of_the_chunks(method: str) -> None:
+    """With checkpointing and without."""
+    model = make_model("bert", method).train()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    model.method.attribute_dropout = 0.0
+    batch = padded(make_documents()) | {"attribute_ids": attributes(), "labels": torch.tensor([0, 1, 2])}
+
+    def gradients() -> dict[str, Tensor]:
+        model.zero_grad()
+        model(**batch).loss.backward()
+        return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+    expected = gradients()
+    assert all(gradient.isfinite().all() for gradient in expected.values())
+    model.activation_checkpointing_enable()
+    for name, gradient in gradients().items():
+        torch.testing.assert_close(gradient, expected[name], rtol=1e-6, atol=1e-9, msg=name)
+
+
+# Settings
+
+
+def test_the_window_says_how_long_chunks_are(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"task": TASK, "method": Plain()}
+    text = TextInput.of("text", window=Chunks(7, 3))
+    model = AttributeModel.build(tiny_backbone("bert"), SCHEMA, text_input=text, **options)
+    assert model.config.chunk == 7
+    model.save_pretrained(tmp_path)
+    loaded = AttributeModel.from_pretrained(tmp_path)
+    assert loaded.config.chunk == 7
+    assert loaded.text_input == text
+    batch = padded(make_documents()) | {"attribute_ids": attributes()}
+    assert torch.equal(loaded(**batch).logits, model.eval()(**batch).logits)
+    for window, chunk, expected in ((None, None, None), (Head(7), None, None), (None, 4, 4), (Chunks(7, 3), 4, 4)):
+        assignments_text = None if window is None else TextInput.of("text", window=window)
+        model = AttributeModel.build(tiny_backbone("bert"), SCHEMA, text_input=assignments_text, chunk=chunk, **options)
+        assert model.config.chunk == expected
+
+
+@pytest.mark.parametrize("chunk", [0, -3])
+def test_chunks_need_a_token(chunk: int) -> None:
+    with pytest.raises(ConfigError, match=rf"chunk is {chunk}: it must be at least 1"):
+        AttributeModel.build(tiny_backbone("bert"), SCHEMA, task=TASK, method=Plain(), chunk=chunk)

@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from families import FAMILIES
+from safetensors.torch import save_file
+from torch import nn
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from attribune.backbones import loading as module
+from attribune.backbones.loading import (
+    DEFAULT_BACKBONE,
+    build_backbone,
+    check_fingerprint,
+    fingerprint,
+    load_backbone,
+    locate_backbone,
+    pooling_of,
+)
+from attribune.backbones.placement import placement_for
+from attribune.errors import ConfigError, ModelFolderError
+from attribune.methods import Plain
+from attribune.models.classifier import AttributeModel
+from attribune.schema import Schema
+from attribune.tasks import Classification
+
+Factory = Callable[..., PreTrainedModel]
+
+
+# Building
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_no_pooler_and_no_head(model_type: str, tiny_config: Callable[[str], PreTrainedConfig]) -> None:
+    backbone = build_backbone(tiny_config(model_type))
+    assert backbone.config.model_type == model_type
+    assert not [name for name, _ in backbone.named_parameters() if "pooler" in name or "lm_head" in name]
+    if model_type == "t5":
+        assert not [name for name, _ in backbone.named_parameters() if name.startswith("decoder")]
+
+
+# Fingerprint
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_fingerprint_recognises_the_same_weights(model_type: str, tiny_backbone: Factory) -> None:
+    one, two, other = tiny_backbone(model_type), tiny_backbone(model_type), tiny_backbone(model_type, seed=1)
+    assert fingerprint(one) == fingerprint(two) != fingerprint(other)
+    two.train()
+    two.requires_grad_(False)
+    assert fingerprint(one) == fingerprint(two), "only the weights count"
+
+
+def test_fingerprint_sees_one_changed_number_in_any_parameter(tiny_backbone: Factory) -> None:
+    backbone = tiny_backbone("bert")
+    seen = {fingerprint(backbone)}
+    with torch.no_grad():
+        for parameter in backbone.parameters():
+            parameter.view(-1)[0] += 0.1
+            seen.add(fingerprint(backbone))
+    assert len(seen) == 1 + len(list(backbone.parameters()))
+
+
+def test_fingerprint_sees_shape_and_name() -> None:
+    def holding(name: str, weight: torch.Tensor) -> nn.Module:
+        holder = nn.Module()
+        holder.register_parameter(name, nn.Parameter(weight))
+        return holder
+
+    flat = torch.arange(200.0)
+    marks = {
+        fingerprint(holding("w", flat.view(10, 20))),
+        fingerprint(holding("w", flat.view(20, 10))),
+        fingerprint(holding("w", flat[:100].view(10, 10))),
+        fingerprint(holding("v", flat.view(10, 20))),
+    }
+    assert len(marks) == 4
+
+
+def test_other_weights_are_refused(tiny_backbone: Factory, tmp_path: Path) -> None:
+    backbone = tiny_backbone("bert")
+    mark, other = fingerprint(backbone), fingerprint(tiny_backbone("bert", seed=1))
+    check_fingerprint(mark, mark, name="some/name", folder=tmp_path)
+    with pytest.raises(ModelFolderError) as error:
+        check_fingerprint(other, mark, name="some/name", folder=tmp_path)
+    assert str(tmp_path) in str(error.value)
+    assert "'some/name'" in str(error.value)
+    assert "backbone=FOLDER" in str(error.value)
+
+
+# Loading
+
+
+@pytest.mark.parametrize("model_type", ["bert", "gpt2", "t5"])
+def test_a_saved_backbone_comes_back(model_type: str, tiny_backbone: Factory, tmp_path: Path) -> None:
+    backbone = tiny_backbone(model_type)
+    backbone.save_pretrained(tmp_path)
+    loaded = load_backbone(str(tmp_path))
+    assert fingerprint(loaded) == fingerprint(backbone)
+    assert all(parameter.dtype == torch.float32 for parameter in loaded.parameters())
+    backbone.to(torch.bfloat16).save_pretrained(tmp_path)
+    half = load_backbone(str(tmp_path))
+    assert all(parameter.dtype == torch.bfloat16 for parameter in half.parameters())
+
+
+def test_an_empty_folder(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"the backbone .* could not be loaded .*Check the folder"):
+        load_backbone(str(tmp_path))
+
+
+def test_truncated_weights(tiny_backbone: Factory, tmp_path: Path) -> None:
+    tiny_backbone("bert").save_pretrained(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(ConfigError, match="could not be loaded"):
+        load_backbone(str(tmp_path))
+
+
+@pytest.mark.parametrize("kept", [0, 5])
+def test_incomplete_weights(kept: int, tiny_backbone: Factory, tmp_path: Path) -> None:
+    """Nothing stays random in silence."""
+    backbone = tiny_backbone("bert")
+    backbone.config.save_pretrained(tmp_path)
+    tensors = dict(list(backbone.state_dict().items())[:kept]) or {"foreign.weight": torch.ones(2)}
+    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ConfigError, match=r"lack 3[0-9] tensors of BertModel .* give complete weights"):
+        load_backbone(str(tmp_path))
+
+
+def test_a_saved_family_without_placement(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "xlnet"}))
+    with pytest.raises(ConfigError, match="no placement for backbones of type 'xlnet'"):
+        load_backbone(str(tmp_path))
+
+
+def test_a_folder_that_chunks_its_feed_forward(tiny_backbone: Factory, tmp_path: Path) -> None:
+    tiny_backbone("bert").save_pretrained(tmp_path)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**settings, "chunk_size_feed_forward": 2}))
+    with pytest.raises(ConfigError, match="chunk_size_feed_forward is 2"):
+        load_backbone(str(tmp_path))
+
+
+@pytest.mark.parametrize("model_type", [name for name in FAMILIES if name != "t5"])
+def test_attention_dropout_replaces_the_pretrained_one(model_type: str, tiny_backbone: Factory, tmp_path: Path) -> None:
+    """With the same draws, states differ by it alone; left out, it is that of the file."""
+    tiny_backbone(model_type).save_pretrained(tmp_path)
+
+    def states(attention_dropout: float | None) -> torch.Tensor:
+        loaded = load_backbone(str(tmp_path), attention_dropout=attention_dropout).train()
+        for part in loaded.modules():
+            if isinstance(part, nn.Dropout) and part.p not in (0.0, 0.75):
+                part.p = 0.0
+        torch.manual_seed(0)
+        states: torch.Tensor = loaded(torch.arange(5, 17)[None]).last_hidden_state
+        return states
+
+    none, much = states(0.0), states(0.75)
+    torch.testing.assert_close(states(0.0), none)
+    assert not torch.allclose(none, much, atol=1e-3)
+
+
+def test_attention_dropout_of_a_family_that_has_none_alone(tiny_backbone: Factory, tmp_path: Path) -> None:
+    tiny_backbone("t5").save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match="'t5' have no dropout of the attention alone: leave attention_dropout out"):
+        load_backbone(str(tmp_path), attention_dropout=0.0)
+
+
+def test_attention_dropout_out_of_range(tiny_backbone: Factory, tmp_path: Path) -> None:
+    tiny_backbone("bert").save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match=r"attention_dropout is 1.0: it must be at least 0 and below 1"):
+        load_backbone(str(tmp_path), attention_dropout=1.0)
+
+
+# Where it is, and its document vector
+
+
+def test_a_name_that_no_package_carries_is_left_as_it_is() -> None:
+    assert locate_backbone("someone/some-model") == "someone/some-model"
+
+
+def test_without_the_package_the_hub_name_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise module.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(module.metadata, "distribution", missing)
+    assert locate_backbone.__wrapped__(DEFAULT_BACKBONE) == DEFAULT_BACKBONE
+
+
+@pytest.mark.parametrize(
+    ("key", "pooling"),
+    [("pooling_mode_cls_token", "first"), ("pooling_mode_mean_tokens", "mean"), ("pooling_mode_lasttoken", "last")],
+)
+def test_pooling_of_sentence_transformers(key: str, pooling: str, tmp_path: Path) -> None:
+    (tmp_path / "1_Pooling").mkdir()
+    settings = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": False, "word_embedding_dimension": 48}
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({**settings, key: True}))
+    assert pooling_of(str(tmp_path), placement_for("bert")) == pooling
+
+
+@pytest.mark.parametrize(("model_type", "pooling"), [("bert", "first"), ("gpt2", "last"), ("t5", "mean")])
+def test_pooling_of_the_family(model_type: str, pooling: str, tmp_path: Path) -> None:
+    assert pooling_of(str(tmp_path), placement_for(model_type)) == pooling
+
+
+def test_weights_of_another_size(tiny_backbone: Factory, tmp_path: Path) -> None:
+    tiny_backbone("bert").save_pretrained(tmp_path)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**settings, "hidden_size": 96}))
+    with pytest.raises(ConfigError, match="could not be loaded"):
+        load_backbone(str(tmp_path))
+
+
+class _Limited:
+    def __init__(self, limit: int) -> None:
+        self.model_max_length = limit
+
+
+@pytest.mark.parametrize(
+    ("family", "positions"),
+    [
+        ("bert", 67),
+        ("roberta", 65),
+        ("mpnet", 65),
+        ("distilbert", 67),
+        ("albert", 67),
+        ("electra", 67),
+        ("deberta-v2", None),
+        ("gpt2", 67),
+        ("llama", None),
+        ("t5", None),
+    ],
+)
+def test_the_longest_text_is_that_of_tokenizer_and_positions(
+    tiny_backbone: Callable[..., PreTrainedModel], family: str, positions: int | None
+) -> None:
+    model = AttributeModel.build(tiny_backbone(family), Schema([]), task=Classification(classes=2), method=Plain())
+    assert model.longest_text() == positions
+    for limit, expected in ((10**30, positions), (31, 31), (512, positions or 512)):
+        model.tokenizer = _Limited(limit)  # type: ignore[assignment]
+        assert model.longest_text() == expected

@@ -1,0 +1,204 @@
+"""The placement table against the tiny backbones: sites exist, fire, and stand right before the residual addition."""
+
+from __future__ import annotations
+
+import inspect
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from families import FAMILIES
+from torch import Tensor, nn
+from transformers import AutoConfig, BertConfig, PreTrainedModel, ViTConfig
+
+from attribune.backbones.loading import build_backbone
+from attribune.backbones.placement import PLACEMENTS, Placement, placement_for
+from attribune.backbones.sites import Site, find_norms, find_sites
+from attribune.errors import ConfigError
+from attribune.methods import Adapter, Host
+
+POST_NORM = ("bert", "roberta", "xlm-roberta", "distilbert", "electra", "mpnet", "albert", "deberta-v2")
+PRE_NORM = ("modernbert", "gpt2", "llama", "mistral", "qwen2", "qwen3", "eurobert", "t5")
+RUNS = {"albert": 3}  # times that a site fires in one forward pass
+
+
+class Watch:
+    """Records, call by call, the first input and the output of modules."""
+
+    def __init__(self) -> None:
+        self.inputs: dict[str, list[Tensor]] = defaultdict(list)
+        self.outputs: dict[str, list[Tensor]] = defaultdict(list)
+        self.order: list[str] = []
+
+    def on(self, backbone: nn.Module, path: str) -> None:
+        module = backbone.get_submodule(path)
+        first = next(iter(inspect.signature(module.forward).parameters))
+        module.register_forward_hook(partial(self._seen, path, first), with_kwargs=True)
+
+    def _seen(self, path: str, first: str, _module: nn.Module, args: tuple[Any, ...], kwargs: Any, output: Any) -> None:
+        self.inputs[path].append(args[0] if args else kwargs[first])
+        self.outputs[path].append(output[0] if isinstance(output, tuple) else output)
+        self.order.append(path)
+
+
+def batch() -> dict[str, Tensor]:
+    input_ids = torch.randint(5, 101, (3, 11))
+    attention_mask = torch.ones_like(input_ids)
+    attention_mask[1, 7:] = 0
+    return {"input_ids": input_ids, "attention_mask": attention_mask}
+
+
+def layer_of(site: Site, placement: Placement) -> str:
+    inside = placement.attention if site.kind == "attention" else placement.feed_forward
+    return site.path.removesuffix(f".{inside}")
+
+
+def test_every_family_of_the_table_is_tested() -> None:
+    table = [model_type for row in PLACEMENTS for model_type in row.model_types]
+    assert sorted(table) == sorted(FAMILIES) == sorted(POST_NORM + PRE_NORM)
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_sites_are_two_per_layer_and_fire_in_order(
+    model_type: str, tiny_backbone: Callable[..., PreTrainedModel]
+) -> None:
+    backbone, placement = tiny_backbone(model_type), placement_for(model_type)
+    sites = find_sites(backbone, placement)
+    layers = 1 if model_type == "albert" else 2
+    assert [(s.layer, s.kind) for s in sites] == [
+        (layer, kind) for layer in range(layers) for kind in ("attention", "feed_forward")
+    ]
+    watch = Watch()
+    for site in sites:
+        watch.on(backbone, site.path)
+    inputs = batch()
+    backbone(**inputs)
+    assert watch.order == [site.path for site in sites] * RUNS.get(model_type, 1)
+    for site in sites:
+        assert all(output.shape == (3, 11, 48) for output in watch.outputs[site.path])
+
+
+def with_adapters(backbone: PreTrainedModel) -> None:
+    """Sites that change what passes, so that a site whose output is not used is seen."""
+    method = Adapter(bottleneck=5, initial_scale=0.5).build(Host.of(backbone, slots=(), outputs=2))
+    method.install(backbone)
+    method.holder._current = method.condition(None, 3)
+
+
+@pytest.mark.parametrize("adapters", [False, True], ids=["plain", "adapters"])
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_residual_addition_follows_the_site(
+    model_type: str, adapters: bool, tiny_backbone: Callable[..., PreTrainedModel]
+) -> None:
+    """Exactly: what follows reads the residual stream plus the site's output, after the method has changed it."""
+    backbone, placement = tiny_backbone(model_type), placement_for(model_type)
+    sites, watch = find_sites(backbone, placement), Watch()
+    if adapters:
+        with_adapters(backbone)
+    layers = [layer_of(site, placement) for site in sites[::2]]
+    for path in [*layers, *(site.path for site in sites)]:
+        watch.on(backbone, path)
+    for layer in layers:
+        for norm in placement.norms:
+            watch.on(backbone, f"{layer}.{norm}")
+    backbone(**batch())
+    for layer in layers:
+        attention, feed_forward = (f"{layer}.{inside}" for inside in (placement.attention, placement.feed_forward))
+        first, second = (f"{layer}.{norm}" for norm in placement.norms)
+        for run in range(RUNS.get(model_type, 1)):
+            residual = watch.inputs[layer][run]
+            after_attention = residual + watch.outputs[attention][run]
+            if model_type in POST_NORM:
+                assert torch.equal(watch.inputs[first][run], after_attention)
+                after_both = watch.outputs[first][run] + watch.outputs[feed_forward][run]
+                assert torch.equal(watch.inputs[second][run], after_both)
+            else:
+                assert torch.equal(watch.inputs[first][run], residual)
+                assert torch.equal(watch.inputs[second][run], after_attention)
+                assert torch.equal(watch.outputs[layer][run], after_attention + watch.outputs[feed_forward][run])
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_every_site_reaches_the_output(model_type: str, tiny_backbone: Callable[..., PreTrainedModel]) -> None:
+    inputs = batch()
+    plain = tiny_backbone(model_type)(**inputs).last_hidden_state
+    for number, site in enumerate(find_sites(tiny_backbone(model_type), placement_for(model_type))):
+        backbone = tiny_backbone(model_type)
+        backbone.get_submodule(site.path).register_forward_hook(lambda _m, _a, output: output * 1.5)
+        changed = backbone(**inputs).last_hidden_state
+        assert float((changed - plain).detach().abs().max()) > 1e-3, f"site {number}"
+
+
+NORMS = {  # gains and biases in the norms of the layers and in those after the last
+    **dict.fromkeys(POST_NORM, 2 * 2 * 2),
+    "albert": 2 * 2,
+    "modernbert": 4,  # no bias, and no norm before the attention of layer 0
+    "gpt2": 2 * 2 * 2 + 2,
+    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "eurobert", "t5"), 2 * 2 + 1),
+}
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_norms(model_type: str, tiny_backbone: Callable[..., PreTrainedModel]) -> None:
+    norms = find_norms(tiny_backbone(model_type), placement_for(model_type))
+    parameters = [p for norm in norms for p in norm.parameters()]
+    assert len(parameters) == NORMS[model_type]
+    assert len({id(p) for p in parameters}) == len(parameters)
+    assert all(p.shape == (48,) for p in parameters)
+    assert all("Norm" in type(norm).__name__ or isinstance(norm, nn.Identity) for norm in norms)
+
+
+@pytest.mark.parametrize("model_type", ["bert", "gpt2"])
+def test_layers_are_counted_as_numbers(model_type: str) -> None:
+    """Layer 10 comes after layer 9, not after layer 1."""
+    names = {"bert": "num_hidden_layers", "gpt2": "n_layer"}
+    with torch.device("meta"):
+        backbone = build_backbone(AutoConfig.for_model(model_type, **{names[model_type]: 12}))
+    placement = placement_for(model_type)
+    sites = find_sites(backbone, placement)
+    assert [layer_of(s, placement) for s in sites[::2]] == [placement.layers.replace("*", str(i)) for i in range(12)]
+    assert [s.layer for s in sites] == [i // 2 for i in range(24)]
+
+
+@pytest.mark.parametrize("model_type", ["vit", "", "BERT", "xlnet"])
+def test_an_unknown_family_lists_the_known(model_type: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        placement_for(model_type)
+    assert f"no placement for backbones of type {model_type!r}" in str(error.value)
+    assert all(known in str(error.value) for known in FAMILIES)
+
+
+def test_an_unknown_family_cannot_be_built() -> None:
+    with pytest.raises(ConfigError, match="no placement for backbones of type 'vit'"):
+        build_backbone(ViTConfig())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"layers": "encoder.layers.*"}, r"BertModel has no layers at 'encoder\.layers\.\*'"),
+        ({"attention": "attention.dropout"}, r"BertModel has no module 'encoder\.layer\.0\.attention\.dropout'"),
+        ({"feed_forward": "mlp"}, r"BertModel has no module 'encoder\.layer\.0\.mlp'"),
+    ],
+)
+def test_a_backbone_laid_out_otherwise_is_named(
+    change: dict[str, str], message: str, tiny_backbone: Callable[..., PreTrainedModel]
+) -> None:
+    placement = replace(placement_for("bert"), **change)
+    with pytest.raises(ConfigError, match=message + ".*install"):
+        find_sites(tiny_backbone("bert"), placement)
+
+
+def test_a_missing_norm_is_named(tiny_backbone: Callable[..., PreTrainedModel]) -> None:
+    placement = replace(placement_for("bert"), norms=("output.norm", "output.LayerNorm"))
+    with pytest.raises(ConfigError, match=r"BertModel has no module 'encoder\.layer\.0\.output\.norm'"):
+        find_norms(tiny_backbone("bert"), placement)
+
+
+def test_chunked_feed_forward_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"chunk_size_feed_forward is 3: .* set it to 0"):
+        build_backbone(BertConfig(chunk_size_feed_forward=3))

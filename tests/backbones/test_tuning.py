@@ -1,0 +1,236 @@
+"""What of each family learns under each tuning, name by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from families import FAMILIES
+from tiny_models import make_batch, make_model
+from torch import nn
+from transformers import PreTrainedModel
+
+from attribune.backbones.placement import placement_for
+from attribune.backbones.sites import find_layers
+from attribune.backbones.tuning import TUNINGS, Tuning, tune_backbone
+from attribune.errors import ConfigError
+from attribune.methods import method_from_dict
+
+Factory = Callable[..., PreTrainedModel]
+
+
+def learning(backbone: nn.Module) -> set[str]:
+    return {name for name, parameter in backbone.named_parameters() if parameter.requires_grad}
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_frozen_and_full(model_type: str, tiny_backbone: Factory) -> None:
+    backbone, placement = tiny_backbone(model_type), placement_for(model_type)
+    everything = {name for name, _ in backbone.named_parameters()}
+    tune_backbone(backbone, placement, "frozen")
+    assert learning(backbone) == set()
+    tune_backbone(backbone, placement, "full")
+    assert learning(backbone) == everything
+
+
+def of_layers(layers: int, *suffixes: str, prefix: str, after: tuple[str, ...] = ()) -> set[str]:
+    return {f"{prefix}{layer}.{suffix}" for layer in range(layers) for suffix in suffixes} | set(after)
+
+
+_BERT_NORMS = of_layers(
+    2,
+    "attention.output.LayerNorm.weight",
+    "attention.output.LayerNorm.bias",
+    "output.LayerNorm.weight",
+    "output.LayerNorm.bias",
+    prefix="encoder.layer.",
+)
+_LLAMA_NORMS = of_layers(
+    2, "input_layernorm.weight", "post_attention_layernorm.weight", prefix="layers.", after=("norm.weight",)
+)
+LAYERNORM = {
+    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "electra", "deberta-v2"), _BERT_NORMS),
+    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "eurobert"), _LLAMA_NORMS),
+    "mpnet": of_layers(
+        2,
+        "attention.LayerNorm.weight",
+        "attention.LayerNorm.bias",
+        "output.LayerNorm.weight",
+        "output.LayerNorm.bias",
+        prefix="encoder.layer.",
+    ),
+    "distilbert": of_layers(
+        2,
+        "sa_layer_norm.weight",
+        "sa_layer_norm.bias",
+        "output_layer_norm.weight",
+        "output_layer_norm.bias",
+        prefix="transformer.layer.",
+    ),
+    "albert": of_layers(
+        1,
+        "attention.LayerNorm.weight",
+        "attention.LayerNorm.bias",
+        "full_layer_layer_norm.weight",
+        "full_layer_layer_norm.bias",
+        prefix="encoder.albert_layer_groups.0.albert_layers.",
+    ),
+    "modernbert": {"layers.0.mlp_norm.weight", "layers.1.attn_norm.weight", "layers.1.mlp_norm.weight"}
+    | {"final_norm.weight"},
+    "gpt2": of_layers(
+        2, "ln_1.weight", "ln_1.bias", "ln_2.weight", "ln_2.bias", prefix="h.", after=("ln_f.weight", "ln_f.bias")
+    ),
+    "t5": of_layers(
+        2,
+        "layer.0.layer_norm.weight",
+        "layer.1.layer_norm.weight",
+        prefix="encoder.block.",
+        after=("encoder.final_layer_norm.weight",),
+    ),
+}
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_layernorm_tuning(model_type: str, tiny_backbone: Factory) -> None:
+    """Exactly the norms of the layers and after them: not those of the embeddings, of queries or of keys."""
+    backbone, placement = tiny_backbone(model_type), placement_for(model_type)
+    tune_backbone(backbone, placement, "layernorm")
+    assert learning(backbone) == LAYERNORM[model_type]
+
+
+def test_tuning_can_be_changed(tiny_backbone: Factory) -> None:
+    backbone, placement = tiny_backbone("bert"), placement_for("bert")
+    for tuning, expected in (("full", None), ("layernorm", _BERT_NORMS), ("frozen", set()), ("layernorm", _BERT_NORMS)):
+        tune_backbone(backbone, placement, tuning)
+        assert expected is None or learning(backbone) == expected
+
+
+def test_unknown_tuning(tiny_backbone: Factory) -> None:
+    backbone = tiny_backbone("bert")
+    with pytest.raises(ConfigError) as error:
+        tune_backbone(backbone, placement_for("bert"), "norms")
+    assert "unknown tuning 'norms'" in str(error.value)
+    assert all(tuning in str(error.value) for tuning in TUNINGS)
+
+
+def of(backbone: nn.Module, *parts: str) -> set[str]:
+    return {name for name, _ in backbone.named_parameters() if any(part in name for part in parts)}
+
+
+@pytest.mark.parametrize(
+    ("tuning", "parts"),
+    [
+        ("attention", ("self.query", "self.key", "self.value", "attention.output.dense")),
+        ("feed_forward", ("intermediate.dense", "layer.0.output.dense", "layer.1.output.dense")),
+        ("top_1", ("encoder.layer.1.",)),
+        ("top_2", ("encoder.layer.",)),
+        ("layernorm+attention", ("self.", "attention.output.dense", "layer.0.attention.output", "layer.1.attention")),
+    ],
+)
+def test_parts_of_bert(tuning: str, parts: tuple[str, ...], tiny_backbone: Factory) -> None:
+    backbone = tiny_backbone("bert")
+    tune_backbone(backbone, placement_for("bert"), tuning)
+    expected = of(backbone, *parts)
+    if "layernorm" in tuning:
+        expected = of(backbone, "self.", "attention.output.dense") | _BERT_NORMS
+    assert learning(backbone) == expected
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_parts_of_every_family(model_type: str, tiny_backbone: Factory) -> None:
+    """The parts do not overlap, and together with the norms they are the layers but for what belongs to positions."""
+    placement, found = placement_for(model_type), {}
+    for part in ("layernorm", "attention", "feed_forward"):
+        backbone = tiny_backbone(model_type)
+        tune_backbone(backbone, placement, part)
+        found[part] = learning(backbone)
+        assert found[part]
+    assert not found["layernorm"] & found["attention"]
+    assert not found["attention"] & found["feed_forward"]
+    backbone = tiny_backbone(model_type)
+    tune_backbone(backbone, placement, "+".join(found))
+    assert learning(backbone) == set().union(*found.values())
+    layers = tuple(f"{layer}." for layer in find_layers(backbone, placement))
+    rest = {name for name, _ in backbone.named_parameters() if name.startswith(layers)} - learning(backbone)
+    assert all("q_norm" in name or "k_norm" in name or "relative_attention_bias" in name for name in rest), rest
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_biases(model_type: str, tiny_backbone: Factory) -> None:
+    backbone, placement = tiny_backbone(model_type), placement_for(model_type)
+    biases = {name for name, _ in backbone.named_parameters() if name.endswith("bias")}
+    if not biases:
+        with pytest.raises(ConfigError, match="has no biases: choose another tuning"):
+            tune_backbone(backbone, placement, "bias")
+        return
+    tune_backbone(backbone, placement, "bias")
+    assert learning(backbone) == biases
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_lora_starts_as_the_backbone_and_leaves_it_frozen(model_type: str, tiny_backbone: Factory) -> None:
+    backbone, placement = tiny_backbone(model_type), placement_for(model_type)
+    ids = torch.randint(5, 101, (2, 7))
+    plain = backbone(input_ids=ids).last_hidden_state
+    before = {name for name, _ in backbone.named_parameters()}
+    tune_backbone(backbone, placement, "lora:q,k,v,o:3")
+    torch.testing.assert_close(backbone(input_ids=ids).last_hidden_state, plain, rtol=0, atol=1e-5)
+    added = {name for name in learning(backbone) if ".lora_" in name}
+    assert learning(backbone) == added
+    assert len({name.replace(".base_layer", "") for name, _ in backbone.named_parameters()} - before) == len(added)
+    ranks = {min(p.shape) for name, p in backbone.named_parameters() if name in added}
+    assert ranks == {3}
+
+
+def test_lora_targets(tiny_backbone: Factory) -> None:
+    backbone = tiny_backbone("bert")
+    tune_backbone(backbone, placement_for("bert"), "lora+layernorm")
+    names = {name for name in learning(backbone) if ".lora_" in name}
+    assert {name.split(".lora_")[0].rpartition(".")[2] for name in names} == {"query", "value"}
+    assert learning(backbone) - names == _BERT_NORMS
+    with pytest.raises(ConfigError, match="makes queries, keys and values with one matrix; name all of q,k,v"):
+        tune_backbone(tiny_backbone("gpt2"), placement_for("gpt2"), "lora:q,v")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("frozen+layernorm", "'frozen' stands alone"),
+        ("attention+full", "'full' stands alone"),
+        ("layernorm+bias+layernorm", "names layernorm twice"),
+        ("top_1+top_2", "names top_N twice"),
+        ("lora+lora:q", "names lora twice"),
+        ("lora:x", "tuning 'lora:x' cannot be read: write lora, lora:q,v or lora:q,v:16"),
+        ("lora:q:0", "cannot be read"),
+        ("top_0", "unknown tuning 'top_0'"),
+        ("atention", "did you mean 'attention'"),
+        ("", "unknown tuning ''"),
+        (None, "the tuning is None: give one of frozen"),
+    ],
+)
+def test_what_cannot_be_read(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Tuning.parse(text)
+
+
+def test_more_layers_than_there_are(tiny_backbone: Factory) -> None:
+    with pytest.raises(ConfigError, match="tuning top_3: the backbone has 2 layers"):
+        tune_backbone(tiny_backbone("bert"), placement_for("bert"), "top_3")
+
+
+@pytest.mark.parametrize(("method", "first"), [("injector", 1), ("chim", None), ("upa", None)])
+def test_what_is_frozen_below_the_first_site_runs_without_autograd(method: str, first: int | None) -> None:
+    """Nothing is kept for a backward pass that never comes there: up to the first site, or the whole backbone."""
+    model = make_model("bert", method_from_dict({"name": method}), tuning="frozen").train()
+    names = ["embeddings", "encoder.layer.0.attention.self", "encoder.layer.0.output", "encoder.layer.1.output"]
+    seen: list[bool] = []
+    for name in names:
+        model.backbone.get_submodule(name).register_forward_hook(
+            lambda _module, _inputs, output: seen.append(
+                (output[0] if isinstance(output, tuple) else output).requires_grad
+            )
+        )
+    model(**make_batch(2)).logits.sum().backward()
+    reached = len(names) if first is None else first + 1
+    assert seen == [False] * reached + [True] * (len(names) - reached)

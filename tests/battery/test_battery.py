@@ -1,0 +1,401 @@
+"""One battery, run over every method on every backbone family (tiny random models)."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import shape_checks
+import torch
+from families import FAMILIES, VOCABULARY, tiny_backbone, tiny_config
+from transformers import AutoModel
+
+from attribune.backbones.placement import placement_for
+from attribune.errors import ConfigError, DataError, ModelFolderError
+from attribune.methods import (
+    METHODS,
+    Adapter,
+    AttentionBias,
+    Chim,
+    Combined,
+    ConcatText,
+    ConcatWord,
+    E2ln,
+    Injector,
+    Maa,
+    MethodConfig,
+    Plain,
+    Pln,
+    Plora,
+    Poly,
+    TinyMaa,
+    Tokens,
+    Upa,
+)
+from attribune.methods.attribute_method import AttributeMethod
+from attribune.models.classifier import AttributeModel
+from attribune.schema import Categorical, MultiLabel, Schema
+from attribune.tasks import Classification
+
+ROWS, LENGTH, CLASSES = 7, 11, 3
+SETTINGS: dict[str, MethodConfig] = {
+    "none": Plain(),
+    "adapter": Adapter(bottleneck=5),
+    "injector": Injector(bottleneck=5, vector_size=13),
+    "upa": Upa(attention_size=7, vector_size=13),
+    "chim": Chim(vector_size=13),
+    "tokens": Tokens(),
+    "concat-text": ConcatText(vector_size=13),
+    "concat-word": ConcatWord(vector_size=13, layers=2),
+    "attention-bias": AttentionBias(layers=2),
+    "maa": Maa(layers=2),
+    "tiny-maa": TinyMaa(size=12, heads=3, inner=29),
+    "pln": Pln(vector_size=13),
+    "e2ln": E2ln(vector_sizes=(13, 7), summary_pooling="attention"),
+    "plora": Plora(rank=3, vector_size=13),
+    "poly": Poly(rank=3),
+    "injector+chim": Combined(parts=(Injector(bottleneck=5, vector_size=13), Chim(vector_size=7))),
+}
+SIZES = {"bottleneck": 5, "vector_size": 13}
+VARIANTS: dict[str, MethodConfig] = {
+    "adapter beside": Adapter(bottleneck=5, joined="parallel", inner_norm=True, layers=2, activation="tanh"),
+    "adapter multiplied": Adapter(bottleneck=5, joined="multiplied", sites="attention"),
+    "injector bias alone": Injector(**SIZES, weight_injection=False, task_adapter=False),
+    "injector weight alone": Injector(**SIZES, bias_injection=False, aggregation="pre", low_rank=False),
+    "injector outer": Injector(**SIZES, phm=False),
+    "injector full": Injector(**SIZES, phm=False, low_rank=False),
+    "pln mlp": Pln(vector_sizes=(13, 7), norms="both", bias_terms="both", fusion="mlp"),
+    "pln addition": Pln(vector_size=48, fusion="addition", layers=(2,)),
+    "pln weighted": Pln(vector_size=48, fusion="weighted", norms="feed_forward"),
+    "e2ln without attributes": E2ln(norms="none", summary_pooling="max", document_pooling="average"),
+    "e2ln biases": E2ln(vector_size=13, norms="feed_forward", bias_terms="attention", document_pooling="attention"),
+    "e2ln without summaries": E2ln(vector_size=13, structured_text=False, norms="both"),
+    "maa from the backbone": Maa(layers=2, initial="backbone"),
+    "concat-word small": ConcatWord(vector_size=13, layers=1, heads=2, inner=23),
+    "poly splits": Poly(rank=3, skills=3, splits=2),
+    "pln+upa": Combined(parts=(Pln(vector_size=13), Upa(vector_size=7))),
+    "plora+tokens": Combined(parts=(Plora(rank=3, vector_size=13), Tokens())),
+}
+VARIANT_FAMILIES = ("bert", "modernbert", "gpt2")
+SETTINGS |= VARIANTS
+OPTIONS: dict[str, dict[str, Any]] = {"e2ln": {"chunk": 4}, "adapter": {"tuning": "lora:q,k,v,o:3+layernorm"}} | {
+    name: {"chunk": 4} for name in VARIANTS if name.startswith("e2ln")
+}
+
+
+def fits(method: str, family: str) -> bool:
+    """Whether the method's points exist in the family."""
+    return SETTINGS[method].refusal(placement_for(family)) is None
+
+
+PAIRS = [
+    (method, family)
+    for family in FAMILIES
+    for method in SETTINGS
+    if fits(method, family)
+    and (method not in VARIANTS or family in VARIANT_FAMILIES)
+    and (method, family) != ("maa from the backbone", "modernbert")  # its inner map makes gates too
+]
+# One method on every family and every method on one family are the quick half.
+COMBINATIONS = [
+    pytest.param(*pair, marks=[] if pair[0] == "injector" or pair[1] == "bert" else pytest.mark.slow) for pair in PAIRS
+]
+LEARNING_RATE = 2e-3
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("backbones")
+    for family in FAMILIES:
+        tiny_backbone(family).save_pretrained(root / family)
+    return {family: root / family for family in FAMILIES}
+
+
+@pytest.fixture(scope="session")
+def schema() -> Schema:
+    users = [f"u{i % 5}" for i in range(ROWS)]
+    tags = [["a", "b", "c"], [], ["b"], ["c", "a"], ["a"], ["d", "b"], []]
+    return Schema.fit({"user": users, "tags": tags}, [Categorical("user"), MultiLabel("tags")])
+
+
+@pytest.fixture
+def batch(schema: Schema) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    input_ids = torch.randint(5, VOCABULARY, (ROWS, LENGTH), generator=generator)
+    lengths = torch.tensor([11, 3, 7, 1, 11, 5, 9])
+    attention_mask = (torch.arange(LENGTH) < lengths[:, None]).long()
+    attribute_ids, _ = schema.encode(
+        {"user": [f"u{i % 5}" for i in range(ROWS)], "tags": [["a", "b", "c"], [], ["b"], ["c"], ["a"], ["d", "b"], []]}
+    )
+    return {
+        "input_ids": input_ids * attention_mask,
+        "attention_mask": attention_mask,
+        "attribute_ids": torch.as_tensor(attribute_ids),
+        "labels": torch.tensor([0, 1, 2, 0, 1, 2, 0]),
+    }
+
+
+@pytest.fixture
+def build(folders: dict[str, Path], schema: Schema):
+    def make(method: str, family: str, **options: object) -> AttributeModel:
+        torch.manual_seed(0)
+        return AttributeModel.build(
+            str(folders[family]),
+            schema,
+            task=Classification(classes=CLASSES),
+            method=SETTINGS[method],
+            **{**OPTIONS.get(method, {}), **options},
+        )
+
+    return make
+
+
+def still(model: AttributeModel) -> AttributeModel:
+    """Training mode without any dropout, so that passes can be compared."""
+    model.train()
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        for name in ("dropout", "dropout_prob", "attention_dropout"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)
+    for module in model.modules():
+        if isinstance(module, AttributeMethod):
+            module.attribute_dropout = 0.0
+    return model
+
+
+def scatter(model: AttributeModel) -> AttributeModel:
+    """Move every parameter of the method far from its initial value, so that the sites matter."""
+    with torch.no_grad():
+        generator = torch.Generator().manual_seed(5)
+        for parameter in model.method.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+        for module in model.modules():
+            if isinstance(module, AttributeMethod) and not module.learns_unknown:
+                for table in module.tables:
+                    table[0] = 0
+    return model
+
+
+def test_every_method_is_in_the_battery() -> None:
+    assert set(SETTINGS) == {*METHODS, "injector+chim", *VARIANTS}
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if not fits("e2ln", family)])
+def test_a_method_without_its_points_says_why(build, family: str) -> None:
+    with pytest.raises(ConfigError, match=r"chunks cannot read summaries in backbones of type .*, since .*: choose"):
+        build("e2ln", family)
+
+
+@pytest.mark.parametrize(("method", "family"), COMBINATIONS)
+def test_learns_with_the_head_frozen(build, batch, method: str, family: str) -> None:
+    model = still(build(method, family))
+    model.head.requires_grad_(False)
+    learning = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    optimizer = torch.optim.Adam(learning.values(), lr=LEARNING_RATE)
+    moved: set[str] = set()
+    losses = []
+    for step in range(12):
+        optimizer.zero_grad()
+        loss = model(**batch).loss
+        loss.backward()
+        if step < 3:
+            moved |= {n for n, p in learning.items() if p.grad is not None and bool((p.grad != 0).any())}
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+    assert {name for name in learning if name.startswith("method.")} <= moved
+
+
+@pytest.mark.parametrize(("method", "family"), COMBINATIONS)
+def test_saves_and_loads_to_the_same_numbers(build, batch, tmp_path: Path, method: str, family: str) -> None:
+    model = scatter(build(method, family)).eval()
+    expected = model(**batch)
+    model.save_pretrained(tmp_path / "model")
+    loaded = AttributeModel.from_pretrained(tmp_path / "model")
+    assert torch.equal(loaded(**batch).logits, expected.logits)
+    assert loaded.learned_names() == model.learned_names()
+    names = [name for name, _ in model.named_parameters()]
+    assert (len(model.learned_names()) == len(names)) == (model.config.tuning == "full")
+
+
+@pytest.mark.parametrize(("method", "family"), COMBINATIONS)
+def test_rows_do_not_see_each_other(build, batch, method: str, family: str) -> None:
+    """The order of the batch, its padding and its other rows change no row's logits."""
+    model = scatter(build(method, family)).double().eval()
+    expected = model(**batch).logits
+    order = torch.tensor([3, 1, 6, 0, 2, 5, 4])
+    shuffled = model(**{name: value[order] for name, value in batch.items()}).logits
+    torch.testing.assert_close(shuffled, expected[order], rtol=0, atol=1e-6)
+    for row in (1, 2):
+        length = int(batch["attention_mask"][row].sum())
+        alone = model(
+            input_ids=batch["input_ids"][row : row + 1, :length],
+            attribute_ids=batch["attribute_ids"][row : row + 1],
+        ).logits
+        torch.testing.assert_close(alone[0], expected[row], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_attributes_matter_and_the_unknown_works(build, batch, family: str) -> None:
+    model = scatter(build("injector", family)).eval()
+    expected = model(**batch).logits
+    changed = batch["attribute_ids"].clone()
+    changed[0] = torch.roll(changed[0], 1)
+    changed[2, 0] = changed[2, 0] % 5 + 1
+    other = model(**{**batch, "attribute_ids": changed}).logits
+    assert not torch.equal(other[2], expected[2])
+    assert torch.equal(other[4], expected[4])
+    hidden = model(**{**batch, "attribute_ids": torch.zeros_like(changed)}).logits
+    assert torch.isfinite(hidden).all()
+    assert not torch.allclose(hidden[0], expected[0])
+    # The row whose attributes are all missing is not touched by hiding them.
+    missing = torch.zeros_like(changed)
+    missing[0] = changed[0]
+    assert torch.equal(model(**{**batch, "attribute_ids": missing}).logits[5], hidden[5])
+
+
+@pytest.mark.parametrize(("method", "family"), COMBINATIONS)
+def test_checkpointing_gives_the_same_gradients(build, batch, method: str, family: str) -> None:
+    """Also with two forward passes before one backward pass, where a condition kept on the model would be wrong."""
+    model = scatter(still(build(method, family)))
+    if not model.supports_gradient_checkpointing:
+        with pytest.raises(ValueError, match="does not support"):
+            model.activation_checkpointing_enable()
+        return
+    other = {**batch, "attribute_ids": batch["attribute_ids"].flip(0)}
+
+    def gradients() -> dict[str, torch.Tensor]:
+        model.zero_grad()
+        torch.manual_seed(0)  # poly draws in training
+        loss = model(**batch).loss + 3 * model(**other).loss
+        loss.backward()
+        return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+    expected = gradients()
+    model.activation_checkpointing_enable()
+    found = gradients()
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-5, atol=1e-7, msg=name)
+
+
+@pytest.mark.parametrize(
+    ("method", "family"),
+    [combination for combination in COMBINATIONS if combination.values[0] in ("adapter", "injector")],
+)
+def test_switched_off_it_is_the_backbone(build, batch, method: str, family: str) -> None:
+    model, plain = scatter(build(method, family)).eval(), build("none", family).eval()
+    plain.head.load_state_dict(model.head.state_dict())
+    expected = plain(**batch).logits
+    assert not torch.allclose(model(**batch).logits, expected)
+    with torch.no_grad():
+        for name, parameter in model.method.named_parameters():
+            if name.rpartition(".")[2] in ("W_up", "b_up"):
+                parameter.zero_()
+    torch.testing.assert_close(model(**batch).logits, expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("method", "family"), COMBINATIONS)
+def test_a_bf16_backbone_keeps_the_method_in_float32(build, batch, method: str, family: str) -> None:
+    model = still(build(method, family, dtype=torch.bfloat16))
+    assert {p.dtype for p in model.method.parameters()} <= {torch.float32}
+    loss = model(**batch).loss
+    loss.backward()
+    assert loss.dtype == torch.float32
+    assert torch.isfinite(loss)
+
+
+@pytest.mark.parametrize(
+    ("built", "loaded"), [("bfloat16", "float32"), ("float32", "bfloat16"), ("float32", "float16")]
+)
+def test_the_backbone_is_recognised_in_any_precision(build, folders, tmp_path: Path, built: str, loaded: str) -> None:
+    build("injector", "bert", dtype=getattr(torch, built)).save_pretrained(tmp_path / "model")
+    dtype = getattr(torch, loaded)
+    model = AttributeModel.from_pretrained(tmp_path / "model", dtype=dtype)
+    assert model.backbone.dtype == dtype
+    tiny_backbone("bert", seed=1).save_pretrained(tmp_path / "other")
+    with pytest.raises(ModelFolderError, match="other weights"):
+        AttributeModel.from_pretrained(tmp_path / "model", dtype=dtype, backbone=str(tmp_path / "other"))
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet", "albert"])
+def test_a_loaded_backbone_with_a_pooler_comes_back(folders, schema, batch, tmp_path: Path, family: str) -> None:
+    backbone = AutoModel.from_config(tiny_config(family), add_pooling_layer=True)
+    backbone.save_pretrained(tmp_path / "backbone")
+    loaded = AutoModel.from_pretrained(tmp_path / "backbone")
+    assert loaded.pooler is not None
+    model = AttributeModel.build(loaded, schema, task=Classification(classes=CLASSES), method=SETTINGS["injector"])
+    scatter(model).eval().save_pretrained(tmp_path / "model")
+    found = AttributeModel.from_pretrained(tmp_path / "model")
+    assert torch.equal(found(**batch).logits, model(**batch).logits)
+
+
+@pytest.mark.parametrize(("method", "family"), COMBINATIONS)
+def test_runs_under_bf16_autocast(build, batch, method: str, family: str) -> None:
+    model = scatter(still(build(method, family)))
+    exact = model(**batch).logits
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = model(**batch)
+    out.loss.backward()
+    torch.testing.assert_close(out.logits, exact, rtol=0.1, atol=0.2)
+
+
+@pytest.mark.parametrize(("method", "family"), COMBINATIONS)
+def test_a_copy_is_a_model_of_its_own(build, batch, method: str, family: str) -> None:
+    model = scatter(build(method, family)).eval()
+    expected = model(**batch).logits
+    twin = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    assert torch.equal(twin(**batch).logits, expected)
+
+
+# The router of peft's Poly reads the largest id back from the device, where a graph ends.
+COMPILED = [name for name in SETTINGS if name not in {*VARIANTS, "poly"}] + ["adapter beside"]
+COMPILED_METHODS = [pytest.param(name, marks=[] if name == "adapter" else pytest.mark.slow) for name in COMPILED]
+
+
+# torch's own compiler instantiates autograd functions, and warns of it.
+@pytest.mark.filterwarnings("ignore:.*autograd.function.Function.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize("method", COMPILED_METHODS)
+def test_compiles_into_one_graph_with_the_same_result(
+    build, batch, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape_checks.leave_classes_alone(monkeypatch)
+    torch.compiler.reset()  # or the graphs of other models count against the limit of recompilations
+    model = scatter(still(build(method, "bert")))
+
+    def run(called: Any) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        model.zero_grad()
+        out = called(**batch)
+        out.loss.backward()
+        return out.logits.detach(), {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+
+    logits, gradients = run(model)
+    found, changed = run(torch.compile(model, fullgraph=True, backend="aot_eager"))
+    torch.testing.assert_close(found, logits, rtol=0, atol=1e-5)
+    assert changed.keys() == gradients.keys()
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(changed[name], gradient, rtol=1e-3, atol=1e-5, msg=name)
+
+
+def test_reentrant_checkpointing_is_refused(build) -> None:
+    with pytest.raises(ConfigError, match="reentrant"):
+        build("injector", "bert").activation_checkpointing_enable({"use_reentrant": True})
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_building_changes_no_weight_of_the_backbone(build, folders, family: str) -> None:
+    original = dict(tiny_backbone(family).named_parameters())
+    for name, parameter in build("injector", family).backbone.named_parameters():
+        assert torch.equal(parameter, original[name]), name
+
+
+def test_ids_that_are_no_integers_are_refused(build, batch) -> None:
+    with pytest.raises(DataError, match=r"attribute_ids are torch\.float32"):
+        build("injector", "bert")(**{**batch, "attribute_ids": batch["attribute_ids"].float()})

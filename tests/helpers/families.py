@@ -1,0 +1,129 @@
+"""One tiny backbone of every family: hidden size 48, distinct inner sizes, random weights in every parameter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
+
+from attribune.backbones.loading import build_backbone
+
+__all__ = ["FAMILIES", "HIDDEN", "VOCABULARY", "tiny_backbone", "tiny_config"]
+
+HIDDEN = 48  # divisible by 16, so that O = 4 fits
+VOCABULARY = 101
+_INNER = 59
+_POSITIONS = 67
+
+_BERT: dict[str, Any] = {
+    "hidden_size": HIDDEN,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": _INNER,
+    "max_position_embeddings": _POSITIONS,
+}
+_ROBERTA = {**_BERT, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+_LLAMA = {
+    **_BERT,
+    "num_key_value_heads": 2,
+    "head_dim": 12,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "bert": {**_BERT, "pad_token_id": 0},
+    "roberta": _ROBERTA,
+    "xlm-roberta": _ROBERTA,
+    "distilbert": {
+        "dim": HIDDEN,
+        "n_layers": 2,
+        "n_heads": 4,
+        "hidden_dim": _INNER,
+        "max_position_embeddings": _POSITIONS,
+        "pad_token_id": 0,
+    },
+    "electra": {**_BERT, "embedding_size": 31, "pad_token_id": 0},
+    "mpnet": _ROBERTA,
+    "albert": {
+        **_BERT,
+        "num_hidden_layers": 3,
+        "embedding_size": 31,
+        "pad_token_id": 0,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+    },
+    "deberta-v2": {
+        **_BERT,
+        "relative_attention": True,
+        "position_buckets": 13,
+        "max_relative_positions": -1,
+        "pos_att_type": ["p2c", "c2p"],
+        "share_att_key": True,
+        "norm_rel_ebd": "layer_norm",
+        "position_biased_input": False,
+        "type_vocab_size": 0,
+        "pad_token_id": 0,
+    },
+    "modernbert": {
+        **_BERT,
+        "global_attn_every_n_layers": 2,
+        "local_attention": 8,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "cls_token_id": 1,
+        "sep_token_id": 2,
+    },
+    "gpt2": {
+        "n_embd": HIDDEN,
+        "n_layer": 2,
+        "n_head": 4,
+        "n_inner": _INNER,
+        "n_positions": _POSITIONS,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    },
+    "llama": _LLAMA,
+    "mistral": _LLAMA,
+    "qwen2": {key: value for key, value in _LLAMA.items() if key != "head_dim"},
+    "qwen3": _LLAMA,
+    "eurobert": _LLAMA,
+    "t5": {
+        "d_model": HIDDEN,
+        "num_layers": 2,
+        "num_heads": 4,
+        "d_kv": 12,
+        "d_ff": _INNER,
+        "relative_attention_num_buckets": 13,
+        "pad_token_id": 0,
+        "eos_token_id": 1,
+        "decoder_start_token_id": 0,
+    },
+}
+
+FAMILIES: tuple[str, ...] = tuple(_SETTINGS)
+
+
+def tiny_config(model_type: str) -> PreTrainedConfig:
+    """Configuration of a tiny backbone: hidden size 48, 2 layers (ALBERT 3, shared), 4 heads, vocabulary 101."""
+    return AutoConfig.for_model(model_type, vocab_size=VOCABULARY, **_SETTINGS[model_type])
+
+
+def tiny_backbone(model_type: str, *, seed: int = 0, is_generative: bool = False) -> PreTrainedModel:
+    """A tiny backbone in evaluation mode, the same at every call, without touching the global random state.
+
+    With `is_generative` it has its language-model head.
+
+    Noise is added to every parameter, so that no bias is zero and no gain is one.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        backbone = build_backbone(tiny_config(model_type), is_generative=is_generative)
+        with torch.no_grad():
+            for parameter in backbone.parameters():
+                parameter.add_(0.05 * torch.randn_like(parameter))
+    return backbone.eval()

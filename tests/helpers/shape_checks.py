@@ -1,0 +1,60 @@
+"""Shapes of tensors are checked in every call of the rooms that annotate them, by jaxtyping's import hook and beartype.
+
+Not the Triton kernel, whose source Triton compiles itself, and not what torch compiles or exports: the checks cannot be
+traced, and sizes that are symbols there would be fixed by them. Processes that tests start are not checked either.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, get_args
+
+import beartype
+import jaxtyping
+import pytest
+import torch
+
+_SOURCE = Path(__file__).parents[2] / "src"
+_ROOMS = ("functional", "methods")
+
+MODULES = sorted(
+    ".".join(file.relative_to(_SOURCE).with_suffix("").parts)
+    for room in _ROOMS
+    for file in (_SOURCE / "attribune" / room).glob("*.py")
+    if file.stem not in ("__init__", "fused_kernel")
+)
+
+
+def check_shapes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Check the arguments and results that are tensors; mypy checks the others."""
+    function.__annotations__ = {name: hint for name, hint in function.__annotations__.items() if _has_shape(hint)}
+    return beartype.beartype(function) if function.__annotations__ else function
+
+
+def _has_shape(hint: Any) -> bool:
+    if isinstance(hint, type) and issubclass(hint, jaxtyping.AbstractArray):
+        return True
+    return any(_has_shape(part) for part in get_args(hint))
+
+
+def leave_classes_alone(patch: pytest.MonkeyPatch) -> None:
+    """Take the checks off all classes: torch.compile cannot trace those of objects that are made within its graph."""
+    for name in MODULES:
+        module = importlib.import_module(name)
+        for kind in vars(module).values():
+            if inspect.isclass(kind) and kind.__module__ == name:
+                for attribute, member in list(vars(kind).items()):
+                    if inspect.isfunction(member) and hasattr(member, "__wrapped__"):
+                        manages = member.__globals__["__name__"] == "contextlib"
+                        plain = inspect.unwrap(member)
+                        patch.setattr(kind, attribute, contextmanager(plain) if manages else plain)
+
+
+type(jaxtyping.config).jaxtyping_disable = property(  # type: ignore[attr-defined,method-assign]
+    lambda _: torch.compiler.is_compiling() or torch.compiler.is_exporting(), lambda _, value: None
+)
+jaxtyping.install_import_hook(MODULES, "shape_checks.check_shapes")

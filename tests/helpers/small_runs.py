@@ -1,0 +1,130 @@
+"""Small tables and a tiny saved backbone, for tests that run the commands as a user does."""
+
+from __future__ import annotations
+
+import csv
+import multiprocessing
+import os
+import random
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import families
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from attribune.apps.cli import main
+
+__all__ = ["COLUMNS", "Command", "reviews", "save_backbone", "train_command", "write_csv"]
+
+COLUMNS = ("text", "stars", "user", "tags", "price", "look", "taste")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the children: several threads of so small a model only wait
+# A fork server has the imports done, so that a process is stopped while it works and not while it starts.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(
+    ["attribune.apps.cli.train", "attribune.training.train", "attribune.core.console", "small_runs"]
+)
+_MOODS = {"good": ["great", "lovely", "fine"], "bad": ["awful", "poor", "dull"]}
+_FILLER = ["the", "film", "was", "a", "plot", "and", "cast", "very", "quite", "so"]
+_SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def reviews(rows: int, *, seed: int = 0, users: int = 7) -> list[dict[str, Any]]:
+    """Rows with a text, three kinds of attributes, and labels that depend on the words and on the user."""
+    chance = random.Random(seed)
+    table = []
+    for number in range(rows):
+        user = chance.randrange(users)
+        mood = chance.choice(["good", "bad"])
+        words = [*chance.choices(_FILLER, k=chance.randint(2, 12)), chance.choice(_MOODS[mood]), f"n{number % 61}"]
+        chance.shuffle(words)
+        seen = mood if user % 3 else "bad"
+        table.append(
+            {
+                "text": " ".join(words),
+                "stars": seen if chance.random() < 0.9 else chance.choice(["good", "bad"]),
+                "user": f"u{user}",
+                "tags": ";".join(sorted(chance.sample(["drama", "comedy", "war", "short"], k=chance.randint(0, 3)))),
+                "price": chance.choice(["", "3", "4.5", "10", "22"]),
+                "look": 4 if mood == "good" else chance.randint(1, 3),
+                "taste": chance.randint(1, 4),
+            }
+        )
+    return table
+
+
+def write_csv(path: Path, rows: list[dict[str, Any]], *, delimiter: str = ",") -> Path:
+    """Write the rows with a header; returns the path."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames=list(rows[0]), delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def train_command(data: Path | str, output: Path, *, backbone: Path | str, method: str = "injector") -> list[str]:
+    """The words of a short training; more can be added, those of ``--set`` first."""
+    words = ["train", str(data), "--text", "text", "--label", "stars", "--attributes", "user", "--output", str(output)]
+    words += ["--method", method, "--backbone", str(backbone), "--max-length", "32", "--epochs", "1"]
+    words += ["--batch-size", "16", "--set", "training.precision=float32"]
+    return [*words, "method.bottleneck=8", "method.vector_size=8"] if method == "injector" else words
+
+
+class Command:
+    """The command line in a process of its own, so that it can be killed, interrupted or denied room on the disk."""
+
+    def __init__(
+        self,
+        words: list[str],
+        *,
+        log: Path,
+        out: Path | None = None,
+        file_limit: int | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        given = (words, str(log), str(out or log), file_limit, environment or {})
+        self.process = PROCESSES.Process(target=_run, args=given)
+        self.process.start()
+
+    def wait(self) -> int | None:
+        """Wait for the end; returns the exit code, negative for a signal."""
+        self.process.join(300)
+        return self.process.exitcode
+
+
+def _run(words: list[str], log: str, out: str, file_limit: int | None, environment: dict[str, str]) -> None:
+    """In the child: messages and results go to files."""
+    os.environ.update(environment)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for path, stream in ((out, 1), (log, 2)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
+    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
+    if file_limit is not None:  # writing fails half-way in every larger file, as on a full disk
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
+    sys.exit(main(words))
+
+
+def save_backbone(folder: Path, *, model_type: str = "bert", seed: int = 0, is_generative: bool = False) -> Path:
+    """Save a tiny backbone with a word-level tokenizer; returns the folder.
+
+    One that writes begins texts with [CLS] and ends them with [SEP].
+    """
+    words = [*_SPECIAL, *_FILLER, *(word for group in _MOODS.values() for word in group)]
+    words += [f"n{number}" for number in range(61)]
+    assert len(words) <= families.VOCABULARY
+    core = Tokenizer(models.WordLevel({word: place for place, word in enumerate(words)}, unk_token="[UNK]"))
+    core.pre_tokenizer = pre_tokenizers.Whitespace()
+    core.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", words.index("[CLS]")), ("[SEP]", words.index("[SEP]"))]
+    )
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core, unk_token="[UNK]", pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]"
+    )
+    if is_generative:
+        tokenizer.bos_token, tokenizer.eos_token = "[CLS]", "[SEP]"
+    families.tiny_backbone(model_type, seed=seed, is_generative=is_generative).save_pretrained(str(folder))
+    tokenizer.save_pretrained(str(folder))
+    return folder

@@ -1,0 +1,155 @@
+"""Metrics: hand-computed answers, equality with scikit-learn, and resamples as weighted rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics as sk
+
+from attribune.errors import DataError
+from attribune.metrics import formulas as metrics
+
+IDS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=40)
+CELLS = st.lists(st.tuples(*[st.booleans()] * 6), min_size=1, max_size=20)
+NUMBERS = st.lists(st.tuples(st.integers(-50, 50), st.integers(-50, 50)), min_size=2, max_size=30)
+
+
+def test_accuracy_and_f1_by_hand():
+    true, predicted = [0, 0, 0, 1, 1, 2], [0, 0, 1, 1, 2, 1]
+    assert metrics.accuracy(true, predicted).value() == pytest.approx(3 / 6)
+    # Class 0: 2 of 2 predicted, 2 of 3 found: 4/5. Class 1: 1 of 3, 1 of 2: 2/5. Class 2: none.
+    assert metrics.f1(true, predicted, positive=0).value() == pytest.approx(4 / 5)
+    assert metrics.f1(true, predicted, positive=1).value() == pytest.approx(2 / 5)
+    assert metrics.macro_f1(true, predicted, classes=3).value() == pytest.approx((4 / 5 + 2 / 5 + 0) / 3)
+
+
+def test_errors_of_numbers_by_hand():
+    true, predicted = [1.0, 2.0, 6.0], [1.0, 4.0, 5.0]
+    assert metrics.rmse(true, predicted).value() == pytest.approx(np.sqrt(5 / 3))
+    assert metrics.mae(true, predicted).value() == pytest.approx(1.0)
+    assert metrics.r2(true, predicted).value() == pytest.approx(1 - 5 / 14)
+    assert not metrics.rmse(true, predicted).higher_is_better
+    assert metrics.r2(true, predicted).higher_is_better
+
+
+def test_macro_f1_leaves_out_classes_that_are_nowhere():
+    assert metrics.macro_f1([0, 1], [0, 1], classes=7).value() == 1.0
+
+
+def test_unseen_labels_are_one_more_class_that_is_always_missed():
+    true, predicted = [0, 1, -100, -100], [0, 1, 1, 0]
+    assert metrics.accuracy(true, predicted).value() == 0.5
+    assert metrics.macro_f1(true, predicted, classes=2).value() == pytest.approx((2 / 3 + 2 / 3 + 0) / 3)
+    assert metrics.macro_f1(true, predicted, classes=2).value() == pytest.approx(
+        sk.f1_score(true, predicted, average="macro", zero_division=0)
+    )
+
+
+@settings(deadline=None, max_examples=60)
+@given(IDS)
+def test_class_metrics_equal_scikit_learn(pairs):
+    true, predicted = np.array(pairs).T
+    assert metrics.accuracy(true, predicted).value() == pytest.approx(sk.accuracy_score(true, predicted))
+    assert metrics.macro_f1(true, predicted, classes=5).value() == pytest.approx(
+        sk.f1_score(true, predicted, average="macro", zero_division=0)
+    )
+    assert metrics.f1(true, predicted, positive=3).value() == pytest.approx(
+        sk.f1_score(true == 3, predicted == 3, zero_division=0)
+    )
+
+
+@settings(deadline=None, max_examples=60)
+@given(CELLS)
+def test_label_metrics_equal_scikit_learn(rows):
+    cells = np.array(rows, dtype=int)
+    true, predicted = cells[:, :3], cells[:, 3:]
+    for average, metric in (("micro", metrics.label_micro_f1), ("macro", metrics.label_macro_f1)):
+        expected = sk.f1_score(true, predicted, average=average, zero_division=0)
+        assert metric(true, predicted).value() == pytest.approx(expected)
+    assert metrics.subset_accuracy(true, predicted).value() == pytest.approx(sk.accuracy_score(true, predicted))
+
+
+def test_label_macro_f1_with_more_classes_than_bits_of_a_byte():
+    rng = np.random.default_rng(0)
+    true, predicted = rng.random((50, 13)) < 0.3, rng.random((50, 13)) < 0.3
+    expected = sk.f1_score(true, predicted, average="macro", zero_division=0)
+    assert metrics.label_macro_f1(true, predicted).value() == pytest.approx(expected)
+
+
+@settings(deadline=None, max_examples=60)
+@given(NUMBERS)
+def test_number_metrics_equal_scikit_learn(pairs):
+    true, predicted = np.array(pairs, dtype=float).T
+    assert metrics.rmse(true, predicted).value() == pytest.approx(sk.root_mean_squared_error(true, predicted))
+    assert metrics.mae(true, predicted).value() == pytest.approx(sk.mean_absolute_error(true, predicted))
+    assert metrics.r2(true, predicted).value() == pytest.approx(sk.r2_score(true, predicted), abs=1e-9)
+
+
+def test_r2_of_constant_values_and_of_large_values_with_a_small_spread():
+    assert metrics.r2([3.0, 3.0], [3.0, 3.0]).value() == 1.0
+    assert metrics.r2([0.1, 0.1, 0.1], [0.1, 0.2, 0.1]).value() == 0.0
+    true = np.array([0.0, 1.0, 2.0, 3.0])
+    predicted = np.array([0.5, 1.0, 2.0, 3.0])
+    assert metrics.r2(true + 1e9, predicted + 1e9).value() == pytest.approx(1 - 0.25 / 5)
+
+
+def test_log_loss():
+    rng = np.random.default_rng(3)
+    true, logits = rng.integers(0, 5, 200), 40 * rng.normal(size=(200, 5))
+    probabilities = np.exp(logits - logits.max(axis=1, keepdims=True))
+    expected = -np.log(probabilities[np.arange(200), true] / probabilities.sum(axis=1)).mean()
+    assert metrics.log_loss(true, logits).value() == pytest.approx(expected, rel=1e-12)
+    assert not metrics.log_loss(true, logits).higher_is_better
+    assert metrics.log_loss([0], [[-1000.0, 0.0]]).value() == 1000.0
+    with pytest.raises(DataError, match=r"\(3,\).*\(2, 4\)"):
+        metrics.log_loss([0, 1, 2], np.zeros((2, 4)))
+
+
+def test_mean_accuracy_over_aspects():
+    true, predicted = [[0, 1], [2, 3]], [[0, 0], [2, 3]]
+    assert metrics.mean_accuracy(true, predicted).value() == 0.75
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_resample_is_the_metric_of_the_repeated_rows(count):
+    rng = np.random.default_rng(count)
+    true, predicted = rng.integers(0, 3, 31), rng.integers(0, 3, 31)
+    numbers, guesses = rng.normal(size=31), rng.normal(size=31)
+    cells, guessed = rng.random((31, 3)) < 0.5, rng.random((31, 3)) < 0.5
+    rows = rng.integers(0, 31, 31)
+    cases = [
+        (metrics.accuracy, (true, predicted), {}),
+        (metrics.f1, (true, predicted), {"positive": 1}),
+        (metrics.macro_f1, (true, predicted), {"classes": 3}),
+        (metrics.label_micro_f1, (cells, guessed), {}),
+        (metrics.label_macro_f1, (cells, guessed), {}),
+        (metrics.subset_accuracy, (cells, guessed), {}),
+        (metrics.rmse, (numbers, guesses), {}),
+        (metrics.mae, (numbers, guesses), {}),
+        (metrics.r2, (numbers, guesses), {}),
+    ]
+    for make, (first, second), options in cases:
+        metric = make(first, second, **options)
+        counts = np.bincount(metric.rows[rows], minlength=metric.statistics.shape[0])
+        expected = make(first[rows], second[rows], **options).value()
+        found = metric.of_counts(np.tile(counts, (count, 1)))
+        np.testing.assert_allclose(found, np.full(count, expected), rtol=1e-12, atol=1e-12)
+
+
+def test_rows_are_counted():
+    assert len(metrics.accuracy([0, 1, 1], [0, 1, 0])) == 3
+
+
+def test_wrong_input_is_named():
+    with pytest.raises(DataError, match=r"\(3,\) and predictions \(2,\)"):
+        metrics.accuracy([0, 1, 1], [0, 1])
+    with pytest.raises(DataError, match="2 axes"):
+        metrics.subset_accuracy([0, 1], [0, 1])
+    with pytest.raises(DataError, match="'rmse' has 0 rows"):
+        metrics.rmse([], [])
+    with pytest.raises(DataError, match="'r2' has 0 rows"):
+        metrics.r2([], [])
+    with pytest.raises(DataError, match="from 0 to 1"):
+        metrics.macro_f1([0, 1], [0, 2], classes=2)

@@ -1,0 +1,335 @@
+"""The cheap baselines: what they learn, that they are scikit-learn's, and that broken folders are refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from attribune.errors import AttribuneWarning, ConfigError, DataError, ModelFolderError
+from attribune.models import linear_features
+from attribune.models.linear import LinearModel, choose_c
+from attribune.schema import Categorical, MultiLabel, Schema
+from attribune.tasks import Aspects, Classification, Rating, Regression
+
+TABLE = pd.DataFrame(
+    {
+        "text": ["good fine day", "good good film", "bad film", "bad bad day", "fine film", "awful day"] * 4,
+        "user": ["ann", "bob", "ann", None, "cid", "bob"] * 4,
+        "tags": ["x|y", "x", "", "y|z", "z", "y"] * 4,
+        "label": ["pos", "pos", "neg", "neg", "mid", "neg"] * 4,
+        "number": [5, 4, 2, 1, 3, 1] * 4,
+        "several": ["p|q", "p", "q", "", "p|q", "q"] * 4,
+    }
+)
+TEXTS = TABLE["text"].tolist()
+SCHEMA = Schema.fit(TABLE, [Categorical("user"), MultiLabel("tags", separator="|")])
+IDS = SCHEMA.encode(TABLE)[0]
+
+TASKS = {
+    "label": Classification.fit([TABLE["label"]]),
+    "weighted": Classification.fit([TABLE["label"]], class_weights="balanced"),
+    "number": Regression.fit([TABLE["number"]]),
+    "rating": Rating.fit([TABLE["number"]]),
+    "several": Classification.fit([TABLE["several"].replace("", "p")], multi_label=True, separator="|"),
+    "aspects": Aspects.fit([TABLE["label"], TABLE["number"]], names=["mood", "stars"]),
+}
+COLUMNS = {
+    "weighted": ["label"],
+    "rating": ["number"],
+    "aspects": ["label", "number"],
+}
+
+
+def labels_of(name):
+    columns = [TABLE[column] for column in COLUMNS.get(name, [name])]
+    if name == "several":
+        columns = [TABLE["several"].replace("", "p")]
+    return TASKS[name].encode_labels(columns)[0]
+
+
+def fitted(name="label", texts=TEXTS, **options):
+    return LinearModel.fit(texts, IDS, schema=SCHEMA, labels=labels_of(name), task=TASKS[name], **options)
+
+
+def one_hot():
+    """Columns in the order of attributes and ids, written as a slow loop."""
+    offset = SCHEMA["user"].size - 1
+    matrix = np.zeros((len(IDS), offset + SCHEMA["tags"].size - 1))
+    for row, ids in enumerate(IDS):
+        for slot, value in enumerate(ids):
+            if value:
+                matrix[row, (value - 1) if slot == 0 else offset + value - 1] += 1
+    return matrix
+
+
+def all_features(min_df=1):
+    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, min_df=min_df).fit_transform(TEXTS).toarray()
+    return np.hstack([words, one_hot()])
+
+
+@pytest.mark.parametrize("texts", [TEXTS, None])
+def test_probabilities_equal_scikit_learn(texts):
+    features = one_hot() if texts is None else all_features()
+    expected = LogisticRegression(C=3.0, max_iter=5_000).fit(features, labels_of("label")).predict_proba(features)
+    found = TASKS["label"].decode(fitted(texts=texts, C=3.0).logits(texts, IDS)).probabilities
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+
+
+def test_class_weights_are_used():
+    labels = labels_of("weighted")
+    weights = np.array(TASKS["weighted"].class_weights)[labels]
+    expected = LogisticRegression(max_iter=5_000).fit(all_features(), labels, sample_weight=weights)
+    found = TASKS["weighted"].decode(fitted("weighted").logits(TEXTS, IDS)).probabilities
+    np.testing.assert_allclose(found, expected.predict_proba(all_features()), atol=2e-3)
+
+
+def test_two_classes_have_two_logits():
+    task = Classification.fit([["a", "b"] * 12])
+    labels = task.encode_labels([["a", "b"] * 12])[0]
+    model = LinearModel.fit(TEXTS, IDS, schema=SCHEMA, labels=labels, task=task)
+    expected = LogisticRegression(max_iter=5_000).fit(all_features(), labels).predict_proba(all_features())
+    np.testing.assert_allclose(task.decode(model.logits(TEXTS, IDS)).probabilities, expected, atol=2e-3)
+
+
+def test_numbers_equal_ridge():
+    labels = labels_of("number")
+    expected = Ridge(alpha=0.5).fit(all_features(), labels).predict(all_features())
+    np.testing.assert_allclose(fitted("number", C=2.0).logits(TEXTS, IDS)[:, 0], expected, atol=1e-4)
+
+
+def test_several_labels_equal_one_regression_each():
+    labels, model = labels_of("several"), fitted("several")
+    for i in range(2):
+        expected = (
+            LogisticRegression(max_iter=5_000).fit(all_features(), labels[:, i]).decision_function(all_features())
+        )
+        np.testing.assert_allclose(model.logits(TEXTS, IDS)[:, i], expected, atol=1e-2)
+
+
+def test_aspects_equal_one_regression_each():
+    labels, logits = labels_of("aspects"), fitted("aspects").logits(TEXTS, IDS)
+    decoded = TASKS["aspects"].decode(logits).probabilities
+    for i, part in enumerate((slice(0, 3), slice(3, 8))):
+        expected = LogisticRegression(max_iter=5_000).fit(all_features(), labels[:, i]).predict_proba(all_features())
+        np.testing.assert_allclose(decoded[:, part], expected, atol=2e-3)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_every_task_is_learned(name):
+    task = TASKS[name]
+    model = fitted(name, C=100.0)
+    found = task.metrics(model.logits(TEXTS, IDS), labels_of(name))[task.main_metric].value()
+    assert found == pytest.approx(1.0, abs=0.02) if task.higher_is_better else found < 0.3
+    assert model.logits(TEXTS, IDS).shape == (24, task.outputs)
+
+
+@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("texts", [TEXTS, None])
+def test_saves_and_loads_to_the_same_numbers(name, texts, tmp_path):
+    model = fitted(name, texts)
+    model.save(tmp_path / "new" / "folder")
+    loaded = LinearModel.load(tmp_path / "new" / "folder")
+    np.testing.assert_array_equal(loaded.logits(texts, IDS), model.logits(texts, IDS))
+    assert loaded.task == model.task
+    assert loaded.C == model.C
+    assert loaded.uses_text is (texts is not None)
+    assert sorted(path.name for path in (tmp_path / "new" / "folder").iterdir()) == [
+        "linear.json",
+        "linear.safetensors",
+        "schema.json",
+    ]
+
+
+def test_id_0_gives_nothing_and_unknown_words_give_nothing():
+    model = fitted()
+    found = model.logits(["unheard words only"], np.zeros((1, SCHEMA.slots), dtype=int))
+    np.testing.assert_allclose(found[0], model.bias)
+
+
+def test_a_class_without_training_rows_has_a_logit_and_no_probability():
+    task = Classification(classes=("mid", "neg", "new", "pos"))
+    labels = task.encode_labels([TABLE["label"]])[0]
+    model = LinearModel.fit(TEXTS, IDS, schema=SCHEMA, labels=labels, task=task)
+    probabilities = task.decode(model.logits(TEXTS, IDS)).probabilities
+    assert (probabilities[:, 2] == 0).all()
+    np.testing.assert_allclose(
+        probabilities[:, [0, 1, 3]], TASKS["label"].decode(fitted().logits(TEXTS, IDS)).probabilities
+    )
+
+
+def test_one_class_alone_is_always_predicted():
+    task = Classification(classes=3)
+    model = LinearModel.fit(TEXTS, IDS, schema=SCHEMA, labels=np.ones(24, dtype=int), task=task)
+    assert task.decode(model.logits(TEXTS, IDS)).predictions["prediction"] == ["1"] * 24
+
+
+def test_rows_with_an_unseen_label_are_left_out():
+    labels = labels_of("label").copy()
+    labels[12:] = -100
+    part = LinearModel.fit(TEXTS, IDS, schema=SCHEMA, labels=labels, task=TASKS["label"])
+    assert np.isfinite(part.logits(TEXTS, IDS)).all()
+    with pytest.raises(DataError, match="none of the training labels is known"):
+        LinearModel.fit(TEXTS, IDS, schema=SCHEMA, labels=np.full(24, -100), task=TASKS["label"])
+
+
+def test_rare_words_are_left_out_when_rows_are_many(monkeypatch):
+    monkeypatch.setattr(linear_features, "_FEW_ROWS", 24)
+    texts = [*TEXTS[:-1], "solitary"]
+    model = LinearModel.fit(texts, IDS, schema=SCHEMA, labels=labels_of("label"), task=TASKS["label"])
+    assert "solitary" not in model.features.words
+    monkeypatch.setattr(linear_features, "_FEW_ROWS", 25)
+    model = LinearModel.fit(texts, IDS, schema=SCHEMA, labels=labels_of("label"), task=TASKS["label"])
+    assert "solitary" in model.features.words
+
+
+def test_max_features_keeps_the_most_frequent_words():
+    assert fitted(texts=["often seldom often"] * 24, max_features=1).features.words == ("often",)
+
+
+def test_choose_c_takes_the_best_on_validation_rows():
+    def chosen(task, validation_labels, labels):
+        return choose_c(
+            TEXTS,
+            IDS,
+            schema=SCHEMA,
+            labels=labels,
+            task=task,
+            validation_texts=TEXTS,
+            validation_ids=IDS,
+            validation_labels=validation_labels,
+            grid=(100.0, 0.001),
+        )
+
+    labels = labels_of("label")
+    model, scores = chosen(TASKS["label"], labels, labels)
+    assert list(scores) == [0.001, 100.0]
+    assert model.C == 100.0
+    assert scores[100.0] > scores[0.001]
+    numbers = labels_of("number")
+    model, scores = chosen(TASKS["number"], numbers, numbers)
+    assert scores[100.0] < scores[0.001]
+    assert model.C == 100.0
+    # Validation numbers that are all the training mean: the strongest penalty is nearest.
+    assert chosen(TASKS["number"], np.zeros(24), numbers)[0].C == 0.001
+
+
+def test_choose_c_takes_the_smaller_of_equals():
+    task = Classification(classes=3)
+    model, scores = choose_c(
+        None,
+        IDS,
+        schema=SCHEMA,
+        labels=np.ones(24, dtype=int),
+        task=task,
+        validation_texts=None,
+        validation_ids=IDS,
+        validation_labels=np.ones(24, dtype=int),
+    )
+    assert model.C == 0.1
+    assert scores == dict.fromkeys([0.1, 0.3, 1.0, 3.0, 10.0], 1.0)
+
+
+def test_a_regression_that_does_not_settle_is_reported(monkeypatch):
+    monkeypatch.setattr(linear, "_ITERATIONS", 1)
+    with pytest.warns(AttribuneWarning, match="did not settle at C = 1.0 .*lower C"):
+        fitted()
+
+
+def test_wrong_input_is_named():
+    model, without = fitted(), fitted(texts=None)
+    with pytest.raises(ConfigError, match="trained with text: pass the texts"):
+        model.logits(None, IDS)
+    with pytest.raises(ConfigError, match="trained without text: pass texts=None"):
+        without.logits(TEXTS, IDS)
+    with pytest.raises(DataError, match=r"\(24, 2\): the schema of this model needs \(rows, 3\)"):
+        model.logits(TEXTS, IDS[:, :2])
+    with pytest.raises(DataError, match="'user' has the id 99, but ids from 0 to 3"):
+        model.logits(TEXTS[:1], np.array([[99, 0, 0]]))
+    with pytest.raises(DataError, match="'tags' has the id -1"):
+        model.logits(TEXTS[:1], np.array([[0, -1, 0]]))
+    with pytest.raises(DataError, match="23 texts for 24 rows"):
+        model.logits(TEXTS[1:], IDS)
+    with pytest.raises(DataError, match="2 labels for 24 rows"):
+        LinearModel.fit(TEXTS, IDS, schema=SCHEMA, labels=np.array([0, 1]), task=TASKS["label"])
+    with pytest.raises(DataError, match="give no words"):
+        LinearModel.fit([""] * 24, IDS, schema=SCHEMA, labels=labels_of("label"), task=TASKS["label"])
+    with pytest.raises(ConfigError, match="C is 0"):
+        fitted(C=0)
+    empty = Schema.fit(TABLE, [])
+    with pytest.raises(ConfigError, match="name an attribute"):
+        LinearModel.fit(None, IDS[:, :0], schema=empty, labels=labels_of("label"), task=TASKS["label"])
+
+
+def test_text_alone_works():
+    empty = Schema.fit(TABLE, [])
+    model = LinearModel.fit(TEXTS, IDS[:, :0], schema=empty, labels=labels_of("label"), task=TASKS["label"], C=100.0)
+    assert TASKS["label"].metrics(model.logits(TEXTS, IDS[:, :0]), labels_of("label"))["accuracy"].value() == 1.0
+
+
+@pytest.fixture
+def folder(tmp_path):
+    fitted().save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.mark.parametrize("name", ["linear.json", "linear.safetensors", "schema.json"])
+def test_missing_and_truncated_files_are_refused(folder, name):
+    whole = (folder / name).read_bytes()
+    for size in (0, 1, len(whole) // 2, len(whole) - 2):
+        (folder / name).write_bytes(whole[:size])
+        with pytest.raises(ModelFolderError, match=name):
+            LinearModel.load(folder)
+    (folder / name).unlink()
+    with pytest.raises(ModelFolderError, match=name):
+        LinearModel.load(folder)
+
+
+def test_tensors_of_another_model_are_refused(folder, tmp_path):
+    fitted(C=2.0).save(tmp_path / "other")
+    shutil.copy(tmp_path / "other" / "linear.safetensors", folder)
+    with pytest.raises(ModelFolderError, match="of another model"):
+        LinearModel.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"format": "attribune-schema"}, "is not a linear model"),
+        ({"version": 2}, "version 2"),
+        ({"task": {"kind": "spans"}}, "no task 'spans'"),
+        ({"task": {"kind": "regression", "mean": 0, "std": 1, "missing": []}}, "arrays of shapes"),
+        ({"words": ["a"]}, "arrays of shapes"),
+        ({"words": 3}, "do not fit"),
+        ({"C": None}, "do not fit"),
+        ({"sha256": None}, "checksum"),
+    ],
+)
+def test_changed_settings_are_refused(folder, change, message):
+    path = folder / "linear.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ModelFolderError, match=message):
+        LinearModel.load(folder)
+
+
+def test_the_schema_of_another_model_is_refused(folder):
+    Schema([]).save(folder / "schema.json")
+    with pytest.raises(ModelFolderError, match="arrays of shapes"):
+        LinearModel.load(folder)
+
+
+def test_foreign_json_is_refused(folder):
+    (folder / "linear.json").write_text("[1, 2]")
+    with pytest.raises(ModelFolderError, match="is not a linear model"):
+        LinearModel.load(folder)
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ModelFolderError, match="cannot be written"):
+        fitted().save(tmp_path / "file" / "model")

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import small_runs
+from datasets import Dataset
+from huggingface_hub import ModelCard
+from transformers import AutoTokenizer, PreTrainedModel
+
+from attribune.data.texts import TextInput
+from attribune.data.windows import Head
+from attribune.errors import ConfigError, DataError
+from attribune.methods import Injector, MethodConfig, Plain
+from attribune.models.classifier import AttributeModel
+from attribune.models.predictor import Predictor
+from attribune.schema import Categorical, MultiLabel, Schema
+from attribune.tasks import Classification
+
+ROWS = small_runs.reviews(40)
+TABLE: dict[str, list[Any]] = {name: [row[name] for row in ROWS] for name in ("text", "user", "tags")}
+METHOD = Injector(bottleneck=8, vector_size=8, initial_weight=0.5, initial_scale=0.3)
+
+
+@pytest.fixture
+def predictor_of(
+    tiny_backbone: Callable[..., PreTrainedModel], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Predictor]:
+    tokenizer = AutoTokenizer.from_pretrained(small_runs.save_backbone(tmp_path_factory.mktemp("backbone")))
+    schema = Schema.fit(TABLE, [Categorical("user"), MultiLabel("tags", separator=";")])
+
+    def make(method: MethodConfig = METHOD, **options: Any) -> Predictor:
+        model = AttributeModel.build(
+            tiny_backbone("bert"), schema, task=Classification(classes=3), method=method, tokenizer=tokenizer
+        )
+        settings = {"text_input": TextInput.of("text", window=Head(20)), "batch_size": 7, "device": "cpu"} | options
+        return Predictor(model, **settings)
+
+    return make
+
+
+def test_the_batches_and_their_order_do_not_matter(predictor_of: Callable[..., Predictor]) -> None:
+    predictor = predictor_of()
+    logits, report = predictor.logits(TABLE)
+    assert logits.shape == (40, 3)
+    assert np.isfinite(logits).all()
+    assert report.attributes["user"].rows == 40
+    order = np.random.default_rng(0).permutation(40)
+    shuffled = {name: [values[row] for row in order] for name, values in TABLE.items()}
+    predictor.batch_size = 3
+    np.testing.assert_allclose(predictor.logits(shuffled)[0], logits[order], atol=1e-5)
+
+
+def test_a_batch_ends_where_texts_become_much_shorter(predictor_of: Callable[..., Predictor]) -> None:
+    texts = ["good " * 18] * 5 + ["bad"] * 90 + ["good " * 18] * 30
+    rows = predictor_of().encode({"text": texts, "user": ["u1"] * 125, "tags": [None] * 125})
+    found = list(predictor_of().model.batches(rows, size=64))
+    assert [batch["input_ids"].shape for _, batch in found] == [(35, 20), (64, 3), (26, 3)]
+    assert sorted(np.concatenate([index for index, _ in found])) == list(range(125))
+    few = list(predictor_of().model.batches(rows.take(np.array([0, 1, 10])), size=64))
+    assert [batch["input_ids"].shape for _, batch in few] == [(3, 20)], "too few to be worth two passes"
+
+
+def test_hiding_the_attributes_is_leaving_them_empty(predictor_of: Callable[..., Predictor]) -> None:
+    predictor = predictor_of()
+    empty = {"text": TABLE["text"], "user": [None] * 40, "tags": [""] * 40}
+    hidden, _ = predictor.logits(TABLE, hide_attributes=True)
+    np.testing.assert_allclose(predictor.logits(empty)[0], hidden, atol=1e-6)
+    assert np.abs(hidden - predictor.logits(TABLE)[0]).max() > 1e-3
+
+
+def test_a_method_without_attributes_reads_the_text_alone(predictor_of: Callable[..., Predictor]) -> None:
+    predictor = predictor_of(Plain())
+    assert predictor.columns == ("text",)
+    logits, _ = predictor.logits({"text": TABLE["text"]})
+    np.testing.assert_array_equal(predictor.logits(TABLE)[0], logits)
+
+
+def test_missing_columns(predictor_of: Callable[..., Predictor]) -> None:
+    predictor = predictor_of()
+    predictor.check_columns(["tags", "user", "text", "more"], source="t.csv")
+    with pytest.raises(DataError, match=r"t\.csv has no column 'text'; did you mean 'texts'\? .*\)$"):
+        predictor.check_columns(["texts", "user", "tags"], source="t.csv")
+    with pytest.raises(
+        DataError, match=r"no column 'user' .*; where its values are not known, add it with empty cells"
+    ):
+        predictor.check_columns(["text", "tags"], source="t.csv")
+
+
+def test_messages_count_rows_from_the_one_given(predictor_of: Callable[..., Predictor]) -> None:
+    broken = {"text": ["a", "b"], "user": [None, ["u2"]], "tags": ["a", "b"]}
+    with pytest.raises(DataError, match="column 'user', row 102"):
+        predictor_of().logits(broken, first_row=101)
+
+
+def test_a_model_without_a_tokenizer_is_refused(predictor_of: Callable[..., Predictor]) -> None:
+    predictor = predictor_of()
+    assert isinstance(predictor.model, AttributeModel)
+    predictor.model.tokenizer = None
+    with pytest.raises(ConfigError, match="has no tokenizer"):
+        Predictor(predictor.model, text_input=TextInput.of("text"))
+
+
+def test_threads_do_not_see_each_others_attributes(predictor_of: Callable[..., Predictor]) -> None:
+    predictor = predictor_of()
+    tables = [{"text": ["good"] * 5, "user": [f"user {i}"] * 5, "tags": [""] * 5} for i in range(6)]
+    expected = [predictor.logits(table)[0] for table in tables]
+    with ThreadPoolExecutor(6) as pool:
+        for found, wanted in zip(
+            pool.map(lambda i: predictor.logits(tables[i % 6])[0], range(60)), expected * 10, strict=True
+        ):
+            np.testing.assert_array_equal(found, wanted)
+
+
+def test_rows_as_mappings_as_columns_and_as_a_frame(predictor_of: Callable[..., Predictor]) -> None:
+    predictor = predictor_of()
+    expected = predictor.task.decode(predictor.logits(TABLE)[0]).columns()
+    rows = [{name: values[i] for name, values in TABLE.items()} for i in range(40)]
+    for given in (TABLE, rows, pd.DataFrame(TABLE), Dataset.from_dict(TABLE)):
+        found = predictor.predict(given)
+        assert list(found) == ["prediction", *(f"probability_{i}" for i in range(3))]
+        for name, values in found.items():
+            np.testing.assert_array_equal(values, expected[name])
+    lacking = predictor.predict([{"text": "good"}, {"text": "good", "user": None, "tags": ""}])
+    assert lacking["probability_0"][0] == lacking["probability_0"][1]
+    assert len(predictor.predict([])["prediction"]) == 0
+    with pytest.raises(DataError, match="the input has no column 'text'"):
+        predictor.predict([{"text": "good"}, {"user": "u1"}])
+    with pytest.raises(DataError, match="different numbers of rows"):
+        predictor.predict({"text": ["a", "b"], "user": ["u"], "tags": ["", ""]})
+
+
+@pytest.fixture
+def whole_model(tmp_path: Path) -> AttributeModel:
+    backbone = small_runs.save_backbone(tmp_path / "backbone")
+    return AttributeModel.build(
+        str(backbone),
+        Schema.fit(TABLE, [Categorical("user"), MultiLabel("tags", separator=";")]),
+        task=Classification(classes=3),
+        method=METHOD,
+        tokenizer=AutoTokenizer.from_pretrained(backbone),
+        text_input=TextInput.of("text", window=Head(20)),
+    )
+
+
+def test_a_saved_model_is_all_that_a_predictor_needs(whole_model: AttributeModel, tmp_path: Path) -> None:
+    whole_model.save_pretrained(tmp_path / "model")
+    again = Predictor.from_pretrained(tmp_path / "model", device="cpu")
+    assert again.text_input == TextInput.of("text", window=Head(20))
+    np.testing.assert_array_equal(again.logits(TABLE)[0], Predictor(whole_model, device="cpu").logits(TABLE)[0])
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert 'predictor.predict([{"text": "...", "user": "...", "tags": "..."}])' in card
+    assert str(tmp_path) not in card
+    assert ModelCard(card).data.tags == ["attribune", "injector", "text-classification"]
+    assert "## Results" not in card
+
+
+def test_the_hub_gets_the_card_of_this_library(whole_model: AttributeModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: dict[str, Any] = {}
+
+    class Hub:
+        def __init__(self, token: str | None) -> None:
+            sent["token"] = token
+
+        def create_repo(self, name: str, *, private: bool | None, exist_ok: bool) -> SimpleNamespace:
+            return SimpleNamespace(repo_id=f"me/{name}")
+
+        def upload_folder(self, *, repo_id: str, folder_path: str, **_: Any) -> str:
+            sent["repo"], sent["card"] = repo_id, (Path(folder_path) / "README.md").read_text()
+            sent["files"] = {path.name for path in Path(folder_path).iterdir()}
+            return "address"
+
+    monkeypatch.setattr("attribune.models.stored.HfApi", Hub)
+    assert whole_model.push_to_hub("stars", token="secret") == "address"
+    assert (sent["repo"], sent["token"]) == ("me/stars", "secret")
+    assert "library_name: attribune" in sent["card"]
+    assert {"config.json", "schema.json", "model.safetensors", "tokenizer.json"} <= sent["files"]
+
+
+def test_a_model_that_does_not_know_its_text_columns_asks_for_them(predictor_of: Callable[..., Predictor]) -> None:
+    model = predictor_of().model
+    with pytest.raises(ConfigError, match=r"which columns are its text: give text_input=TextInput\.of"):
+        Predictor(model)
+
+
+@pytest.mark.parametrize("damage", [{}, {"columns": []}, {"columns": [], "separator": "", "window": None}, [1]])
+def test_a_damaged_text_input_is_refused(damage: Any) -> None:
+    with pytest.raises(ConfigError, match="text"):
+        TextInput.from_dict(damage)

@@ -1,0 +1,351 @@
+"""Writing by attributes the whole way: the verbs, the stock Trainer, TRL's trainer for supervised fine-tuning."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import small_runs
+import torch
+import transformers
+from datasets import Dataset
+from families import tiny_backbone
+from transformers import AutoTokenizer
+
+from attribune.apps.cli import main
+from attribune.data.encoding import encode
+from attribune.data.texts import TextInput
+from attribune.methods import Injector
+from attribune.models.generator import AttributeGenerator
+from attribune.models.writer import Decoding, Writer
+from attribune.schema import Categorical, Schema
+
+TEXTS = {"u0": "the film was great", "u1": "a dull plot and cast", "u2": "very fine"}
+ROWS = [{"ask": f"n{number}", "user": f"u{number % 3}", "text": TEXTS[f"u{number % 3}"]} for number in range(60)]
+Words = Callable[..., list[str]]
+LEARNING = ("--tuning", "layernorm+attention", "--set", "training.backbone_learning_rate=0.02")
+
+
+@pytest.fixture(scope="module")
+def backbones(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("backbones")
+    return {
+        family: small_runs.save_backbone(root / family, model_type=family, is_generative=True)
+        for family in ("gpt2", "llama", "t5")
+    }
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_runs.write_csv(tmp_path_factory.mktemp("data") / "data.csv", ROWS)
+
+
+def training(data: Path, output: Path, backbone: Path, *more: str, prompt: bool = True, epochs: int = 1) -> list[str]:
+    words = ["train", str(data), "--validation", str(data), "--task", "generation", "--text", "text"]
+    words += ["--prompt", "ask"] if prompt else []
+    words += ["--attributes", "user", "--backbone", str(backbone), "--output", str(output), "--epochs", str(epochs)]
+    words += ["--max-length", "24", "--batch-size", "12", "--learning-rate", "0.02", *more]
+    return [*words, "--set", "training.precision=float32", "method.bottleneck=8", "method.vector_size=8"]
+
+
+@pytest.fixture(scope="module")
+def run(backbones: dict[str, Path], data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that learned what each user writes."""
+    output = tmp_path_factory.mktemp("runs") / "learned"
+    assert main(training(data, output, backbones["llama"], *LEARNING, epochs=12)) == 0
+    return output
+
+
+def values(run: Path) -> dict[str, float]:
+    results = json.loads((run / "metrics.json").read_text())
+    assert results["main_metric"] == "perplexity"
+    return {row["name"]: row["parts"]["validation"]["perplexity"]["value"] for row in results["results"]}
+
+
+def lines_of(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+@pytest.mark.slow
+def test_what_a_user_writes_is_learned(run: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = values(run)
+    # A frozen head of small weights makes no probability large, however well the texts are known.
+    assert found["injector"] < 4
+    assert found["injector, attributes hidden"] > 1.2 * found["injector"]
+    capsys.readouterr()
+    assert main(["evaluate", str(run), str(data), "--json"]) == 0
+    metrics = json.loads(capsys.readouterr().out)["metrics"]
+    assert metrics["as given"]["perplexity"]["value"] == pytest.approx(found["injector"], rel=1e-5)
+    assert metrics["as given"]["perplexity"]["low"] <= found["injector"] <= metrics["as given"]["perplexity"]["high"]
+    hidden = found["injector, attributes hidden"]
+    assert metrics["attributes hidden"]["perplexity"]["value"] == pytest.approx(hidden, rel=1e-5)
+
+
+@pytest.mark.slow
+def test_texts_are_written_by_user(run: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    for user, text in TEXTS.items():
+        assert main(["generate", str(run), "--prompt", "n3", "--attribute", f"user={user}"]) == 0
+        expected = {"row": 1, "sample": 1, "prompt": "n3", "attributes": {"user": user}, "text": text}
+        assert lines_of(capsys) == [expected]
+    assert main(["generate", str(run), str(data), "--beams", "2"]) == 0
+    found = lines_of(capsys)
+    assert [row["text"] for row in found] == [row["text"] for row in ROWS]
+    assert [row["prompt"] for row in found] == [row["ask"] for row in ROWS]
+    for ending in ("jsonl", "parquet"):
+        output = tmp_path / f"out.{ending}"
+        words = ["generate", str(run), str(data), "--attribute", "user=u1", "--output", str(output)]
+        assert main(words) == 0
+        written = pq.read_table(output).to_pylist() if ending == "parquet" else None
+        rows = written or [json.loads(line) for line in output.read_text().splitlines()]
+        assert [row["text"] for row in rows] == [TEXTS["u1"]] * len(ROWS)
+
+
+@pytest.mark.slow
+def test_a_seed_draws_the_same_texts(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    words = ["generate", str(run), "--prompt", "n3", "--sample", "--temperature", "3", "--n", "4"]
+    found = []
+    for seed in ("1", "1", "2"):
+        assert main([*words, "--seed", seed, "--max-new-tokens", "5"]) == 0
+        found.append([row["text"] for row in lines_of(capsys)])
+    assert len(found[0]) == 4
+    assert found[0] == found[1] != found[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "the model reads a prompt (ask): give it with --prompt, or a table"),
+        (["--prompt", "a", "--attribute", "user"], "--attribute user: write NAME=VALUE"),
+        (["--prompt", "a", "--attribute", "film=x"], "the model has no attribute film: it has user"),
+        (["--prompt", "a", "--n", "2"], "n is 2, but without sample"),
+        (["--prompt", "a", "--top-p", "0.5"], "temperature and top_p are of random draws"),
+        (["--prompt", "a", "--sample", "--temperature", "0"], "temperature is 0.0: give a number above 0"),
+        (["--prompt", "a", "--sample", "--top-p", "1.5"], "top_p is 1.5"),
+        (["--prompt", "a", "--beams", "0"], "beams is 0: give at least 1"),
+        (["--prompt", "a", "--output", "texts.txt"], "the ending '.txt' is not one of"),
+    ],
+)
+def test_wrong_words_are_refused(run: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
+    assert main(["generate", str(run), *words]) == 1
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_table_without_the_columns_is_refused(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = small_runs.write_csv(tmp_path / "t.csv", [{"user": "u1", "questions": "n1"}])
+    assert main(["generate", str(run), str(table)]) == 1
+    assert "'ask'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["gpt2", "t5"])
+@pytest.mark.parametrize("prompt", [True, False])
+def test_every_family_goes_the_whole_way(
+    backbones: dict[str, Path],
+    data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    family: str,
+    prompt: bool,
+) -> None:
+    run = tmp_path / "run"
+    assert main(training(data, run, backbones[family], prompt=prompt)) == 0
+    assert all(math.isfinite(value) for value in values(run).values())
+    capsys.readouterr()
+    assert main(["describe", str(run)]) == 0
+    assert "task: generation" in capsys.readouterr().out
+    assert main(["generate", str(run), str(data), "--max-new-tokens", "3"]) == 0
+    assert len(lines_of(capsys)) == len(ROWS)
+    assert main(["predict", str(run), str(data), "--output", str(tmp_path / "p.jsonl")]) == 0
+    scored = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    assert [row["tokens"] for row in scored] == [len(row["text"].split()) + 1 for row in ROWS]
+    assert main(["compare", str(run), str(run)]) == 0
+    assert "no difference shown" in capsys.readouterr().out
+    if not prompt:
+        assert main(["generate", str(run), "--prompt", "the", "--attribute", "user=u0", "--max-new-tokens", "2"]) == 0
+    if family == "gpt2":
+        assert main(["generate", str(run), "--prompt", "a", "--max-new-tokens", "67"]) == 1
+        assert "are more than the 67 that the backbone takes: lower max_new_tokens" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_chat_template_is_read_and_written(
+    backbones: dict[str, Path], data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(backbones["llama"])
+    turn = "{% for m in messages %}[CLS] {{ m['content'] }} [SEP] {% endfor %}"
+    tokenizer.chat_template = turn + "{% if add_generation_prompt %}[CLS] {% endif %}"
+    transformers.AutoModelForCausalLM.from_pretrained(backbones["llama"]).save_pretrained(tmp_path / "chat")
+    tokenizer.save_pretrained(tmp_path / "chat")
+    run = tmp_path / "run"
+    assert main(training(data, run, tmp_path / "chat", "--chat", *LEARNING, epochs=12)) == 0
+    capsys.readouterr()
+    assert main(["generate", str(run), "--prompt", "n3", "--attribute", "user=u1"]) == 0
+    assert lines_of(capsys)[0]["text"] == TEXTS["u1"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--label", "user"], "task 'generation' learns the text itself: leave label and partial_labels out"),
+        (["--method", "linear"], "method 'linear' writes no text"),
+        (["--method", "upa"], "acts at the point pool, which a model that writes text does not have"),
+        (["--set", "backbone.pooling=mean"], "has no document vector: leave backbone.pooling out"),
+        (["--set", "data.window=chunks:8"], "the window 'chunks:8x8' is not for texts that are written"),
+        (["--prompt", "text"], "column text is the text that is written and also a prompt or an attribute"),
+        (["--attributes", "text"], "column text is the text that is written and also a prompt or an attribute"),
+        (["--compare", "attributes-only"], "method 'attributes-only' writes no text"),
+    ],
+)
+def test_what_a_writing_model_has_no_use_for_is_refused(
+    backbones: dict[str, Path],
+    data: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    more: list[str],
+    message: str,
+) -> None:
+    words = training(data, tmp_path / "run", backbones["llama"])
+    words = [word for word in words if not word.startswith("method.")] if "--method" in more else words
+    assert main([*words, *more]) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_prompt_is_for_writing_alone(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["train", str(data), "--text", "text", "--output", str(tmp_path / "run"), "--attributes", "user"]
+    assert main([*words, "--label", "user2", "--prompt", "ask"]) == 1
+    assert "task 'classification' reads no prompt" in capsys.readouterr().err
+    assert main(words) == 1
+    assert "no label column is named" in capsys.readouterr().err
+
+
+def test_a_run_that_writes_nothing_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = small_runs.write_csv(tmp_path / "d.csv", small_runs.reviews(40))
+    words = ["train", str(table), "--text", "text", "--label", "stars", "--attributes", "user", "--method", "linear"]
+    assert main([*words, "--output", str(tmp_path / "run")]) == 0
+    assert main(["generate", str(tmp_path / "run")]) == 1
+    assert "has the task 'classification', which writes no text" in capsys.readouterr().err
+
+
+def prepared(folder: Path) -> tuple[AttributeGenerator, Dataset]:
+    """An untrained model over a tiny Llama, and encoded rows."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    table = {name: [row[name] for row in ROWS] for name in ROWS[0]}
+    schema = Schema.fit(table, [Categorical("user")])
+    text = TextInput.of("text", prompt="ask", separator=" ")
+    torch.manual_seed(0)
+    model = AttributeGenerator.build(
+        tiny_backbone("llama", is_generative=True),
+        schema,
+        method=Injector(bottleneck=8, vector_size=8, attribute_dropout=0.0),
+        tokenizer=tokenizer,
+        text_input=text,
+    )
+    return model, encode(table, schema, tokenizer, text=text, encoder=model.row_encoder())
+
+
+OPTIONS: dict[str, Any] = {
+    "report_to": "none",
+    "disable_tqdm": True,
+    "use_cpu": True,
+    "dataloader_pin_memory": False,
+    "seed": 3,
+    "learning_rate": 2e-2,
+    "logging_strategy": "no",
+    "save_strategy": "no",
+}
+
+
+@pytest.mark.slow
+def test_the_stock_trainer_divides_by_the_labels_of_all_accumulated_batches(
+    backbones: dict[str, Path], tmp_path: Path
+) -> None:
+    found = []
+    for batch, parts in ((12, 1), (3, 4)):
+        model, rows = prepared(backbones["llama"])
+        arguments = transformers.TrainingArguments(
+            str(tmp_path / str(parts)),
+            per_device_train_batch_size=batch,
+            gradient_accumulation_steps=parts,
+            max_steps=3,
+            optim="sgd",
+            max_grad_norm=0.0,
+            **OPTIONS,
+        )
+        trainer = transformers.Trainer(model, arguments, train_dataset=rows, data_collator=model.collator())
+        trainer.train()
+        found.append(model.state_dict())
+    for name, expected in found[0].items():
+        torch.testing.assert_close(found[1][name], expected, rtol=1e-4, atol=1e-6, msg=name)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.gradient_checkpointing. is deprecated:FutureWarning")
+def test_supervised_fine_tuning_with_trl(backbones: dict[str, Path], tmp_path: Path) -> None:
+    trl = pytest.importorskip("trl")
+    model, rows = prepared(backbones["llama"])
+    table = model.method.tables[0]
+    before = table.detach().clone()
+    arguments = trl.SFTConfig(
+        str(tmp_path),
+        per_device_train_batch_size=12,
+        max_steps=2,
+        max_length=None,
+        remove_unused_columns=False,
+        bf16=False,
+        **OPTIONS,
+    )
+    trainer = trl.SFTTrainer(
+        model, arguments, train_dataset=rows, data_collator=model.collator(), processing_class=model.tokenizer
+    )
+    batch = model.collator()([rows[row] for row in range(6)])
+    others = {**batch, "attribute_ids": batch["attribute_ids"].flip(0)}
+    with torch.no_grad():
+        losses = [trainer.compute_loss(model, dict(given)).item() for given in (batch, others)]
+        expected = [model(**given).loss.item() for given in (batch, others)]
+    assert losses == pytest.approx(expected, rel=1e-4)
+    assert abs(losses[0] - losses[1]) > 1e-6
+    trainer.train()
+    moved = (table - before).abs().sum(dim=1)
+    assert moved[0] == 0
+    assert (moved[1:] > 0).all()
+    assert trainer.state.log_history[-1]["train_loss"] > 0
+
+
+@pytest.mark.slow
+def test_a_writer_takes_rows_in_any_order_and_number(run: Path) -> None:
+    from attribune.models.auto import load_model
+
+    model = load_model(run / "model")
+    assert isinstance(model, AttributeGenerator)
+    writer = Writer(model, batch_size=4)
+    asked, users = [f"n{n}" for n in range(7)], [f"u{n % 3}" for n in range(7)]
+    together, _ = writer.write(asked, {"user": users})
+    alone = [writer.write([ask], {"user": [user]})[0][0] for ask, user in zip(asked, users, strict=True)]
+    assert together == alone == [[TEXTS[user]] for user in users]
+    several, _ = writer.write(asked, {"user": users}, Decoding(beams=3, n=3))
+    assert [texts[0] for texts in several] == [TEXTS[user] for user in users]
+    assert all(len(texts) == 3 for texts in several)
+    _, report = writer.write(["n1", "n2"], {"user": ["nobody", None]})
+    assert any("values not in the vocabulary: 1" in line for line in report.lines())
+    assert writer.write([], {})[0] == []
+
+
+@pytest.mark.slow
+def test_the_page_of_a_run_that_writes(run: Path, data: Path, tmp_path: Path) -> None:
+    for more in ([], [str(data)]):
+        assert main(["report", str(run), *more, "--output", str(tmp_path / "page.html")]) == 0
+        page = (tmp_path / "page.html").read_text()
+        assert "<h2>Training</h2>" in page
+        assert "<h2>By value of user</h2>" in page
+        assert "Confusion matrix" not in page
+    assert "attributes hidden" in page

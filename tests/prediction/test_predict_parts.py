@@ -1,0 +1,405 @@
+"""Prediction into a folder of parts: the same rows as one file, whatever interrupts it, in one process or on Ray."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import small_runs
+
+from attribune.apps.cli import main
+from attribune.core.progress import Reporter
+from attribune.data.tables import read_table, table_batches
+from attribune.errors import AttribuneWarning, DataError
+from attribune.prediction.on_ray import _error, _packed, _Worker
+from attribune.prediction.parts import Mark, PartsFolder
+from attribune.prediction.predict import predict
+from attribune.prediction.reading import FilePart, Job, read_parts
+from attribune.prediction.worker import PartScorer
+
+pytestmark = pytest.mark.slow
+
+ROWS = small_runs.reviews(150, seed=5)
+ROWS[3]["user"] = ROWS[120]["user"] = "nobody"
+RAY = importlib.util.find_spec("ray") is not None
+
+
+class Notes(Reporter):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.lines.append(text)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("predict")
+    data = small_runs.write_csv(folder / "train.csv", small_runs.reviews(90, seed=3))
+    backbone = small_runs.save_backbone(folder / "backbone")
+    assert main(small_runs.train_command(data, folder / "run", backbone=backbone)) == 0
+    return folder / "run"
+
+
+@pytest.fixture(autouse=True)
+def _threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAYON_NUM_THREADS", "1")  # a worker in this process sets it
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    (tmp_path / "in").mkdir()
+    parts = {"a.csv": ROWS[:97], "b.csv": ROWS[97:140], "c.csv": ROWS[140:]}
+    return [small_runs.write_csv(tmp_path / "in" / name, rows) for name, rows in parts.items()]
+
+
+def assert_same_rows(folder: Path, file: Path) -> None:
+    """The columns of the input are equal, probabilities but for the sums of other batches."""
+    found, expected = pd.read_parquet(folder), pd.DataFrame(read_table(file).to_dict())
+    assert list(found.columns) == list(expected.columns)
+    numbers = [name for name in expected if name.startswith("probability")]
+    words = [name for name in expected if name not in numbers]
+    pd.testing.assert_frame_equal(found[words], expected[words], check_dtype=False)
+    np.testing.assert_allclose(found[numbers].to_numpy(), expected[numbers].to_numpy(dtype=float), atol=1e-6)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob("part-*"))
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_a_folder_holds_the_rows_of_one_file(run: Path, tmp_path: Path, ending: str) -> None:
+    inputs = [tmp_path / f"{name}.{ending}" for name in "ab"]
+    for path, rows in zip(inputs, (ROWS[:97], ROWS[97:]), strict=True):
+        frame = pd.DataFrame(rows)
+        if ending == "csv":
+            frame.to_csv(path, index=False)
+        elif ending == "jsonl":
+            frame.to_json(path, orient="records", lines=True)
+        else:
+            frame.to_parquet(path)
+    notes, single = Notes(), Notes()
+    assert predict(run, inputs, tmp_path / "one.parquet", reporter=single) == 150
+    assert predict(run, inputs, tmp_path / "parts", part_rows=24, reporter=notes) == 150
+    assert_same_rows(tmp_path / "parts", tmp_path / "one.parquet")
+    starts = [(1, 1), (1, 25), (1, 49), (1, 73), (1, 97), (2, 1), (2, 25), (2, 49)]
+    assert names(tmp_path / "parts") == [f"part-{file:05}-{row:012}.parquet" for file, row in starts]
+    assert notes.lines == [*single.lines, f"150 rows in 8 parts are in {tmp_path / 'parts'}"]
+    assert single.lines == ["attribute 'user' in 150 rows: values not in the vocabulary: 2"]
+    summary = json.loads((tmp_path / "parts" / "_summary.json").read_text())
+    assert summary["files"] == {str(inputs[0]): 97, str(inputs[1]): 53}
+    assert (summary["rows"], summary["parts"], summary["attributes"]["user"]["unseen"]) == (150, 8, 2)
+
+
+def test_several_files_and_folders_follow_each_other_in_one_file(run: Path, tmp_path: Path, files: list[Path]) -> None:
+    (tmp_path / "in" / "notes.txt").write_text("no table")
+    (tmp_path / "in" / "_manifest.json").write_text("{}")
+    small_runs.write_csv(tmp_path / "last.csv", [{name: ROWS[0][name] for name in reversed(ROWS[0])}])
+    words = ["predict", str(run), str(tmp_path / "in"), str(tmp_path / "last.csv"), "--output"]
+    assert main([*words, str(tmp_path / "p.csv")]) == 0
+    frame = pd.read_csv(tmp_path / "p.csv", keep_default_na=False)
+    assert frame["text"].tolist() == [row["text"] for row in [*ROWS, ROWS[0]]]
+    columns = [*ROWS[0], "prediction"]
+    assert frame[columns].iloc[-1].tolist() == frame[columns].iloc[0].tolist()
+    assert main([*words, str(tmp_path / "p")]) == 0
+    assert pd.read_parquet(tmp_path / "p")["text"].tolist() == frame["text"].tolist()
+
+
+def test_types_of_several_files_are_joined(run: Path, tmp_path: Path) -> None:
+    frame = pd.DataFrame(ROWS[:5])
+    for name, values in (("a", [1, 2, 3, 4, 5]), ("b", [0.5] * 5), ("c", ["x"] * 5)):
+        frame.assign(price=values).to_parquet(tmp_path / f"{name}.parquet")
+    a, b, c = (tmp_path / f"{name}.parquet" for name in "abc")
+    predict(run, [a, b], tmp_path / "p.parquet")
+    assert pd.read_parquet(tmp_path / "p.parquet")["price"].tolist() == [1, 2, 3, 4, 5, *[0.5] * 5]
+    with pytest.raises(DataError, match=r"c\.parquet: column 'price' is (large_)?string, but int64 in .*a\.parquet"):
+        predict(run, [a, c], tmp_path / "q.parquet")
+    assert not (tmp_path / "q.parquet").exists()
+
+
+def test_what_is_missing_is_scored_and_nothing_else(
+    run: Path, tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "out"
+    predict(run, files, output, part_rows=20)
+    whole = {path.name: path.read_bytes() for path in output.iterdir()}
+    gone, damaged = output / "part-00001-000000000021.parquet", output / "part-00002-000000000041.parquet"
+    gone.unlink()
+    damaged.write_bytes(damaged.read_bytes()[:300])
+    (output / "_summary.json").unlink()
+    (output / f".{gone.name}.4711.tmp").write_bytes(b"PAR1")
+    inodes = {name: (output / name).stat().st_ino for name in names(output)}
+
+    scored, score = [], PartScorer.score
+    monkeypatch.setattr(PartScorer, "score", lambda self, part: scored.append(len(part.rows)) or score(self, part))
+    notes = Notes()
+    assert predict(run, files, output, reporter=notes) == 150
+    assert scored == [20, 3]
+    assert notes.lines[0] == "going on: 7 parts with 127 rows are there"
+    assert sorted(path.name for path in output.iterdir()) == sorted(whole)
+    for name, content in whole.items():
+        if name in (gone.name, damaged.name):  # processors may round otherwise where tensors lie otherwise in memory
+            first, second = (pd.read_parquet(io.BytesIO(one)) for one in (content, (output / name).read_bytes()))
+            pd.testing.assert_frame_equal(first, second, rtol=0, atol=1e-6)
+        else:
+            assert (output / name).read_bytes() == content
+    changed = [name for name, inode in inodes.items() if (output / name).stat().st_ino != inode]
+    assert changed == [damaged.name]
+
+    assert predict(run, files, output, reporter=notes) == 150
+    assert notes.lines[-1] == f"{output} is finished already: 150 rows in 9 parts"
+    assert len(scored) == 2
+
+
+def test_files_that_are_whole_are_not_read_again(
+    run: Path, tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predict(run, files, tmp_path / "out", part_rows=20)
+    for name in ("part-00002-000000000001.parquet", "_summary.json"):
+        (tmp_path / "out" / name).unlink()
+    read: list[str] = []
+
+    def noted(path: Path, **options: Any) -> Any:
+        read.append(path.name)
+        return table_batches(path, **options)
+
+    monkeypatch.setattr("attribune.prediction.reading.table_batches", noted)
+    predict(run, files, tmp_path / "out")
+    assert read == ["b.csv"]
+
+
+def test_ctrl_c_keeps_parts_and_says_so(
+    run: Path, tmp_path: Path, files: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("attribune.prediction.parts.PART_ROWS", 20)
+    score = PartScorer.score
+
+    def stopped(self: PartScorer, part: FilePart) -> Mark:
+        if part.first_row == 61:
+            raise KeyboardInterrupt
+        return score(self, part)
+
+    words = ["predict", str(run), *map(str, files), "--output", str(tmp_path / "out")]
+    with monkeypatch.context() as patch:
+        patch.setattr(PartScorer, "score", stopped)
+        assert main(words) == 130
+    assert f"finished parts are kept: the same command goes on in {tmp_path / 'out'}" in capsys.readouterr().err
+    assert names(tmp_path / "out") == [f"part-00001-{row:012}.parquet" for row in (1, 21, 41)]
+    monkeypatch.setattr("attribune.prediction.parts.PART_ROWS", 30)  # of a later version: the folder's own counts
+    assert main(words) == 0
+    predict(run, files, tmp_path / "one.parquet")
+    assert_same_rows(tmp_path / "out", tmp_path / "one.parquet")
+
+
+@pytest.mark.parametrize("rows", [1, 10, 48, 97, 98])
+def test_parts_are_exact_and_the_last_is_known(tmp_path: Path, files: list[Path], rows: int) -> None:
+    job = Job(run="", backbone=None, files=(str(files[0]),), encoding=None, part_rows=rows, output="")
+    parts = list(read_parts(job, 1, done=()))
+    assert [len(part.rows) for part in parts[:-1]] == [rows] * (len(parts) - 1)
+    assert [part.last for part in parts] == [False] * (len(parts) - 1) + [True]
+    assert [part.first_row for part in parts] == list(range(1, 98, rows))
+    assert pa.concat_tables([part.rows for part in parts]).equals(next(table_batches(files[0])))
+    kept = {part.first_row for part in parts[::2]}
+    assert [part.first_row for part in read_parts(job, 1, done=kept)] == [part.first_row for part in parts[1::2]]
+
+
+def test_a_folder_with_a_hole_is_not_finished(run: Path, tmp_path: Path, files: list[Path]) -> None:
+    job = Job(run=str(run), backbone=None, files=(str(files[0]),), encoding=None, part_rows=40, output=str(tmp_path))
+    scorer = PartScorer(job)
+    marks = {(1, part.first_row): scorer.score(part) for part in read_parts(job, 1, done=())}
+    assert PartsFolder(tmp_path).finish(job, marks).attributes["user"].rows == 97
+    for row in (1, 41, 81):
+        with pytest.raises(DataError, match=r"parts of .*a\.csv are missing: run the same command again"):
+            PartsFolder(tmp_path).finish(job, {key: mark for key, mark in marks.items() if key != (1, row)})
+
+
+# Workers of a cluster
+
+
+def test_a_worker_scores_what_it_is_sent(run: Path, tmp_path: Path, files: list[Path]) -> None:
+    """In this process: what Ray hands over, in the form that it has on the way."""
+    job = Job(run=str(run), backbone=None, files=tuple(map(str, files)), encoding=None, part_rows=40, output="out")
+    worker = _Worker(job=job, threads=1, begun_in=os.getcwd())
+    parts = list(read_parts(job, 2, done=()))
+    with contextlib.chdir(tmp_path):
+        Path("out").mkdir()
+        found = [json.loads(worker(_packed(part))["message"][0].as_py()) for part in parts]
+        marks = [Mark.from_json(message["mark"]) for message in found]
+        assert [(mark.file, mark.first_row, mark.rows, mark.last) for mark in marks] == [
+            (2, 1, 40, False),
+            (2, 41, 3, True),
+        ]
+        assert [Mark.of(path) for path in sorted(Path("out").glob("*"))] == marks
+        before = Path("out/part-00002-000000000001.parquet").stat().st_ino
+        worker(_packed(parts[0]))  # a task that is repeated, its worker having died after writing
+        assert Path("out/part-00002-000000000001.parquet").stat().st_ino == before
+
+
+def test_a_part_that_kills_its_workers_is_given_up(run: Path, tmp_path: Path, files: list[Path]) -> None:
+    job = Job(
+        run=str(run), backbone=None, files=tuple(map(str, files)), encoding=None, part_rows=40, output=str(tmp_path)
+    )
+    (part, *_) = read_parts(job, 1, done=())
+    tries = tmp_path / ".part-00001-000000000001.parquet.tries.tmp"
+    score = PartScorer.score
+    for number in range(5):
+        with pytest.MonkeyPatch.context() as patch:
+
+            def killed(self: PartScorer, part: FilePart) -> Mark:
+                raise SystemExit
+
+            patch.setattr(PartScorer, "score", killed)
+            with pytest.raises(SystemExit):
+                _Worker(job=job, threads=1, begun_in=os.getcwd())(_packed(part))
+        assert tries.read_text() == f"{os.getpid()}\n" * (number + 1)
+    assert PartScorer.score is score
+    message = json.loads(_Worker(job=job, threads=1, begun_in=os.getcwd())(_packed(part))["message"][0].as_py())
+    assert message["error"][0] == "DataError"
+    assert "a.csv: 5 workers were lost, one after the other, while they scored rows 1 to 40" in message["error"][1]
+
+
+def test_a_worker_without_its_run_tells_the_user(tmp_path: Path, files: list[Path]) -> None:
+    job = Job(run="nothing", backbone=None, files=tuple(map(str, files)), encoding=None, part_rows=40, output="")
+    worker = _Worker(job=job, threads=1, begun_in=os.getcwd())
+    (part, *_) = read_parts(job, 1, done=())
+    kind, text = json.loads(worker(_packed(part))["message"][0].as_py())["error"]
+    assert (kind, text[:38]) == ("ModelFolderError", "nothing is not the folder of a run, it")
+    assert json.loads(_error(DataError("x"))) == {"error": ["DataError", "x"]}
+
+
+# A cluster on this machine, in a process of its own, since Ray leaves threads and warnings behind
+
+COMMANDS = """
+import sys
+import attribune.prediction.parts
+from attribune.apps.cli import main
+from attribune.core.cluster import connect
+
+run, output, first, second, other, bad = sys.argv[1:]
+attribune.prediction.parts.PART_ROWS = 250
+words = ["predict", run, first, second, "--output", output, "--engine", "ray", "--workers"]
+print(main([*words, "1"]), flush=True)
+sys.stderr.write("--\\n")
+cluster = connect(workers=2)
+print(main([*words, "2"]), flush=True)
+sys.stderr.write("--\\n")
+print(main(["predict", run, first, bad, "--output", other, "--engine", "ray"]), flush=True)
+cluster.close()
+"""
+
+
+@pytest.mark.skipif(not RAY, reason="Ray is not installed: pip install 'attribune[ray]'")
+def test_two_workers_interrupted_and_one_of_them_killed(run: Path, tmp_path: Path) -> None:
+    """Then a row that no worker can score, on the same cluster, reaches the user as one message."""
+    rows = [{**row, "text": f"{row['text']} {number}"} for number, row in enumerate(small_runs.reviews(30_400, seed=6))]
+    first = small_runs.write_csv(tmp_path / "first.csv", rows[:30_100])
+    second = small_runs.write_csv(tmp_path / "second.csv", rows[30_100:])
+    second.write_bytes(second.read_bytes().replace(b"lovely", b"lov\x81ly", 1))
+    users: list[Any] = [None] * 37 + [["u1"]] + [None] * 3
+    table = pa.table({name: users if name == "user" else ["x"] * 41 for name in ROWS[0]})
+    pq.write_table(table, bad := tmp_path / "bad.parquet")
+    output, total = tmp_path / "out", 121 + 2
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    running = subprocess.Popen(
+        [sys.executable, "-c", COMMANDS, run, output, first, second, tmp_path / "other", bad],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment | {"ATTRIBUNE_TEST": str(tmp_path), "PYTHONWARNINGS": "default"},
+    )
+    assert running.stdout is not None
+
+    wait_for_part(running, output, more_than=0)
+    running.send_signal(signal.SIGINT)
+    assert running.stdout.readline() == "130\n"
+    kept = {name: (output / name).stat().st_ino for name in names(output)}
+    assert 0 < len(kept) < total - 20
+
+    wait_for_part(running, output, more_than=len(kept))
+    met = scorers(tmp_path)
+    assert len(met) == 2, "both workers score"
+    kill_one(met, output)
+    assert len(names(output)) < total - 10, "the worker was killed in the middle"
+    replaced: set[int] = set()
+    while running.poll() is None and not replaced and not (output / "_summary.json").exists():
+        replaced = scorers(tmp_path) - met
+    codes, messages = running.communicate(timeout=240)
+    # Between the commands Ray itself may say that it has lost a worker.
+    assert (running.returncode, re.findall(r"^\d+$", codes, re.MULTILINE)) == (0, ["0", "1"]), messages
+    assert replaced, "no other worker took its place"
+    assert {name: (output / name).stat().st_ino for name in kept} == kept
+    assert len(names(output)) == total
+    assert sorted(os.listdir(output)) == ["_manifest.json", "_summary.json", *names(output)]
+
+    interruption, going_on, error = messages.split("--\n")
+    assert interruption == (
+        f"\nattribune predict: interrupted; finished parts are kept: the same command goes on in {output}\n"
+    )
+    begin, *warned, end = going_on.splitlines()
+    assert begin.startswith(f"going on: {len(kept)} parts with ")
+    lost = [line for line in warned if re.match(r"warning: .*\.csv: a worker was lost while it scored rows \d", line)]
+    assert len(lost) == 1, warned
+    guessed = [f"warning: {second} is neither UTF-8 nor Windows-1252 (1 bytes fit neither): it is read as Latin-1"]
+    assert [line.partition(", and")[0] for line in warned if line not in lost] == guessed
+    assert end == f"30,400 rows in {total} parts are in {output}"
+    assert error == (
+        f"attribune predict: error: {bad}: column 'user', row 38: ['u1'] is not one value: use --multi-label user or "
+        "MultiLabel('user') for a column of lists\n"
+    )
+    assert not (tmp_path / "other" / "_summary.json").exists()
+
+    with pytest.warns(AttribuneWarning, match="neither UTF-8"):
+        assert predict(run, [first, second], tmp_path / "one.parquet") == 30_400
+    assert_same_rows(output, tmp_path / "one.parquet")
+    assert pd.read_parquet(output)["text"].is_unique
+
+
+def wait_for_part(running: subprocess.Popen[str], output: Path, *, more_than: int) -> None:
+    deadline = time.monotonic() + 120
+    while len(names(output)) <= more_than and running.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def kill_one(workers: set[int], output: Path) -> None:
+    """Kill a worker while it scores a part: it is stopped before that is made sure of."""
+    for _ in range(1000):
+        for tries in output.glob(".*.tries.tmp"):
+            with contextlib.suppress(OSError, ValueError):
+                worker = int(tries.read_text())
+                assert worker in workers
+                os.kill(worker, signal.SIGSTOP)
+                time.sleep(0.05)  # what it was about to remove is removed
+                scores = tries.exists() and tries.read_text() == f"{worker}\n"
+                os.kill(worker, signal.SIGKILL if scores else signal.SIGCONT)
+                if scores:
+                    return
+        time.sleep(0.002)
+    raise AssertionError("no worker was met while it scored")
+
+
+def scorers(tmp_path: Path) -> set[int]:
+    """Numbers of the processes that score, of the cluster that this test began."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            ours = f"ATTRIBUNE_TEST={tmp_path}\0".encode() in (process / "environ").read_bytes()
+            if ours and b"_Worker" in (process / "cmdline").read_bytes():
+                found.add(int(process.name))
+    return found

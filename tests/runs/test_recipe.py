@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attribune.core.config import read_yaml
+from attribune.data.windows import HeadTail
+from attribune.errors import AttribuneDeprecationWarning, ConfigError
+from attribune.runs.presets import preset_names, read_preset
+from attribune.runs.recipe import RECIPE_END, Recipe
+from attribune.schema import Categorical, MultiLabel, Numeric
+
+DATA: dict[str, Any] = {"train": "a.csv", "text": "t", "label": "y", "attributes": [{"name": "u"}]}
+
+
+def recipe(**parts: Any) -> Recipe:
+    return Recipe.from_dict({"data": DATA, **parts})
+
+
+def test_defaults() -> None:
+    made = recipe()
+    assert made.method["name"] == "injector"
+    assert made.task_kind == "classification"
+    assert made.data.text == ("t",)
+    assert made.data.kinds() == (Categorical("u"),)
+    assert made.tuning == "frozen"
+
+
+def test_a_recipe_survives_its_yaml(tmp_path: Path) -> None:
+    made = recipe(
+        data={
+            **DATA,
+            "attributes": [
+                {"name": "u", "min_count": 2},
+                {"kind": "multi_label", "name": "tags", "separator": "|"},
+                {"kind": "numeric", "name": "price"},
+            ],
+            "window": "head+tail:20+10",
+            "split": {"by": "time", "column": "day", "fractions": [0.7, 0.2, 0.1]},
+        },
+        method={"name": "adapter", "bottleneck": 5},
+        training={"evaluate_every": 7, "precision": "bf16"},
+    )
+    (tmp_path / "r.yaml").write_text(made.to_yaml(), encoding="utf-8")
+    assert Recipe.from_dict(read_yaml(tmp_path / "r.yaml")) == made
+    assert made.to_yaml().endswith(RECIPE_END)
+    assert made.data.kinds() == (Categorical("u", min_count=2), MultiLabel("tags", separator="|"), Numeric("price"))
+    assert made.data.text_input().window == HeadTail(20, 10)
+
+
+def test_several_label_columns_are_aspects() -> None:
+    made = recipe(data={**DATA, "label": ["look", "taste"]})
+    assert made.task_kind == "aspects"
+
+
+def test_the_backbone_learns_more_slowly_when_all_of_it_learns() -> None:
+    assert recipe(method={"name": "none"}).backbone_learning_rate == 5e-5
+    assert recipe(training={"learning_rate": 0.1}).backbone_learning_rate == 0.1
+    full = recipe(backbone={"tuning": "full"}, training={"backbone_learning_rate": 0.2})
+    assert full.backbone_learning_rate == 0.2
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"data": {**DATA, "attributes": []}}, "method 'injector' needs attributes"),
+        ({"data": {**DATA, "text": []}}, "data.text: "),
+        ({"data": {**DATA, "text": "y"}}, "column y is the label and also a text"),
+        ({"data": {**DATA, "label": "u"}}, "column u is the label and also a text or an attribute"),
+        ({"data": {**DATA, "label": ["a", "b"]}, "task": {"kind": "rating"}}, "reads one label column, 2 are named"),
+        ({"data": {**DATA, "attributes": [{"name": "u"}, {"name": "u"}]}}, "attribute u is named twice"),
+        ({"data": {**DATA, "attributes": [{"kind": "word", "name": "u"}]}}, "unknown kind of attribute 'word'"),
+        ({"data": {**DATA, "attributes": [{"kind": ["x"], "name": "u"}]}}, "unknown kind of attribute"),
+        ({"data": {**DATA, "attributes": [{"name": "u", "sep": 1}]}}, "'u' has no option sep: as categorical it has"),
+        ({"data": {**DATA, "attributes": [{"name": "u", "min_count": "x"}]}}, "attribute 'u'"),
+        ({"data": {**DATA, "max_length": 3}}, "data.max_length"),
+        ({"data": {**DATA, "split": {"seed": 2**32}}}, "data.split.seed"),
+        ({"method": {"name": "linear", "C": 3}}, "method 'linear' has no option C"),
+        ({"method": {"name": {}}}, "unknown method {}"),
+        ({"task": {"kind": ["x"]}}, r"unknown task \['x'\]"),
+        ({"training": {"evaluate_every": True}}, "it is True: write epoch"),
+        ({"training": {"evaluate_every": "5"}}, "it is '5': write epoch"),
+        ({"training": {"learning_rate": float("inf")}}, "finite number"),
+    ],
+)
+def test_what_cannot_be(parts: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        recipe(**parts)
+
+
+def test_all_errors_come_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        recipe(training={"epochs": 0, "batch": 3}, method={"name": "x"}, task={"kind": "y"})
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "the recipe has 4 errors:"
+    assert len(lines) == 5
+
+
+@pytest.mark.parametrize("content", [b"- a", b"a: [", b"\xff\xfe", b"a\0: 1", b""])
+def test_files_that_are_no_recipe(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "r.yaml").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"r\.yaml"):
+        read_yaml(tmp_path / "r.yaml")
+    with pytest.raises(ConfigError, match=r"other\.yaml cannot be read"):
+        read_yaml(tmp_path / "other.yaml")
+
+
+@pytest.mark.parametrize("name", preset_names())
+def test_the_recipes_of_the_papers_are_recipes(name: str) -> None:
+    settings = read_preset(name)
+    settings["data"] = {
+        "train": "x.csv",
+        "text": "text",
+        "label": "stars",
+        "attributes": [{"name": "user"}, {"name": "product"}],
+        **settings.get("data", {}),
+    }
+    recipe = Recipe.from_dict(settings)
+    assert recipe.backbone.name == "google-bert/bert-base-uncased"
+    assert recipe.method_config().name == settings["method"]["name"]
+
+
+def test_a_setting_by_its_old_name_is_read_with_a_warning() -> None:
+    data = {"train": "t.csv", "text": "text", "label": "stars", "attributes": [{"name": "user"}]}
+    settings = {"data": data, "transfer": {"run": "runs/a", "frozen": False, "everything": True}}
+    with pytest.warns(AttribuneDeprecationWarning, match="the setting everything is now called full_model"):
+        recipe = Recipe.from_dict(settings)
+    assert recipe.transfer is not None
+    assert recipe.transfer.full_model
+    assert Recipe.from_dict(settings, saved=True) == recipe  # a file of an earlier version is nobody's mistake
