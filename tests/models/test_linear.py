@@ -12,7 +12,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from attribune.errors import AttribuneWarning, ConfigError, DataError, ModelFolderError
-from attribune.models import linear_features
+from attribune.models import linear, linear_features
 from attribune.models.linear import LinearModel, choose_c
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.tasks import Aspects, Classification, Rating, Regression

@@ -80,7 +80,7 @@ def _exact(z_hat: Tensor, K: Tensor, membership: Tensor) -> Tensor:
 
 
 def _polynomial(z_hat: Tensor, K: Tensor, membership: Tensor, terms: int) -> Tensor:
-    """Compute `tanh_sum` as one matrix product of odd powers, for arguments within the limit of this number of terms."""
+    """Compute `tanh_sum` as one matrix product of odd powers, for arguments within the limit of that many terms."""
     U, O, A = z_hat.shape
     B, H = membership.shape[0], K.shape[1]
     # Scaled to |K| <= 1, so that no power of a number overflows whose product with the other's would not.
