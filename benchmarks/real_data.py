@@ -12,7 +12,6 @@ the folder that ATTRIBUNE_DATA names.
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -25,6 +24,7 @@ from harness import DATA, RUNS, arguments, write_result
 from safetensors.numpy import load_file
 
 from attribune.core.console import ConsoleReporter, quiet_libraries
+from attribune.core.job_folder import locked
 from attribune.data.splits import split_table
 from attribune.data.tables import read_table
 from attribune.methods import METHODS
@@ -294,21 +294,16 @@ class Cell:
 
     def train(self) -> None:
         """Do it, unless it is done or another process is about it."""
-        lock = self.run.path.with_name(f"{self.run.path.name}.lock")
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        with lock.open("w") as held:
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+        with locked(self.run.path.with_name(f"{self.run.path.name}.lock")) as is_free:
+            if not is_free or self.is_done:
                 return
-            if not self.is_done:
-                stage, parts = self.stage, self.stage.parts(self.card, self.fold)
-                recipe = self.setting.recipe(
-                    self.card, self.fold, budget=stage.budget(self.card), max_length=stage.max_length
-                )
-                settings: dict[str, Any] = {"baselines": False, "resume": True, "reporter": ConsoleReporter()}
-                train(recipe, self.run.path, tables=parts, **settings)
-                shutil.rmtree(self.run.model)
+            stage, parts = self.stage, self.stage.parts(self.card, self.fold)
+            recipe = self.setting.recipe(
+                self.card, self.fold, budget=stage.budget(self.card), max_length=stage.max_length
+            )
+            settings: dict[str, Any] = {"baselines": False, "resume": True, "reporter": ConsoleReporter()}
+            train(recipe, self.run.path, tables=parts, **settings)
+            shutil.rmtree(self.run.model)
 
 
 def cells_of(stage: Stage, card: Card) -> dict[str, list[Cell]]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
+
+from filelock import FileLock
 
 from attribune.benchmark.engine import Outcome
 from attribune.benchmark.experiment import Cell, Experiment
@@ -57,8 +57,8 @@ def begun(path: Path, *, fails: Sequence[str] = ()) -> tuple[Experiment, Benchma
 def test_a_cell_that_someone_else_trains_is_waited_for_and_said_once(tmp_path: Path) -> None:
     experiment, folder, engine = begun(tmp_path)
     held = list(experiment.cells())[1]
-    lock = folder.lock(held)
-    lock.parent.mkdir(parents=True)
+    folder.lock(held).parent.mkdir(parents=True)
+    lock = FileLock(folder.lock(held))
     told: list[tuple[str, str]] = []
     looks = 0
 
@@ -67,11 +67,9 @@ def test_a_cell_that_someone_else_trains_is_waited_for_and_said_once(tmp_path: P
         told.append((cell.path, word))
         if "another process" in word:
             looks += 1
-            fcntl.flock(file, fcntl.LOCK_UN)  # the other one was killed: its cell is begun here
+            lock.release()  # the other one was killed: its cell is begun here
 
-    file: IO[str]
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    with lock:
         assert run_cells(experiment, folder, engine, tell=tell) == []
     assert looks == 1
     assert told[-3:] == [
