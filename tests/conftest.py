@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 
 import families
@@ -18,6 +19,17 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("any machine")
 # On tensors this small, threads cost five times what they save.
 torch.set_num_threads(1)
+
+
+def pytest_collection_finish() -> None:
+    """Take what is loaded by now out of the garbage collector's rounds, of which each training makes several."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Give it back to the collector, for libraries that say at exit what was never freed."""
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)
