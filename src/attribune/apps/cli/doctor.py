@@ -1,4 +1,13 @@
-"""``attribune doctor``: versions, hardware, and problems with their cures."""
+"""Check the installation: versions, hardware, problems with their cures.
+
+Show versions, extras, hardware, the device and precision that a training would use, the default backbone, free space of
+the folders that are written to, and problems with their cures. The exit code is 0 unless a problem makes the library
+unusable.
+
+Examples:
+  attribune doctor
+  attribune doctor --json > machine.json
+"""
 
 from __future__ import annotations
 
@@ -7,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from attribune.apps.cli.arguments import add_json, add_verb
+from attribune.apps.cli.arguments import add_shared, add_verb
 from attribune.apps.cli.output import show, show_json
 from attribune.errors import ConfigError
 
@@ -16,24 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser"]
 
-_EXAMPLES = """examples:
-  attribune doctor
-  attribune doctor --json > machine.json"""
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "doctor",
-        help="check the installation: versions, hardware, problems with their cures",
-        description="Show versions, extras, hardware, the device and precision that a training would use, the default "
-        "backbone, free space of the folders that are written to, and problems with their cures. The exit code "
-        "is 0 unless a problem makes the library unusable.",
-        examples=_EXAMPLES,
-        run=_run,
-    )
-    add_json(parser)
+    parser = add_verb(verbs, "doctor", __doc__, run=_run)
+    add_shared(parser, "--json")
 
 
 def _run(options: argparse.Namespace) -> None:
