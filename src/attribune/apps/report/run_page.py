@@ -22,15 +22,7 @@ from attribune.analysis.diagnostics import (
 )
 from attribune.analysis.run_rows import RunRows, rows_of_run
 from attribune.apps.report.page import Figure, Section, render_page, write_page
-from attribune.apps.report.plots import (
-    BinnedEstimates,
-    CalibrationPoint,
-    Curve,
-    binned_plot,
-    calibration_plot,
-    confusion_plot,
-    curve_plot,
-)
+from attribune.apps.report.plots import Curve, Estimate, binned_plot, calibration_plot, confusion_plot, curve_plot
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.tables import comparison_lines, format_interval, table_cells
 from attribune.runs.folder import RunFolder
@@ -213,16 +205,13 @@ def _calibration(scored_rows: ScoredRows) -> Iterator[Section]:
     result = calibration(scored_rows)
     if result is None:
         return
-    points = [
-        CalibrationPoint(predicted=b.predicted, observed=b.figure.value, low=b.figure.low, high=b.figure.high)
-        for b in result.bins
-    ]
+    bins = [Estimate.of(one.name, one.figure, predicted=one.predicted) for one in result.bins]
     if result.quantity == "number":
         title, xlabel, ylabel = "Calibration: predicted and true numbers", "predicted number", "mean true number"
     else:
         title, xlabel, ylabel = "Calibration", "predicted probability", "observed frequency"
     figure = Figure(
-        svg=calibration_plot(points, xlabel=xlabel, ylabel=ylabel),
+        svg=calibration_plot(bins, xlabel=xlabel, ylabel=ylabel),
         caption="Predictions in bins of about equal size, with 95 % intervals; a calibrated model is on the diagonal.",
     )
     yield Section(title=title, sentences=[_calibration_sentence(result)], figures=[figure])
@@ -247,22 +236,15 @@ def _calibration_sentence(result: Calibration) -> str:
 
 def _bins(scored_rows: ScoredRows) -> Iterator[Section]:
     metric = scored_rows.task.main_metric
-    scale = metric_info(metric).scale
+    info = metric_info(metric)
     for name, bins in row_bins(scored_rows).items():
         by_length = name == "words"
         xlabel = f"{name} of the row" if by_length else f"training rows with the row's {name}"
-        binned = BinnedEstimates(
-            name=name,
-            bins=tuple(one.name for one in bins),
-            values=scale * np.array([one.figure.value for one in bins]),
-            lows=scale * np.array([one.figure.low for one in bins]),
-            highs=scale * np.array([one.figure.high for one in bins]),
-            rows=tuple(one.rows for one in bins),
-        )
-        overall = scale * scored_rows.figure().value
+        estimates = [Estimate.of(one.name, one.figure, scale=info.scale, rows=one.rows) for one in bins]
+        overall = info.scale * scored_rows.metric().value()
         figure = Figure(
-            svg=binned_plot(binned, ylabel=metric_info(metric).label, xlabel=xlabel, overall=overall),
-            caption=f"{metric_info(metric).words} over bins of {xlabel}, with 95 % intervals; below each bin its rows.",
+            svg=binned_plot(estimates, ylabel=info.label, xlabel=xlabel, overall=overall),
+            caption=f"{info.words} over bins of {xlabel}, with 95 % intervals; below each bin its rows.",
         )
         yield Section(
             title="Short and long texts" if by_length else f"Frequent and rare values of {name}",
