@@ -111,8 +111,8 @@ def confusion_plot(counts: Array, *, names: Sequence[str]) -> str:
     """Plot a confusion matrix (C, C), true classes down and predicted ones across, shaded by the share of the class."""
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     side = 1.6 + 0.42 * len(names)
-    size = {"width": max(5.2, side), "height": max(2.4, side - 0.4)}
-    with _figure(**size, xlabel="predicted", ylabel="true") as (figure, axes):
+    width, height = max(5.2, side), max(2.4, side - 0.4)
+    with _figure(width=width, height=height, xlabel="predicted", ylabel="true") as (figure, axes):
         axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
         for true, predicted in np.ndindex(*shares.shape):
             if counts[true, predicted]:
