@@ -73,11 +73,7 @@ class Batcher:
         return not self._closed
 
     def submit(self, model: ServedModel, columns: Mapping[str, Sequence[Any]]) -> Future[list[Answer]]:
-        """Queue rows; the future has an answer for each, or the error of this request.
-
-        Args:
-            model: the model to ask.
-            columns: texts and attributes by name.
+        """Queue rows, as columns by name; the future has an answer for each, or the error of this request.
 
         Raises:
             Overloaded: when the queue is full.
