@@ -46,12 +46,10 @@ def write_run_page(
     """Write the page of a finished run.
 
     Args:
-        run: folder of a finished run.
         data: labelled rows, anything `read_table` takes; the run's own test rows unless given, which are not scored
             again.
         output: file to write; ``report.html`` in the folder unless given.
         backbone: where the backbone's weights are, if no longer where they were.
-        encoding: encoding of the table; detected unless given.
 
     Returns:
         The path of the page, and what could not be shown.
@@ -100,13 +98,13 @@ def _training(rows: RunRows) -> Iterator[Section]:
     curves = [Curve(name="loss on validation rows", x=epochs, y=_column(checks, "eval_loss"))]
     if steps:
         curves.insert(0, _training_loss(steps))
-    metric = rows.scored_rows.task.main_metric
+    metric, info = rows.scored_rows.task.main_metric, metric_info(rows.scored_rows.task.main_metric)
     caption = "The loss over the epochs; the training loss is with dropout."
     figures = [Figure(svg=curve_plot(curves, ylabel="loss"), caption=caption)]
     if all(f"eval_{metric}" in line for line in checks) and len(checks) > 1:
-        y = tuple(metric_info(metric).scale * value for value in _column(checks, f"eval_{metric}"))
-        svg = curve_plot([Curve(name=metric_info(metric).words, x=epochs, y=y)], ylabel=metric_info(metric).label)
-        figures.append(Figure(svg=svg, caption=f"{metric_info(metric).words} on validation rows."))
+        y = tuple(info.scale * value for value in _column(checks, f"eval_{metric}"))
+        svg = curve_plot([Curve(name=info.words, x=epochs, y=y)], ylabel=info.label)
+        figures.append(Figure(svg=svg, caption=f"{info.words} on validation rows."))
     yield Section(title="Training", sentences=list(_training_sentences(rows, checks)), figures=figures)
 
 
@@ -265,15 +263,16 @@ def _bins_sentence(metric: str, bins: Sequence[Bin], xlabel: str) -> str:
 
 def _values(rows: RunRows) -> Iterator[Section]:
     metric = rows.scored_rows.task.main_metric
-    scale, decimals = metric_info(metric).scale, 1 if metric_info(metric).is_share else 3
+    info = metric_info(metric)
+    decimals = 1 if info.is_share else 3
     for attribute in rows.attributes:
         values = value_figures(rows.scored_rows, attribute)
         if len(values) < 2:
             continue
         both_ends = [*values[:_LISTED_VALUES], *values[-_LISTED_VALUES:]]
-        lines = [[attribute.name, "rows", metric_info(metric).label, "random rows"]]
+        lines = [[attribute.name, "rows", info.label, "random rows"]]
         for one in values if len(values) <= len(both_ends) else both_ends:
-            low, value, high = (f"{scale * number:.{decimals}f}" for number in (one.low, one.figure, one.high))
+            low, value, high = (f"{info.scale * number:.{decimals}f}" for number in (one.low, one.figure, one.high))
             lines.append([one.value, f"{one.rows:,}", f"{value}{' *' if one.stands_out else ''}", f"{low} to {high}"])
         yield Section(
             title=f"By value of {attribute.name}",
