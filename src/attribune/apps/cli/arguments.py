@@ -8,10 +8,12 @@ from typing import Any
 
 from attribune.core.deprecation import warn_renamed
 
-__all__ = ["add_renamed_flag", "add_shared", "add_verb", "warn_of_renamed_flags"]
+__all__ = ["SEVERAL", "add_renamed_flag", "add_shared", "add_verb", "warn_of_renamed_flags"]
 
 Run = Callable[[argparse.Namespace], None]
 
+SEVERAL: dict[str, Any] = {"nargs": "+", "action": "extend"}
+"""Options of a flag that takes several words, and may be repeated."""
 _SHARED: dict[str, dict[str, Any]] = {
     "run_folder": {"metavar": "RUN", "help": "folder that `attribune train` wrote"},
     "data": {"metavar": "DATA", "help": "CSV, TSV, JSONL or Parquet file, or a name on the hub"},

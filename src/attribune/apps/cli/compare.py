@@ -11,6 +11,7 @@ Examples:
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from typing import Any
 
 from attribune.apps.cli.arguments import add_shared, add_verb
@@ -28,8 +29,6 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from dataclasses import asdict
-
     from attribune.analysis.evaluate import compare_scores
     from attribune.metrics.tables import comparison_lines
 

@@ -11,6 +11,7 @@ Examples:
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from typing import Any
 
 from attribune.apps.cli.arguments import add_shared, add_verb
@@ -56,8 +57,6 @@ def _run(options: argparse.Namespace) -> None:
 
 def _show_changes(options: argparse.Namespace) -> None:
     """Show the mean absolute change of a weight: a line for each term, a column for each layer."""
-    from dataclasses import asdict
-
     from attribune.analysis.weight_change import term_changes
     from attribune.metrics.tables import text_cells
 

@@ -15,7 +15,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from attribune.apps.cli.arguments import add_shared, add_verb
+from attribune.apps.cli.arguments import SEVERAL, add_shared, add_verb
 from attribune.apps.cli.output import open_console, show, show_json
 from attribune.errors import ConfigError
 
@@ -31,21 +31,11 @@ def add_parser(verbs: Any) -> None:
     add_shared(parser, "run_folder", help="folder that `attribune train` wrote; its model is replaced")
     add_shared(parser, "data", nargs="?")
     add("--undo", action="store_true", help="take the values that were added last out again")
-    add(
-        "--attributes",
-        nargs="+",
-        action="extend",
-        metavar="COL",
-        help="attributes whose values are added (default: all)",
-    )
+    add("--attributes", **SEVERAL, metavar="COL", help="attributes whose values are added (default: all)")
     add("--min-rows", type=int, metavar="N", help="rows that a value needs to be added (default: 1)")
     add("--steps", type=int, metavar="N", help="training steps, at most (default: 20)")
-    add(
-        "--prior",
-        type=float,
-        metavar="X",
-        help="weight of the prior that new values are like the known ones (default: 1)",
-    )
+    prior = "weight of the prior that new values are like the known ones (default: 1)"
+    add("--prior", type=float, metavar="X", help=prior)
     add_shared(parser, "--json", "--backbone", "--encoding")
 
 

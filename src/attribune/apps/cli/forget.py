@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from attribune.apps.cli.arguments import add_shared, add_verb
+from attribune.apps.cli.arguments import SEVERAL, add_shared, add_verb
 from attribune.apps.cli.output import open_console
 from attribune.errors import ModelFolderError
 
@@ -26,9 +26,7 @@ def add_parser(verbs: Any) -> None:
     parser = add_verb(verbs, "forget", __doc__, run=_run, after_interrupt="; the same command does what is left")
     add_shared(parser, "run_folder")
     parser.add_argument("--attribute", required=True, metavar="COL", help="the attribute")
-    parser.add_argument(
-        "--value", required=True, nargs="+", action="extend", metavar="VALUE", help="its values to remove"
-    )
+    parser.add_argument("--value", required=True, **SEVERAL, metavar="VALUE", help="its values to remove")
     add_shared(parser, "--backbone")
 
 

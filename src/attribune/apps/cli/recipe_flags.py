@@ -7,17 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attribune.apps.cli.arguments import add_renamed_flag, add_shared
+from attribune.apps.cli.arguments import SEVERAL, add_renamed_flag, add_shared
 from attribune.errors import ConfigError
 
 if TYPE_CHECKING:
     from attribune.runs.recipe import Recipe
 
-__all__ = ["SEVERAL", "add_recipe_flags", "attribute_list", "recipe_of"]
-
-SEVERAL: dict[str, Any] = {"nargs": "+", "action": "extend"}
-"""Options of a flag that takes several words, and may be repeated."""
-
+__all__ = ["add_recipe_flags", "attribute_list", "recipe_of"]
 
 _SETTINGS = {
     "data": "data.train",
@@ -209,8 +205,8 @@ def _parse_value(item: str, text: str) -> Any:
 def _same_method(one: Any, other: Any) -> bool:
     from attribune.methods import DEFAULT_METHOD
 
-    names = [[word.strip() for word in str(name or DEFAULT_METHOD).split("+")] for name in (one, other)]
-    return names[0] == names[1]
+    first, second = ([word.strip() for word in str(name or DEFAULT_METHOD).split("+")] for name in (one, other))
+    return first == second
 
 
 def _method_of(settings: dict[str, Any]) -> Any:

@@ -20,9 +20,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from attribune.apps.cli.arguments import add_verb
+from attribune.apps.cli.arguments import SEVERAL, add_verb
 from attribune.apps.cli.output import open_console, results_text, show
-from attribune.apps.cli.recipe_flags import SEVERAL, add_recipe_flags, recipe_of
+from attribune.apps.cli.recipe_flags import add_recipe_flags, recipe_of
 
 __all__ = ["add_parser"]
 

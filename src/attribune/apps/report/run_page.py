@@ -153,19 +153,19 @@ def _training_sentences(rows: RunRows, checks: Sequence[Mapping[str, Any]]) -> I
 def _confusions(scored_rows: ScoredRows) -> Iterator[Section]:
     for head in heads(scored_rows):
         counts, figures = head.confusion(), []
+        wrong = counts - np.diag(np.diag(counts))
         if len(head.classes) <= _MAX_PLOTTED_CLASSES:
             caption = "Rows of each true class by predicted class; darker: a larger share of the true class."
             figures.append(Figure(svg=confusion_plot(counts, names=head.classes), caption=caption))
         yield Section(
             title=f"Confusion matrix: {head.name}" if head.name else "Confusion matrix",
-            sentences=list(_confusion_sentences(head, counts)),
+            sentences=list(_confusion_sentences(head, counts, wrong)),
             figures=figures,
-            table=_frequent_confusions(head, counts),
+            table=_frequent_confusions(head, counts, wrong),
         )
 
 
-def _confusion_sentences(head: Head, counts: Any) -> Iterator[str]:
-    wrong = counts - np.diag(np.diag(counts))
+def _confusion_sentences(head: Head, counts: Any, wrong: Any) -> Iterator[str]:
     if unseen := int((head.true < 0).sum()):
         yield f"{unseen:,} rows have a label that no training row had; they are not shown."
     if not wrong.any():
@@ -183,8 +183,7 @@ def _confusion_sentences(head: Head, counts: Any) -> Iterator[str]:
         yield f"Never predicted: {', '.join(never[:_LISTED_CONFUSIONS])}{more}."
 
 
-def _frequent_confusions(head: Head, counts: Any) -> list[list[str]]:
-    wrong = counts - np.diag(np.diag(counts))
+def _frequent_confusions(head: Head, counts: Any, wrong: Any) -> list[list[str]]:
     if len(head.classes) <= 2 or not wrong.any():
         return []
     lines = [["true class", "predicted as", "rows", "of the true class (%)"]]
