@@ -200,7 +200,9 @@ def _summary(path: Path, split: Literal["test", "validation"] | None) -> Summary
 
 
 def _report(options: argparse.Namespace) -> None:
-    from attribune.apps.report.benchmark_page import write_benchmark_page
+    from attribune.apps.report.benchmark_page import benchmark_page
+    from attribune.apps.report.page import write_page
     from attribune.benchmark.results import BenchmarkFolder
 
-    show(str(write_benchmark_page(BenchmarkFolder(Path(options.folder)), options.output)))
+    folder = BenchmarkFolder(Path(options.folder))
+    show(str(write_page(options.output or folder.path / "report.html", benchmark_page(folder))))

@@ -46,7 +46,8 @@ def add_parser(verbs: Any) -> None:
 def _run(options: argparse.Namespace) -> None:
     from attribune.analysis.explain.run import explain
     from attribune.analysis.explain.wording import as_text
-    from attribune.apps.report.explanation_page import write_explanation_page
+    from attribune.apps.report.explanation_page import explanation_page
+    from attribune.apps.report.page import write_page
     from attribune.schema.assignments import parse_assignments
 
     console = open_console()
@@ -63,7 +64,7 @@ def _run(options: argparse.Namespace) -> None:
     for note in record["notes"]:
         console.note(note)
     if options.output is not None:
-        console.note(f"written to {write_explanation_page(record, options.output)}")
+        console.note(f"written to {write_page(options.output, explanation_page(record))}")
     if options.json:
         show_json(record, ensure_ascii=False)
     else:

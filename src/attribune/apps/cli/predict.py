@@ -30,9 +30,8 @@ def add_parser(verbs: Any) -> None:
     parser = add_verb(verbs, "predict", __doc__, run=_run, after_interrupt=_after_interrupt)
     add = parser.add_argument
     add_shared(parser, "run_folder")
-    add(
-        "data", metavar="DATA", nargs="+", help="CSV, TSV, JSONL or Parquet files, folders of them, or names on the hub"
-    )
+    tables = "CSV, TSV, JSONL or Parquet files, folders of them, or names on the hub"
+    add_shared(parser, "data", nargs="+", help=tables)
     add("--output", required=True, metavar="PATH", help="file that ends in .csv, .tsv, .jsonl or .parquet, or a folder")
     add_shared(parser, "--backbone", "--encoding")
     add(
@@ -45,9 +44,8 @@ def add_parser(verbs: Any) -> None:
 
 
 def _after_interrupt(options: argparse.Namespace) -> str:
-    if not Path(options.output).suffix:
-        return f"; finished parts are kept: the same command goes on in {options.output}"
-    return "; no output file was written"
+    resumes = f"; finished parts are kept: the same command goes on in {options.output}"
+    return "; no output file was written" if Path(options.output).suffix else resumes
 
 
 def _run(options: argparse.Namespace) -> None:

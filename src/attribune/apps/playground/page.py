@@ -111,9 +111,6 @@ def launch(session: Session, *, title: str, port: int) -> tuple[gr.Blocks, str]:
     return page, address
 
 
-# A text
-
-
 def _text_and_values(session: Session) -> tuple[gr.Textbox, list[Any]]:
     examples = session.examples()
     if examples:
@@ -172,9 +169,6 @@ def answer_html(answer: Answer) -> str:
     return _ANSWER.render(answer=answer, numbers=numbers, hidden=len(answer.names) - len(order))
 
 
-# Two values
-
-
 def _two_values(session: Session, names: Sequence[str], text: gr.Textbox, pickers: Sequence[Any]) -> None:
     gr.Markdown("The text of the first tab as if written with the one and with the other value.")
     attribute = gr.Dropdown(choices=list(names), value=names[0], label="Attribute", elem_id="two-attribute")
@@ -215,9 +209,6 @@ def _about(session: Session, attribute: str, value: str) -> str:
         near = ""
     nearest = f" Nearest vectors, by cosine: {html.escape(near)}." if near else ""
     return f"<p>{html.escape(value)}{known}.{nearest}</p>"
-
-
-# Map
 
 
 def _map(session: Session, names: Sequence[str], page: gr.Blocks) -> None:
@@ -269,9 +260,6 @@ def _map_caption(session: Session, name: str, shown: ValueMap, by: str) -> str:
 
 def _correlation(first: Any, second: Any) -> float:
     return float(np.corrcoef(first, second)[0, 1]) if np.std(first) else 0.0
-
-
-# Search
 
 
 def _search(session: Session, names: Sequence[str]) -> None:

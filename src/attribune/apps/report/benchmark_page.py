@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
-from attribune.apps.report.page import Figure, Section, render_page, write_page
+from attribune.apps.report.page import Figure, Section, render_page
 from attribune.apps.report.plots import Curve, Estimate, binned_plot, curve_plot, forest_plot
 from attribune.benchmark.experiment import Setting
 from attribune.benchmark.rendering import html_table, notes_of
@@ -21,23 +20,18 @@ from attribune.metrics.bins import count_ranges, range_name
 from attribune.metrics.bootstrap import paired
 from attribune.metrics.definitions import metric_info
 
-__all__ = ["benchmark_page", "write_benchmark_page"]
+__all__ = ["benchmark_page"]
 
 _MAX_BINS = 10
 _MAX_CURVES = 6
 
 
-def write_benchmark_page(folder: BenchmarkFolder, path: str | Path | None = None) -> Path:
-    """Write the page, ``report.html`` in the folder unless a path is given, and return its path.
+def benchmark_page(folder: BenchmarkFolder) -> str:
+    """Render the page; nothing in it is loaded from elsewhere.
 
     Raises:
-        ModelFolderError: for a folder that holds no benchmark, or a page that cannot be written.
+        ModelFolderError: for a folder that holds no benchmark.
     """
-    return write_page(folder.path / "report.html" if path is None else path, benchmark_page(folder))
-
-
-def benchmark_page(folder: BenchmarkFolder) -> str:
-    """Render the page; nothing in it is loaded from elsewhere."""
     experiment = folder.experiment()
     sections = [_section(table) for table in benchmark_tables(folder)]
     introduction = "" if sections else "No cell is done yet."

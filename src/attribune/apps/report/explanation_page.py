@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from attribune.analysis.explain.wording import sections
-from attribune.apps.report.page import Figure, Section, render_page, write_page
+from attribune.apps.report.page import Figure, Section, render_page
 from attribune.apps.report.plots import Estimate, forest_plot
 from attribune.metrics.bootstrap import PairedResult
 from attribune.metrics.definitions import metric_info
 
-__all__ = ["explanation_page", "write_explanation_page"]
-
-
-def write_explanation_page(record: Mapping[str, Any], path: str | Path) -> Path:
-    """Write the page of a record of `explain` and return its path.
-
-    Raises:
-        ModelFolderError: when it cannot be written.
-    """
-    return write_page(path, explanation_page(record))
+__all__ = ["explanation_page"]
 
 
 def explanation_page(record: Mapping[str, Any]) -> str:
-    """Render the page; nothing in it is loaded from elsewhere."""
+    """Render the page of a record of `explain`; nothing in it is loaded from elsewhere."""
     parts = [
         Section(
             title=part.title,

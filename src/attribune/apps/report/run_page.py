@@ -86,9 +86,6 @@ def _metrics(rows: RunRows) -> Section:
     return Section(title="Metrics", sentences=sentences, table=table_cells(rows.results), notes=[note])
 
 
-# Training
-
-
 def _training(rows: RunRows) -> Iterator[Section]:
     checks = [line for line in rows.log if "eval_loss" in line]
     steps = [line for line in rows.log if "loss" in line]
@@ -147,9 +144,6 @@ def _training_sentences(rows: RunRows, checks: Sequence[Mapping[str, Any]]) -> I
         )
 
 
-# Confusion matrix
-
-
 def _confusions(scored_rows: ScoredRows) -> Iterator[Section]:
     for head in heads(scored_rows):
         counts, figures = head.confusion(), []
@@ -195,9 +189,6 @@ def _frequent_confusions(head: Head, counts: Any, wrong: Any) -> list[list[str]]
     return lines
 
 
-# Calibration
-
-
 def _calibration(scored_rows: ScoredRows) -> Iterator[Section]:
     result = calibration(scored_rows)
     if result is None:
@@ -226,9 +217,6 @@ def _calibration_sentence(result: Calibration) -> str:
     if low <= 0 <= high:
         return f"{subject} are neither too high nor too low on average, as far as these rows show: {gap}. {error}"
     return f"{subject} are too {'high' if value > 0 else 'low'} on average, by {gap}. {error}"
-
-
-# Groups of rows
 
 
 def _bins(scored_rows: ScoredRows) -> Iterator[Section]:
