@@ -130,13 +130,13 @@ def _counterfactuals(record: Record) -> Section:
         for one in row["predictions"]
     ]
     others = [one["as"] for one in row["predictions"][1:] if one["prediction"] != given["prediction"]]
-    told = ", ".join(f"{name} {value}" for name, value in row["attributes"].items() if value) or "no attributes"
+    attributes = ", ".join(f"{name} {value}" for name, value in row["attributes"].items() if value) or "no attributes"
     changed = f"otherwise as: {', '.join(others)}" if others else "the same in all these cases"
     return Section(
         title=f"Row {row['number']:,}, as if others had written it",
         sentences=[
             f"“{row['text']}”" if len(row["text"]) <= 400 else f"“{row['text'][:400]}...”",
-            f"With {told}, {_predicted(given['prediction'])} is predicted; {changed}.",
+            f"With {attributes}, {_predicted(given['prediction'])} is predicted; {changed}.",
         ],
         table=[["as", "prediction", *names], *lines],
         note="The text and the other attributes stay as they are.",

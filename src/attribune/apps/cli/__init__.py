@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run ``attribune`` with the arguments, by default those of the process, and return its exit code."""
     options = build_parser().parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a value that the terminal cannot show is no failure
+        sys.stdout.reconfigure(errors="backslashreplace")  # the terminal may not be able to show a value
     try:
         with logging_to_stderr(level_of(options)):
             try:
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _write_error(f"\nattribune {options.verb}: interrupted{after}\n")
         return _INTERRUPTED
     except BrokenPipeError:
-        # Whoever read the output has left; Python would complain once more when it closes what is unwritten.
+        # The reader of the output has exited; without this, Python raises again when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:

@@ -40,7 +40,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _complete_files(parser: argparse.ArgumentParser) -> None:
-    """Mark every argument that takes a file or a folder, told by its metavar, in the parser and its verbs."""
+    """Mark every argument that takes a file or a folder, by its metavar, in the parser and its verbs."""
     import shtab
 
     for action in parser._actions:

@@ -142,7 +142,7 @@ def _ask(session: Session, text: str, *picked: Any) -> str:
 
 
 def _assignments(session: Session, picked: Sequence[Any]) -> dict[str, list[str]]:
-    """Map each attribute to the values that were picked or typed, without those left empty."""
+    """Map each attribute to the values that were picked or typed, without empty ones."""
     values = {
         attribute.name: [str(one) for one in (value if isinstance(value, list) else [value]) if one not in (None, "")]
         for attribute, value in zip(session.attributes, picked, strict=True)

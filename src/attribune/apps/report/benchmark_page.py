@@ -142,7 +142,7 @@ def _setting(line: Line) -> Setting:
 
 
 def _counterpart(line: Line, other: Line) -> str | None:
-    """Name what a setting has and the same without, or with shuffled, attributes has not; None for another pair."""
+    """Name what distinguishes a setting from its counterpart without, or with shuffled, attributes; None if not one."""
     ours, theirs = _setting(line), _setting(other)
     if _is_control(line) or any(
         getattr(ours, name) != getattr(theirs, name) for name in ("method", "backbone", "training")
@@ -154,7 +154,7 @@ def _counterpart(line: Line, other: Line) -> str | None:
 
 
 def _binned_figures(table: SetTable, lines: dict[str, Line]) -> Iterator[Figure]:
-    """For which rows? Plot the difference of the best setting that reads attributes to the reference, over bins."""
+    """Plot the difference of the best setting that reads attributes to the reference, over bins of rows."""
     reading = _reading(table)
     if not reading or table.reference not in lines:
         return
