@@ -47,7 +47,7 @@ class ScoredRows:
     Args:
         logits: (n, outputs).
         labels: as the task encodes them.
-        counts: by name, numbers (n,) by which rows are grouped, such as the words of each text.
+        counts: numbers (n,) by which rows are grouped, such as the words of each text, by name.
         ids: (n, slots) of attributes; None where they are not known.
     """
 
@@ -58,7 +58,6 @@ class ScoredRows:
     ids: Array | None = None
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self.labels)
 
     def select(self, mask: Array) -> ScoredRows:
@@ -75,10 +74,6 @@ class ScoredRows:
         """Return the main metric of the task."""
         return self.task.metrics(self.logits, self.labels)[self.task.main_metric]
 
-    def figure(self) -> Interval:
-        """Return the main metric with its interval."""
-        return interval(self.metric(), resamples=_RESAMPLES)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Head:
@@ -86,7 +81,6 @@ class Head:
 
     Args:
         name: of the aspect; empty for a task with one choice.
-        classes: their names.
         true: (n,) class ids; below 0 for a label that no training row has.
         probabilities: (n, C).
     """
@@ -130,12 +124,11 @@ def heads(scored_rows: ScoredRows) -> list[Head]:
 
 @dataclass(frozen=True, kw_only=True)
 class Bin:
-    """A group of rows.
+    """A group of rows, named by the range of what they are grouped by.
 
     Args:
-        name: range of what the rows are grouped by.
         rows: number of rows.
-        figure: the main metric of the rows; for calibration the share or number that is true.
+        figure: their main metric; for calibration the share or number that is true.
         predicted: for calibration, the mean of the predictions.
     """
 
@@ -209,7 +202,11 @@ def row_bins(scored_rows: ScoredRows) -> dict[str, list[Bin]]:
         if len(ranges) > 1:
             masks = {range_name(low, high): (counts >= low) & (counts <= high) for low, high in ranges}
             bins[name] = [
-                Bin(name=label, rows=int(mask.sum()), figure=scored_rows.select(mask).figure())
+                Bin(
+                    name=label,
+                    rows=int(mask.sum()),
+                    figure=interval(scored_rows.select(mask).metric(), resamples=_RESAMPLES),
+                )
                 for label, mask in masks.items()
             ]
     return bins
@@ -217,14 +214,9 @@ def row_bins(scored_rows: ScoredRows) -> dict[str, list[Bin]]:
 
 @dataclass(frozen=True, kw_only=True)
 class ValueFigure:
-    """The main metric on the rows with one value of an attribute.
+    """The main metric, ``figure``, on the rows with one value of an attribute.
 
-    Args:
-        value: the value.
-        rows: number of rows that have it.
-        figure: the main metric on these rows.
-        low: lower end of the range in which the metric of as many rows lies that are drawn at random from all.
-        high: its upper end.
+    ``low`` and ``high`` are the ends of the range of the metric over as many rows that are drawn at random from all.
     """
 
     value: str

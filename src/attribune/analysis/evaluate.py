@@ -63,7 +63,6 @@ def evaluate(run: str | Path, data: Any, *, backbone: str | None = None, encodin
     """Score a run on labelled rows, with their attributes and with all of them hidden.
 
     Args:
-        run: folder of a finished run.
         data: anything `read_table` takes.
         backbone: where the backbone's weights are, if no longer where they were.
 

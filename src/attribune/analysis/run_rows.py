@@ -32,10 +32,7 @@ class RunRows:
     """A finished run with labelled rows that it scored.
 
     Args:
-        run: folder of the run.
-        training: how the training went.
         log: losses and metrics during training; empty for a linear baseline.
-        scored_rows: the rows, with the run's scores.
         source: what the rows are, as a sentence says it after their number.
         attributes: those whose ids are known for the rows.
         results: metrics of the run and of what it is compared with.
@@ -71,7 +68,6 @@ def rows_of_run(
     """Score the rows of a table, or without one read those that the run scored when it was trained.
 
     Args:
-        run: folder of a finished run.
         data: labelled rows, anything `read_table` takes.
         backbone: where the backbone's weights are, if no longer where they were.
 

@@ -20,9 +20,8 @@ class TermChange:
 
     Args:
         layer: its number, from 0; None outside the layers.
-        term: the tensor's name inside the layer, or its whole name.
-        change: ``||before - after||_1 / numbers``, the mean absolute change of a number.
-        numbers: how many numbers it has.
+        term: the tensor's name inside the layer, or its full name.
+        change: ``||before - after||_1 / numbers``, the mean absolute change of its numbers.
     """
 
     layer: int | None
@@ -32,25 +31,25 @@ class TermChange:
 
 
 def term_changes(run: str | Path, *, backbone: str | None = None) -> list[TermChange]:
-    """The changes of every tensor of the backbone that learned, in the backbone's order; those of LoRA are left out.
+    """Measure the change of every trained tensor of the backbone, in the backbone's order, without those of LoRA.
 
     Args:
         run: folder of a run or a model.
         backbone: where the pretrained weights are, if no longer where they were.
 
     Raises:
-        ConfigError: where nothing of the backbone learned, or its pretrained weights cannot be found.
-        ModelFolderError: for a folder without a whole model, or other weights than those of the training.
+        ConfigError: where nothing of the backbone was trained, or its pretrained weights cannot be found.
+        ModelFolderError: for a folder without a complete model, or other weights than those of the training.
     """
     files = find_model(run)
     config, tensors = read_model(files)
     source = backbone or config.backbone
-    learned = {
+    trained = {
         name.removeprefix("backbone.").replace(".base_layer.", "."): tensor  # peft renames what LoRA stands beside
         for name, tensor in tensors.items()
         if name.startswith("backbone.") and ".lora_" not in name
     }
-    if not learned:
+    if not trained:
         raise ConfigError(f"{run}: nothing of the backbone learned (tuning {config.tuning}), so that no term changed")
     pretrained = load_backbone(
         str(source), revision=config.revision if backbone is None else None, is_generative=config.is_generative
@@ -60,18 +59,12 @@ def term_changes(run: str | Path, *, backbone: str | None = None) -> list[TermCh
     stack = stack_path(pretrained, is_generative=config.is_generative)
     placement = placement_for(pretrained.config.model_type, is_generative=config.is_generative)
     layers = [f"{stack}.{name}".strip(".") for name in find_layers(pretrained.get_submodule(stack), placement)]
-    places = {f"{path}.": number for number, path in enumerate(layers)}
+    layer_numbers = {f"{path}.": number for number, path in enumerate(layers)}
     changes = []
     for name, before in pretrained.named_parameters():
-        if name in learned:
-            path = next((path for path in places if name.startswith(path)), None)
-            gap = (before.detach().double() - learned[name].double()).abs().mean().item()
-            changes.append(
-                TermChange(
-                    layer=None if path is None else places[path],
-                    term=name if path is None else name.removeprefix(path),
-                    change=gap,
-                    numbers=before.numel(),
-                )
-            )
+        if name in trained:
+            path = next((path for path in layer_numbers if name.startswith(path)), "")
+            change = (before.detach().double() - trained[name].double()).abs().mean().item()
+            term, layer = name.removeprefix(path), layer_numbers.get(path)
+            changes.append(TermChange(layer=layer, term=term, change=change, numbers=before.numel()))
     return changes

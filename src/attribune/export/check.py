@@ -48,7 +48,6 @@ def table_rows(predictor: Predictor, data: Any, *, ids: npt.NDArray[np.int64] | 
     Args:
         data: anything `read_table` takes.
         ids: (slots,), fixed for all rows, whose own attribute columns are then not read.
-        encoding: encoding of the table; detected unless given.
 
     Raises:
         DataError: naming file, row or column.
@@ -67,11 +66,7 @@ def table_rows(predictor: Predictor, data: Any, *, ids: npt.NDArray[np.int64] | 
 
 
 def random_rows(predictor: Predictor, *, ids: npt.NDArray[np.int64] | None) -> Rows:
-    """Draw rows of random token and attribute ids, the same at every call.
-
-    Args:
-        ids: (slots,), fixed for all rows; None draws them as well.
-    """
+    """Draw rows of random tokens and of random attribute ids, unless these are fixed (slots,); the same every time."""
     model = predictor.model
     assert isinstance(model, AttributeModel)
     rng = np.random.default_rng(0)

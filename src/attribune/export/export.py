@@ -41,12 +41,11 @@ _ENDINGS: dict[str, str] = {"adapter": "", "onnx": ".onnx", "torch": ".pt2"}
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """What was written.
+    """The file or folder that was written, and its check.
 
     Args:
-        path: file or folder.
         rows: number of rows with which it was checked.
-        from_table: whether these come from a table, and not from chance.
+        from_table: whether these come from a table; otherwise they were drawn at random.
         difference: the largest between a logit of the run and of the export.
     """
 
@@ -71,7 +70,6 @@ def export(
     """Write a run's model for other programs, unless its logits differ from those of the run.
 
     Args:
-        run: folder of a finished run.
         output: folder to write for ``adapter``, else the file, which replaces an earlier one; ``exported`` in the run's
             folder, with the format's suffix, unless given.
         kind: ``adapter``: a folder without attributes, for fixed values, that this library loads, or of the peft
@@ -81,7 +79,6 @@ def export(
             the attributes an input.
         check: a table (anything `read_table` takes) whose first 200 rows check the export; random rows unless given.
         backbone: where the backbone's weights are, if no longer where they were.
-        encoding: encoding of the table; detected unless given.
 
     Raises:
         AttribuneError: for values that are not known, a model that has no such form, with the reason, or an export
@@ -98,8 +95,16 @@ def export(
     else:
         rows = table_rows(source.predictor, check, ids=source.ids, encoding=encoding)
     if kind == "adapter":
-        return _export_folder(source, path, rows)
-    return _export_graph(source, path, rows, kind=kind)
+        description, difference = _export_folder(source, path, rows)
+    else:
+        description, difference = _export_graph(source, path, rows, kind=kind)
+    return Exported(
+        path=path,
+        description=description,
+        rows=len(rows.encoded),
+        from_table=rows.from_table,
+        difference=difference,
+    )
 
 
 def _output_path(run: Path, output: str | Path | None, kind: str) -> Path:
@@ -132,40 +137,27 @@ class _Source:
         if assignments and not predictor.reads_attributes:
             raise ConfigError(f"method {model.method_config.name!r} reads no attributes: leave --for out")
         predictor.use("cpu")
-        ids = None
-        if assignments is not None and predictor.reads_attributes:
-            ids = assigned_ids(predictor.schema, assignments)
+        fixed = assignments is not None and predictor.reads_attributes
+        ids = assigned_ids(predictor.schema, assignments or {}) if fixed else None
         return cls(model=model, predictor=predictor, assignments=assignments, ids=ids, backbone=backbone)
 
     @property
     def id_tensor(self) -> torch.Tensor | None:
-        """The fixed ids (slots,) as a tensor."""
+        """The fixed ids (slots,), or None."""
         return None if self.ids is None else torch.from_numpy(self.ids)
 
     def merge(self) -> MergedMethod:
         """Merge the method; ConfigError with the reason where it cannot be merged."""
-        ids = self.id_tensor
-        if ids is None:
-            ids = torch.zeros(sum(slots.count for slots in self.model.slots), dtype=torch.int64)
-        return merge_model(self.model, ids)
+        hidden = torch.zeros(sum(slots.count for slots in self.model.slots), dtype=torch.int64)
+        return merge_model(self.model, hidden if self.id_tensor is None else self.id_tensor)
 
     @property
     def assignments_text(self) -> str:
         """The fixed values in words."""
         return assignments_text(self.assignments or {})
 
-    def exported(self, path: Path, description: str, rows: Rows, difference: float) -> Exported:
-        """Describe what was written."""
-        return Exported(
-            path=path,
-            description=description,
-            rows=len(rows.encoded),
-            from_table=rows.from_table,
-            difference=difference,
-        )
 
-
-def _export_folder(source: _Source, path: Path, rows: Rows) -> Exported:
+def _export_folder(source: _Source, path: Path, rows: Rows) -> tuple[str, float]:
     if source.ids is None and source.predictor.reads_attributes:
         raise ConfigError(
             "--format adapter is for fixed values: give them with --for, such as --for "
@@ -182,7 +174,7 @@ def _export_folder(source: _Source, path: Path, rows: Rows) -> Exported:
             os.replace(draft, path)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    return source.exported(path, description, rows, difference)
+    return description, difference
 
 
 def _write_folder(source: _Source, folder: Path) -> tuple[str, Scorer]:
@@ -219,7 +211,7 @@ def _peft_scorer(source: _Source, folder: Path) -> Scorer:
     return lambda batch: _logits(model, batch)
 
 
-def _export_graph(source: _Source, path: Path, rows: Rows, *, kind: ExportFormat) -> Exported:
+def _export_graph(source: _Source, path: Path, rows: Rows, *, kind: ExportFormat) -> tuple[str, float]:
     model, ids, description = _model_of_graph(source)
     program = graph.make_program(model, source.model.batch(rows.encoded.take(slice(4))), ids=ids)
     metadata = {
@@ -236,18 +228,15 @@ def _export_graph(source: _Source, path: Path, rows: Rows, *, kind: ExportFormat
     difference = largest_difference(source.predictor, rows, score)
     with _writing(path):
         replace_file(path, data)
-    return source.exported(path, description, rows, difference)
+    return description, difference
 
 
 def _model_of_graph(source: _Source) -> tuple[AttributeModel, torch.Tensor | None, str]:
     """Choose what becomes the graph: a model, the ids to fix in it or None, and a description."""
     if source.ids is None:
         reads = source.predictor.reads_attributes
-        return (
-            source.model,
-            None,
-            "the whole model, " + ("with attribute_ids as an input" if reads else "which reads no attributes"),
-        )
+        inputs = "with attribute_ids as an input" if reads else "which reads no attributes"
+        return source.model, None, f"the whole model, {inputs}"
     try:
         return merged_model(source.model, source.merge()), None, f"a model for {source.assignments_text}"
     except ConfigError as error:

@@ -26,12 +26,7 @@ _LARGEST = 2**31 - 2**20  # a file of protocol buffers holds 2 GiB, and the grap
 
 
 class _Graph(nn.Module):
-    """A model from its tensors to its logits.
-
-    Args:
-        model: in evaluation mode.
-        ids: (slots,), fixed for every row; None makes them an input.
-    """
+    """A model from its tensors to its logits; `ids` (slots,) are fixed for every row, None makes them an input."""
 
     ids: Tensor | None
 
@@ -121,13 +116,11 @@ def onnx_bytes(model: AttributeModel, program: ExportedProgram, *, metadata: Map
 
     Args:
         model: from which `make_program` made the program.
-        program: the graph.
         metadata: stored in the file.
 
     Raises:
-        ConfigError: without the packages, for a model that is too large, or an operation that ONNX lacks.
+        ConfigError: for a model that is too large, or an operation that ONNX lacks.
     """
-    check_packages()
     size = sum(p.numel() * p.element_size() for p in model.parameters())
     if size > _LARGEST:
         raise ConfigError(f"the model has {size / 2**30:.1f} GiB, but an ONNX file holds 2: choose --format torch")
@@ -158,11 +151,7 @@ def _name_sizes(proto: Any) -> None:
 
 
 def check_packages() -> None:
-    """Refuse ONNX where its packages are not installed.
-
-    Raises:
-        ConfigError: with the command that installs them.
-    """
+    """Raise a ConfigError where a package that ONNX needs is not installed."""
     for package in ("onnx", "onnxscript", "onnxruntime"):
         if importlib.util.find_spec(package) is None:
             raise ConfigError(f"--format onnx needs {package}: pip install 'attribune[export]'")

@@ -31,11 +31,7 @@ def merge_model(model: AttributeModel, ids: Tensor) -> MergedMethod:
 
 
 def merged_model(model: AttributeModel, merged: MergedMethod) -> AttributeModel:
-    """Make the model of a merged method, with copies of all weights, an empty schema and the same task.
-
-    Args:
-        model: from which it was merged.
-        merged: the merged method.
+    """Make the model of a method merged from `model`: copies of all weights, an empty schema and the same task.
 
     Raises:
         ConfigError: where weights of the backbone cannot hold what the values do.

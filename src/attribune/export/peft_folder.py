@@ -28,11 +28,11 @@ def write_peft(model: AttributeModel, merged: MergedMethod, folder: Path) -> Non
 
     Args:
         model: from which the method was merged.
-        merged: the merged method, of low-rank maps alone.
+        merged: of low-rank maps alone.
         folder: an existing folder.
 
     Raises:
-        ConfigError: saying why LoRA is not all of it.
+        ConfigError: for a method or tuning with more than low-rank maps.
     """
     from peft import LoraConfig  # seconds to import, and rarely needed
 

@@ -23,13 +23,9 @@ Array = npt.NDArray[Any]
 def attribute_importance(scores: Rescored, labels: Array) -> list[dict[str, Any]]:
     """Measure the loss of every metric without each attribute, and without all where there are several.
 
-    Args:
-        scores: of labelled rows.
-        labels: as the task encodes them.
-
     Returns:
         Name of the attribute (None: all), and under ``hidden`` and ``shuffled`` the loss of every metric: the metric
-        with the attribute less that without it, turned round where lower is better, with its 95 % interval. Shuffled
+        with the attribute less that without it, negated where lower is better, with its 95 % interval. Shuffled
         values are permuted over the rows (permutation importance); the loss is the mean of three permutations, over
         which an interval draws the copies of a row as one.
     """
@@ -44,9 +40,8 @@ def attribute_importance(scores: Rescored, labels: Array) -> list[dict[str, Any]
         hidden = task.metrics(scores.hidden(group), labels)
         shuffles = [task.metrics(scores.shuffled(group, seed=seed), labels) for seed in range(_SHUFFLES)]
         shuffled = {metric: pooled([shuffle[metric] for shuffle in shuffles], keys) for metric in baseline}
-        records.append(
-            {"attribute": name, "hidden": _losses(baseline, hidden), "shuffled": _losses(copies, shuffled)},
-        )
+        losses = {"hidden": _losses(baseline, hidden), "shuffled": _losses(copies, shuffled)}
+        records.append({"attribute": name, **losses})
     return records
 
 
@@ -62,8 +57,6 @@ def importance_by_frequency(scores: Rescored, labels: Array, *, rare: int) -> li
     """Measure the loss of the main metric without each attribute, on rows by how often their value was trained on.
 
     Args:
-        scores: of labelled rows.
-        labels: as the task encodes them.
         rare: training rows that a rare value has at most.
 
     Returns:

@@ -29,63 +29,53 @@ def influential_values(scores: Rescored, *, min_rows: int, top: int) -> list[dic
         predicted number; with the number of rows and of training rows, and the predicted number that changes most on
         average, ``of``, its mean ``change`` and the ends of its 95 % bootstrap interval over the rows.
     """
+    predicted, names = numbers_of(scores.predictor, scores.logits)
     records = []
     for attribute in scores.predictor.schema:
-        influence = _Influence(scores, attribute)
-        frequent = [index for index, rows in enumerate(influence.rows) if rows >= min_rows]
-        frequent.sort(key=lambda index: -influence.moves[index])
-        records.append(
+        ids, changes = _changes(scores, attribute, predicted)
+        values, starts, rows = np.unique(ids, return_index=True, return_counts=True)
+        largest = np.abs(changes).max(axis=1)
+        moves = np.add.reduceat(largest, starts) / rows if len(ids) else np.zeros(0)
+        frequent = np.flatnonzero(rows >= min_rows)
+        frequent = frequent[np.argsort(-moves[frequent], kind="stable")]
+        listed = [
             {
-                "attribute": attribute.name,
-                "values": len(influence.values),
-                "enough_rows": len(frequent),
-                "top": [influence.record(index) for index in frequent[:top]],
+                "value": attribute.values[values[index] - 1] if len(attribute.values) else f"id {values[index]}",
+                "rows": int(rows[index]),
+                "training_rows": int(attribute.counts[values[index]]),
+                "move": float(moves[index]),
+                **_largest_change(changes[starts[index] : starts[index] + rows[index]], names),
             }
+            for index in frequent[:top].tolist()
+        ]
+        records.append(
+            {"attribute": attribute.name, "values": len(values), "enough_rows": len(frequent), "top": listed}
         )
     return records
 
 
-class _Influence:
-    """The changes of predictions by the values of an attribute: the id, the rows and the mean move of each value."""
+def _changes(scores: Rescored, attribute: FittedAttribute, predicted: Array) -> tuple[Array, Array]:
+    """Return the ids of an attribute's values, sorted, and the changes (n, numbers) of predictions by each."""
+    ids, changes = [np.zeros(0, dtype=np.int64)], [np.zeros((0, predicted.shape[1]))]
+    for slot in range(*attribute.columns.indices(scores.rows.attribute_ids.shape[1])):
+        own = scores.rows.attribute_ids[:, slot]
+        without = scores.rows.attribute_ids.copy()
+        without[:, slot] = 0
+        logits = scores.hidden([attribute]) if attribute.slots == 1 else scores.with_ids(without)
+        numbers, _ = numbers_of(scores.predictor, logits)
+        ids.append(own[own > 0])
+        changes.append((predicted - numbers)[own > 0])
+    all_ids = np.concatenate(ids)
+    order = np.argsort(all_ids, kind="stable")
+    return all_ids[order], np.concatenate(changes)[order]
 
-    def __init__(self, scores: Rescored, attribute: FittedAttribute) -> None:
-        self.attribute = attribute
-        predicted, self.names = numbers_of(scores.predictor, scores.logits)
-        ids, changes = [np.zeros(0, dtype=np.int64)], [np.zeros((0, predicted.shape[1]))]
-        for slot in range(*attribute.columns.indices(scores.rows.attribute_ids.shape[1])):
-            own = scores.rows.attribute_ids[:, slot]
-            without = scores.rows.attribute_ids.copy()
-            without[:, slot] = 0
-            rows = own > 0
-            logits = scores.hidden([attribute]) if attribute.slots == 1 else scores.with_ids(without)
-            numbers, _ = numbers_of(scores.predictor, logits)
-            ids.append(own[rows])
-            changes.append((predicted - numbers)[rows])
-        all_ids = np.concatenate(ids)
-        order = np.argsort(all_ids, kind="stable")
-        self._changes = np.concatenate(changes)[order]
-        self.values, self._starts, self.rows = np.unique(all_ids[order], return_index=True, return_counts=True)
-        largest = np.abs(self._changes).max(axis=1)
-        self.moves = np.add.reduceat(largest, self._starts) / self.rows if len(all_ids) else np.zeros(0)
 
-    def record(self, index: int) -> dict[str, Any]:
-        """Return the record of one value, by its index in ``values``."""
-        value, rows = int(self.values[index]), int(self.rows[index])
-        changes = self._changes[self._starts[index] : self._starts[index] + rows]
-        means = changes.mean(axis=0)
-        column = int(np.abs(means).argmax())
-        low, high = _interval(changes[:, column])
-        names = self.attribute.values
-        return {
-            "value": names[value - 1] if len(names) else f"id {value}",
-            "rows": rows,
-            "training_rows": int(self.attribute.counts[value]),
-            "move": float(self.moves[index]),
-            "of": self.names[column],
-            "change": float(means[column]),
-            "low": low,
-            "high": high,
-        }
+def _largest_change(changes: Array, names: list[str]) -> dict[str, Any]:
+    """Describe the predicted number that changes most on average."""
+    means = changes.mean(axis=0)
+    column = int(np.abs(means).argmax())
+    low, high = _interval(changes[:, column])
+    return {"of": names[column], "change": float(means[column]), "low": low, "high": high}
 
 
 def _interval(changes: Array) -> tuple[float, float]:

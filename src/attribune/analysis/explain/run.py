@@ -38,7 +38,6 @@ def explain(
     """Measure what each attribute contributes, by scoring the same texts with other attributes.
 
     Args:
-        run: folder of a finished run.
         data: labelled rows, anything `read_table` takes.
         row: number of a row of the table, from 1, that is explained as well.
         instead: for this row, values that replace its own, one set for each counterfactual prediction.
@@ -56,11 +55,7 @@ def explain(
     Raises:
         AttribuneError: for a method that reads no attributes, or naming file, row or column and the cure.
     """
-    for name, number in (("rare", rare), ("min_rows", min_rows), ("top", top), ("row", row)):
-        if number is not None and number < 1:
-            raise ConfigError(f"{name} is {number}: give at least 1")
-    if instead and row is None:
-        raise ConfigError("other values are for one row: say which with --row")
+    _check(instead, row=row, rare=rare, min_rows=min_rows, top=top)
     recipe, predictor = load_run(run, backbone=backbone)
     if not (predictor.reads_attributes and len(predictor.schema)):
         raise ConfigError(
@@ -87,6 +82,14 @@ def explain(
         "row": single,
         "notes": [*labelled.notes, *encoded.report.lines()],
     }
+
+
+def _check(instead: Sequence[Any], *, row: int | None, **numbers: int) -> None:
+    for name, number in (*numbers.items(), ("row", row)):
+        if number is not None and number < 1:
+            raise ConfigError(f"{name} is {number}: give at least 1")
+    if instead and row is None:
+        raise ConfigError("other values are for one row: say which with --row")
 
 
 def _explain_row(

@@ -30,12 +30,9 @@ def counterfactuals(
     """Predict a text with its own attributes, without them, and with other values in their place.
 
     Args:
-        predictor: a run's predictor.
-        text: the text of the row.
         ids: (slots,), the attributes of the row.
         instead: values that replace the row's own, one set for each prediction, the other attributes staying as they
-            are; without any set, the most frequent values of each attribute.
-        top: how many of these.
+            are; without any set, the `top` most frequent values of each attribute.
 
     Returns:
         For each prediction ``as`` in words, ``prediction`` and ``numbers`` by name.
@@ -99,8 +96,6 @@ def word_occlusion(predictor: Predictor, text: str, ids: Ids) -> dict[str, Any]:
     words), so that it means the same for every backbone and for linear baselines.
 
     Args:
-        predictor: a run's predictor.
-        text: the text of the row.
         ids: (slots,), the attributes of the row.
 
     Returns:

@@ -20,14 +20,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A part of an explanation.
-
-    Args:
-        title: its heading.
-        sentences: findings.
-        table: lines of cells, the head first; empty without a table.
-        note: how to read the table.
-    """
+    """A part of an explanation: findings, a table as lines of cells, the head first, and how to read it."""
 
     title: str
     sentences: list[str]
@@ -44,7 +37,7 @@ def sections(record: Record) -> list[Section]:
 
 
 def as_text(record: Record) -> str:
-    """Return the whole explanation for a terminal."""
+    """Return the explanation for a terminal."""
     blocks = [f"{record['data']}, {record['rows']:,} rows, {record['metric']}"]
     for section in sections(record):
         table = text_cells(section.table) if section.table else ""
@@ -137,13 +130,13 @@ def _counterfactuals(record: Record) -> Section:
         for one in row["predictions"]
     ]
     others = [one["as"] for one in row["predictions"][1:] if one["prediction"] != given["prediction"]]
-    told = ", ".join(f"{name} {value}" for name, value in row["attributes"].items() if value) or "no attributes"
+    attributes = ", ".join(f"{name} {value}" for name, value in row["attributes"].items() if value) or "no attributes"
     changed = f"otherwise as: {', '.join(others)}" if others else "the same in all these cases"
     return Section(
         title=f"Row {row['number']:,}, as if others had written it",
         sentences=[
             f"“{row['text']}”" if len(row["text"]) <= 400 else f"“{row['text'][:400]}...”",
-            f"With {told}, {_predicted(given['prediction'])} is predicted; {changed}.",
+            f"With {attributes}, {_predicted(given['prediction'])} is predicted; {changed}.",
         ],
         table=[["as", "prediction", *names], *lines],
         note="The text and the other attributes stay as they are.",
@@ -151,14 +144,13 @@ def _counterfactuals(record: Record) -> Section:
 
 
 def _predicted(prediction: Mapping[str, Any]) -> str:
-    def one(value: Any) -> str:
-        return (
-            f"{value:.3f}" if isinstance(value, float) else ", ".join(value) if isinstance(value, list) else str(value)
-        )
-
-    if len(prediction) == 1:
-        return one(next(iter(prediction.values())))
-    return "; ".join(f"{name} {one(value)}" for name, value in prediction.items())
+    texts = {}
+    for name, value in prediction.items():
+        listed = ", ".join(value) if isinstance(value, list) else value
+        texts[name] = f"{listed:.3f}" if isinstance(listed, float) else str(listed)
+    return (
+        next(iter(texts.values())) if len(texts) == 1 else "; ".join(f"{name} {text}" for name, text in texts.items())
+    )
 
 
 def _words(record: Record) -> Section:

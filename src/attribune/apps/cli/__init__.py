@@ -16,38 +16,17 @@ from attribune.errors import AttribuneError
 __all__ = ["build_parser", "main"]
 
 _VERBS = (
-    "train",
-    "evaluate",
-    "predict",
-    "compare",
-    "describe",
-    "explain",
-    "report",
-    "playground",
-    "export",
-    "generate",
-    "enrol",
-    "forget",
-    "serve",
-    "methods",
-    "search",
-    "data",
-    "benchmark",
-    "doctor",
-    "completion",
+    *("train", "evaluate", "predict", "compare", "describe", "explain", "report", "playground", "export", "generate"),
+    *("enrol", "forget", "serve", "methods", "search", "data", "benchmark", "doctor", "completion"),
 )
 _INTERRUPTED = 130  # what a shell reports for Ctrl-C
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run ``attribune`` and return its exit code.
-
-    Args:
-        arguments: what follows the program's name; that of the process unless given.
-    """
+    """Run ``attribune`` with the arguments, by default those of the process, and return its exit code."""
     options = build_parser().parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a value that the terminal cannot show is no failure
+        sys.stdout.reconfigure(errors="backslashreplace")  # the terminal may not be able to show a value
     try:
         with logging_to_stderr(level_of(options)):
             try:
@@ -60,10 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _write_error(f"attribune {options.verb}: error: {error}\n")
         return 1
     except KeyboardInterrupt:
-        _write_error(f"\nattribune {options.verb}: interrupted{options.after_interrupt(options)}\n")
+        after = options.after_interrupt
+        after = after.format(**vars(options)) if isinstance(after, str) else after(options)
+        _write_error(f"\nattribune {options.verb}: interrupted{after}\n")
         return _INTERRUPTED
     except BrokenPipeError:
-        # Whoever read the output has left; Python would complain once more when it closes what is unwritten.
+        # The reader of the output has exited; without this, Python raises again when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
@@ -87,13 +68,13 @@ def build_parser() -> VerbParser:
 
 
 def _write_error(text: str) -> None:
-    """Write to stderr; of several processes that train together, the first alone does."""
+    """Write to stderr, in the first process alone of those that train together."""
     if os.environ.get("RANK", "0") == "0":
         sys.stderr.write(text)
 
 
 def _leave_group() -> None:
-    """Close the connection to the processes that trained with this one, without which the interpreter's end aborts."""
+    """Leave the group of processes that trained together; otherwise the interpreter aborts when it exits."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         distributed.destroy_process_group()

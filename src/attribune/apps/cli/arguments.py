@@ -8,92 +8,64 @@ from typing import Any
 
 from attribune.core.deprecation import warn_renamed
 
-__all__ = [
-    "add_backbone",
-    "add_encoding",
-    "add_json",
-    "add_renamed_flag",
-    "add_run",
-    "add_table",
-    "add_verb",
-    "warn_of_renamed_flags",
-]
+__all__ = ["SEVERAL", "add_renamed_flag", "add_shared", "add_verb", "warn_of_renamed_flags"]
 
 Run = Callable[[argparse.Namespace], None]
+
+SEVERAL: dict[str, Any] = {"nargs": "+", "action": "extend"}
+"""Options of a flag that takes several words, and may be repeated."""
+_SHARED: dict[str, dict[str, Any]] = {
+    "run_folder": {"metavar": "RUN", "help": "folder that `attribune train` wrote"},
+    "data": {"metavar": "DATA", "help": "CSV, TSV, JSONL or Parquet file, or a name on the hub"},
+    "--backbone": {"metavar": "NAME_OR_DIR", "help": "where the backbone's weights are now"},
+    "--encoding": {"help": "encoding of the table; detected unless given"},
+    "--json": {"action": "store_true", "help": "write JSON to stdout"},
+}
+"""Arguments that several verbs have, with their options."""
 
 
 def add_verb(
     verbs: Any,
     name: str,
+    doc: str | None,
     *,
-    help: str,  # noqa: A002 - as argparse calls it
-    description: str | None = None,
-    examples: str | None = None,
     run: Run | None = None,
     after_interrupt: str | Callable[[argparse.Namespace], str] = "",
 ) -> argparse.ArgumentParser:
     """Add a verb, or an action of a verb, and return its parser.
 
     Args:
-        verbs: what ``add_subparsers`` returned.
-        name: as it is typed.
-        help: its line in the list of verbs.
-        description: the first paragraph of its own help.
-        examples: the last paragraph of its own help, printed as it is.
-        run: what it does; None for a verb that has actions.
-        after_interrupt: what "interrupted" is followed by after Ctrl-C.
+        doc: its help in paragraphs: one sentence for the list of verbs; then, for a help page of its own, a description
+            and examples, which are printed as they are.
+        run: None for a verb that has actions.
+        after_interrupt: what follows "interrupted" after Ctrl-C, with options in braces, or a function of the options.
     """
+    summary, *rest = (doc or "").strip().split("\n\n", 2)
+    description, examples = (*rest, None, None)[:2]
     parser: argparse.ArgumentParser = verbs.add_parser(
         name,
-        help=help,
-        description=description,
-        epilog=examples,
+        help=_lower_first(summary.rstrip(".")),
+        description=" ".join(description.split()) if description else None,
+        epilog=_lower_first(examples) if examples else None,
         formatter_class=argparse.RawDescriptionHelpFormatter if examples else argparse.HelpFormatter,
     )
     if run is not None:
-        after = (lambda _: after_interrupt) if isinstance(after_interrupt, str) else after_interrupt
-        parser.set_defaults(run=run, after_interrupt=after)
+        parser.set_defaults(run=run, after_interrupt=after_interrupt)
     return parser
 
 
-def add_run(parser: argparse.ArgumentParser, *, suffix: str = "") -> None:
-    """Add RUN, a finished run; the suffix ends its help."""
-    parser.add_argument("run_folder", metavar="RUN", help=f"folder that `attribune train` wrote{suffix}")
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]
 
 
-def add_table(parser: argparse.ArgumentParser, *, optional: bool = False) -> None:
-    """Add DATA, a table."""
-    parser.add_argument(
-        "data",
-        metavar="DATA",
-        nargs="?" if optional else None,
-        help="CSV, TSV, JSONL or Parquet file, or a name on the hub",
-    )
-
-
-def add_backbone(parser: argparse.ArgumentParser) -> None:
-    """Add where the backbone's weights are now."""
-    parser.add_argument("--backbone", metavar="NAME_OR_DIR", help="where the backbone's weights are now")
-
-
-def add_encoding(parser: argparse.ArgumentParser) -> None:
-    """Add the encoding of the table."""
-    parser.add_argument("--encoding", help="encoding of the table; detected unless given")
-
-
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add the choice of JSON in place of text."""
-    parser.add_argument("--json", action="store_true", help="write JSON to stdout")
+def add_shared(parser: argparse.ArgumentParser, *names: str, **changes: Any) -> None:
+    """Add arguments that several verbs have; `changes` override their options."""
+    for name in names:
+        parser.add_argument(name, **(_SHARED[name] | changes))
 
 
 def add_renamed_flag(parser: argparse.ArgumentParser, old: str, new: str) -> None:
-    """Accept a flag by its old name as well, for one release: hidden, and with a warning.
-
-    Args:
-        parser: that has the flag.
-        old: such as ``--recipe``.
-        new: such as ``--preset``.
-    """
+    """Accept a flag, such as ``--preset``, by its old name as well, for one release: hidden, and with a warning."""
     parser.add_argument(old, action=_RenamedFlag, renamed=parser._option_string_actions[new])
 
 

@@ -1,4 +1,17 @@
-"""``attribune benchmark``: experiments over data sets, methods and folds, and their results."""
+"""Run experiments and read their results: run, new, status, table, report.
+
+Train every method on every data set and fold, cell by cell; finished cells are never run again.
+
+Examples:
+  attribune data prepare polmed --source downloads
+  attribune benchmark run --preset main --sets polmed --output bench/main
+  attribune benchmark new --data mine.csv --text review --label stars --attributes user product --output mine.yaml
+  attribune benchmark run mine.yaml --output bench/mine --workers 2
+  attribune benchmark status bench/mine
+  attribune benchmark table bench/mine --format latex
+  attribune benchmark table bench/mine --json mine.json
+  attribune benchmark report bench/mine
+"""
 
 from __future__ import annotations
 
@@ -18,38 +31,20 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser"]
 
-_EXAMPLES = """examples:
-  attribune data prepare polmed --source downloads
-  attribune benchmark run --preset main --sets polmed --output bench/main
-  attribune benchmark new --data mine.csv --text review --label stars --attributes user product --output mine.yaml
-  attribune benchmark run mine.yaml --output bench/mine --workers 2
-  attribune benchmark status bench/mine
-  attribune benchmark table bench/mine --format latex
-  attribune benchmark table bench/mine --json mine.json
-  attribune benchmark report bench/mine"""
 _LISTED_CELLS = 20
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "benchmark",
-        help="run experiments and read their results: run, new, status, table, report",
-        description="Train every method on every data set and fold, cell by cell; finished cells are never run again.",
-        examples=_EXAMPLES,
-    )
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = add_verb(verbs, "benchmark", __doc__).add_subparsers(dest="action", metavar="ACTION", required=True)
     _add_run(actions)
     _add_new(actions)
-    status = add_verb(actions, "status", help="finished and remaining cells, and the time left", run=_status)
-    table = add_verb(actions, "table", help="tables, from the result files alone", run=_table)
-    report = add_verb(
-        actions, "report", help="one HTML page with plots and findings, from the result files alone", run=_report
-    )
-    status.add_argument("folder", metavar="DIR", help="folder of the benchmark")
-    table.add_argument("folder", metavar="DIR", help="folder of the benchmark, or a record that --json wrote")
-    report.add_argument("folder", metavar="DIR", help="folder of the benchmark")
+    status = add_verb(actions, "status", "finished and remaining cells, and the time left", run=_status)
+    table = add_verb(actions, "table", "tables, from the result files alone", run=_table)
+    page = "one HTML page with plots and findings, from the result files alone"
+    report = add_verb(actions, "report", page, run=_report)
+    for action, also in ((status, ""), (table, ", or a record that --json wrote"), (report, "")):
+        action.add_argument("folder", metavar="DIR", help=f"folder of the benchmark{also}")
     table.add_argument("--format", default="markdown", metavar="FORMAT", help="markdown, latex, csv or html")
     table.add_argument("--split", choices=("test", "validation"), help="rows to show (default: test, or the record's)")
     add_renamed_flag(table, "--part", "--split")
@@ -58,13 +53,14 @@ def add_parser(verbs: Any) -> None:
 
 
 def _add_run(actions: Any) -> None:
-    parser = add_verb(actions, "run", help="run the cells that are missing", run=_run, after_interrupt=_after_interrupt)
-    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="YAML file of the experiment")
-    parser.add_argument("--preset", metavar="NAME", help="an experiment of the library, in place of RECIPE")
-    parser.add_argument("--sets", nargs="+", metavar="NAME", help="only these data sets of the experiment")
-    parser.add_argument("--output", metavar="DIR", required=True, help="folder of the benchmark, new or to be resumed")
-    parser.add_argument("--workers", type=int, default=1, metavar="N", help="trainings in parallel (default: 1)")
-    parser.add_argument(
+    after = "; finished cells are kept: the same command goes on in {output}"
+    add = add_verb(actions, "run", "run the cells that are missing", run=_run, after_interrupt=after).add_argument
+    add("recipe", nargs="?", metavar="RECIPE", help="YAML file of the experiment")
+    add("--preset", metavar="NAME", help="an experiment of the library, in place of RECIPE")
+    add("--sets", nargs="+", metavar="NAME", help="only these data sets of the experiment")
+    add("--output", metavar="DIR", required=True, help="folder of the benchmark, new or to be resumed")
+    add("--workers", type=int, default=1, metavar="N", help="trainings in parallel (default: 1)")
+    add(
         "--engine",
         choices=("processes", "ray"),
         default="processes",
@@ -73,26 +69,16 @@ def _add_run(actions: Any) -> None:
 
 
 def _add_new(actions: Any) -> None:
-    parser = add_verb(actions, "new", help="write an experiment for a table of your own", run=_new)
-    parser.add_argument("--data", metavar="TABLE", required=True, help="CSV, TSV, JSONL or Parquet file")
-    parser.add_argument("--text", nargs="+", metavar="COLUMN", required=True, help="text columns")
-    parser.add_argument("--label", nargs="+", metavar="COLUMN", required=True, help="label columns")
-    parser.add_argument("--attributes", nargs="+", metavar="COLUMN", default=[], help="columns with one value")
-    parser.add_argument(
-        "--multi-label", nargs="+", metavar="COLUMN[:SEPARATOR]", default=[], help="columns with several values"
-    )
-    parser.add_argument(
-        "--task", metavar="KIND", help="classification, rating, regression or aspects; inferred unless given"
-    )
-    parser.add_argument(
-        "--seeds", type=int, default=2, metavar="N", help="splits and trainings per setting (default: 2)"
-    )
-    parser.add_argument("--steps", type=int, default=250, metavar="N", help="steps of every training (default: 250)")
-    parser.add_argument("--output", metavar="FILE", required=True, help="YAML file to write")
-
-
-def _after_interrupt(options: argparse.Namespace) -> str:
-    return f"; finished cells are kept: the same command goes on in {options.output}"
+    add = add_verb(actions, "new", "write an experiment for a table of your own", run=_new).add_argument
+    add("--data", metavar="TABLE", required=True, help="CSV, TSV, JSONL or Parquet file")
+    add("--text", nargs="+", metavar="COLUMN", required=True, help="text columns")
+    add("--label", nargs="+", metavar="COLUMN", required=True, help="label columns")
+    add("--attributes", nargs="+", metavar="COLUMN", default=[], help="columns with one value")
+    add("--multi-label", nargs="+", metavar="COLUMN[:SEPARATOR]", default=[], help="columns with several values")
+    add("--task", metavar="KIND", help="classification, rating, regression or aspects; inferred unless given")
+    add("--seeds", type=int, default=2, metavar="N", help="splits and trainings per setting (default: 2)")
+    add("--steps", type=int, default=250, metavar="N", help="steps of every training (default: 250)")
+    add("--output", metavar="FILE", required=True, help="YAML file to write")
 
 
 def _read_experiment(options: argparse.Namespace) -> Experiment | None:
@@ -214,7 +200,9 @@ def _summary(path: Path, split: Literal["test", "validation"] | None) -> Summary
 
 
 def _report(options: argparse.Namespace) -> None:
-    from attribune.apps.report.benchmark_page import write_benchmark_page
+    from attribune.apps.report.benchmark_page import benchmark_page
+    from attribune.apps.report.page import write_page
     from attribune.benchmark.results import BenchmarkFolder
 
-    show(str(write_benchmark_page(BenchmarkFolder(Path(options.folder)), options.output)))
+    folder = BenchmarkFolder(Path(options.folder))
+    show(str(write_page(options.output or folder.path / "report.html", benchmark_page(folder))))

@@ -1,39 +1,34 @@
-"""``attribune compare``: two runs on the same rows, with the paired bootstrap."""
+"""Compare two runs on the same test rows.
+
+Show the difference of two runs in every metric, with a paired bootstrap over the test rows (the validation rows where a
+run has no test rows): 10,000 resamples, two-sided.
+
+Examples:
+  attribune compare runs/injector runs/adapter
+  attribune compare runs/stars runs/stars/compare/none --json
+"""
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from typing import Any
 
-from attribune.apps.cli.arguments import add_json, add_verb
+from attribune.apps.cli.arguments import add_shared, add_verb
 from attribune.apps.cli.output import open_console, show, show_json
 
 __all__ = ["add_parser"]
 
-_EXAMPLES = """examples:
-  attribune compare runs/injector runs/adapter
-  attribune compare runs/stars runs/stars/compare/none --json"""
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "compare",
-        help="compare two runs on the same test rows",
-        description="Show the difference of two runs in every metric, with a paired bootstrap over the test rows (the "
-        "validation rows where a run has no test rows): 10,000 resamples, two-sided.",
-        examples=_EXAMPLES,
-        run=_run,
-    )
+    parser = add_verb(verbs, "compare", __doc__, run=_run)
     parser.add_argument("run_a", metavar="RUN_A", help="folder of a run")
     parser.add_argument("run_b", metavar="RUN_B", help="folder of another run, on the same rows")
-    add_json(parser)
+    add_shared(parser, "--json")
 
 
 def _run(options: argparse.Namespace) -> None:
-    from dataclasses import asdict
-
     from attribune.analysis.evaluate import compare_scores
     from attribune.metrics.tables import comparison_lines
 

@@ -1,4 +1,12 @@
-"""``attribune completion``: a script by which a shell completes verbs, flags and files."""
+"""A script that completes verbs, flags and files in your shell.
+
+Write a script to stdout; a new shell that loads it completes verbs, flags, files and folders.
+
+Examples:
+  attribune completion bash > ~/.local/share/bash-completion/completions/attribune
+  attribune completion zsh > ~/.zfunc/_attribune    # with fpath+=~/.zfunc before compinit in ~/.zshrc
+  attribune completion tcsh > ~/.attribune.csh      # with source ~/.attribune.csh in ~/.tcshrc
+"""
 
 from __future__ import annotations
 
@@ -13,22 +21,11 @@ __all__ = ["add_parser"]
 _SHELLS = ("bash", "zsh", "tcsh")  # those of shtab, which is not imported to read the flags
 _FOLDERS = ("DIR", "RUN", "RUN_A", "RUN_B")
 _FILES = ("DATA", "FILE", "NAME_OR_DIR", "PATH", "RECIPE", "TABLE")
-_EXAMPLES = """examples:
-  attribune completion bash > ~/.local/share/bash-completion/completions/attribune
-  attribune completion zsh > ~/.zfunc/_attribune    # with fpath+=~/.zfunc before compinit in ~/.zshrc
-  attribune completion tcsh > ~/.attribune.csh      # with source ~/.attribune.csh in ~/.tcshrc"""
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "completion",
-        help="a script that completes verbs, flags and files in your shell",
-        description="Write a script to stdout; a new shell that loads it completes verbs, flags, files and folders.",
-        examples=_EXAMPLES,
-        run=_run,
-    )
+    parser = add_verb(verbs, "completion", __doc__, run=_run)
     parser.add_argument("shell", choices=_SHELLS, help="shell that loads the script")
 
 
@@ -43,7 +40,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _complete_files(parser: argparse.ArgumentParser) -> None:
-    """Mark every argument that takes a file or a folder, told by its metavar, in the parser and its verbs."""
+    """Mark every argument that takes a file or a folder, by its metavar, in the parser and its verbs."""
     import shtab
 
     for action in parser._actions:

@@ -1,4 +1,14 @@
-"""``attribune data``: the data sets of the benchmark, where to get them, their preparation and their statistics."""
+"""The data sets of the benchmark: list, info, prepare, stats.
+
+Data sets with attributes: where to get each, how it is prepared, what is in it.
+
+Examples:
+  attribune data list
+  attribune data info polmed
+  attribune data prepare polmed --source downloads --output data/polmed
+  attribune data stats polmed
+  attribune train --config data/polmed/recipe.yaml --method injector --output runs/polmed
+"""
 
 from __future__ import annotations
 
@@ -8,7 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attribune.apps.cli.arguments import add_json, add_verb
+from attribune.apps.cli.arguments import add_shared, add_verb
 from attribune.apps.cli.output import show, show_json
 
 if TYPE_CHECKING:
@@ -18,47 +28,32 @@ if TYPE_CHECKING:
 
 __all__ = ["add_parser"]
 
-_EXAMPLES = """examples:
-  attribune data list
-  attribune data info polmed
-  attribune data prepare polmed --source downloads --output data/polmed
-  attribune data stats polmed
-  attribune train --config data/polmed/recipe.yaml --method injector --output runs/polmed"""
 _ROOT = Path("data")
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "data",
-        help="the data sets of the benchmark: list, info, prepare, stats",
-        description="Data sets with attributes: where to get each, how it is prepared, what is in it.",
-        examples=_EXAMPLES,
-    )
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    add_verb(actions, "list", help="all data sets", run=_list)
-    info = add_verb(actions, "info", help="one data set: source, licence, files, preparation, citation", run=_info)
+    actions = add_verb(verbs, "data", __doc__).add_subparsers(dest="action", metavar="ACTION", required=True)
+    add_verb(actions, "list", "all data sets", run=_list)
+    info = add_verb(actions, "info", "one data set: source, licence, files, preparation, citation", run=_info)
     prepare = add_verb(
         actions,
         "prepare",
-        help="make Parquet files with a manifest from the files of the source",
+        "make Parquet files with a manifest from the files of the source",
         run=_prepare,
         after_interrupt="; the same command begins anew",
     )
-    stats = add_verb(
-        actions, "stats", help="sizes, words, values, and how much the attributes say about the classes", run=_stats
-    )
+    figures = "sizes, words, values, and how much the attributes say about the classes"
+    stats = add_verb(actions, "stats", figures, run=_stats)
     for action in (info, prepare, stats):
         action.add_argument("name", metavar="NAME", help="one of `attribune data list`")
-    prepare.add_argument("--source", metavar="DIR", required=True, help="folder with the files of the source")
-    prepare.add_argument("--output", metavar="DIR", help="folder to write; data/NAME unless given")
-    prepare.add_argument("--skip-bad", action="store_true", help="skip broken rows and count them")
-    prepare.add_argument(
-        "--partial", action="store_true", help="accept files with fewer rows than the source publishes"
-    )
+    add = prepare.add_argument
+    add("--source", metavar="DIR", required=True, help="folder with the files of the source")
+    add("--output", metavar="DIR", help="folder to write; data/NAME unless given")
+    add("--skip-bad", action="store_true", help="skip broken rows and count them")
+    add("--partial", action="store_true", help="accept files with fewer rows than the source publishes")
     stats.add_argument("--prepared", metavar="DIR", help="folder that `prepare` wrote; data/NAME unless given")
-    add_json(stats)
+    add_shared(stats, "--json")
 
 
 def _list(_: argparse.Namespace) -> None:

@@ -1,34 +1,29 @@
-"""``attribune describe``: attributes, parameters, data and metrics of a run."""
+"""Describe a run: attributes, parameters, data, metrics.
+
+Show attributes and vocabularies, parameters, backbone, data and metrics of a run.
+
+Examples:
+  attribune describe runs/stars
+  attribune describe runs/stars --json
+  attribune describe runs/stars --changes
+"""
 
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
-from attribune.apps.cli.arguments import add_json, add_run, add_verb
-from attribune.apps.cli.output import open_console, show, show_json
+from attribune.apps.cli.arguments import add_shared, add_verb
+from attribune.apps.cli.output import open_console, results_text, show, show_json
 
 __all__ = ["add_parser"]
-
-_EXAMPLES = """examples:
-  attribune describe runs/stars
-  attribune describe runs/stars --json
-  attribune describe runs/stars --changes"""
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "describe",
-        help="describe a run: attributes, parameters, data, metrics",
-        description="Show attributes and vocabularies, parameters, backbone, data and metrics of a run.",
-        examples=_EXAMPLES,
-        run=_run,
-    )
-    add_run(parser)
-    add_json(parser)
+    parser = add_verb(verbs, "describe", __doc__, run=_run)
+    add_shared(parser, "run_folder", "--json")
     parser.add_argument(
         "--changes", action="store_true", help="how far training moved the weights of the backbone, by term and layer"
     )
@@ -36,9 +31,7 @@ def add_parser(verbs: Any) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    from attribune.apps.cli.results import results_text
     from attribune.runs.description import describe_run
-    from attribune.runs.folder import RunFolder
 
     open_console()
     if options.changes:
@@ -59,13 +52,11 @@ def _run(options: argparse.Namespace) -> None:
         )
     show("\n".join(lines))
     if has_results:
-        show("\n" + results_text(RunFolder(Path(options.run_folder)).read_results()))
+        show("\n" + results_text(options.run_folder))
 
 
 def _show_changes(options: argparse.Namespace) -> None:
     """Show the mean absolute change of a weight: a line for each term, a column for each layer."""
-    from dataclasses import asdict
-
     from attribune.analysis.weight_change import term_changes
     from attribune.metrics.tables import text_cells
 

@@ -1,39 +1,36 @@
-"""``attribune doctor``: versions, hardware, and problems with their cures."""
+"""Check the installation: versions, hardware, problems with their cures.
+
+Show versions, extras, hardware, the device and precision that a training would use, the default backbone, free space of
+the folders that are written to, and problems with their cures. The exit code is 0 unless a problem makes the library
+unusable.
+
+Examples:
+  attribune doctor
+  attribune doctor --json > machine.json
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from attribune.apps.cli.arguments import add_json, add_verb
+from attribune.apps.cli.arguments import add_shared, add_verb
 from attribune.apps.cli.output import show, show_json
 from attribune.errors import ConfigError
 
 if TYPE_CHECKING:
     from attribune.apps.doctor import Examination
+    from attribune.apps.doctor.packages import Package
 
 __all__ = ["add_parser"]
-
-_EXAMPLES = """examples:
-  attribune doctor
-  attribune doctor --json > machine.json"""
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "doctor",
-        help="check the installation: versions, hardware, problems with their cures",
-        description="Show versions, extras, hardware, the device and precision that a training would use, the default "
-        "backbone, free space of the folders that are written to, and problems with their cures. The exit code "
-        "is 0 unless a problem makes the library unusable.",
-        examples=_EXAMPLES,
-        run=_run,
-    )
-    add_json(parser)
+    parser = add_verb(verbs, "doctor", __doc__, run=_run)
+    add_shared(parser, "--json")
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -50,27 +47,24 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _tree(examination: Examination) -> dict[str, Any]:
-    tree = asdict(examination)
-    tree["packages"] = [asdict(package) | {"state": package.state} for package in examination.packages]
-    tree["extras"] = [
-        {
-            **asdict(extra),
-            "packages": [asdict(package) | {"state": package.state} for package in extra.packages],
-            "installed": extra.installed,
-            "install": extra.install,
-        }
-        for extra in examination.extras
-    ]
-    return tree | {"usable": examination.usable}
+    """Return the examination as JSON values, with what follows from them."""
+    tree = asdict(examination) | {"usable": examination.usable}
+    tree["packages"] = _with_states(examination.packages)
+    for extra, branch in zip(examination.extras, tree["extras"], strict=True):
+        branch |= {"packages": _with_states(extra.packages), "installed": extra.installed, "install": extra.install}
+    return tree
+
+
+def _with_states(packages: Sequence[Package]) -> list[dict[str, Any]]:
+    return [asdict(package) | {"state": package.state} for package in packages]
 
 
 def _lines(examination: Examination) -> Iterator[str]:
     versions = examination.versions
     yield f"attribune {versions['attribune']}, Python {versions['python']} ({versions['interpreter']})"
     machine, used = examination.machine, examination.used
-    yield from _block(
-        "machine", [("system", machine["system"]), ("cores", machine["cores"]), *_memory(machine), *_gpus(machine)]
-    )
+    hardware = [("system", machine["system"]), ("cores", machine["cores"]), *_memory(machine), *_gpus(machine)]
+    yield from _block("machine", hardware)
     backbone = used["backbone"] or {"name": "not known", "path": None}
     yield from _block(
         "a training here uses",
@@ -82,24 +76,19 @@ def _lines(examination: Examination) -> Iterator[str]:
             ("weights", backbone["path"] or "not on this machine: taken from the hub when they are first used"),
         ],
     )
-    yield from _block(
-        "packages",
-        [(package.name, f"{package.version or '-'}{_unless_ok(package.state)}") for package in examination.packages],
-    )
-    yield from _block(
-        "extras",
-        [
-            (extra.name, f"{extra.purpose}: {'installed' if extra.installed else extra.install}")
-            for extra in examination.extras
-        ],
-    )
-    yield from _block(
-        "folders",
-        [
-            (folder.use, f"{folder.path}, {folder.error or f'{folder.free:,.1f} GB free'}")
-            for folder in examination.folders
-        ],
-    )
+    packages = {
+        package.name: f"{package.version or '-'}{_unless_ok(package.state)}" for package in examination.packages
+    }
+    extras = {
+        extra.name: f"{extra.purpose}: {'installed' if extra.installed else extra.install}"
+        for extra in examination.extras
+    }
+    folders = {
+        folder.use: f"{folder.path}, {folder.error or f'{folder.free:,.1f} GB free'}" for folder in examination.folders
+    }
+    yield from _block("packages", list(packages.items()))
+    yield from _block("extras", list(extras.items()))
+    yield from _block("folders", list(folders.items()))
     yield from _block("variables", list(examination.environment.items()) or [("none", "")])
     yield ""
     if not examination.problems:

@@ -1,4 +1,13 @@
-"""``attribune enrol``: values that a run has not seen, learned from a few rows."""
+"""Add values that a run has not seen, from a few rows.
+
+Learn a vector for every value of DATA that the run does not know, from the value's rows with labels, with everything
+else as it is: predictions for the values that it knows stay the same to the bit.
+
+Examples:
+  attribune enrol runs/stars new_users.csv
+  attribune enrol runs/stars new_users.csv --attributes user --min-rows 3
+  attribune enrol runs/stars --undo
+"""
 
 from __future__ import annotations
 
@@ -6,52 +15,28 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from attribune.apps.cli.arguments import add_backbone, add_encoding, add_json, add_run, add_table, add_verb
+from attribune.apps.cli.arguments import SEVERAL, add_shared, add_verb
 from attribune.apps.cli.output import open_console, show, show_json
 from attribune.errors import ConfigError
 
 __all__ = ["add_parser"]
 
-_EXAMPLES = """examples:
-  attribune enrol runs/stars new_users.csv
-  attribune enrol runs/stars new_users.csv --attributes user --min-rows 3
-  attribune enrol runs/stars --undo"""
 _SHOWN = 20
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "enrol",
-        help="add values that a run has not seen, from a few rows",
-        description="Learn a vector for every value of DATA that the run does not know, from the value's rows with "
-        "labels, with everything else as it is: predictions for the values that it knows stay the same to the bit.",
-        examples=_EXAMPLES,
-        run=_run,
-        after_interrupt="; the run is as it was",
-    )
-    add_run(parser, suffix="; its model is replaced")
-    add_table(parser, optional=True)
-    parser.add_argument("--undo", action="store_true", help="take the values that were added last out again")
-    parser.add_argument(
-        "--attributes",
-        nargs="+",
-        action="extend",
-        metavar="COL",
-        help="attributes whose values are added (default: all)",
-    )
-    parser.add_argument("--min-rows", type=int, metavar="N", help="rows that a value needs to be added (default: 1)")
-    parser.add_argument("--steps", type=int, metavar="N", help="training steps, at most (default: 20)")
-    parser.add_argument(
-        "--prior",
-        type=float,
-        metavar="X",
-        help="weight of the prior that new values are like the known ones (default: 1)",
-    )
-    add_json(parser)
-    add_backbone(parser)
-    add_encoding(parser)
+    parser = add_verb(verbs, "enrol", __doc__, run=_run, after_interrupt="; the run is as it was")
+    add = parser.add_argument
+    add_shared(parser, "run_folder", help="folder that `attribune train` wrote; its model is replaced")
+    add_shared(parser, "data", nargs="?")
+    add("--undo", action="store_true", help="take the values that were added last out again")
+    add("--attributes", **SEVERAL, metavar="COL", help="attributes whose values are added (default: all)")
+    add("--min-rows", type=int, metavar="N", help="rows that a value needs to be added (default: 1)")
+    add("--steps", type=int, metavar="N", help="training steps, at most (default: 20)")
+    prior = "weight of the prior that new values are like the known ones (default: 1)"
+    add("--prior", type=float, metavar="X", help=prior)
+    add_shared(parser, "--json", "--backbone", "--encoding")
 
 
 def _run(options: argparse.Namespace) -> None:

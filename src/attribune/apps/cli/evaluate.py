@@ -1,4 +1,12 @@
-"""``attribune evaluate``: the metrics of a run on a table, and the same with every attribute hidden."""
+"""Metrics of a run on a table, with and without the attributes.
+
+Show metrics with 95 % intervals of a trained run on rows with labels, and the same with every attribute hidden: the
+difference is what the attributes do.
+
+Examples:
+  attribune evaluate runs/stars test.csv
+  attribune evaluate runs/stars test.csv --json > figures.json
+"""
 
 from __future__ import annotations
 
@@ -6,32 +14,16 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from attribune.apps.cli.arguments import add_backbone, add_encoding, add_json, add_run, add_table, add_verb
+from attribune.apps.cli.arguments import add_shared, add_verb
 from attribune.apps.cli.output import open_console, show, show_json
 
 __all__ = ["add_parser"]
 
-_EXAMPLES = """examples:
-  attribune evaluate runs/stars test.csv
-  attribune evaluate runs/stars test.csv --json > figures.json"""
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "evaluate",
-        help="metrics of a run on a table, with and without the attributes",
-        description="Show metrics with 95 % intervals of a trained run on rows with labels, and the same with every "
-        "attribute hidden: the difference is what the attributes do.",
-        examples=_EXAMPLES,
-        run=_run,
-    )
-    add_run(parser)
-    add_table(parser)
-    add_json(parser)
-    add_backbone(parser)
-    add_encoding(parser)
+    parser = add_verb(verbs, "evaluate", __doc__, run=_run)
+    add_shared(parser, "run_folder", "data", "--json", "--backbone", "--encoding")
 
 
 def _run(options: argparse.Namespace) -> None:

@@ -1,38 +1,34 @@
-"""``attribune explain``: what the attributes of a run contribute, on labelled rows and in one."""
+"""What each attribute contributes, and the words of a row with and without it.
+
+Score the same labelled rows with other attributes: what is lost when one is hidden or that of another row, for
+frequent, rare and unseen values; the values that move predictions most; and for one row the prediction as if others had
+written it, and the words that matter with and without its attributes.
+
+Examples:
+  attribune explain runs/stars test.csv
+  attribune explain runs/stars test.csv --output explain.html
+  attribune explain runs/stars test.csv --row 3 --as user=u17 --as user=u4 product=p3
+  attribune explain runs/stars test.csv --json > explanation.json
+"""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-from attribune.apps.cli.arguments import add_backbone, add_encoding, add_json, add_run, add_table, add_verb
+from attribune.apps.cli.arguments import add_shared, add_verb
 from attribune.apps.cli.output import open_console, show, show_json
 
 __all__ = ["add_parser"]
 
-_EXAMPLES = """examples:
-  attribune explain runs/stars test.csv
-  attribune explain runs/stars test.csv --output explain.html
-  attribune explain runs/stars test.csv --row 3 --as user=u17 --as user=u4 product=p3
-  attribune explain runs/stars test.csv --json > explanation.json"""
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "explain",
-        help="what each attribute contributes, and the words of a row with and without it",
-        description="Score the same labelled rows with other attributes: what is lost when one is hidden or that of "
-        "another row, for frequent, rare and unseen values; the values that move predictions most; and for one row "
-        "the prediction as if others had written it, and the words that matter with and without its attributes.",
-        examples=_EXAMPLES,
-        run=_run,
-    )
-    add_run(parser)
-    add_table(parser)
-    parser.add_argument("--row", type=int, metavar="N", help="also explain this row of the table, counted from 1")
-    parser.add_argument(
+    parser = add_verb(verbs, "explain", __doc__, run=_run)
+    add = parser.add_argument
+    add_shared(parser, "run_folder", "data")
+    add("--row", type=int, metavar="N", help="also explain this row of the table, counted from 1")
+    add(
         "--as",
         dest="instead",
         nargs="+",
@@ -41,20 +37,17 @@ def add_parser(verbs: Any) -> None:
         metavar="NAME=VALUE",
         help="with --row: predict as if it had these values; may be repeated (default: the most frequent values)",
     )
-    parser.add_argument(
-        "--rare", type=int, default=10, metavar="N", help="training rows that a rare value has at most (default: 10)"
-    )
-    parser.add_argument("--top", type=int, default=10, metavar="N", help="values to list (default: 10)")
-    parser.add_argument("--output", metavar="FILE.html", help="also write an HTML page")
-    add_json(parser)
-    add_backbone(parser)
-    add_encoding(parser)
+    add("--rare", type=int, default=10, metavar="N", help="training rows that a rare value has at most (default: 10)")
+    add("--top", type=int, default=10, metavar="N", help="values to list (default: 10)")
+    add("--output", metavar="FILE.html", help="also write an HTML page")
+    add_shared(parser, "--json", "--backbone", "--encoding")
 
 
 def _run(options: argparse.Namespace) -> None:
     from attribune.analysis.explain.run import explain
     from attribune.analysis.explain.wording import as_text
-    from attribune.apps.report.explanation_page import write_explanation_page
+    from attribune.apps.report.explanation_page import explanation_page
+    from attribune.apps.report.page import write_page
     from attribune.schema.assignments import parse_assignments
 
     console = open_console()
@@ -71,7 +64,7 @@ def _run(options: argparse.Namespace) -> None:
     for note in record["notes"]:
         console.note(note)
     if options.output is not None:
-        console.note(f"written to {write_explanation_page(record, options.output)}")
+        console.note(f"written to {write_page(options.output, explanation_page(record))}")
     if options.json:
         show_json(record, ensure_ascii=False)
     else:

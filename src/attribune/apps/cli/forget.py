@@ -1,40 +1,33 @@
-"""``attribune forget``: values taken out of a run."""
+"""Take values out of a run.
+
+Remove values of an attribute from a run: vectors and names in every model, predictions of their rows, checkpoints. Then
+all files are searched for them. Weights that all values share have learned from their rows too and stay as they are:
+only a training without these rows unlearns them.
+
+Examples:
+  attribune forget runs/stars --attribute user --value u17
+  attribune forget runs/stars --attribute user --value u17 u18
+"""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-from attribune.apps.cli.arguments import add_backbone, add_run, add_verb
+from attribune.apps.cli.arguments import SEVERAL, add_shared, add_verb
 from attribune.apps.cli.output import open_console
 from attribune.errors import ModelFolderError
 
 __all__ = ["add_parser"]
 
-_EXAMPLES = """examples:
-  attribune forget runs/stars --attribute user --value u17
-  attribune forget runs/stars --attribute user --value u17 u18"""
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "forget",
-        help="take values out of a run",
-        description="Remove values of an attribute from a run: vectors and names in every model, predictions of their "
-        "rows, checkpoints. Then all files are searched for them. Weights that all values share have learned from "
-        "their rows too and stay as they are: only a training without these rows unlearns them.",
-        examples=_EXAMPLES,
-        run=_run,
-        after_interrupt="; the same command does what is left",
-    )
-    add_run(parser)
+    parser = add_verb(verbs, "forget", __doc__, run=_run, after_interrupt="; the same command does what is left")
+    add_shared(parser, "run_folder")
     parser.add_argument("--attribute", required=True, metavar="COL", help="the attribute")
-    parser.add_argument(
-        "--value", required=True, nargs="+", action="extend", metavar="VALUE", help="its values to remove"
-    )
-    add_backbone(parser)
+    parser.add_argument("--value", required=True, **SEVERAL, metavar="VALUE", help="its values to remove")
+    add_shared(parser, "--backbone")
 
 
 def _run(options: argparse.Namespace) -> None:

@@ -1,4 +1,14 @@
-"""``attribune generate``: texts written by attributes."""
+"""Texts written by attributes.
+
+Write texts with a run of `--task generation`, one JSON object a line: for the attributes that are given, or for every
+row of a table with the columns of prompt and attributes. The likeliest token follows each time, unless --sample or
+--beams says otherwise.
+
+Examples:
+  attribune generate runs/quotes --attribute verdict=fresh --attribute critic=c3
+  attribune generate runs/quotes --attribute verdict=rotten --sample --top-p 0.9 --n 5 --seed 1
+  attribune generate runs/quotes new.csv --beams 4 --output quotes.jsonl
+"""
 
 from __future__ import annotations
 
@@ -8,57 +18,36 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from attribune.apps.cli.arguments import add_backbone, add_encoding, add_run, add_table, add_verb
+from attribune.apps.cli.arguments import add_shared, add_verb
 from attribune.apps.cli.output import open_console, show
 from attribune.errors import ConfigError
 
 __all__ = ["add_parser"]
 
-_EXAMPLES = """examples:
-  attribune generate runs/quotes --attribute verdict=fresh --attribute critic=c3
-  attribune generate runs/quotes --attribute verdict=rotten --sample --top-p 0.9 --n 5 --seed 1
-  attribune generate runs/quotes new.csv --beams 4 --output quotes.jsonl"""
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "generate",
-        help="texts written by attributes",
-        description="Write texts with a run of `--task generation`, one JSON object a line: for the attributes that "
-        "are given, or for every row of a table with the columns of prompt and attributes. The likeliest token follows "
-        "each time, unless --sample or --beams says otherwise.",
-        examples=_EXAMPLES,
-        run=_run,
-        after_interrupt=_after_interrupt,
-    )
-    add_run(parser, suffix=" with --task generation")
-    add_table(parser, optional=True)
-    parser.add_argument(
-        "--prompt", metavar="TEXT", help="read before the text; what the text begins with, for a run without a prompt"
-    )
-    parser.add_argument(
+    parser = add_verb(verbs, "generate", __doc__, run=_run, after_interrupt=_after_interrupt)
+    add = parser.add_argument
+    add_shared(parser, "run_folder", help="folder that `attribune train` wrote with --task generation")
+    add_shared(parser, "data", nargs="?")
+    add("--prompt", metavar="TEXT", help="read before the text; what the text begins with, for a run without a prompt")
+    add(
         "--attribute",
         action="append",
         default=[],
         metavar="NAME=VALUE",
         help="value for every text; repeat the name for several values",
     )
-    parser.add_argument("--sample", action="store_true", help="draw tokens at random (default: the likeliest)")
-    parser.add_argument(
-        "--temperature", type=float, default=1.0, metavar="X", help="with --sample; below 1 prefers likely tokens"
-    )
-    parser.add_argument("--top-p", type=float, default=1.0, metavar="P", help="with --sample: nucleus sampling")
-    parser.add_argument("--beams", type=int, default=1, metavar="N", help="beams of a beam search (default: 1, none)")
-    parser.add_argument(
-        "--max-new-tokens", type=int, default=64, metavar="N", help="tokens to write per text, at most (default: 64)"
-    )
-    parser.add_argument("--n", type=int, default=1, metavar="N", help="texts per row (default: 1)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of --sample (default: 0)")
-    parser.add_argument("--output", metavar="FILE", help="ends in .jsonl, .csv, .tsv or .parquet (default: stdout)")
-    add_backbone(parser)
-    add_encoding(parser)
+    add("--sample", action="store_true", help="draw tokens at random (default: the likeliest)")
+    add("--temperature", type=float, default=1.0, metavar="X", help="with --sample; below 1 prefers likely tokens")
+    add("--top-p", type=float, default=1.0, metavar="P", help="with --sample: nucleus sampling")
+    add("--beams", type=int, default=1, metavar="N", help="beams of a beam search (default: 1, none)")
+    add("--max-new-tokens", type=int, default=64, metavar="N", help="tokens to write per text, at most (default: 64)")
+    add("--n", type=int, default=1, metavar="N", help="texts per row (default: 1)")
+    add("--seed", type=int, default=0, metavar="N", help="seed of --sample (default: 0)")
+    add("--output", metavar="FILE", help="ends in .jsonl, .csv, .tsv or .parquet (default: stdout)")
+    add_shared(parser, "--backbone", "--encoding")
 
 
 def _after_interrupt(options: argparse.Namespace) -> str:

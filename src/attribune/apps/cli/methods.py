@@ -1,4 +1,11 @@
-"""``attribune methods``: the methods, and their options."""
+"""List the methods, and the options of one.
+
+List what --method can be: name, where the method acts, what of the backbone is trained by default.
+
+Examples:
+  attribune methods
+  attribune methods injector
+"""
 
 from __future__ import annotations
 
@@ -12,22 +19,11 @@ from attribune.apps.cli.output import show
 __all__ = ["add_parser"]
 
 _BASELINE = "a baseline without a backbone"
-_EXAMPLES = """examples:
-  attribune methods
-  attribune methods injector"""
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "methods",
-        help="list the methods, and the options of one",
-        description="List what --method can be: name, where the method acts, what of the backbone is trained by "
-        "default.",
-        examples=_EXAMPLES,
-        run=_run,
-    )
+    parser = add_verb(verbs, "methods", __doc__, run=_run)
     parser.add_argument("name", nargs="?", metavar="METHOD", help="show this method and its options")
 
 

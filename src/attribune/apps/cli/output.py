@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from attribune.core.console import ConsoleReporter
 
-__all__ = ["open_console", "show", "show_json"]
+__all__ = ["open_console", "results_text", "show", "show_json"]
 
 
 def show(text: str) -> None:
@@ -23,8 +24,28 @@ def show_json(tree: Any, *, ensure_ascii: bool = True) -> None:
 
 
 def open_console() -> ConsoleReporter:
-    """Silence the libraries below, and return what shows notes and progress on stderr."""
+    """Silence the libraries in use, and return the reporter of notes and progress on stderr."""
     from attribune.core.console import ConsoleReporter, quiet_libraries
 
     quiet_libraries()
     return ConsoleReporter()
+
+
+def results_text(run: str) -> str:
+    """Return the tables of a run's metrics, its comparisons and its cost."""
+    from attribune.metrics.tables import comparison_lines, text_table
+    from attribune.runs.folder import RunFolder
+
+    results = RunFolder(Path(run)).read_results()
+    blocks = [
+        f"{part}, {results.rows[part]:,} rows\n{text_table(rows)}"
+        for part in ("validation", "test")
+        if (rows := results.table(part))
+    ]
+    blocks.append("\n".join(comparison_lines(results.comparisons)))
+    sizes = results.training.parameters
+    blocks.append(
+        f"{sizes.trained:,} of {sizes.total:,} parameters trained, {sizes.stored:,} stored "
+        f"({sizes.stored_bytes / 1e6:.1f} MB); trained in {results.training.seconds:,.0f} s"
+    )
+    return "\n\n".join(block for block in blocks if block)

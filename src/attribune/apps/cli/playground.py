@@ -1,4 +1,13 @@
-"""``attribune playground``: a page in the browser to try a run."""
+"""Try a run in the browser: texts, values, and what the values change.
+
+Open a page for this machine alone: the prediction of a text with and without each attribute, two values side by side, a
+map of the values' vectors coloured by their mean label, and a search for values. Nothing is loaded from elsewhere and
+nothing is sent away.
+
+Examples:
+  attribune playground runs/stars
+  attribune playground runs/stars --port 7861
+"""
 
 from __future__ import annotations
 
@@ -8,32 +17,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from attribune.apps.cli.arguments import add_backbone, add_run, add_verb
+from attribune.apps.cli.arguments import add_shared, add_verb
 from attribune.apps.cli.output import open_console
 from attribune.errors import ConfigError
 
 __all__ = ["add_parser"]
 
-_EXAMPLES = """examples:
-  attribune playground runs/stars
-  attribune playground runs/stars --port 7861"""
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "playground",
-        help="try a run in the browser: texts, values, and what the values change",
-        description="Open a page for this machine alone: the prediction of a text with and without each attribute, "
-        "two values side by side, a map of the values' vectors coloured by their mean label, and a search for values. "
-        "Nothing is loaded from elsewhere and nothing is sent away.",
-        examples=_EXAMPLES,
-        run=_run,
-    )
-    add_run(parser)
+    parser = add_verb(verbs, "playground", __doc__, run=_run)
+    add_shared(parser, "run_folder")
     parser.add_argument("--port", type=int, default=7860, metavar="N", help="0 takes a free one (default: 7860)")
-    add_backbone(parser)
+    add_shared(parser, "--backbone")
 
 
 def _run(options: argparse.Namespace) -> None:

@@ -1,4 +1,16 @@
-"""``attribune predict``: predictions and probabilities for new rows, of any number."""
+"""Predictions and probabilities for new rows.
+
+Add predictions and probabilities to the columns of tables. Every row comes out, in order; rows without a text are
+scored as empty texts, values never seen in training as unknown. An output without an ending is a folder of Parquet
+files: after an interruption the same command goes on with what is missing.
+
+Examples:
+  attribune predict runs/stars new.csv --output predictions.parquet
+  attribune predict runs/stars new.jsonl --output predictions.jsonl
+  attribune predict runs/stars january.csv february.csv --output predictions.csv
+  attribune predict runs/stars reviews/ --output predictions
+  attribune predict runs/stars reviews/ --output predictions --engine ray --workers 8
+"""
 
 from __future__ import annotations
 
@@ -7,56 +19,33 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from attribune.apps.cli.arguments import add_backbone, add_encoding, add_run, add_verb
+from attribune.apps.cli.arguments import add_shared, add_verb
 from attribune.apps.cli.output import open_console
 
 __all__ = ["add_parser"]
 
-_EXAMPLES = """examples:
-  attribune predict runs/stars new.csv --output predictions.parquet
-  attribune predict runs/stars new.jsonl --output predictions.jsonl
-  attribune predict runs/stars january.csv february.csv --output predictions.csv
-  attribune predict runs/stars reviews/ --output predictions
-  attribune predict runs/stars reviews/ --output predictions --engine ray --workers 8"""
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "predict",
-        help="predictions and probabilities for new rows",
-        description="Add predictions and probabilities to the columns of tables. Every row comes out, in order; rows "
-        "without a text are scored as empty texts, values never seen in training as unknown. An output without an "
-        "ending is a folder of Parquet files: after an interruption the same command goes on with what is missing.",
-        examples=_EXAMPLES,
-        run=_run,
-        after_interrupt=_after_interrupt,
-    )
-    add_run(parser)
-    parser.add_argument(
-        "data", metavar="DATA", nargs="+", help="CSV, TSV, JSONL or Parquet files, folders of them, or names on the hub"
-    )
-    parser.add_argument(
-        "--output", required=True, metavar="PATH", help="file that ends in .csv, .tsv, .jsonl or .parquet, or a folder"
-    )
-    add_backbone(parser)
-    add_encoding(parser)
-    parser.add_argument(
+    parser = add_verb(verbs, "predict", __doc__, run=_run, after_interrupt=_after_interrupt)
+    add = parser.add_argument
+    add_shared(parser, "run_folder")
+    tables = "CSV, TSV, JSONL or Parquet files, folders of them, or names on the hub"
+    add_shared(parser, "data", nargs="+", help=tables)
+    add("--output", required=True, metavar="PATH", help="file that ends in .csv, .tsv, .jsonl or .parquet, or a folder")
+    add_shared(parser, "--backbone", "--encoding")
+    add(
         "--engine",
         choices=("local", "ray"),
         default="local",
         help="what fills a folder: this process, or Ray: the cluster of RAY_ADDRESS, else this machine",
     )
-    parser.add_argument(
-        "--workers", type=int, metavar="N", help="with --engine ray (default: one per GPU, or per core without one)"
-    )
+    add("--workers", type=int, metavar="N", help="with --engine ray (default: one per GPU, or per core without one)")
 
 
 def _after_interrupt(options: argparse.Namespace) -> str:
-    if not Path(options.output).suffix:
-        return f"; finished parts are kept: the same command goes on in {options.output}"
-    return "; no output file was written"
+    resumes = f"; finished parts are kept: the same command goes on in {options.output}"
+    return "; no output file was written" if Path(options.output).suffix else resumes
 
 
 def _run(options: argparse.Namespace) -> None:

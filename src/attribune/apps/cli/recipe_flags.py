@@ -7,17 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attribune.apps.cli.arguments import add_encoding, add_renamed_flag, add_table
+from attribune.apps.cli.arguments import SEVERAL, add_renamed_flag, add_shared
 from attribune.errors import ConfigError
 
 if TYPE_CHECKING:
     from attribune.runs.recipe import Recipe
 
-__all__ = ["SEVERAL", "add_recipe_flags", "attribute_list", "recipe_of"]
-
-SEVERAL: dict[str, Any] = {"nargs": "+", "action": "extend"}
-"""Options of a flag that takes several words, and may be repeated."""
-
+__all__ = ["add_recipe_flags", "attribute_list", "recipe_of"]
 
 _SETTINGS = {
     "data": "data.train",
@@ -45,52 +41,53 @@ _SETTINGS = {
 
 def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that `recipe_of` reads."""
-    add_table(parser, optional=True)
-    parser.add_argument("--text", **SEVERAL, metavar="COL", help="text column, or several that are joined")
-    parser.add_argument("--label", **SEVERAL, metavar="COL", help="label column; several with --task aspects")
-    parser.add_argument("--prompt", **SEVERAL, metavar="COL", help="columns read before the text that is written")
-    parser.add_argument("--chat", action="store_true", default=None, help="apply the chat template to prompt and text")
-    parser.add_argument("--attributes", **SEVERAL, metavar="COL", help="columns with one value per row")
-    parser.add_argument("--multi-label", **SEVERAL, metavar="COL[:SEP]", help="columns with several values per row")
-    parser.add_argument("--numeric", **SEVERAL, metavar="COL", help="columns with numbers, cut into quantile bins")
-    parser.add_argument("--validation", metavar="FILE", help="validation rows; split off DATA unless given")
-    parser.add_argument("--test", metavar="FILE", help="test rows; split off DATA unless given")
-    add_encoding(parser)
-    parser.add_argument(
+    add = parser.add_argument
+    add_shared(parser, "data", nargs="?")
+    add("--text", **SEVERAL, metavar="COL", help="text column, or several that are joined")
+    add("--label", **SEVERAL, metavar="COL", help="label column; several with --task aspects")
+    add("--prompt", **SEVERAL, metavar="COL", help="columns read before the text that is written")
+    add("--chat", action="store_true", default=None, help="apply the chat template to prompt and text")
+    add("--attributes", **SEVERAL, metavar="COL", help="columns with one value per row")
+    add("--multi-label", **SEVERAL, metavar="COL[:SEP]", help="columns with several values per row")
+    add("--numeric", **SEVERAL, metavar="COL", help="columns with numbers, cut into quantile bins")
+    add("--validation", metavar="FILE", help="validation rows; split off DATA unless given")
+    add("--test", metavar="FILE", help="test rows; split off DATA unless given")
+    add_shared(parser, "--encoding")
+    add(
         "--task",
         help="classification, rating, regression, aspects, or generation, which learns to write the text (default: "
         "classification for one label column, aspects for several)",
     )
-    parser.add_argument("--method", help="by name, or a sum such as a+b; `attribune methods` lists them")
-    parser.add_argument(
+    add("--method", help="by name, or a sum such as a+b; `attribune methods` lists them")
+    add(
         "--tuning",
         help="what of the backbone is trained: frozen, full, layernorm, bias, attention, feed_forward, top_N, "
         "lora[:q,v[:RANK]], or a sum of these",
     )
-    parser.add_argument("--backbone", metavar="NAME_OR_DIR", help="pretrained model (default: all-MiniLM-L6-v2)")
-    parser.add_argument(
+    add("--backbone", metavar="NAME_OR_DIR", help="pretrained model (default: all-MiniLM-L6-v2)")
+    add(
         "--init-attributes",
         metavar="RUN",
         help="start from the attribute parameters of this run, frozen (--set transfer.frozen=false trains "
         "them further)",
     )
-    parser.add_argument(
+    add(
         "--continue",
         dest="continue_from",
         metavar="RUN",
         help="continue the training of this run on other rows, with its recipe; new values are added",
     )
-    parser.add_argument("--epochs", type=float, metavar="N")
-    parser.add_argument("--batch-size", type=int, metavar="N")
-    parser.add_argument("--learning-rate", type=float, metavar="X")
-    parser.add_argument("--max-length", type=int, metavar="N", help="tokens of a text that are read")
-    parser.add_argument("--seed", type=int, metavar="N", help="seed of initialisation, batches and split")
-    parser.add_argument("--preset", metavar="NAME", help="settings of a paper: injectors-2022, ma-bert, e2ln, houlsby")
+    add("--epochs", type=float, metavar="N")
+    add("--batch-size", type=int, metavar="N")
+    add("--learning-rate", type=float, metavar="X")
+    add("--max-length", type=int, metavar="N", help="tokens of a text that are read")
+    add("--seed", type=int, metavar="N", help="seed of initialisation, batches and split")
+    add("--preset", metavar="NAME", help="settings of a paper: injectors-2022, ma-bert, e2ln, houlsby")
     add_renamed_flag(parser, "--recipe", "--preset")
-    parser.add_argument("--config", metavar="FILE", help="recipe in YAML, which the flags override")
-    parser.add_argument("--report-to", **SEVERAL, metavar="NAME", help="trackers: tensorboard, wandb, mlflow, ...")
-    parser.add_argument("--shuffled", action="store_true", default=None, help="control: shuffle attributes over rows")
-    parser.add_argument("--set", **SEVERAL, metavar="KEY=VALUE", default=[], help="any setting of the recipe")
+    add("--config", metavar="FILE", help="recipe in YAML, which the flags override")
+    add("--report-to", **SEVERAL, metavar="NAME", help="trackers: tensorboard, wandb, mlflow, ...")
+    add("--shuffled", action="store_true", default=None, help="control: shuffle attributes over rows")
+    add("--set", **SEVERAL, metavar="KEY=VALUE", default=[], help="any setting of the recipe")
 
 
 def recipe_of(options: argparse.Namespace) -> Recipe:
@@ -208,8 +205,8 @@ def _parse_value(item: str, text: str) -> Any:
 def _same_method(one: Any, other: Any) -> bool:
     from attribune.methods import DEFAULT_METHOD
 
-    names = [[word.strip() for word in str(name or DEFAULT_METHOD).split("+")] for name in (one, other)]
-    return names[0] == names[1]
+    first, second = ([word.strip() for word in str(name or DEFAULT_METHOD).split("+")] for name in (one, other))
+    return first == second
 
 
 def _method_of(settings: dict[str, Any]) -> Any:

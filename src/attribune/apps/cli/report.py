@@ -1,38 +1,32 @@
-"""``attribune report``: the page of a run."""
+"""Write a page about a run: learning curves, confusion matrix, calibration, metrics by group of rows.
+
+Write one HTML file, which loads nothing from elsewhere: learning curves, confusion matrix, calibration, and the main
+metric for frequent and rare values, for short and long texts and by value, each with a sentence that says what it
+shows. Without DATA it is about the run's own test rows, which are not scored again.
+
+Examples:
+  attribune report runs/stars
+  attribune report runs/stars test.csv --output test.html
+"""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-from attribune.apps.cli.arguments import add_backbone, add_encoding, add_run, add_table, add_verb
+from attribune.apps.cli.arguments import add_shared, add_verb
 from attribune.apps.cli.output import open_console, show
 
 __all__ = ["add_parser"]
 
-_EXAMPLES = """examples:
-  attribune report runs/stars
-  attribune report runs/stars test.csv --output test.html"""
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "report",
-        help="write a page about a run: learning curves, confusion matrix, calibration, metrics by group of rows",
-        description="Write one HTML file, which loads nothing from elsewhere: learning curves, confusion matrix, "
-        "calibration, and the main metric for frequent and rare values, for short and long texts and by value, each "
-        "with a sentence that says what it shows. Without DATA it is about the run's own test rows, which are not "
-        "scored again.",
-        examples=_EXAMPLES,
-        run=_run,
-    )
-    add_run(parser)
-    add_table(parser, optional=True)
+    parser = add_verb(verbs, "report", __doc__, run=_run)
+    add_shared(parser, "run_folder")
+    add_shared(parser, "data", nargs="?")
     parser.add_argument("--output", metavar="FILE.html", help="report.html in the folder unless given")
-    add_backbone(parser)
-    add_encoding(parser)
+    add_shared(parser, "--backbone", "--encoding")
 
 
 def _run(options: argparse.Namespace) -> None:

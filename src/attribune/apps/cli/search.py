@@ -1,4 +1,19 @@
-"""``attribune search``: learning rate and sizes, chosen on validation rows."""
+"""Search learning rate and sizes on validation rows.
+
+Train with drawn settings, compare them on the validation rows, and write the recipe of the best. Test rows are never
+scored.
+
+Examples:
+  attribune search reviews.csv --text text --label stars --attributes user --trials 20 --output searches/stars
+  attribune search --config runs/stars/recipe.yaml --space space.yaml --trials 50 --output searches/stars
+  attribune train --config searches/stars/recipe.yaml --output runs/best
+
+space.yaml names settings of the recipe, each with a list of values or a range:
+  training.learning_rate: {low: 1.0e-4, high: 1.0e-2, log: true}
+  method.bottleneck: [16, 64, 256]
+
+The same command goes on where it was interrupted; more --trials add to those there are.
+"""
 
 from __future__ import annotations
 
@@ -12,36 +27,16 @@ from attribune.errors import ConfigError
 
 __all__ = ["add_parser"]
 
-_EXAMPLES = """examples:
-  attribune search reviews.csv --text text --label stars --attributes user --trials 20 --output searches/stars
-  attribune search --config runs/stars/recipe.yaml --space space.yaml --trials 50 --output searches/stars
-  attribune train --config searches/stars/recipe.yaml --output runs/best
-
-space.yaml names settings of the recipe, each with a list of values or a range:
-  training.learning_rate: {low: 1.0e-4, high: 1.0e-2, log: true}
-  method.bottleneck: [16, 64, 256]
-
-The same command goes on where it was interrupted; more --trials add to those there are."""
-
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "search",
-        help="search learning rate and sizes on validation rows",
-        description="Train with drawn settings, compare them on the validation rows, and write the recipe of the "
-        "best. Test rows are never scored.",
-        examples=_EXAMPLES,
-        run=_run,
-        after_interrupt=lambda options: f"; the same command goes on in {options.output}",
-    )
+    after = "; the same command goes on in {output}"
+    parser = add_verb(verbs, "search", __doc__, run=_run, after_interrupt=after)
+    add = parser.add_argument
     add_recipe_flags(parser)
-    parser.add_argument(
-        "--space", metavar="FILE", help="YAML file of the search space; learning rate and sizes unless given"
-    )
-    parser.add_argument("--trials", type=int, default=20, metavar="N", help="trials in all (default: 20)")
-    parser.add_argument("--output", required=True, metavar="DIR", help="folder of the search")
+    add("--space", metavar="FILE", help="YAML file of the search space; learning rate and sizes unless given")
+    add("--trials", type=int, default=20, metavar="N", help="trials in all (default: 20)")
+    add("--output", required=True, metavar="DIR", help="folder of the search")
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -53,12 +48,7 @@ def _run(options: argparse.Namespace) -> None:
     recipe = recipe_of(options)
     space = None if options.space is None else read_yaml(options.space, what="the space to search")
     result = search(
-        recipe,
-        options.output,
-        trials=options.trials,
-        space=space,
-        seed=recipe.training.seed,
-        reporter=console,
+        recipe, options.output, trials=options.trials, space=space, seed=recipe.training.seed, reporter=console
     )
     if result.best is None:
         raise ConfigError(f"all {len(result.tried)} trials failed, the first with: {result.tried[0].error}")

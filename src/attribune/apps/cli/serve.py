@@ -1,4 +1,15 @@
-"""``attribune serve``: predictions of runs over HTTP."""
+r"""Predictions over HTTP.
+
+Answer POST /v1/predict with the predictions of one or several runs; runs of one backbone share its weights. /docs
+describes the requests, /v1/models the models, /metrics the metrics for Prometheus.
+
+Examples:
+  attribune serve runs/stars
+  attribune serve stars=runs/stars verdict=runs/verdict --port 8000 --cache-mb 512
+  ATTRIBUNE_SERVE_KEYS=$(openssl rand -hex 16) attribune serve runs/stars --host 0.0.0.0
+  curl localhost:8000/v1/predict -H 'content-type: application/json' \
+    -d '{"text": "A joy from start to end.", "attributes": {"user": "u17"}}'
+"""
 
 from __future__ import annotations
 
@@ -12,49 +23,26 @@ from attribune.errors import ConfigError
 
 __all__ = ["add_parser"]
 
-_EXAMPLES = """examples:
-  attribune serve runs/stars
-  attribune serve stars=runs/stars verdict=runs/verdict --port 8000 --cache-mb 512
-  ATTRIBUNE_SERVE_KEYS=$(openssl rand -hex 16) attribune serve runs/stars --host 0.0.0.0
-  curl localhost:8000/v1/predict -H 'content-type: application/json' \\
-    -d '{"text": "A joy from start to end.", "attributes": {"user": "u17"}}'"""
 
-_RENAMED = {
-    "--max-text": "--max-text-length",
-    "--queue-rows": "--max-queue-size",
-    "--connections": "--max-connections",
-}
+_RENAMED = {"--max-text": "--max-text-length", "--queue-rows": "--max-queue-size", "--connections": "--max-connections"}
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "serve",
-        help="predictions over HTTP",
-        description="Answer POST /v1/predict with the predictions of one or several runs; runs of one backbone "
-        "share its weights. /docs describes the requests, /v1/models the models, /metrics the metrics for "
-        "Prometheus.",
-        examples=_EXAMPLES,
-        run=_run,
-        after_interrupt="; what had been asked was answered",
-    )
-    parser.add_argument("runs", metavar="RUN", nargs="+", help="folder that `attribune train` wrote, or NAME=FOLDER")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine alone)")
-    parser.add_argument("--port", type=int, default=8000, metavar="N", help="0 takes a free one (default: 8000)")
-    parser.add_argument("--backbone", metavar="NAME_OR_DIR", help="where the backbones' weights are now")
-    parser.add_argument(
-        "--dtype", default="float32", help="dtype of the backbones' weights: float32, or bfloat16 at half the memory"
-    )
-    parser.add_argument(
-        "--cache-mb", type=float, metavar="MB", help="size of the cache of generated weights (default: 256)"
-    )
-    parser.add_argument("--max-rows", type=int, metavar="N", help="texts in one request (default: 256)")
-    parser.add_argument("--max-text-length", type=int, metavar="N", help="characters of one text (default: 100,000)")
-    parser.add_argument("--max-body-mb", type=float, metavar="MB", help="body of one request (default: 8)")
-    parser.add_argument("--max-queue-size", type=int, metavar="N", help="texts that may wait (default: 2,048)")
-    parser.add_argument("--max-connections", type=int, metavar="N", help="connections open at once (default: 512)")
-    parser.add_argument("--timeout", type=float, metavar="SECONDS", help="time of one request (default: 30)")
+    parser = add_verb(verbs, "serve", __doc__, run=_run, after_interrupt="; what had been asked was answered")
+    add = parser.add_argument
+    add("runs", metavar="RUN", nargs="+", help="folder that `attribune train` wrote, or NAME=FOLDER")
+    add("--host", default="127.0.0.1", help="address to listen on (default: this machine alone)")
+    add("--port", type=int, default=8000, metavar="N", help="0 takes a free one (default: 8000)")
+    add("--backbone", metavar="NAME_OR_DIR", help="where the backbones' weights are now")
+    add("--dtype", default="float32", help="dtype of the backbones' weights: float32, or bfloat16 at half the memory")
+    add("--cache-mb", type=float, metavar="MB", help="size of the cache of generated weights (default: 256)")
+    add("--max-rows", type=int, metavar="N", help="texts in one request (default: 256)")
+    add("--max-text-length", type=int, metavar="N", help="characters of one text (default: 100,000)")
+    add("--max-body-mb", type=float, metavar="MB", help="body of one request (default: 8)")
+    add("--max-queue-size", type=int, metavar="N", help="texts that may wait (default: 2,048)")
+    add("--max-connections", type=int, metavar="N", help="connections open at once (default: 512)")
+    add("--timeout", type=float, metavar="SECONDS", help="time of one request (default: 30)")
     for old, new in _RENAMED.items():
         add_renamed_flag(parser, old, new)
 

@@ -1,18 +1,9 @@
-"""``attribune train``: from a table to a trained, evaluated and saved model."""
+"""Train a model on a table of texts with attributes.
 
-from __future__ import annotations
+Train a pretrained language model that reads the attributes of each text, measure what the attributes gain, and save a
+few megabytes.
 
-import argparse
-from pathlib import Path
-from typing import Any
-
-from attribune.apps.cli.arguments import add_verb
-from attribune.apps.cli.output import open_console, show
-from attribune.apps.cli.recipe_flags import SEVERAL, add_recipe_flags, recipe_of
-
-__all__ = ["add_parser"]
-
-_EXAMPLES = """examples:
+Examples:
   attribune train reviews.csv --text text --label stars --attributes user product --output runs/stars
   attribune train papers.jsonl --text title abstract --label accepted --multi-label authors areas:; --output runs/p
   attribune train reviews.csv --text text --label stars --attributes user --output runs/u --compare adapter none
@@ -21,40 +12,41 @@ _EXAMPLES = """examples:
   attribune train reviews.csv --text text --label stars --attributes user --output runs/stars --resume
 
 The run folder holds recipe.yaml, model/, metrics.json, the predictions of the validation and test rows, and log.jsonl.
-Every setting of the recipe can be given with --set, such as --set method.vector_size=128 data.split.by=time."""
+Every setting of the recipe can be given with --set, such as --set method.vector_size=128 data.split.by=time.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from attribune.apps.cli.arguments import SEVERAL, add_verb
+from attribune.apps.cli.output import open_console, results_text, show
+from attribune.apps.cli.recipe_flags import add_recipe_flags, recipe_of
+
+__all__ = ["add_parser"]
 
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(
-        verbs,
-        "train",
-        help="train a model on a table of texts with attributes",
-        description="Train a pretrained language model that reads the attributes of each text, measure what the "
-        "attributes gain, and save a few megabytes.",
-        examples=_EXAMPLES,
-        run=_run,
-        after_interrupt=_after_interrupt,
-    )
+    after = "; nothing finished is lost: the same command with --resume goes on in {output}"
+    parser = add_verb(verbs, "train", __doc__, run=_run, after_interrupt=after)
+    add = parser.add_argument
     add_recipe_flags(parser)
-    parser.add_argument("--output", required=True, metavar="DIR", help="folder of the run")
-    parser.add_argument("--resume", action="store_true", help="resume an interrupted run")
-    parser.add_argument(
+    add("--output", required=True, metavar="DIR", help="folder of the run")
+    add("--resume", action="store_true", help="resume an interrupted run")
+    add(
         "--compare",
         **SEVERAL,
         metavar="METHOD",
         default=[],
         help="methods to train as well; `shuffled`: the same method on shuffled attributes",
     )
-    parser.add_argument(
-        "--no-baselines", dest="baselines", action="store_false", help="leave linear, attributes-only and majority out"
-    )
-    parser.add_argument("--profile", action="store_true", help="write where the time of some steps went to DIR/profile")
+    add("--no-baselines", dest="baselines", action="store_false", help="leave linear, attributes-only and majority out")
+    add("--profile", action="store_true", help="write where the time of some steps went to DIR/profile")
 
 
 def _run(options: argparse.Namespace) -> None:
-    from attribune.apps.cli.results import results_text
-    from attribune.runs.folder import RunFolder
     from attribune.training.distributed import is_main
     from attribune.training.train import train
 
@@ -71,11 +63,7 @@ def _run(options: argparse.Namespace) -> None:
     )
     if not is_main():
         return
-    show(results_text(RunFolder(Path(options.output)).read_results()))
+    show(results_text(options.output))
     console.note(f"the run is in {options.output}")
     if options.profile:
         console.note(f"where the time went: {options.output}/profile/summary.md")
-
-
-def _after_interrupt(options: argparse.Namespace) -> str:
-    return f"; nothing finished is lost: the same command with --resume goes on in {options.output}"

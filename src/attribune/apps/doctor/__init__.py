@@ -1,7 +1,7 @@
 """Examination of an installation: packages, hardware, what a training would use, and problems with their cures.
 
-At their top modules of this folder import the standard library alone, and packaging, without which `import attribune`
-fails already; every other package is imported under guard: a broken installation is what they are for.
+At their top, the modules of this folder import only the standard library and packaging, without which `import
+attribune` fails already; every other package may be broken, and is imported under guard.
 """
 
 from __future__ import annotations
@@ -44,10 +44,8 @@ class Examination:
     Args:
         versions: of Attribune and Python, and the path of this Python.
         packages: required ones.
-        extras: optional packages.
         machine: operating system, cores, memory in gigabytes, GPUs.
-        used: what a training would use: device, threads, precision, backbone.
-        folders: that the library writes to.
+        used: device, threads, precision and backbone of a training.
         environment: variables that are set and change what the library does.
         problems: the fatal ones first.
     """

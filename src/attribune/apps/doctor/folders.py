@@ -19,11 +19,10 @@ _MIN_FREE = 1.0  # gigabytes
 
 @dataclass(frozen=True, kw_only=True)
 class Folder:
-    """A folder that the library writes to.
+    """A folder that the library writes to, which may not exist yet.
 
     Args:
         use: what is written.
-        path: of the folder, which may not exist yet.
         error: why it cannot be written to; None where it can.
         free: space on its disk in gigabytes (10^9 bytes).
     """

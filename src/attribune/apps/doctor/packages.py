@@ -39,10 +39,9 @@ _MODULES = {"mkdocs-material": "material", "pyyaml": "yaml", "scikit-learn": "sk
 
 @dataclass(frozen=True, kw_only=True)
 class Package:
-    """A package that is required, or that an extra brings.
+    """A package that is required, or that an extra brings, by its name for pip.
 
     Args:
-        name: as pip knows it.
         specifier: versions that are supported, such as ``>=2.8``; empty for any.
         version: the installed one; None where the package is missing.
         error: what importing it raised; None where it can be imported.
@@ -64,7 +63,7 @@ class Package:
 
     @property
     def requirement(self) -> str:
-        """The word for pip."""
+        """The requirement as an argument of pip."""
         return f"'{self.name}{self.specifier}'" if self.specifier else self.name
 
 
@@ -125,34 +124,24 @@ def problems_of_packages(packages: Sequence[Package]) -> Iterator[Problem]:
     for package in packages:
         if package.state == "missing":
             yield Problem(what=f"{package.name} is missing", cure=f"pip install {package.requirement}", fatal=True)
-        elif package.state == "broken":
-            yield _broken(package, fatal=True)
-        elif package.state == "too old":
-            yield _too_old(package)
+        else:
+            yield from _problems_of(package, fatal=True)
 
 
 def problems_of_extras(extras: Sequence[Extra]) -> Iterator[Problem]:
     """Find optional packages that are broken or too old."""
     for package in dict.fromkeys(package for extra in extras for package in extra.packages):
-        if package.state == "broken":
-            yield _broken(package, fatal=False)
-        elif package.state == "too old":
-            yield _too_old(package)
+        yield from _problems_of(package, fatal=False)
 
 
-def _broken(package: Package, *, fatal: bool) -> Problem:
-    return Problem(
-        what=f"{package.name} {package.version} is installed and cannot be imported ({package.error})",
-        cure=f"pip install --force-reinstall {package.requirement}",
-        fatal=fatal,
-    )
-
-
-def _too_old(package: Package) -> Problem:
-    return Problem(
-        what=f"{package.name} {package.version} is not {package.specifier}",
-        cure=f"pip install -U {package.requirement}",
-    )
+def _problems_of(package: Package, *, fatal: bool) -> Iterator[Problem]:
+    """Say that an installed package is broken, which may be fatal, or too old."""
+    if package.state == "broken":
+        what = f"{package.name} {package.version} is installed and cannot be imported ({package.error})"
+        yield Problem(what=what, cure=f"pip install --force-reinstall {package.requirement}", fatal=fatal)
+    elif package.state == "too old":
+        what = f"{package.name} {package.version} is not {package.specifier}"
+        yield Problem(what=what, cure=f"pip install -U {package.requirement}")
 
 
 def problems_of_own_modules() -> Iterator[Problem]:

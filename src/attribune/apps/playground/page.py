@@ -10,9 +10,11 @@ from typing import Any
 import gradio as gr
 import numpy as np
 import pandas as pd
+from jinja2 import Environment
 
 from attribune.apps.playground.session import Answer, Session, ValueMap, is_listed, takes_several
 from attribune.errors import AttribuneError
+from attribune.schema import FittedAttribute
 
 __all__ = ["CSS", "build_page", "launch"]
 
@@ -31,6 +33,39 @@ CSS = """
   border-radius: .2rem; }
 .attribune-answer .prediction { font-weight: 600; }
 """
+
+_JINJA = Environment(autoescape=True, trim_blocks=True)
+_ANSWER = _JINJA.from_string("""
+<div class=attribune-answer><table>
+<tr><th></th>{% for case in answer.cases %}<th>{{ case }}</th>{% endfor %}</tr>
+<tr><th>prediction</th>{% for one in answer.predictions %}<td class=prediction>{{ one }}</td>{% endfor %}</tr>
+{% for name, row in numbers.items() %}
+<tr><th>{{ name }}</th>
+{% for number in row %}
+{% if answer.probabilities %}
+<td>{{ "%.3f" % number }}
+<span class=track><span class=bar style="width:{{ "%.1f" % (100 * number) }}%"></span></span></td>
+{% else %}
+<td>{{ "%.4g" % number }}</td>
+{% endif %}
+{% endfor %}
+</tr>
+{% endfor %}
+</table>
+{% for note in answer.notes %}<p>{{ note }}.</p>{% endfor %}
+{% if hidden %}<p>{{ "{:,}".format(hidden) }} less probable ones are not shown.</p>{% endif %}
+</div>""")
+_MATCHES = _JINJA.from_string("""
+{% if matches %}
+<div class=attribune-answer><table>
+<tr><th>{{ name }}</th><th>training rows</th></tr>
+{% for value, rows in matches %}
+<tr><th>{{ value }}</th><td>{{ "{:,}".format(rows) }}</td></tr>
+{% endfor %}
+</table></div>
+{% else %}
+<p>No value of {{ name }} contains {{ part }}.</p>
+{% endif %}""")
 
 
 def build_page(session: Session, *, title: str) -> gr.Blocks:
@@ -57,21 +92,13 @@ def build_page(session: Session, *, title: str) -> gr.Blocks:
 
 
 def launch(session: Session, *, title: str, port: int) -> tuple[gr.Blocks, str]:
-    """Serve the page to this machine alone.
-
-    Args:
-        session: behind the page.
-        port: 0 takes a free one.
-
-    Returns:
-        The page, and its URL.
+    """Serve the page to this machine alone, and return it with its URL; port 0 takes a free one.
 
     Raises:
         OSError: for a port that is taken.
     """
     page = build_page(session, title=title)
-    system = ("system-ui", "sans-serif")
-    theme = gr.themes.Default(font=system, font_mono=("ui-monospace", "monospace"))
+    theme = gr.themes.Default(font=("system-ui", "sans-serif"), font_mono=("ui-monospace", "monospace"))
     _, address, _ = page.launch(
         server_name="127.0.0.1",
         server_port=port or None,
@@ -84,9 +111,6 @@ def launch(session: Session, *, title: str, port: int) -> tuple[gr.Blocks, str]:
     return page, address
 
 
-# A text
-
-
 def _text_and_values(session: Session) -> tuple[gr.Textbox, list[Any]]:
     examples = session.examples()
     if examples:
@@ -95,11 +119,11 @@ def _text_and_values(session: Session) -> tuple[gr.Textbox, list[Any]]:
     if examples:
         example.input(lambda chosen: chosen, example, text, api_visibility="private")
     with gr.Row():
-        return text, [_picker(attribute, elem_id=f"value-{attribute.name}") for attribute in session.attributes]
+        return text, [_picker(attribute) for attribute in session.attributes]
 
 
-def _picker(attribute: Any, *, elem_id: str, label: str | None = None) -> Any:
-    name = label or attribute.name
+def _picker(attribute: FittedAttribute) -> Any:
+    name, elem_id = attribute.name, f"value-{attribute.name}"
     if not is_listed(attribute):
         return gr.Textbox(label=name, elem_id=elem_id)
     return gr.Dropdown(
@@ -118,7 +142,7 @@ def _ask(session: Session, text: str, *picked: Any) -> str:
 
 
 def _assignments(session: Session, picked: Sequence[Any]) -> dict[str, list[str]]:
-    """Map each attribute to the values that were picked or typed, without those left empty."""
+    """Map each attribute to the values that were picked or typed, without empty ones."""
     values = {
         attribute.name: [str(one) for one in (value if isinstance(value, list) else [value]) if one not in (None, "")]
         for attribute, value in zip(session.attributes, picked, strict=True)
@@ -140,50 +164,29 @@ def _with_alerts(session: Session, handler: Callable[..., str]) -> Callable[...,
 
 def answer_html(answer: Answer) -> str:
     """Render an answer as a table: the prediction of each case, and the numbers with bars."""
-    order = np.argsort(-answer.numbers[0], kind="stable")[:_MAX_NUMBERS]
-    heads = "".join(f"<th>{html.escape(case)}</th>" for case in answer.cases)
-    predictions = "".join(f"<td class=prediction>{html.escape(one)}</td>" for one in answer.predictions)
-    lines = [f"<tr><th>prediction</th>{predictions}</tr>"]
-    for index in order.tolist():
-        cells = "".join(_cell(number, bar=answer.probabilities) for number in answer.numbers[:, index].tolist())
-        lines.append(f"<tr><th>{html.escape(answer.names[index])}</th>{cells}</tr>")
-    notes = "".join(f"<p>{html.escape(note)}.</p>" for note in answer.notes)
-    hidden = len(answer.names) - len(order)
-    more = f"<p>{hidden:,} less probable ones are not shown.</p>" if hidden else ""
-    return f"<div class=attribune-answer><table><tr><th></th>{heads}</tr>{''.join(lines)}</table>{notes}{more}</div>"
-
-
-def _cell(number: float, *, bar: bool) -> str:
-    if not bar:
-        return f"<td>{number:.4g}</td>"
-    track = f'<span class=track><span class=bar style="width:{100 * number:.1f}%"></span></span>'
-    return f"<td>{number:.3f}{track}</td>"
-
-
-# Two values
+    order = np.argsort(-answer.numbers[0], kind="stable")[:_MAX_NUMBERS].tolist()
+    numbers = {answer.names[index]: answer.numbers[:, index].tolist() for index in order}
+    return _ANSWER.render(answer=answer, numbers=numbers, hidden=len(answer.names) - len(order))
 
 
 def _two_values(session: Session, names: Sequence[str], text: gr.Textbox, pickers: Sequence[Any]) -> None:
     gr.Markdown("The text of the first tab as if written with the one and with the other value.")
     attribute = gr.Dropdown(choices=list(names), value=names[0], label="Attribute", elem_id="two-attribute")
-    values = list(session.predictor.schema[names[0]].values[:_MAX_CHOICES])
+
+    def choices(name: str) -> list[dict[str, Any]]:
+        values = list(session.predictor.schema[name].values[:_MAX_CHOICES])
+        return [{"choices": values, "value": value} for value in (*values[:2], None, None)[:2]]
+
     with gr.Row():
         two = [
-            gr.Dropdown(
-                choices=values,
-                value=values[index] if index < len(values) else None,
-                allow_custom_value=True,
-                label=f"{word} value",
-                elem_id=f"two-{word.lower()}",
-            )
-            for index, word in enumerate(("First", "Second"))
+            gr.Dropdown(**shown, allow_custom_value=True, label=f"{word} value", elem_id=f"two-{word.lower()}")
+            for shown, word in zip(choices(names[0]), ("First", "Second"), strict=True)
         ]
     button = gr.Button("Compare", variant="primary", elem_id="compare")
     answer = gr.HTML(elem_id="two-answer")
 
     def refill(name: str) -> list[Any]:
-        values = list(session.predictor.schema[name].values[:_MAX_CHOICES])
-        return [gr.Dropdown(choices=values, value=values[i] if i < len(values) else None) for i in range(2)]
+        return [gr.Dropdown(**shown) for shown in choices(name)]
 
     attribute.change(refill, attribute, two, api_visibility="private")
     button.click(_with_alerts(session, _compare), [text, attribute, *two, *pickers], answer, api_name="compare")
@@ -206,9 +209,6 @@ def _about(session: Session, attribute: str, value: str) -> str:
         near = ""
     nearest = f" Nearest vectors, by cosine: {html.escape(near)}." if near else ""
     return f"<p>{html.escape(value)}{known}.{nearest}</p>"
-
-
-# Map
 
 
 def _map(session: Session, names: Sequence[str], page: gr.Blocks) -> None:
@@ -262,9 +262,6 @@ def _correlation(first: Any, second: Any) -> float:
     return float(np.corrcoef(first, second)[0, 1]) if np.std(first) else 0.0
 
 
-# Search
-
-
 def _search(session: Session, names: Sequence[str]) -> None:
     with gr.Row():
         attribute = gr.Dropdown(choices=list(names), value=names[0], label="Attribute", elem_id="search-attribute")
@@ -272,12 +269,7 @@ def _search(session: Session, names: Sequence[str]) -> None:
     answer = gr.HTML(elem_id="search-answer")
 
     def look(name: str, part: str) -> str:
-        rows = session.search(name, part)
-        if not rows:
-            return f"<p>No value of {html.escape(name)} contains {html.escape(repr(part))}.</p>"
-        lines = "".join(f"<tr><th>{html.escape(value)}</th><td>{count:,}</td></tr>" for value, count in rows)
-        head = f"<tr><th>{html.escape(name)}</th><th>training rows</th></tr>"
-        return f"<div class=attribune-answer><table>{head}{lines}</table></div>"
+        return _MATCHES.render(name=name, part=repr(part), matches=session.search(name, part))
 
     for event in (query.submit, query.change):
         event(look, [attribute, query], answer, api_visibility="private", show_progress="hidden")

@@ -36,12 +36,12 @@ class Answer:
     """Predictions of one text in several cases.
 
     Args:
-        names: names of the numbers: classes with a probability, or what a regression predicts.
+        names: of the numbers: classes with a probability, or what a regression predicts.
         cases: name of each case.
         numbers: (cases, names).
         predictions: of each case, in words.
         probabilities: whether the numbers are probabilities.
-        notes: what was not used as it was typed.
+        notes: values that were not used as they were typed.
     """
 
     names: list[str]
@@ -57,10 +57,9 @@ class ValueMap:
     """The vectors of an attribute's most frequent values, projected on their first two principal components.
 
     Args:
-        values: names of the values.
         positions: (n, 2).
         rows: (n,), training rows of each value.
-        means: by label, (n,) mean labels of the training rows of each value, NaN without such rows.
+        means: (n,) mean labels of the training rows of each value, NaN without such rows, by label.
         explained_variance_ratio: of the two components together.
     """
 
@@ -123,8 +122,7 @@ class Session:
         """Predict a text with its attributes, without each of them, and without any.
 
         Args:
-            text: what to predict.
-            assignments: attribute to its values; what the model does not know is read as unknown, and noted.
+            assignments: attribute to its values; those that the model does not know are read as unknown, and noted.
 
         Raises:
             DataError: for a text that the model cannot read.
@@ -141,10 +139,7 @@ class Session:
         """Predict a text with each of some values of an attribute, and without any.
 
         Args:
-            text: what to predict.
             assignments: values of the other attributes.
-            attribute: whose values differ.
-            values: of this attribute.
 
         Raises:
             DataError: for a text that the model cannot read.
@@ -183,14 +178,13 @@ class Session:
         return assigned_ids(self.predictor.schema, known) if self.attributes else np.zeros(0, dtype=np.int64)
 
     def _answer(self, cases: Sequence[Mapping[str, Any]], notes: list[str]) -> Answer:
-        names = list(cases[0]["numbers"])
+        task, names = self.predictor.task, list(cases[0]["numbers"])
         return Answer(
             names=names,
             cases=[case["as"] for case in cases],
             numbers=np.array([[case["numbers"][name] for name in names] for case in cases]),
             predictions=[_in_words(case["prediction"]) for case in cases],
-            probabilities=self.predictor.task.decode(np.zeros((1, self.predictor.task.outputs))).probabilities
-            is not None,
+            probabilities=task.decode(np.zeros((1, task.outputs))).probabilities is not None,
             notes=notes,
         )
 
@@ -221,8 +215,8 @@ class Session:
     def map(self, attribute: str) -> ValueMap | None:
         """Project the vectors of an attribute's values on two principal components.
 
-        The vector of a value is all that the model stores of it, concatenated. None for a model without such vectors,
-        or with fewer than three.
+        The vector of a value concatenates everything that the model stores of it. None for a model without vectors, or
+        with fewer than three.
         """
         vectors, fitted = self._vectors(attribute), self.predictor.schema[attribute]
         if len(vectors) < 3 or not vectors.shape[1]:
@@ -230,8 +224,7 @@ class Session:
         centred = vectors - vectors.mean(axis=0)
         _, singular_values, components = np.linalg.svd(centred, full_matrices=False)
         positions = centred @ components[:2].T
-        if positions.shape[1] < 2:
-            positions = np.pad(positions, ((0, 0), (0, 2 - positions.shape[1])))
+        positions = np.pad(positions, ((0, 0), (0, 2 - positions.shape[1])))
         variances = singular_values**2
         total = float(variances.sum())
         return ValueMap(
@@ -279,7 +272,7 @@ def _label_numbers(task: Task, labels: Array) -> dict[str, Array]:
         has = labels[:, : task.outputs] > 0 if task.multi_label else labels[:, None] == np.arange(task.outputs)
         return {f"share of {name}": has[:, index].astype(np.float64) for index, name in enumerate(task.class_names)}
     if not isinstance(task, Aspects):
-        return {}  # of the tasks of other packages nothing is known
+        return {}  # a task of another package
     return {
         f"share of {name} {label}": (labels[:, aspect] == index).astype(np.float64)
         for aspect, (name, classes) in enumerate(zip(task.names, task.class_lists, strict=True))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
-from attribune.apps.report.page import Figure, Section, render_page, write_page
-from attribune.apps.report.plots import BinnedEstimates, Curve, Estimate, binned_plot, curve_plot, forest_plot
+from attribune.apps.report.page import Figure, Section, render_page
+from attribune.apps.report.plots import Curve, Estimate, binned_plot, curve_plot, forest_plot
+from attribune.benchmark.experiment import Setting
 from attribune.benchmark.rendering import html_table, notes_of
 from attribune.benchmark.results import BenchmarkFolder, Group
 from attribune.benchmark.status import duration
@@ -20,23 +20,18 @@ from attribune.metrics.bins import count_ranges, range_name
 from attribune.metrics.bootstrap import paired
 from attribune.metrics.definitions import metric_info
 
-__all__ = ["benchmark_page", "write_benchmark_page"]
+__all__ = ["benchmark_page"]
 
 _MAX_BINS = 10
 _MAX_CURVES = 6
 
 
-def write_benchmark_page(folder: BenchmarkFolder, path: str | Path | None = None) -> Path:
-    """Write the page, ``report.html`` in the folder unless a path is given, and return its path.
+def benchmark_page(folder: BenchmarkFolder) -> str:
+    """Render the page; nothing in it is loaded from elsewhere.
 
     Raises:
-        ModelFolderError: for a folder that holds no benchmark, or a page that cannot be written.
+        ModelFolderError: for a folder that holds no benchmark.
     """
-    return write_page(folder.path / "report.html" if path is None else path, benchmark_page(folder))
-
-
-def benchmark_page(folder: BenchmarkFolder) -> str:
-    """Render the page; nothing in it is loaded from elsewhere."""
     experiment = folder.experiment()
     sections = [_section(table) for table in benchmark_tables(folder)]
     introduction = "" if sections else "No cell is done yet."
@@ -55,16 +50,24 @@ def _section(table: SetTable) -> Section:
 
 
 def _figures(table: SetTable, lines: dict[str, Line]) -> Iterator[Figure]:
+    info = metric_info(table.metric)
+    values = [
+        Estimate.of(line.name, line.metrics[info.name], scale=info.scale, highlighted=line.name in table.best)
+        for line in table.lines
+    ]
     yield Figure(
-        svg=forest_plot([_metric_estimate(table, line) for line in table.lines], label=metric_info(table.metric).label),
-        caption=f"{metric_info(table.metric).words.capitalize()} of every setting on the test rows, with 95 % "
-        "intervals. Settings in blue: nothing is shown to be better. Overlapping lines in blue have no ranking.",
+        svg=forest_plot(values, label=info.label),
+        caption=f"{info.words.capitalize()} of every setting on the test rows, with 95 % intervals. Settings in blue: "
+        "nothing is shown to be better. Overlapping lines in blue have no ranking.",
     )
-    differences = [_difference_estimate(table, line) for line in table.lines if line.against is not None]
+    differences = [
+        Estimate.of(line.name, line.against, scale=info.scale, highlighted=line.better or line.worse)
+        for line in table.lines
+        if line.against is not None
+    ]
     if differences:
-        label = f"{metric_info(table.metric).label}, less that of {table.reference}"
         yield Figure(
-            svg=forest_plot(differences, label=label, zero_line=True),
+            svg=forest_plot(differences, label=f"{info.label}, less that of {table.reference}", zero_line=True),
             caption=f"The difference to {table.reference} on the same rows. In blue: the interval does not hold zero, "
             "a difference is shown.",
         )
@@ -87,14 +90,12 @@ def _reading_sentences(table: SetTable) -> Iterator[str]:
     if not reading:
         return
     sentences = [f"Settings that read attributes: {len(reading)}."]
-    for word, names in (
-        ("better", [line.name for line in reading if line.better]),
-        ("worse", [line.name for line in reading if line.worse]),
-    ):
+    for word in ("better", "worse"):
+        names = [line.name for line in reading if getattr(line, word)]
         listed = f" ({', '.join(names)})" if names else ""
         sentences.append(f"Shown to be {word} than {table.reference}: {len(names) or 'no setting'}{listed}.")
     yield " ".join(sentences)
-    subsets = [line for line in reading if line.group.results[0].cell.setting.attributes]
+    subsets = [line for line in reading if _setting(line).attributes]
     if subsets:
         listed = "; ".join(f"{line.name} {_difference(table.metric, line.against)}" for line in subsets)
         yield f"Which attributes? Against {table.reference}: {listed}."
@@ -128,17 +129,21 @@ def _reading(table: SetTable) -> list[Line]:
     return [
         line
         for line in table.lines
-        if line.hidden is not None and not _is_control(line) and not line.group.results[0].cell.setting.is_baseline
+        if line.hidden is not None and not _is_control(line) and not _setting(line).is_baseline
     ]
 
 
 def _is_control(line: Line) -> bool:
-    return bool(line.group.results[0].cell.setting.data.get("shuffled"))
+    return bool(_setting(line).data.get("shuffled"))
+
+
+def _setting(line: Line) -> Setting:
+    return line.group.results[0].cell.setting
 
 
 def _counterpart(line: Line, other: Line) -> str | None:
-    """Name what a setting has and the same without, or with shuffled, attributes has not; None for another pair."""
-    ours, theirs = (one.group.results[0].cell.setting for one in (line, other))
+    """Name what distinguishes a setting from its counterpart without, or with shuffled, attributes; None if not one."""
+    ours, theirs = _setting(line), _setting(other)
     if _is_control(line) or any(
         getattr(ours, name) != getattr(theirs, name) for name in ("method", "backbone", "training")
     ):
@@ -148,45 +153,32 @@ def _counterpart(line: Line, other: Line) -> str | None:
     return "attributes" if ours.attributes is None and theirs.attributes == () else None
 
 
-def _metric_estimate(table: SetTable, line: Line) -> Estimate:
-    interval, scale = line.metrics[table.metric], metric_info(table.metric).scale
-    value, low, high = (scale * number for number in (interval.value, interval.low, interval.high))
-    return Estimate(name=line.name, value=value, low=low, high=high, highlighted=line.name in table.best)
-
-
-def _difference_estimate(table: SetTable, line: Line) -> Estimate:
-    pair, scale = line.against, metric_info(table.metric).scale
-    assert pair is not None
-    value, low, high = (scale * number for number in (pair.difference, pair.low, pair.high))
-    return Estimate(name=line.name, value=value, low=low, high=high, highlighted=line.better or line.worse)
-
-
 def _binned_figures(table: SetTable, lines: dict[str, Line]) -> Iterator[Figure]:
-    """For which rows? Plot the difference of the best setting that reads attributes to the reference, over bins."""
+    """Plot the difference of the best setting that reads attributes to the reference, over bins of rows."""
     reading = _reading(table)
     if not reading or table.reference not in lines:
         return
     best = next((line for line in reading if line.name in table.best), reading[0])
-    for binned in _binned_differences(best.group, lines[table.reference].group, metric=table.metric):
-        attribute = binned.name.removeprefix("count.")
-        if attribute == binned.name:
+    for name, bins in _binned_differences(best.group, lines[table.reference].group, metric=table.metric):
+        attribute = name.removeprefix("count.")
+        if attribute == name:
             xlabel = by = "words of the text"
         else:
             xlabel = f"training rows with the {attribute}"
             by = f"how often their {attribute} stands in the training rows, 0 for one that never does"
         ylabel = f"{metric_info(table.metric).label}, less {table.reference}"
         yield Figure(
-            svg=binned_plot(binned, ylabel=ylabel, xlabel=f"{xlabel} (below: test rows)"),
+            svg=binned_plot(bins, ylabel=ylabel, xlabel=f"{xlabel} (below: test rows)"),
             caption=f"For which rows does {best.name} help? Test rows in bins of {by}. The bins are made without "
             "looking at labels; the line is fitted to them, weighted by their rows.",
         )
 
 
-def _binned_differences(group: Group, reference: Group, *, metric: str) -> Iterator[BinnedEstimates]:
+def _binned_differences(group: Group, reference: Group, *, metric: str) -> Iterator[tuple[str, list[Estimate]]]:
     """Compare two settings over bins of rows: by training rows with the row's value of an attribute, and by words.
 
-    Bins hold about as many test rows each, and no label has a part in them. A value without training rows has a bin of
-    its own where there are enough such rows.
+    Bins hold about as many test rows each, and are made without looking at labels. Values without training rows have a
+    bin of their own where there are enough of these rows.
     """
     folds = [fold for fold in group.folds if fold in reference.folds]
     if not folds:
@@ -197,19 +189,13 @@ def _binned_differences(group: Group, reference: Group, *, metric: str) -> Itera
         ranges = count_ranges(np.concatenate(counts), bins=_MAX_BINS)
         if len(ranges) < 2:
             continue
-        masks = [[(count >= low) & (count <= high) for count in counts] for low, high in ranges]
-        pairs = [
-            paired(group.metrics(rows=rows)[metric], reference.metrics(rows=rows)[metric], resamples=2_000)
-            for rows in masks
-        ]
-        yield BinnedEstimates(
-            name=name,
-            bins=tuple(range_name(low, high) for low, high in ranges),
-            values=np.array([scale * pair.difference for pair in pairs]),
-            lows=np.array([scale * pair.low for pair in pairs]),
-            highs=np.array([scale * pair.high for pair in pairs]),
-            rows=tuple(int(sum(mask.sum() for mask in rows)) for rows in masks),
-        )
+        bins = []
+        for low, high in ranges:
+            masks = [(count >= low) & (count <= high) for count in counts]
+            pair = paired(group.metrics(rows=masks)[metric], reference.metrics(rows=masks)[metric], resamples=2_000)
+            row_count = int(sum(mask.sum() for mask in masks))
+            bins.append(Estimate.of(range_name(low, high), pair, scale=scale, rows=row_count))
+        yield name, bins
 
 
 def _learning_curves(table: SetTable) -> Iterator[Figure]:
@@ -231,7 +217,7 @@ def _learning_curves(table: SetTable) -> Iterator[Figure]:
 
 
 def _difference(metric: str, pair: Any) -> str:
-    scale = metric_info(metric).scale
-    decimals = 1 if scale == 100 else 3
-    value, low, high = (f"{scale * number:+.{decimals}f}" for number in (pair.difference, pair.low, pair.high))
+    info = metric_info(metric)
+    decimals = 1 if info.is_share else 3
+    value, low, high = (f"{info.scale * number:+.{decimals}f}" for number in (pair.difference, pair.low, pair.high))
     return f"{value} [{low}, {high}]"

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from attribune.analysis.explain.wording import sections
-from attribune.apps.report.page import Figure, Section, render_page, write_page
+from attribune.apps.report.page import Figure, Section, render_page
 from attribune.apps.report.plots import Estimate, forest_plot
+from attribune.metrics.bootstrap import PairedResult
 from attribune.metrics.definitions import metric_info
 
-__all__ = ["explanation_page", "write_explanation_page"]
-
-
-def write_explanation_page(record: Mapping[str, Any], path: str | Path) -> Path:
-    """Write the page of a record of `explain` and return its path.
-
-    Raises:
-        ModelFolderError: when it cannot be written.
-    """
-    return write_page(path, explanation_page(record))
+__all__ = ["explanation_page"]
 
 
 def explanation_page(record: Mapping[str, Any]) -> str:
-    """Render the page; nothing in it is loaded from elsewhere."""
+    """Render the page of a record of `explain`; nothing in it is loaded from elsewhere."""
     parts = [
         Section(
             title=part.title,
@@ -43,13 +34,15 @@ def explanation_page(record: Mapping[str, Any]) -> str:
 
 def _loss_plot(record: Mapping[str, Any]) -> Figure:
     metric = record["metric"]
-    scale, unit = (100, "points") if metric_info(metric).is_share else (1, "in its unit")
+    info = metric_info(metric)
     estimates = []
     for loss in record["losses"]:
         for kind in ("hidden", "shuffled"):
-            low, value, high = (scale * loss[kind][metric][key] for key in ("low", "difference", "high"))
+            pair = PairedResult(**loss[kind][metric])
             name = f"{loss['attribute'] or 'all'}, {kind}"
-            estimates.append(Estimate(name=name, value=value, low=low, high=high, highlighted=not low <= 0 <= high))
+            shown = not pair.low <= 0 <= pair.high
+            estimates.append(Estimate.of(name, pair, scale=info.scale, highlighted=shown))
+    unit = "points" if info.is_share else "in its unit"
     return Figure(
         svg=forest_plot(estimates, label=f"{metric} lost, {unit}", zero_line=True),
         caption="What is lost without each attribute, with 95 % intervals. In blue: the interval does not hold zero, a "

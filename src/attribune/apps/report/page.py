@@ -26,14 +26,10 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A part of a page.
+    """A part of a page: findings, drawings and a table, with notes on how to read it.
 
     Args:
-        title: its heading.
-        sentences: findings, each a list item.
-        figures: drawings below the findings.
-        table: lines of cells, the first being the head, or HTML made elsewhere.
-        notes: how to read the table.
+        table: lines of cells, the head first, or HTML.
     """
 
     title: str
@@ -44,13 +40,7 @@ class Section:
 
 
 def render_page(title: str, sections: Iterable[Section], *, introduction: str = "", notes: Sequence[str] = ()) -> str:
-    """Render a page, with its plots inside.
-
-    Args:
-        sections: in their order.
-        introduction: a paragraph before them.
-        notes: paragraphs after them.
-    """
+    """Render a page, with its plots inside; the introduction stands before the sections, the notes after them."""
     return _template().render(title=title, sections=list(sections), introduction=introduction, notes=notes)
 
 
@@ -72,8 +62,6 @@ def write_page(path: str | Path, page: str) -> Path:
 
 @cache
 def _template() -> Template:
-    loader = PackageLoader("attribune.apps.report")
-    environment = Environment(
-        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
-    )
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    environment.loader = PackageLoader("attribune.apps.report")
     return environment.get_template("page.html.j2")

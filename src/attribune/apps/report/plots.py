@@ -8,24 +8,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle
-from typing import Any
+from typing import Any, Literal, Self
 
 import matplotlib
 import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 
-__all__ = [
-    "BinnedEstimates",
-    "CalibrationPoint",
-    "Curve",
-    "Estimate",
-    "binned_plot",
-    "calibration_plot",
-    "confusion_plot",
-    "curve_plot",
-    "forest_plot",
-]
+from attribune.metrics.bootstrap import Interval, PairedResult
+
+__all__ = ["Curve", "Estimate", "binned_plot", "calibration_plot", "confusion_plot", "curve_plot", "forest_plot"]
 
 Array = npt.NDArray[Any]
 INK, GREY, BLUE, ORANGE = "#1f2933", "#9aa5b1", "#1864ab", "#d9480f"
@@ -37,43 +29,28 @@ _COLOURS = (BLUE, ORANGE, "#2b8a3e", "#862e9c", "#5c940d", "#0b7285")
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A value with its interval."""
+    """A value with its interval, over all rows or over a bin of them.
+
+    Args:
+        name: of a setting, or of the bin.
+        highlighted: whether a forest plot draws it in blue.
+        rows: number of rows of the bin.
+        predicted: mean prediction of the bin.
+    """
 
     name: str
     value: float
     low: float
     high: float
-    highlighted: bool
+    highlighted: bool = False
+    rows: int = 0
+    predicted: float = 0.0
 
-
-@dataclass(frozen=True, kw_only=True)
-class BinnedEstimates:
-    """Values over bins of rows.
-
-    Args:
-        name: by what the rows are binned.
-        bins: names of the bins.
-        values: (bins,).
-        lows: (bins,), lower ends of the intervals.
-        highs: (bins,), upper ends.
-        rows: number in each bin.
-    """
-
-    name: str
-    bins: tuple[str, ...]
-    values: Array
-    lows: Array
-    highs: Array
-    rows: tuple[int, ...]
-
-    def fit(self) -> tuple[float, float] | None:
-        """Fit a line through the bins, weighted by rows: intercept and slope, None for fewer than two bins."""
-        if len(self.values) < 2:
-            return None
-        slope, intercept = np.polyfit(
-            np.arange(len(self.values)), self.values, 1, w=np.sqrt(np.array(self.rows, float))
-        )
-        return float(intercept), float(slope)
+    @classmethod
+    def of(cls, name: str, result: Interval | PairedResult, *, scale: float = 1, **fields: Any) -> Self:
+        """Make an estimate of a result, in the unit in which it is shown."""
+        value = result.value if isinstance(result, Interval) else result.difference
+        return cls(name=name, value=scale * value, low=scale * result.low, high=scale * result.high, **fields)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,19 +62,9 @@ class Curve:
     y: tuple[float, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class CalibrationPoint:
-    """What was predicted, and what was observed with its interval."""
-
-    predicted: float
-    observed: float
-    low: float
-    high: float
-
-
 def forest_plot(estimates: Sequence[Estimate], *, label: str, zero_line: bool = False) -> str:
     """Plot values with their intervals, one below the other."""
-    with _figure(width=5.2, height=0.9 + 0.32 * len(estimates)) as (figure, axes):
+    with _figure(height=0.9 + 0.32 * len(estimates), xlabel=label, grid="x") as (figure, axes):
         for y, estimate in enumerate(reversed(estimates)):
             colour = BLUE if estimate.highlighted else GREY
             axes.plot([estimate.low, estimate.high], [y, y], color=colour, linewidth=2.2, solid_capstyle="butt")
@@ -106,43 +73,35 @@ def forest_plot(estimates: Sequence[Estimate], *, label: str, zero_line: bool = 
         axes.set_ylim(-0.6, len(estimates) - 0.4)
         if zero_line:
             axes.axvline(0, color=INK, linewidth=0.8)
-        axes.set_xlabel(label)
-        axes.grid(axis="x", color="#e4e7eb", linewidth=0.8)
         return _svg(figure)
 
 
-def binned_plot(binned: BinnedEstimates, *, ylabel: str, xlabel: str, overall: float | None = None) -> str:
-    """Plot values over bins with intervals.
+def binned_plot(bins: Sequence[Estimate], *, ylabel: str, xlabel: str, overall: float | None = None) -> str:
+    """Plot values over bins of rows with their intervals.
 
     Args:
-        binned: differences, or metrics.
-        ylabel: of the values.
-        xlabel: of the bins.
-        overall: the value over all rows, drawn as a level; None for differences, drawn with zero and a fitted line.
+        bins: differences, or metrics, with the rows of each bin.
+        overall: the value over all rows, drawn as a level; None for differences, drawn with zero and a line that is
+            fitted to the bins, weighted by their rows.
     """
-    with _figure(width=5.2, height=3.1) as (figure, axes):
-        x = np.arange(len(binned.values))
+    with _figure(height=3.1, xlabel=xlabel, ylabel=ylabel, grid="y") as (figure, axes):
+        x, values = np.arange(len(bins)), [one.value for one in bins]
         axes.axhline(overall or 0, color=INK, linewidth=0.8)
-        axes.vlines(x, binned.lows, binned.highs, color=GREY, linewidth=2)
-        axes.plot(x, binned.values, "o", color=BLUE, markersize=5.5)
-        if overall is None and (line := binned.fit()) is not None:
-            axes.plot(x, line[0] + line[1] * x, color=ORANGE, linewidth=1.6)
-        ticks = [f"{name}\n{rows:,}" for name, rows in zip(binned.bins, binned.rows, strict=True)]
-        axes.set_xticks(x, ticks, fontsize=7.5 if sum(map(len, binned.bins)) > _MAX_TICKS else 10)
-        axes.set_xlabel(xlabel)
-        axes.set_ylabel(ylabel)
-        axes.grid(axis="y", color="#e4e7eb", linewidth=0.8)
+        axes.vlines(x, [one.low for one in bins], [one.high for one in bins], color=GREY, linewidth=2)
+        axes.plot(x, values, "o", color=BLUE, markersize=5.5)
+        if overall is None and len(bins) > 1:
+            slope, intercept = np.polyfit(x, values, 1, w=np.sqrt([one.rows for one in bins]))
+            axes.plot(x, intercept + slope * x, color=ORANGE, linewidth=1.6)
+        ticks = [f"{one.name}\n{one.rows:,}" for one in bins]
+        axes.set_xticks(x, ticks, fontsize=7.5 if sum(len(one.name) for one in bins) > _MAX_TICKS else 10)
         return _svg(figure)
 
 
 def curve_plot(curves: Sequence[Curve], *, ylabel: str) -> str:
     """Plot measures over the epochs of a training."""
-    with _figure(width=5.2, height=3.1) as (figure, axes):
+    with _figure(height=3.1, xlabel="epoch", ylabel=ylabel, grid="both") as (figure, axes):
         for curve, colour in zip(curves, cycle(_COLOURS), strict=False):
             axes.plot(curve.x, curve.y, "-o", color=colour, markersize=3.5, label=curve.name)
-        axes.set_xlabel("epoch")
-        axes.set_ylabel(ylabel)
-        axes.grid(color="#e4e7eb", linewidth=0.8)
         if len(curves) > 1:
             figure.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=3)
         return _svg(figure)
@@ -152,7 +111,8 @@ def confusion_plot(counts: Array, *, names: Sequence[str]) -> str:
     """Plot a confusion matrix (C, C), true classes down and predicted ones across, shaded by the share of the class."""
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     side = 1.6 + 0.42 * len(names)
-    with _figure(width=max(5.2, side), height=max(2.4, side - 0.4)) as (figure, axes):
+    width, height = max(5.2, side), max(2.4, side - 0.4)
+    with _figure(width=width, height=height, xlabel="predicted", ylabel="true") as (figure, axes):
         axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
         for true, predicted in np.ndindex(*shares.shape):
             if counts[true, predicted]:
@@ -162,28 +122,25 @@ def confusion_plot(counts: Array, *, names: Sequence[str]) -> str:
         short = [name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}…" for name in names]
         axes.set_xticks(range(len(names)), short, rotation=45 if sum(map(len, short)) > _MAX_TICKS else 0)
         axes.set_yticks(range(len(names)), short)
-        axes.set_xlabel("predicted")
-        axes.set_ylabel("true")
         return _svg(figure)
 
 
-def calibration_plot(points: Sequence[CalibrationPoint], *, xlabel: str, ylabel: str) -> str:
+def calibration_plot(bins: Sequence[Estimate], *, xlabel: str, ylabel: str) -> str:
     """Plot observed over predicted values, with the diagonal on which they agree."""
-    with _figure(width=5.2, height=3.4) as (figure, axes):
-        predicted = [point.predicted for point in points]
-        lows, highs = [point.low for point in points], [point.high for point in points]
+    with _figure(height=3.4, xlabel=xlabel, ylabel=ylabel, grid="both") as (figure, axes):
+        predicted = [one.predicted for one in bins]
+        lows, highs = [one.low for one in bins], [one.high for one in bins]
         ends = [min(*predicted, *lows), max(*predicted, *highs)]
         axes.plot(ends, ends, color=INK, linewidth=0.8)
         axes.vlines(predicted, lows, highs, color=GREY, linewidth=2)
-        axes.plot(predicted, [point.observed for point in points], "o", color=BLUE, markersize=5.5)
-        axes.set_xlabel(xlabel)
-        axes.set_ylabel(ylabel)
-        axes.grid(color="#e4e7eb", linewidth=0.8)
+        axes.plot(predicted, [one.value for one in bins], "o", color=BLUE, markersize=5.5)
         return _svg(figure)
 
 
 @contextmanager
-def _figure(*, width: float, height: float) -> Iterator[tuple[Figure, Any]]:
+def _figure(
+    *, height: float, xlabel: str, ylabel: str = "", grid: Literal["x", "y", "both"] | None = None, width: float = 5.2
+) -> Iterator[tuple[Figure, Any]]:
     with matplotlib.rc_context(
         {
             "font.family": "sans-serif",
@@ -199,7 +156,11 @@ def _figure(*, width: float, height: float) -> Iterator[tuple[Figure, Any]]:
         }
     ):
         figure = Figure(figsize=(width, height), layout="constrained")
-        yield figure, figure.add_subplot()
+        axes = figure.add_subplot()
+        axes.set(xlabel=xlabel, ylabel=ylabel)
+        if grid is not None:
+            axes.grid(axis=grid, color="#e4e7eb", linewidth=0.8)
+        yield figure, axes
 
 
 def _svg(figure: Figure) -> str:

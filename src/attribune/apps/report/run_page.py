@@ -22,15 +22,7 @@ from attribune.analysis.diagnostics import (
 )
 from attribune.analysis.run_rows import RunRows, rows_of_run
 from attribune.apps.report.page import Figure, Section, render_page, write_page
-from attribune.apps.report.plots import (
-    BinnedEstimates,
-    CalibrationPoint,
-    Curve,
-    binned_plot,
-    calibration_plot,
-    confusion_plot,
-    curve_plot,
-)
+from attribune.apps.report.plots import Curve, Estimate, binned_plot, calibration_plot, confusion_plot, curve_plot
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.tables import comparison_lines, format_interval, table_cells
 from attribune.runs.folder import RunFolder
@@ -54,12 +46,10 @@ def write_run_page(
     """Write the page of a finished run.
 
     Args:
-        run: folder of a finished run.
         data: labelled rows, anything `read_table` takes; the run's own test rows unless given, which are not scored
             again.
         output: file to write; ``report.html`` in the folder unless given.
         backbone: where the backbone's weights are, if no longer where they were.
-        encoding: encoding of the table; detected unless given.
 
     Returns:
         The path of the page, and what could not be shown.
@@ -96,9 +86,6 @@ def _metrics(rows: RunRows) -> Section:
     return Section(title="Metrics", sentences=sentences, table=table_cells(rows.results), notes=[note])
 
 
-# Training
-
-
 def _training(rows: RunRows) -> Iterator[Section]:
     checks = [line for line in rows.log if "eval_loss" in line]
     steps = [line for line in rows.log if "loss" in line]
@@ -108,13 +95,13 @@ def _training(rows: RunRows) -> Iterator[Section]:
     curves = [Curve(name="loss on validation rows", x=epochs, y=_column(checks, "eval_loss"))]
     if steps:
         curves.insert(0, _training_loss(steps))
-    metric = rows.scored_rows.task.main_metric
+    metric, info = rows.scored_rows.task.main_metric, metric_info(rows.scored_rows.task.main_metric)
     caption = "The loss over the epochs; the training loss is with dropout."
     figures = [Figure(svg=curve_plot(curves, ylabel="loss"), caption=caption)]
     if all(f"eval_{metric}" in line for line in checks) and len(checks) > 1:
-        y = tuple(metric_info(metric).scale * value for value in _column(checks, f"eval_{metric}"))
-        svg = curve_plot([Curve(name=metric_info(metric).words, x=epochs, y=y)], ylabel=metric_info(metric).label)
-        figures.append(Figure(svg=svg, caption=f"{metric_info(metric).words} on validation rows."))
+        y = tuple(info.scale * value for value in _column(checks, f"eval_{metric}"))
+        svg = curve_plot([Curve(name=info.words, x=epochs, y=y)], ylabel=info.label)
+        figures.append(Figure(svg=svg, caption=f"{info.words} on validation rows."))
     yield Section(title="Training", sentences=list(_training_sentences(rows, checks)), figures=figures)
 
 
@@ -157,25 +144,22 @@ def _training_sentences(rows: RunRows, checks: Sequence[Mapping[str, Any]]) -> I
         )
 
 
-# Confusion matrix
-
-
 def _confusions(scored_rows: ScoredRows) -> Iterator[Section]:
     for head in heads(scored_rows):
         counts, figures = head.confusion(), []
+        wrong = counts - np.diag(np.diag(counts))
         if len(head.classes) <= _MAX_PLOTTED_CLASSES:
             caption = "Rows of each true class by predicted class; darker: a larger share of the true class."
             figures.append(Figure(svg=confusion_plot(counts, names=head.classes), caption=caption))
         yield Section(
             title=f"Confusion matrix: {head.name}" if head.name else "Confusion matrix",
-            sentences=list(_confusion_sentences(head, counts)),
+            sentences=list(_confusion_sentences(head, counts, wrong)),
             figures=figures,
-            table=_frequent_confusions(head, counts),
+            table=_frequent_confusions(head, counts, wrong),
         )
 
 
-def _confusion_sentences(head: Head, counts: Any) -> Iterator[str]:
-    wrong = counts - np.diag(np.diag(counts))
+def _confusion_sentences(head: Head, counts: Any, wrong: Any) -> Iterator[str]:
     if unseen := int((head.true < 0).sum()):
         yield f"{unseen:,} rows have a label that no training row had; they are not shown."
     if not wrong.any():
@@ -193,8 +177,7 @@ def _confusion_sentences(head: Head, counts: Any) -> Iterator[str]:
         yield f"Never predicted: {', '.join(never[:_LISTED_CONFUSIONS])}{more}."
 
 
-def _frequent_confusions(head: Head, counts: Any) -> list[list[str]]:
-    wrong = counts - np.diag(np.diag(counts))
+def _frequent_confusions(head: Head, counts: Any, wrong: Any) -> list[list[str]]:
     if len(head.classes) <= 2 or not wrong.any():
         return []
     lines = [["true class", "predicted as", "rows", "of the true class (%)"]]
@@ -206,23 +189,17 @@ def _frequent_confusions(head: Head, counts: Any) -> list[list[str]]:
     return lines
 
 
-# Calibration
-
-
 def _calibration(scored_rows: ScoredRows) -> Iterator[Section]:
     result = calibration(scored_rows)
     if result is None:
         return
-    points = [
-        CalibrationPoint(predicted=b.predicted, observed=b.figure.value, low=b.figure.low, high=b.figure.high)
-        for b in result.bins
-    ]
+    bins = [Estimate.of(one.name, one.figure, predicted=one.predicted) for one in result.bins]
     if result.quantity == "number":
         title, xlabel, ylabel = "Calibration: predicted and true numbers", "predicted number", "mean true number"
     else:
         title, xlabel, ylabel = "Calibration", "predicted probability", "observed frequency"
     figure = Figure(
-        svg=calibration_plot(points, xlabel=xlabel, ylabel=ylabel),
+        svg=calibration_plot(bins, xlabel=xlabel, ylabel=ylabel),
         caption="Predictions in bins of about equal size, with 95 % intervals; a calibrated model is on the diagonal.",
     )
     yield Section(title=title, sentences=[_calibration_sentence(result)], figures=[figure])
@@ -242,27 +219,17 @@ def _calibration_sentence(result: Calibration) -> str:
     return f"{subject} are too {'high' if value > 0 else 'low'} on average, by {gap}. {error}"
 
 
-# Groups of rows
-
-
 def _bins(scored_rows: ScoredRows) -> Iterator[Section]:
     metric = scored_rows.task.main_metric
-    scale = metric_info(metric).scale
+    info = metric_info(metric)
     for name, bins in row_bins(scored_rows).items():
         by_length = name == "words"
         xlabel = f"{name} of the row" if by_length else f"training rows with the row's {name}"
-        binned = BinnedEstimates(
-            name=name,
-            bins=tuple(one.name for one in bins),
-            values=scale * np.array([one.figure.value for one in bins]),
-            lows=scale * np.array([one.figure.low for one in bins]),
-            highs=scale * np.array([one.figure.high for one in bins]),
-            rows=tuple(one.rows for one in bins),
-        )
-        overall = scale * scored_rows.figure().value
+        estimates = [Estimate.of(one.name, one.figure, scale=info.scale, rows=one.rows) for one in bins]
+        overall = info.scale * scored_rows.metric().value()
         figure = Figure(
-            svg=binned_plot(binned, ylabel=metric_info(metric).label, xlabel=xlabel, overall=overall),
-            caption=f"{metric_info(metric).words} over bins of {xlabel}, with 95 % intervals; below each bin its rows.",
+            svg=binned_plot(estimates, ylabel=info.label, xlabel=xlabel, overall=overall),
+            caption=f"{info.words} over bins of {xlabel}, with 95 % intervals; below each bin its rows.",
         )
         yield Section(
             title="Short and long texts" if by_length else f"Frequent and rare values of {name}",
@@ -283,15 +250,16 @@ def _bins_sentence(metric: str, bins: Sequence[Bin], xlabel: str) -> str:
 
 def _values(rows: RunRows) -> Iterator[Section]:
     metric = rows.scored_rows.task.main_metric
-    scale, decimals = metric_info(metric).scale, 1 if metric_info(metric).is_share else 3
+    info = metric_info(metric)
+    decimals = 1 if info.is_share else 3
     for attribute in rows.attributes:
         values = value_figures(rows.scored_rows, attribute)
         if len(values) < 2:
             continue
         both_ends = [*values[:_LISTED_VALUES], *values[-_LISTED_VALUES:]]
-        lines = [[attribute.name, "rows", metric_info(metric).label, "random rows"]]
+        lines = [[attribute.name, "rows", info.label, "random rows"]]
         for one in values if len(values) <= len(both_ends) else both_ends:
-            low, value, high = (f"{scale * number:.{decimals}f}" for number in (one.low, one.figure, one.high))
+            low, value, high = (f"{info.scale * number:.{decimals}f}" for number in (one.low, one.figure, one.high))
             lines.append([one.value, f"{one.rows:,}", f"{value}{' *' if one.stands_out else ''}", f"{low} to {high}"])
         yield Section(
             title=f"By value of {attribute.name}",

@@ -16,7 +16,7 @@ from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 
 from attribune.apps.serve.batching import Batcher, Overloaded, Stopping
-from attribune.apps.serve.limits import Gate, fault_body
+from attribune.apps.serve.limits import Gate, refusal
 from attribune.apps.serve.metrics import ServiceMetrics
 from attribune.apps.serve.models import ServedModel
 from attribune.apps.serve.requests import (
@@ -57,8 +57,7 @@ def create_app(
 
     Args:
         models: by name, as `load_models` returns them.
-        settings: the limits.
-        keys: callers must send one of them as a bearer token; none is asked for if empty.
+        keys: callers must send one of them as a bearer token; none is required if empty.
     """
     settings = settings or ServeSettings()
     metrics = ServiceMetrics(models.values())
@@ -176,7 +175,7 @@ async def _invalid(_: Request, error: Exception) -> Response:
 async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
     headers = _RETRY if error.status in (429, 503) else None
-    return JSONResponse({"errors": [error.fault.model_dump()]}, status_code=error.status, headers=headers)
+    return refusal(error.status, error.fault.field, error.fault.reason, headers)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -184,10 +183,10 @@ async def _http_error(request: Request, error: Exception) -> Response:
     reasons = {404: "there is no such path: see /docs", 405: "this path takes another method: see /docs"}
     reason = reasons.get(error.status_code, str(error.detail))
     field = "body" if error.status_code == 400 else "path"
-    return Response(fault_body(field, reason), error.status_code, error.headers, media_type="application/json")
+    return refusal(error.status_code, field, reason, error.headers)
 
 
 async def _failed(_: Request, error: Exception) -> Response:
     """Answer an unexpected error without its details, which go to the log."""
     _LOG.error("a request failed", exc_info=error)
-    return Response(fault_body("body", "the service failed; its log says why"), 500, media_type="application/json")
+    return refusal(500, "body", "the service failed; its log says why")

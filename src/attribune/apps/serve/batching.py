@@ -73,11 +73,7 @@ class Batcher:
         return not self._closed
 
     def submit(self, model: ServedModel, columns: Mapping[str, Sequence[Any]]) -> Future[list[Answer]]:
-        """Queue rows; the future has an answer for each, or the error of this request.
-
-        Args:
-            model: the model to ask.
-            columns: texts and attributes by name.
+        """Queue rows, as columns by name; the future has an answer for each, or the error of this request.
 
         Raises:
             Overloaded: when the queue is full.
@@ -167,7 +163,8 @@ class Batcher:
 def _answer(batch: Sequence[_Waiting]) -> None:
     """Answer requests together; where that fails, each alone, so that a bad one fails alone."""
     try:
-        answers = batch[0].model.answer(_joined(batch))
+        columns = {name: [value for request in batch for value in request.columns[name]] for name in batch[0].columns}
+        answers = batch[0].model.answer(columns)
     except Exception as error:
         if len(batch) > 1 and isinstance(error, AttribuneError):
             for request in batch:
@@ -180,7 +177,3 @@ def _answer(batch: Sequence[_Waiting]) -> None:
     for request in batch:
         request.answers.set_result(answers[start : start + request.rows])
         start += request.rows
-
-
-def _joined(batch: Sequence[_Waiting]) -> dict[str, list[Any]]:
-    return {name: [value for request in batch for value in request.columns[name]] for name in batch[0].columns}

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
+from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from attribune.apps.serve.metrics import ServiceMetrics
 from attribune.apps.serve.settings import ServeSettings
 
-__all__ = ["Gate", "fault_body"]
+__all__ = ["Gate", "refusal"]
 
 _OPEN = ("/health",)  # a container's probe sends no key
 
 
-def fault_body(field: str, reason: str) -> bytes:
-    """Return the body of an answer that refuses a request."""
-    return json.dumps({"errors": [{"field": field, "reason": reason}]}).encode()
+_CLOSE = {"connection": "close"}
+
+
+def refusal(status: int, field: str, reason: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """Make the answer that refuses a request."""
+    return JSONResponse({"errors": [{"field": field, "reason": reason}]}, status, headers)
 
 
 class Gate:
@@ -29,9 +31,7 @@ class Gate:
 
     Args:
         app: the application behind it.
-        settings: the limits.
-        keys: a caller must send one of them as a bearer token; none is asked for if empty.
-        metrics: for the counts.
+        keys: callers must send one of them as a bearer token; none is required if empty.
         paths: of the service; others are counted together.
     """
 
@@ -55,35 +55,32 @@ class Gate:
             await send(message)
 
         try:
-            await self._handle(scope, receive, send_and_record)
+            body = await self._read_body(scope, receive)
+            if isinstance(body, bytes):
+                await self._app(scope, _replay(body, receive), send_and_record)
+            elif body is not None:
+                await body(scope, receive, send_and_record)
         finally:
             path = scope["path"] if scope["path"] in self._paths else "other"
             self._metrics.requests.labels(path, str(status)).inc()
             self._metrics.durations.labels(path).observe(time.perf_counter() - started)
 
-    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _read_body(self, scope: Scope, receive: Receive) -> bytes | JSONResponse | None:
+        """Return the body of a request, or a refusal of it; None when the caller has left."""
         if not self._is_authorized(scope):
             reason = "send one of the service's keys, as in 'Authorization: Bearer KEY'"
-            await _refuse(send, 401, "header.authorization", reason, [(b"www-authenticate", b"Bearer")])
-            return
+            return refusal(401, "header.authorization", reason, {"www-authenticate": "Bearer"})
         limit = int(self._settings.max_body_mb * 2**20)
         too_large = f"the body has more than {limit:,} bytes: send fewer texts at once"
         declared = dict(scope["headers"]).get(b"content-length", b"0")
         if declared.isdigit() and int(declared[:20]) > limit:
-            await _refuse(send, 413, "body", too_large, [(b"connection", b"close")])
-            return
+            return refusal(413, "body", too_large, _CLOSE)
         try:
             body = await asyncio.wait_for(_body(receive, limit), self._settings.timeout)
         except TimeoutError:
             reason = f"the body did not come within {self._settings.timeout:g} seconds: send it again"
-            await _refuse(send, 408, "body", reason, [(b"connection", b"close")])
-            return
-        if body is None:
-            return  # the caller has left
-        if len(body) > limit:
-            await _refuse(send, 413, "body", too_large, [(b"connection", b"close")])
-            return
-        await self._app(scope, _replay(body, receive), send)
+            return refusal(408, "body", reason, _CLOSE)
+        return refusal(413, "body", too_large, _CLOSE) if body is not None and len(body) > limit else body
 
     def _is_authorized(self, scope: Scope) -> bool:
         if not self._keys or scope["path"] in _OPEN:
@@ -107,20 +104,9 @@ async def _body(receive: Receive, limit: int) -> bytes | None:
 
 def _replay(body: bytes, receive: Receive) -> Receive:
     """Receive a body that has been read already, then what follows it."""
-    replayed = False
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
-    async def again() -> Message:
-        nonlocal replayed
-        if replayed:
-            return await receive()
-        replayed = True
-        return {"type": "http.request", "body": body, "more_body": False}
+    async def replay() -> Message:
+        return messages.pop() if messages else await receive()
 
-    return again
-
-
-async def _refuse(send: Send, status: int, field: str, reason: str, headers: list[Any]) -> None:
-    body = fault_body(field, reason)
-    headers = [*headers, (b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    return replay

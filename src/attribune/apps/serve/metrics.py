@@ -19,7 +19,7 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class ServiceMetrics:
-    """The metrics of one service, in a registry of their own."""
+    """The metrics of one service, in its own registry."""
 
     def __init__(self, models: Iterable[ServedModel]) -> None:
         self.registry = CollectorRegistry()

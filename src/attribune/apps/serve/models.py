@@ -113,22 +113,15 @@ def _describe_attribute(attribute: FittedAttribute) -> dict[str, Any]:
     }
 
 
-def _plain(values: Any) -> list[Any]:
-    return values.tolist() if isinstance(values, np.ndarray) else [_plain_value(value) for value in values]
-
-
-def _plain_value(value: Any) -> Any:
+def _plain(value: Any) -> Any:
+    """Turn arrays, tuples and numpy's numbers into lists and numbers that JSON can hold."""
     if isinstance(value, tuple | list):
-        return [_plain_value(item) for item in value]
-    return value.item() if isinstance(value, np.generic) else value
+        return [_plain(item) for item in value]
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
 def load_models(
-    runs: Sequence[str],
-    *,
-    backbone: str | None = None,
-    dtype: str = "float32",
-    cache_mb: float = 256,
+    runs: Sequence[str], *, backbone: str | None = None, dtype: str = "float32", cache_mb: float = 256
 ) -> dict[str, ServedModel]:
     """Load runs for a service, on the thread that will predict; those with the same backbone share its weights.
 
@@ -159,8 +152,7 @@ def _load_models(runs: Sequence[str], *, backbone: str | None, dtype: str, cache
         if predictor.task.kind == "generation":
             raise ConfigError(f"{source} writes text, which the service does not: use `attribune generate`")
         models[name] = ServedModel(name=name, predictor=predictor, source=source)
-    loaded = [model.predictor.model for model in models.values()]
-    neural = [model for model in loaded if isinstance(model, ConditionedModel)]
+    neural = [model for served in models.values() if isinstance(model := served.predictor.model, ConditionedModel)]
     for model in neural:
         model.enable_weight_cache(cache_mb / len(neural))
     for served in models.values():

@@ -16,19 +16,14 @@ _WINDOW = 10_000  # texts over which the share of unknown values is taken
 
 
 class RenamedMetrics(Collector):
-    """Old metrics, made from the new ones.
-
-    Args:
-        models: the served ones.
-        renamed: what has the samples of a metric now, by its old name.
-    """
+    """Old metrics of the served models, made from the new ones; `renamed` has the new metric by the old name."""
 
     def __init__(self, models: Sequence[ServedModel], renamed: Mapping[str, Collector]) -> None:
         self._models, self._renamed = models, renamed
         self._statuses: dict[tuple[str, str], deque[str]] = {}
 
     def observe(self, model: str, attribute: str, status: str) -> None:
-        """Note the status of an attribute's value in one text."""
+        """Record the status of an attribute's value in one text."""
         self._statuses.setdefault((model, attribute), deque(maxlen=_WINDOW)).append(status)
 
     def collect(self) -> Iterator[Metric]:

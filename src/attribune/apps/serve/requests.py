@@ -94,13 +94,7 @@ class ErrorAnswer(BaseModel):
 
 
 class Refused(Exception):  # noqa: N818 - an answer, not a mistake
-    """A request that is answered with an error.
-
-    Args:
-        status: of HTTP.
-        field: the place in the request.
-        reason: with the cure.
-    """
+    """A request that is answered with an HTTP status and a fault: the field and the reason, with the cure."""
 
     def __init__(self, status: int, field: str, reason: str) -> None:
         super().__init__(reason)
@@ -149,11 +143,8 @@ def _texts(text: str | Mapping[str, str | None], prefix: str, model: ServedModel
         if value is not None:
             _check_characters(value, field)
             if len(value) > settings.max_text_length:
-                raise Refused(
-                    422,
-                    field,
-                    f"{len(value):,} characters, but at most {settings.max_text_length:,} are read: cut the text",
-                )
+                limit = f"at most {settings.max_text_length:,} are read"
+                raise Refused(422, field, f"{len(value):,} characters, but {limit}: cut the text")
     return dict(text)
 
 

@@ -1,4 +1,4 @@
-"""The server process: it listens, and when it is told to stop it finishes what it has."""
+"""The server process: it listens, and finishes the requests in progress when it is stopped."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ def serve(
     settings: ServeSettings | None = None,
     on_start: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Answer requests until the process is interrupted or told to stop (SIGINT, SIGTERM).
+    """Answer requests until the process is interrupted or stopped (SIGINT, SIGTERM).
 
     Args:
         models: by name, as `load_models` returns them.
         host: address to listen on. Callers from other machines must send a key of `ATTRIBUNE_SERVE_KEYS`.
-        port: to listen on; 0 takes a free one.
-        settings: the limits.
+        port: 0 takes a free one.
         on_start: called with the URL once requests are answered.
 
     Raises:
