@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from attribune.datasets.row_log import Row, RowLog, SplitName
 
-__all__ = ["NOT_STATED", "Card", "Folds", "Given", "Read", "Shuffled", "SourceFile", "Split", "categorical"]
+__all__ = ["NOT_STATED", "Card", "Folds", "Given", "Read", "Shuffled", "SourceFile", "Split", "categorical", "table_1"]
 
 NOT_STATED = "not stated by the source"
 """What a card says where its source names no licence, or tells no version of its files from another."""
@@ -162,3 +162,8 @@ class Card:
 def categorical(*names: str) -> tuple[Mapping[str, Any], ...]:
     """Return attributes with one value per row, as a recipe has them."""
     return tuple({"kind": "categorical", "name": name} for name in names)
+
+
+def table_1(*, words: tuple[int, int], **figures: float) -> dict[str, float]:
+    """Return a row of table 1 of Amplayo, Yoo and Lee 2022, of which `words` are mean and standard deviation."""
+    return {**figures, "words": words[0], "words_sd": words[1]}
