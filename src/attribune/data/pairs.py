@@ -142,7 +142,7 @@ class PairCollator(Collator):
     Args:
         separate: whether an encoder reads the prompt, so that labels are padded by themselves.
         left: pad on the left, as prompts must be from which a batch goes on writing.
-        pad_to_multiple_of: round the length up, for hardware that likes it.
+        pad_to_multiple_of: round the length up, for hardware that prefers it.
 
     Raises:
         ConfigError: for a tokenizer with neither padding nor end token.

@@ -63,8 +63,8 @@ def find_encoding(path: Path, *, encoding: str | None, cure: str | None = None) 
     a warning that counts the bytes which are not Windows-1252.
 
     Args:
-        encoding: that it must have; None finds one.
-        cure: what messages advise, where no encoding can be given; to give one unless set.
+        encoding: that the file must have; None finds it.
+        cure: the advice of messages; by default to give the encoding.
 
     Raises:
         DataError: for a file that is not in the given encoding, or contains a NUL character.
@@ -123,17 +123,17 @@ def csv_batches(path: Path, *, encoding: str, delimiter: str, quoting: bool = Tr
                 yield _table(names, columns)
             if rows:
                 return
-    # Something is wrong: read row by row, which takes longer, it is found and said where.
-    for _ in _named_rows(path, encoding, delimiter, quoting, None):
+    # Something is wrong: reading row by row, which takes longer, raises an error that says where.
+    for _ in csv_rows(path, encoding=encoding, delimiter=delimiter, quoting=quoting):
         pass
     raise DataError(f"{path}: the file changed while it was read: read it again")
 
 
 def csv_header(path: Path, *, encoding: str | None, delimiter: str) -> list[str]:
-    """Return the column names of a CSV or TSV file, of which no more than the beginning is read.
+    """Return the column names of a CSV or TSV file; only its beginning is read.
 
     Args:
-        encoding: as the user gave it; None takes the first of those that `find_encoding` may find which fits.
+        encoding: None takes the first encoding that fits, of those that `find_encoding` tries.
 
     Raises:
         DataError: for a file that cannot be read, or with unusable column names.
@@ -154,22 +154,13 @@ def csv_rows(
     """Yield (place for messages, row by column names), as `csv_batches` reads them.
 
     Args:
-        quoting: whether a double quote at the start of a field opens a quoted one.
-        bad: takes the error of a row with too few or too many fields, which is then passed over; None raises it.
+        bad: takes the error of a row with too few or too many fields, which is then skipped; None raises it.
     """
-    for names, line, row in _named_rows(path, encoding, delimiter, quoting, bad):
-        yield f"{path}, line {line}", dict(zip(names, row, strict=True))
-
-
-def _named_rows(
-    path: Path, encoding: str, delimiter: str, quoting: bool, bad: Callable[[DataError], None] | None
-) -> Iterator[tuple[list[str], int, list[str]]]:
-    """Yield (column names, first line, fields) of each row."""
     with _csv_file(path, encoding, delimiter, quoting) as (names, reader):
         number = 0
         for number, (line, row) in enumerate(_rows(reader, path, delimiter), start=1):
             if len(row) == len(names):
-                yield names, line, row
+                yield f"{path}, line {line}", dict(zip(names, row, strict=True))
                 continue
             error = _wrong_width(path, line, number, row, names, delimiter)
             if bad is None:

@@ -16,7 +16,18 @@ import pyarrow as pa
 
 from attribune.errors import DataError, RowError
 
-__all__ = ["MISSING", "Distinct", "Table", "as_array", "canonical", "column_batches", "distinct", "missing_column"]
+__all__ = [
+    "MISSING",
+    "Distinct",
+    "Table",
+    "as_array",
+    "canonical",
+    "column_batches",
+    "column_names",
+    "distinct",
+    "missing_column",
+    "require_columns",
+]
 
 MISSING: tuple[str, ...] = ("", "nan", "NaN", "null", "NULL", "None", "N/A", "NA", "<NA>")
 """Texts that mean *no value* unless a recipe says otherwise."""
@@ -202,7 +213,7 @@ def column_batches(
     Raises:
         DataError: for a missing column, or columns of different lengths.
     """
-    _require(column_names(table), names)
+    require_columns(column_names(table), names)
     if isinstance(table, datasets.Dataset):
         if names and len(table):
             chosen = table.select_columns(list(names)).with_format("arrow")
@@ -228,7 +239,12 @@ def missing_column(available: Sequence[str], name: str, *, source: str = "the ta
     return DataError(f"{source} has no column {name!r}{hint} (columns: {shown or 'none'})")
 
 
-def _require(available: Sequence[str], names: Sequence[str]) -> None:
+def require_columns(available: Sequence[str], names: Sequence[str], *, source: str = "the table") -> None:
+    """Check that columns are there.
+
+    Raises:
+        DataError: naming the first missing column, the columns there are, and the closest one.
+    """
     for name in names:
         if name not in available:
-            raise missing_column(available, name)
+            raise missing_column(available, name, source=source)
