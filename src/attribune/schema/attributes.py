@@ -61,7 +61,7 @@ class FittedAttribute:
 
     @property
     def layout(self) -> Slots:
-        """What layers need to know of the attribute."""
+        """Its columns in `attribute_ids`, and its number of ids."""
         return Slots(name=self.name, start=self.start, count=self.slots, size=self.size)
 
     @property
@@ -119,11 +119,8 @@ class FittedAttribute:
         if isinstance(self.spec, Numeric):
             return replace(self, start=start)
         if not self.values or not other.values:
-            if (self.size, self.check, self.spec.unseen) != (
-                other.size,
-                other.check,
-                getattr(other.spec, "unseen", ""),
-            ):
+            hashing = (other.size, other.check, getattr(other.spec, "unseen", ""))
+            if (self.size, self.check, self.spec.unseen) != hashing:
                 raise ConfigError(f"attribute {self.name!r} is hashed in two ways: give both the same buckets and salt")
             return replace(self, start=start, slots=slots, counts=self.counts + other.counts)
         ids = self.values.ids(other.values[:])
@@ -163,7 +160,7 @@ def counts_of_rows(counts: IntArray, ids: IntArray) -> IntArray:
 
     Args:
         counts: (size,), training rows of each id.
-        ids: (n, slots) of one attribute; 0 is no value, or an unknown one.
+        ids: (n, slots).
     """
     none = np.iinfo(np.int64).max
     rarest = np.where(ids > 0, counts[ids], none).min(axis=1, initial=none)

@@ -27,7 +27,7 @@ class Cells(NamedTuple):
     Attributes:
         height: number of rows, with or without values.
         rows: (cells,) row of each cell, ascending from 0.
-        codes: (cells,) place of each cell's value in `texts`.
+        codes: (cells,) index of each cell's value in `texts`.
         texts: the distinct values, as canonical text.
         trimmed: cells whose text had spaces around it.
     """

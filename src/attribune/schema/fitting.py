@@ -118,8 +118,8 @@ class AttributeFitter:
             spec=spec, start=start, slots=slots, values=Vocabulary(values), counts=array, edges=edges, check=check
         )
 
-    def _report(self, **found: int) -> AttributeFit:
-        return AttributeFit(rows=self._rows, missing=self._empty, trimmed=self._trimmed, **found)
+    def _report(self, **counts: int) -> AttributeFit:
+        return AttributeFit(rows=self._rows, missing=self._empty, trimmed=self._trimmed, **counts)
 
 
 def quantile_edges(

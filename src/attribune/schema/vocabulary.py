@@ -117,7 +117,7 @@ class Vocabulary(Sequence[str]):
         return f"Vocabulary([{shown}], {len(self):,} values)"
 
     def ids(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Look texts up: (len(texts),), the place of each, counted from 1; 0 for one that is not there."""
+        """Look texts up: (len(texts),), the position of each, counted from 1; 0 for one that is not there."""
         ids = np.zeros(len(texts), dtype=np.int64)
         if not len(texts) or not len(self):
             return ids
@@ -147,7 +147,7 @@ class Vocabulary(Sequence[str]):
 
     @cached_property
     def _index(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-        """The hashes in ascending order, and the place of each one's text."""
+        """The hashes in ascending order, and the position of each one's text."""
         blocks = [_hashes(self[start : start + _BLOCK]) for start in range(0, len(self), _BLOCK)]
         hashes = np.concatenate([np.zeros(0, dtype=np.uint64), *blocks])
         order = np.argsort(hashes, kind="stable")
