@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ def _blocks(path: Path, log: RowLog) -> Iterator[tuple[str, dict[str, str]]]:
     with readable(path), open_text(path, find_encoding(path, encoding=None, cure=GET_AGAIN)) as file:
         block: dict[str, str] = {}
         start = 1
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(chain(file, [""]), start=1):  # the last block ends with the file
             text = line.strip()
             if text:
                 start = start if block else number
@@ -43,9 +44,6 @@ def _blocks(path: Path, log: RowLog) -> Iterator[tuple[str, dict[str, str]]]:
                 log.read["reviews"] += 1
                 yield f"{path}, line {start}", block
                 block = {}
-        if block:
-            log.read["reviews"] += 1
-            yield f"{path}, line {start}", block
 
 
 def _row(place: str, review: Mapping[str, Any], log: RowLog) -> Row | None:
