@@ -17,8 +17,8 @@ __all__ = ["Collator"]
 class Collator:
     """Pads encoded rows to a batch; the `data_collator` of the stock Trainer.
 
-    Padding stands on the tokenizer's side. A tokenizer without a padding token, as many decoders have, pads with its
-    end token; the attention mask hides it either way. `token_type_ids` are never made.
+    Padding is on the tokenizer's side. A tokenizer without a padding token, such as that of many decoders, pads with
+    its end token; the attention mask hides both. There are no `token_type_ids`.
 
     Args:
         pad_to_multiple_of: round the length up, for hardware that prefers it.

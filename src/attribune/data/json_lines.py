@@ -28,10 +28,10 @@ _TYPES = {
 
 
 def json_batches(path: Path, *, encoding: str) -> Iterator[pa.Table]:
-    """Read the rows; a first pass finds the columns and their types, so that no row is held longer than its batch.
+    """Read the rows batch by batch; a first pass finds the columns and their types.
 
-    Keys missing in a row are missing values. Where types differ within a column, it becomes text; a column of lists
-    holds lists of text; objects and nested lists are kept as JSON text.
+    Keys missing in a row are missing values. A column of different types becomes text, a column of lists one of lists
+    of text; objects and nested lists become JSON text.
 
     Raises:
         DataError: naming file and line of what is not a JSON object; or for a file without rows.

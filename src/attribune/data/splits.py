@@ -29,9 +29,6 @@ class SplitReport:
     """How many rows went where.
 
     Attributes:
-        train: rows to train on.
-        validation: rows to choose on.
-        test: rows to report on.
         left_out: rows left out because an earlier part has their text (only when split by group or time).
         repeated: rows whose text an earlier row has; split at random they stay in that row's part.
         without_group: rows without a group, each one taken as a group of its own.
@@ -81,13 +78,13 @@ def split_table(
 ) -> Splits:
     """Split a table.
 
-    Rows with the same text (trimmed, columns joined) never come in two parts. Split at random, they go together.
-    Split by group or time, where a text's rows may be bound for different parts, the rows outside the earliest of
-    these parts are left out and counted. Groups are placed whole; one too large for the room left in test and
-    validation goes to train. Rows of one point in time stay together.
+    Rows with the same text (trimmed, columns joined) never come in two parts. Split at random, they stay together.
+    Split by group or time, a text may belong to several parts: its rows outside the earliest part are left out and
+    counted. Groups are not divided; one too large for the remaining room in test and validation goes to train. Rows of
+    one point in time stay together.
 
     Args:
-        fractions: shares of train, validation and test; a share of 0 for test makes no test rows.
+        fractions: shares of train, validation and test; that of test may be 0.
         by: `random`; `group`: all rows with one value of `column` in one part; `time`: earliest in train, latest in
             test.
         column: the group, or the time as a number or an ISO date; None for ``random``.

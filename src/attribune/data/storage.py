@@ -1,4 +1,4 @@
-"""Where tables are kept while they are used: in memory when small, else in an Arrow file that is read as needed."""
+"""Storage of tables while they are used: in memory when small, else in an Arrow file that is read as needed."""
 
 from __future__ import annotations
 
@@ -110,5 +110,5 @@ def _temporary_folder() -> Path:
 
 
 def _remove(folder: Path, owner: int) -> None:
-    if os.getpid() == owner:  # a forked worker must not take its parent's tables away
+    if os.getpid() == owner:  # a forked worker must not remove its parent's tables
         shutil.rmtree(folder, ignore_errors=True)

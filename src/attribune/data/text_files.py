@@ -29,7 +29,7 @@ __all__ = ["checked_columns", "csv_batches", "csv_header", "csv_rows", "find_enc
 _log = logging.getLogger(__name__)
 _CHUNK = 2**20
 _BATCH = 10_000
-_BLOCK = 256  # rows that are lists at once: with many more, most of the time goes to the garbage collector
+_BLOCK = 256  # rows that are lists at once: with many more, the garbage collector takes most of the time
 _NOT_CP1252 = b"\x81\x8d\x8f\x90\x9d"
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),

@@ -25,12 +25,9 @@ _CHUNKS = 8  # maximum of a document, when no number is given
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """What a tokenizer puts before and after a text, such as [CLS] and [SEP]; both empty for most decoders.
+    """The ids that a tokenizer puts before and after a text, such as [CLS] and [SEP]; none for most decoders.
 
-    Attributes:
-        before: ids put first.
-        after: ids put last.
-        filler: id that stands for an empty text where there are no special tokens; None when the tokenizer has none.
+    `filler` stands for an empty text if there are no special tokens; None when the tokenizer has no such id.
     """
 
     before: tuple[int, ...]
@@ -82,7 +79,7 @@ class Window(ABC):
     """How a long text is fitted; a text that fits stays whole. `str(window)` is what `parse_window` reads."""
 
     chunk: int | None = None
-    """Tokens that the backbone reads at once, where that is less than the whole; None elsewhere."""
+    """Tokens that the backbone reads at once; None if these are all."""
 
     @abstractmethod
     def length(self, special: SpecialTokens) -> int:
@@ -148,11 +145,9 @@ class Head(Window):
 
 @dataclass(frozen=True)
 class HeadTail(Window):
-    """Keep the beginning and the end, side by side.
+    """Keep `head` ids of the beginning and `tail` ids of the end, side by side.
 
     Args:
-        head: ids kept of the beginning.
-        tail: ids kept of the end.
         count_special: whether the special tokens count. 250 + 250 without is 502 ids with [CLS] and [SEP];
             128 + 384 with them is 512 ids, 510 of them of the text.
 
@@ -246,7 +241,7 @@ def parse_window(text: str, *, max_length: int) -> Window:
 
 
 def content_ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
-    """Tokenize texts whole, without special tokens; quiet about their length, since a window follows."""
+    """Tokenize whole texts, without special tokens and without warnings about their length."""
     direct = _encodes_plainly(tokenizer)
     encoded = tokenizer(
         texts[:1] if direct else texts,
@@ -259,7 +254,7 @@ def content_ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
     )
     ids = [list(ids) for ids in encoded["input_ids"]]
     if direct:
-        # The call has set the engine beneath, which needs half the time when nobody asks it for offsets and masks.
+        # The call has configured the Rust engine, which takes half the time without offsets and masks.
         encodings = tokenizer.backend_tokenizer.encode_batch_fast(texts[1:], add_special_tokens=False)
         ids.extend(encoding.ids for encoding in encodings)
     return ids

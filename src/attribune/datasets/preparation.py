@@ -43,7 +43,6 @@ class PreparedSet:
     """A prepared data set in its folder.
 
     Args:
-        folder: with the Parquet files.
         manifest: counts, checksums, columns, what was left out.
         reused: whether it was prepared before.
     """
@@ -62,7 +61,7 @@ class PreparedSet:
         return self.folder / str(self.manifest["parts"][part]["file"])
 
     def parts(self, fold: int = 0) -> dict[SplitName, pa.Table]:
-        """Return the rows of each part; with folds, the fold that tests, the next one that validates, and the rest."""
+        """Return the rows of each part; with folds, `fold` is the test part, the next one the validation part."""
         if not self.folds:
             return {part: pq.read_table(self.file(part)) for part in PARTS}
         table = pq.read_table(self.file(_ALL))
@@ -284,7 +283,7 @@ def _schema(card: Card) -> pa.Schema:
 
 
 def _check_counts(card: Card, files: Mapping[str, Path], log: RowLog, *, partial: bool) -> None:
-    """Tell a partial file from a wrong one."""
+    """Refuse a file with fewer or more rows than the source publishes, unless a partial one is accepted."""
     for file in card.files:
         row_count, path = log.read[file.role], files[file.role]
         if not row_count:
@@ -292,14 +291,10 @@ def _check_counts(card: Card, files: Mapping[str, Path], log: RowLog, *, partial
         if file.rows is None or row_count == file.rows or partial:
             continue
         if row_count < file.rows:
-            raise DataError(
-                f"{path}: {row_count:,} of the {file.rows:,} rows that the source publishes: the file is a part, or "
-                "was cut off; get it again, or take it as it is with --partial"
-            )
-        raise DataError(
-            f"{path}: {row_count:,} rows, more than the {file.rows:,} that the source publishes: this is another file; "
-            "get it again, or take it as it is with --partial"
-        )
+            problem = f"of the {file.rows:,} rows that the source publishes: the file is a part, or was cut off"
+        else:
+            problem = f"rows, more than the {file.rows:,} that the source publishes: this is another file"
+        raise DataError(f"{path}: {row_count:,} {problem}; get it again, or take it as it is with --partial")
 
 
 def _log_summary(log: RowLog) -> str:

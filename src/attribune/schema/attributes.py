@@ -32,13 +32,11 @@ class FittedAttribute:
     """An attribute with the vocabulary of its training rows.
 
     Attributes:
-        spec: the kind and its settings.
-        start: first slot, a column of `attribute_ids`.
-        slots: number of slots.
+        start: first slot, a column of `attribute_ids`; `slots` is their number.
         values: value of each id from 1, most frequent first; for `Numeric` the bin as text; empty for `hash`.
         counts: (size,) int64, training rows that have each id; index 0 counts rows without a value and values left out.
         edges: for `Numeric`, the lower bounds of all bins but the first.
-        check: for a salt from the environment, what recognises the right one.
+        check: for a salt from the environment, a value that recognises the right one.
     """
 
     spec: Kind
@@ -168,7 +166,7 @@ def counts_of_rows(counts: IntArray, ids: IntArray) -> IntArray:
 
 
 def read_cells(spec: Kind, column: pa.Array, *, missing: frozenset[str], first_row: int) -> Cells:
-    """Read a column in the way of its kind."""
+    """Read a column as its kind requires."""
     if isinstance(spec, MultiLabel):
         cells = list_cells(column, separator=spec.separator, missing=missing, column=spec.name, first_row=first_row)
     else:

@@ -1,4 +1,4 @@
-"""What fitting and encoding found in attributes: counts, and lines that say them."""
+"""Reports of fitting and encoding: counts for each attribute, and lines that describe them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ class AttributeCounts:
     """What encoding did to one attribute.
 
     Attributes:
-        rows: rows encoded.
         missing: rows without a value.
         unseen: cells whose value is outside the vocabulary.
         trimmed: cells that lost spaces around the value.
@@ -50,7 +49,6 @@ class AttributeFit:
     """What fitting found in one attribute's training rows, and what it left out.
 
     Attributes:
-        rows: training rows.
         missing: rows without a value.
         trimmed: cells that lost spaces around the value.
         found: distinct values (`Numeric`: distinct numbers).
