@@ -85,12 +85,7 @@ class RowReport:
 
 
 def encode_rows(
-    columns: Mapping[str, Sequence[Any]],
-    schema: Schema,
-    encoder: RowEncoder,
-    *,
-    text: TextInput,
-    first_row: int = 1,
+    columns: Mapping[str, Sequence[Any]], schema: Schema, encoder: RowEncoder, *, text: TextInput, first_row: int = 1
 ) -> EncodedRows:
     """Encode every row of a batch of columns by name.
 

@@ -59,10 +59,7 @@ def json_objects(
     """Yield (place for messages, object).
 
     Args:
-        bad: takes the error of a line that is not a JSON object, which is then skipped; None raises it.
-
-    Raises:
-        DataError: naming file and line of what is not a JSON object.
+        bad: takes the DataError of a line that is not a JSON object, which is then skipped; None raises it.
     """
     with open_text(path, encoding) as file:
         lines = ((number, line.strip()) for number, line in enumerate(file, start=1))

@@ -62,11 +62,7 @@ class PairEncoder:
         return (next(int(token) for token in named if token is not None),)
 
     def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
-        """Encode the rows of some columns.
-
-        Raises:
-            DataError: for a missing column, or one that holds lists.
-        """
+        """Encode the rows of some columns, as `TextEncoder` does."""
         responses = text.read(columns, first_row=first_row)
         prompts = text.read_prompts(columns, first_row=first_row) if text.prompt else [""] * len(responses)
         before = self._prompt_texts(prompts)
@@ -142,10 +138,8 @@ class PairCollator(Collator):
     Args:
         separate: whether an encoder reads the prompt, so that labels are padded by themselves.
         left: pad on the left, as generation from prompts requires.
-        pad_to_multiple_of: round the length up, for hardware that prefers it.
 
-    Raises:
-        ConfigError: for a tokenizer with neither padding nor end token.
+    The other arguments, and the errors, are those of `Collator`.
     """
 
     def __init__(

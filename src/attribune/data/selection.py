@@ -30,11 +30,7 @@ def rows_with_text(table: Table, names: Sequence[str]) -> Mask:
 
 
 def rows_with_label(
-    table: Table,
-    names: Sequence[str],
-    *,
-    missing: Collection[str],
-    enough: Callable[[Iterable[bool]], bool] = all,
+    table: Table, names: Sequence[str], *, missing: Collection[str], enough: Callable[[Iterable[bool]], bool] = all
 ) -> Mask:
     """Return (n,) whether `enough` of the label columns, ``all`` or ``any``, have values that do not mean missing."""
 

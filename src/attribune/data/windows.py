@@ -76,7 +76,10 @@ class SpecialTokens:
 
 
 class Window(ABC):
-    """How a long text is fitted; a text that fits stays whole. `str(window)` is what `parse_window` reads."""
+    """How a long text is fitted; a text that fits stays whole.
+
+    `str(window)` is what `parse_window` reads. A size below 1 raises a ConfigError.
+    """
 
     chunk: int | None = None
     """Tokens that the backbone reads at once; None if these are all."""
@@ -125,9 +128,6 @@ class Head(Window):
 
     Args:
         size: maximum number of ids, special tokens included (the tokenizer's `max_length`).
-
-    Raises:
-        ConfigError: for a size below 1.
     """
 
     size: int
@@ -150,9 +150,6 @@ class HeadTail(Window):
     Args:
         count_special: whether the special tokens count. 250 + 250 without is 502 ids with [CLS] and [SEP];
             128 + 384 with them is 512 ids, 510 of them of the text.
-
-    Raises:
-        ConfigError: for a size below 1.
     """
 
     head: int
@@ -197,9 +194,6 @@ class Chunks(Window):
     Args:
         chunk: ids of a chunk.
         count: maximum number of chunks of a document.
-
-    Raises:
-        ConfigError: for a size below 1.
     """
 
     chunk: int

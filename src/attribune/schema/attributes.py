@@ -98,11 +98,7 @@ class FittedAttribute:
         return encoded, counts
 
     def unknown(self, column: pa.Array, *, missing: frozenset[str], first_row: int = 1) -> list[list[str]]:
-        """Return the values of each row that are not in the vocabulary; hashed values and numbers always have an id.
-
-        Raises:
-            DataError: as `encode`.
-        """
+        """Return the values of each row that are not in the vocabulary; hashed values and numbers always have an id."""
         cells = read_cells(self.spec, column, missing=missing, first_row=first_row)
         unknown: list[list[str]] = [[] for _ in range(cells.height)]
         if self.spec.lists_values:

@@ -99,11 +99,7 @@ class Schema:
         return np.concatenate(blocks), report
 
     def unknown(self, table: Table, *, first_row: int = 1) -> dict[str, list[list[str]]]:
-        """Return for each attribute the values of each row that are not in its vocabulary; arguments as of `encode`.
-
-        Raises:
-            DataError: for a missing column, or a value that does not fit its attribute.
-        """
+        """Return for each attribute the values of each row that are not in its vocabulary; see `encode`."""
         unknown: dict[str, list[list[str]]] = {name: [] for name in self.names}
         for start, columns in column_batches(table, self.names, first_row=first_row):
             for attribute in self.attributes:

@@ -87,10 +87,7 @@ AAPR = Card(
     files=tuple(SourceFile(role=name, names=(name, f"AAPR_Dataset/{name}")) for name in _FILES),
     read=_read,
     split=Shuffled(rows=2_000),
-    attributes=(
-        {"kind": "multi_label", "name": "author"},
-        {"kind": "multi_label", "name": "research_area"},
-    ),
+    attributes=({"kind": "multi_label", "name": "author"}, {"kind": "multi_label", "name": "research_area"}),
     labels=("accepted",),
     task={"kind": "classification"},
     classes=2,

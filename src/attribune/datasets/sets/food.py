@@ -103,14 +103,7 @@ FOOD = Card(
         "are removed, and time-to-make."
     ),
     published=table_1(train=162_400, validation=20_300, test=20_300, words=(101, 65), values=40_500, sparse=80.0),
-    divergence={
-        "random": 2.769,
-        "majority": 2.352,
-        "user": 2.306,
-        "ingredient": 3.708,
-        "tag": 2.277,
-        "all": 2.275,
-    },
+    divergence={"random": 2.769, "majority": 2.352, "user": 2.306, "ingredient": 3.708, "tag": 2.277, "all": 2.275},
     notes=(
         "The paper does not say which fields are the text: with name and steps a sample of 481 recipes has 101 (63) "
         "words, as its table 1 has 101 (65); with the description it has 148 (79). It names two of the removed tags; "
