@@ -73,10 +73,7 @@ def find_encoding(path: Path, *, encoding: str | None, cure: str | None = None) 
     with readable(path):
         if encoding is not None:
             return _checked(path, _known(encoding), cure)
-        with _open(path) as file:
-            start = file.read(4)
-        marked = next((name for mark, name in _MARKS if start.startswith(mark)), None)
-        if marked is not None:
+        if (marked := _marked(path)) is not None:
             return _checked(path, marked, cure)
         for candidate in ("utf-8", "cp1252"):
             problem = _first_problem(path, candidate, cure)
@@ -139,9 +136,8 @@ def csv_header(path: Path, *, encoding: str | None, delimiter: str) -> list[str]
         DataError: for a file that cannot be read, or with unusable column names.
         ConfigError: for an unknown encoding.
     """
-    with readable(path), _open(path) as file:
-        start = file.read(4)
-    marked = next((name for mark, name in _MARKS if start.startswith(mark)), None)
+    with readable(path):
+        marked = _marked(path)
     for candidate in (_known(encoding) if encoding else marked or "utf-8", "latin-1"):
         with suppress(UnicodeError), _csv_file(path, candidate, delimiter, quoting=True) as (names, _):
             return names
@@ -201,6 +197,13 @@ def _open(path: Path) -> IO[bytes]:
     if path.suffix == ".bz2":
         return cast("IO[bytes]", bz2.open(path, "rb"))
     return path.open("rb")
+
+
+def _marked(path: Path) -> str | None:
+    """Return the encoding that a byte order mark names."""
+    with _open(path) as file:
+        start = file.read(4)
+    return next((name for mark, name in _MARKS if start.startswith(mark)), None)
 
 
 def _known(encoding: str) -> str:
