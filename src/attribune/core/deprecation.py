@@ -1,4 +1,4 @@
-"""Old names of arguments, settings and flags: they work for one release, and say what to write now."""
+"""Old names of arguments, settings and flags, which work for one release with a warning that gives the new name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of rows of similar length, so that little is spent on padding."""
+"""Batches of rows of similar length, for little padding."""
 
 from __future__ import annotations
 

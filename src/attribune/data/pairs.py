@@ -1,4 +1,4 @@
-"""Prompts and responses as ids: what is read, what is to be written, and batches of both."""
+"""Prompts and responses as ids, and batches of them."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class PairCollator(Collator):
     """Pads encoded prompts and responses to a batch; the `data_collator` of the stock Trainer.
 
     Args:
-        separate: whether an encoder reads the prompt, so that labels are padded by themselves.
+        separate: whether an encoder reads the prompt, so that labels are padded separately.
         left: pad on the left, as generation from prompts requires.
 
     The other arguments, and the errors, are those of `Collator`.

@@ -54,7 +54,7 @@ def read_table(
     Args:
         source: a path (see `ENDINGS`), a DataFrame, an Arrow table, a Dataset, or a hub id, `owner/name` or
             `owner/name:split`, when there is no such file. Every column of a CSV or TSV file is text.
-        encoding: of a text file; None finds it out.
+        encoding: of a text file; None detects it.
         quoting: for CSV and TSV, whether double quotes enclose fields; False takes them as plain characters.
         cache_dir: folder for a table too large for memory; None takes a temporary one, removed when Python ends.
         in_memory: maximum size in bytes of a table kept in memory.

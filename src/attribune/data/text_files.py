@@ -63,7 +63,7 @@ def find_encoding(path: Path, *, encoding: str | None, cure: str | None = None) 
     a warning that counts the bytes which are not Windows-1252.
 
     Args:
-        encoding: that the file must have; None finds it.
+        encoding: that the file must have; None detects it.
         cure: the advice of messages; by default to give the encoding.
 
     Raises:

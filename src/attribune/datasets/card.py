@@ -1,4 +1,4 @@
-"""What is known of a data set: where it comes from, what its files must hold, what the papers say of it."""
+"""Cards of data sets: their source, what their files must hold, and the figures of the papers."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def assigned_ids(schema: Schema, assignments: Mapping[str, Sequence[str]]) -> np
         assignments: attribute to its values; only a multi-label attribute has several.
 
     Raises:
-        ConfigError: for an unknown attribute or value, with the closest there are, or too many values.
+        ConfigError: for an unknown attribute or value, with the closest known ones, or too many values.
     """
     for name in assignments:
         if name not in schema.names:

@@ -228,7 +228,7 @@ def column_batches(
 
 
 def missing_column(available: Sequence[str], name: str, *, source: str = "the table") -> DataError:
-    """Make the error for a column that is not there: it names the columns there are, and the closest one."""
+    """Make the error for a missing column; it names the closest one, and the columns of the table."""
     shown = ", ".join(map(repr, available[:40])) + (" ..." if len(available) > 40 else "")
     close = difflib.get_close_matches(name, [str(column) for column in available], n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
@@ -239,7 +239,7 @@ def require_columns(available: Sequence[str], names: Sequence[str], *, source: s
     """Check that columns are there.
 
     Raises:
-        DataError: naming the first missing column, the columns there are, and the closest one.
+        DataError: naming the first missing column, the closest one, and all columns of the table.
     """
     for name in names:
         if name not in available:

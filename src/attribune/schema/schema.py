@@ -155,7 +155,7 @@ class Schema:
         """Build the schema that `to_dict` returned, or that a file of `save` holds.
 
         Args:
-            folder: of the file; None where no vocabulary is in a file of its own.
+            folder: folder of the file; None if no vocabulary is in a separate file.
 
         Raises:
             ModelFolderError: for data that is not a schema, is of another version, or contradicts itself.

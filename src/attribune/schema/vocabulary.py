@@ -25,8 +25,8 @@ _BLOCK = 1 << 18  # values that are Python objects at a time
 class Vocabulary(Sequence[str]):
     """Texts in their order, which can be looked up; equal to any sequence of the same texts.
 
-    Kept as one Arrow array, beside a sorted array of hashes that is made at the first lookup. What has the hash of a
-    text is compared with it, so that two texts of one hash are told apart. A file of them is not read but mapped: the
+    Stored as one Arrow array, with a sorted array of hashes that is made at the first lookup. Texts of equal hash are
+    compared, so that hash collisions do no harm. A file of a vocabulary is not read but mapped: the
     system reads the pages that lookups touch.
     """
 
@@ -38,7 +38,7 @@ class Vocabulary(Sequence[str]):
 
         Args:
             stem: how its name begins.
-            counts: (len(self),), kept beside the values.
+            counts: (len(self),), stored with the values.
 
         Raises:
             OSError: when it cannot be written; there is no file then.
@@ -64,7 +64,7 @@ class Vocabulary(Sequence[str]):
         """Map a file that `write` made; returns the values and their counts.
 
         Raises:
-            OSError: when there is none.
+            OSError: for a missing file.
             ValueError: for one that is truncated or foreign.
         """
         try:

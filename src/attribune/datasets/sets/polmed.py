@@ -56,7 +56,7 @@ POLMED = Card(
     window="head",
     preparation="Nothing is filtered. Ten folds, drawn with seed 0; each tests once, the next one validates.",
     published=table_1(train=4_500, test=500, words=(38, 62), values=500, sparse=63.8),
-    # The paper's table names the rows otherwise: its figures belong to these attributes.
+    # The paper's table has other names for the rows; its figures belong to these attributes.
     divergence={
         "random": 2.195,
         "majority": 1.851,
