@@ -162,8 +162,8 @@ def check_same_columns(columns: Sequence[tuple[str, Sequence[str]]]) -> None:
     Raises:
         DataError: naming the file and the columns in which it differs from the first.
     """
-    first, expected = columns[0]
     for name, present in columns[1:]:
+        first, expected = columns[0]
         less, more = (", ".join(map(repr, sorted({*a} - {*b}))) for a, b in ((expected, present), (present, expected)))
         words = [f"has no column {less}"] * bool(less) + [f"has {more} beside its columns"] * bool(more)
         if words:
