@@ -18,8 +18,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from attribune.data.tables import ENDINGS, read_table, require_columns, table_source_name
+from attribune.data.tables import ENDINGS, read_table, table_source_name
 from attribune.errors import AttribuneWarning, ConfigError, DataError
+from attribune.schema.columns import require_columns
 
 
 def write(folder: Path, name: str, content: str | bytes) -> Path:
@@ -345,7 +346,7 @@ def test_the_temporary_folder_goes_with_the_process(tmp_path: Path) -> None:
 
 def test_columns_can_be_required() -> None:
     table = datasets.Dataset(pa.table({"user": ["a"]}))
-    require_columns(table, ["user"])
+    require_columns(table.column_names, ["user"])
     with pytest.raises(DataError, match=r"^data\.csv has no column 'usr'; did you mean 'user'"):
-        require_columns(table, ["usr"], source=table_source_name(Path("data.csv")))
+        require_columns(table.column_names, ["usr"], source=table_source_name(Path("data.csv")))
     assert table_source_name(table) == "the Dataset"

@@ -76,7 +76,7 @@ class TestEverySet:
                 "bytes": path.stat().st_size,
                 "sha256": sha256(path),
             }
-        files = {"manifest.json", "recipe.yaml", *(part["file"] for part in manifest["parts"].values())}
+        files = {".lock", "manifest.json", "recipe.yaml", *(part["file"] for part in manifest["parts"].values())}
         assert {path.name for path in (tmp_path / "out").iterdir()} == files  # and no draft
         assert (manifest["name"], manifest["title"]) == (name, CARDS[name].title)
         assert all(

@@ -30,11 +30,13 @@ from published import (
 )
 
 from attribune.apps.cli import main
+from attribune.core.job_folder import locked
 from attribune.datasets import preparation
 from attribune.datasets.card import Shuffled
 from attribune.datasets.preparation import prepare, sha256_of
 from attribune.datasets.row_log import Row, RowLog, SplitName
 from attribune.datasets.sets import CARDS
+from attribune.errors import ConfigError
 
 pytestmark = pytest.mark.slow
 
@@ -122,7 +124,7 @@ def test_a_broken_row_is_named_and_can_be_left_out(
     assert message.endswith(", or leave such rows out with --skip-bad\n")
     for part in parts:
         assert part in message
-    assert list((tmp_path / "out").iterdir()) == []
+    assert all(path.name.startswith(".") for path in (tmp_path / "out").iterdir())
     code, out, err = attribune(*words(name, tmp_path, "--skip-bad"))
     assert (code, out) == (0, f"{tmp_path / 'out'}\n")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
@@ -242,7 +244,7 @@ def test_a_wrong_file_is_refused_with_its_name_and_a_cure(
     for part in parts:
         assert part in message
     assert "--encoding" not in message  # which this command does not have
-    assert list((tmp_path / "out").glob("*")) == []
+    assert all(path.name.startswith(".") for path in (tmp_path / "out").iterdir())
 
 
 @pytest.mark.parametrize("partial", [True, False])
@@ -300,7 +302,7 @@ class TestFolders:
     def test_an_output_that_is_a_file_is_refused(self, fails: Fails, tmp_path: Path) -> None:
         write_source(tmp_path / "source", "critics")
         (tmp_path / "out").write_text("mine")
-        assert f"{tmp_path / 'out'} cannot be made (File exists): choose another" in fails(*words("critics", tmp_path))
+        assert f"{tmp_path / 'out'} is a file: choose another output folder" in fails(*words("critics", tmp_path))
         assert (tmp_path / "out").read_text() == "mine"
 
     @pytest.mark.parametrize(
@@ -308,11 +310,11 @@ class TestFolders:
         [
             (
                 {"notes.txt": "mine", "train.parquet": "mine"},
-                "out holds other files (notes.txt, train.parquet): choose an empty folder",
+                "out is not empty and holds no prepared data set (notes.txt, train.parquet): choose another",
             ),
             (
                 {"train.parquet": "mine"},
-                "out holds other files (train.parquet): choose an empty folder",
+                "out is not empty and holds no prepared data set (train.parquet): choose another output folder",
             ),
             (
                 {"manifest.json": '{"start_url": "."}'},
@@ -407,7 +409,7 @@ class TestInterruption:
                 prepare(card, **paths)
         left = {path.name for path in (tmp_path / "out").iterdir()}
         assert "manifest.json" not in left
-        assert {name for name in left if name.startswith(".")} <= {".unfinished"}
+        assert {name for name in left if name.startswith(".")} <= {".unfinished", ".lock"}
         again = prepare(self.CARD, **paths)
         clean = prepare(self.CARD, source=tmp_path / "source", output=tmp_path / "clean")
         assert not again.reused
@@ -426,6 +428,7 @@ class TestInterruption:
         assert all(name.startswith(".") for name in left)
         assert attribune(*words(self.CARD.name, tmp_path))[0] == 0
         assert {path.name for path in (tmp_path / "out").iterdir()} == {
+            ".lock",
             "manifest.json",
             "recipe.yaml",
             "train.parquet",
@@ -433,3 +436,22 @@ class TestInterruption:
             "test.parquet",
         }
         assert attribune(*words(self.CARD.name, tmp_path))[2].count("already prepared") == 1
+
+    def test_what_an_earlier_release_left_half_done_is_done_anew(self, tmp_path: Path) -> None:
+        paths = {"source": write_source(tmp_path / "source", self.CARD.name), "output": tmp_path / "out"}
+        for name in (".unfinished", "train.parquet", ".test.parquet.123.tmp"):
+            write(tmp_path / "out" / name, "")
+        assert not prepare(self.CARD, **paths).reused
+        left = {path.name for path in (tmp_path / "out").iterdir()}
+        assert left.isdisjoint({".unfinished", ".test.parquet.123.tmp"})
+        (tmp_path / "out" / ".lock").unlink()  # nor had it a lock
+        assert prepare(self.CARD, **paths).reused
+
+    def test_two_at_once_do_not_mix(self, tmp_path: Path) -> None:
+        paths = {"source": write_source(tmp_path / "source", self.CARD.name), "output": tmp_path / "out"}
+        with (
+            locked(tmp_path / "out" / ".lock"),
+            pytest.raises(ConfigError, match=r"another process works in .*out: wait"),
+        ):
+            prepare(self.CARD, **paths)
+        assert not prepare(self.CARD, **paths).reused

@@ -21,9 +21,8 @@ class Cluster:
 
     Args:
         ray: the module.
-        workers: number of workers in parallel.
         cores: cores, and threads, of each worker.
-        devices: GPUs of each worker, which may be a fraction of one.
+        devices: GPUs of each worker; may be a fraction.
         own: whether `connect` opened the connection, so that `close` ends it.
     """
 
@@ -43,10 +42,10 @@ def connect(*, workers: int | None) -> Cluster:
     """Connect to the cluster of ``RAY_ADDRESS``, or start one here; an open connection is used again.
 
     Args:
-        workers: that share its cores and devices; None takes one per GPU, or per core where there is none.
+        workers: number of workers that share cores and devices; None takes one per GPU, or per core without a GPU.
 
     Raises:
-        ConfigError: where Ray is not installed, or the cluster has no node with a core.
+        ConfigError: if Ray is not installed, or the cluster has no node with a core.
     """
     if importlib.util.find_spec("ray") is None:
         raise ConfigError("--engine ray needs Ray: pip install 'attribune[ray]', or leave --engine out")

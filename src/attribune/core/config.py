@@ -34,9 +34,8 @@ class Settings(BaseModel):
         """Check and read a tree of settings.
 
         Args:
-            settings: the tree.
-            source: where it is from, for messages.
-            saved: whether this library wrote it, so that old names in it raise no warning.
+            source: where the settings are from, for messages.
+            saved: whether this library wrote them, so that old names raise no warning.
 
         Raises:
             ConfigError: with every error at once.
@@ -74,8 +73,7 @@ def checked_dataclass(*, kw_only: bool = False) -> Callable[[type[T]], type[T]]:
             try:
                 check(self, *args, **values)
             except ValidationError as error:
-                own = [str(item["ctx"]["error"]) if "error" in item.get("ctx", {}) else None for item in error.errors()]
-                lines = [text or _describe(item) for text, item in zip(own, error.errors(), strict=True)]
+                lines = [str(item.get("ctx", {}).get("error") or _describe(item)) for item in error.errors()]
                 raise ConfigError("; ".join(lines)) from None
 
         checked.__init__ = init
@@ -100,7 +98,7 @@ def read_yaml(path: str | Path, *, what: str = "the recipe") -> dict[str, Any]:
 
 
 def _describe(item: Any) -> str:
-    place = ".".join(str(part) for part in item["loc"])
+    location = ".".join(str(part) for part in item["loc"])
     message = str(item["msg"]).removeprefix("Value error, ")
     if item["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         message = "there is no such setting"
@@ -108,4 +106,4 @@ def _describe(item: Any) -> str:
         message = "this setting is required"
     elif not item["type"].startswith("value_error"):
         message = f"{message}, it is {item['input']!r}"
-    return f"{place}: {message}" if place else message
+    return f"{location}: {message}" if location else message

@@ -19,7 +19,7 @@ from attribune.core.progress import Reporter
 
 __all__ = ["ConsoleReporter", "quiet_libraries", "quiet_ray"]
 
-_STEPS_PER_LINE = 50  # where there is no terminal for a bar
+_STEPS_PER_LINE = 50  # without a terminal for a bar
 
 
 def quiet_libraries() -> None:

@@ -1,4 +1,4 @@
-"""Old names of arguments, settings and flags: they work for one release, and say what to write now."""
+"""Old names of arguments, settings and flags, which work for one release with a warning that gives the new name."""
 
 from __future__ import annotations
 
@@ -16,23 +16,13 @@ R = TypeVar("R")
 
 
 def warn_renamed(old: str, new: str, *, stacklevel: int = 2) -> None:
-    """Warn that a name has changed.
-
-    Args:
-        old: as it was given.
-        new: as it is to be given from now on.
-        stacklevel: of the line to blame, counted from the caller.
-    """
+    """Warn that a name has changed; `stacklevel` of the line to blame is counted from the caller."""
     message = f"{old} is now called {new}; the old name will be gone in the next release"
     warnings.warn(message, AttribuneDeprecationWarning, stacklevel=stacklevel + 1)
 
 
 def renamed_arguments(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let a function take keyword arguments by their old names too.
-
-    Args:
-        names: old name to new name.
-    """
+    """Let a function accept keyword arguments by their old names too, given as ``old="new"``."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)
@@ -50,17 +40,16 @@ def renamed_arguments(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]
 
 
 def renamed_settings(settings: Mapping[str, Any], names: Mapping[str, str], *, warn: bool) -> dict[str, Any]:
-    """A mapping of settings with new names in place of old ones; a setting given by both names is left as it is.
+    """Replace old names of settings by new ones; a setting given by both names is left as it is.
 
     Args:
-        settings: as they were given.
         names: old name to new name.
-        warn: whether somebody wrote them, and should write them otherwise; files that this library wrote are not.
+        warn: whether a user wrote the settings, not this library.
     """
-    found = dict(settings)
+    renamed = dict(settings)
     for old, new in names.items():
-        if old in found and new not in found:
+        if old in renamed and new not in renamed:
             if warn:
                 warn_renamed(f"the setting {old}", new, stacklevel=3)
-            found[new] = found.pop(old)
-    return found
+            renamed[new] = renamed.pop(old)
+    return renamed

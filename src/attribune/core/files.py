@@ -29,7 +29,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def draft_of(path: Path) -> Path:
-    """Where a file is written before it takes its place: one name, so that the next write clears what a kill left."""
+    """Return where a file is written before it is moved; always the same name, so the next write replaces a draft."""
     return path.with_name(f".{path.name}.tmp")
 
 
@@ -71,9 +71,9 @@ def read_json(path: str | Path, *, what: str) -> Any:
 
 
 def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a log, one in each line; a line that an interruption cut is passed over. None without a file."""
-    found = []
+    """Read the objects of a log, one per line; a line cut off by an interruption is skipped. Empty without a file."""
+    items = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
         with contextlib.suppress(ValueError):
-            found.append(json.loads(line))
-    return [one for one in found if isinstance(one, dict)]
+            items.append(json.loads(line))
+    return [item for item in items if isinstance(item, dict)]

@@ -1,6 +1,6 @@
-"""Folders that one job fills, and goes on filling after an interruption: what all of them have in common.
+"""Folders that one job fills, and continues to fill after an interruption.
 
-The plan is written first and the summary last, each in one step: a folder with the one and without the other is an
+The plan is written first and the summary last, each in one step: a folder with a plan and without a summary is an
 interrupted job, which the same command continues.
 """
 
@@ -26,12 +26,12 @@ _LOCK = ".lock"
 class JobFolder:
     """A folder that one job fills.
 
-    Subclasses name its files, and compare the plan that is there with the one that is asked for.
+    Subclasses name its files, and compare the plan in the folder with the new one.
 
     Attributes:
         contents: what a folder of this kind holds, for messages.
         plan_name: the file that is written first.
-        summary_name: the file that is written last; None where the last step is another.
+        summary_name: the file that is written last; None if the last step is another.
     """
 
     path: Path
@@ -97,7 +97,7 @@ class JobFolder:
         """Hold the folder against other processes while the block runs.
 
         Args:
-            wait: until another process has left it, in place of an error.
+            wait: wait for another process to leave the folder, instead of raising an error.
 
         Raises:
             ConfigError: when another process holds it.
@@ -117,11 +117,11 @@ class JobFolder:
 
 @contextmanager
 def locked(path: Path, *, timeout: float = 0) -> Iterator[bool]:
-    """Hold a lock file while the block runs; yields whether it could be had. It is freed when the process ends.
+    """Hold a lock file while the block runs; yields whether it could be acquired. It is freed when the process ends.
 
     Args:
-        path: of the lock file; its folder is made.
-        timeout: in seconds, for which another holder is waited for; -1 waits until it is free.
+        path: the lock file; its folder is made.
+        timeout: seconds to wait for another holder; -1 waits until it is free.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path, timeout=timeout)

@@ -1,4 +1,4 @@
-"""The log of the package, and how much of it and of its warnings is shown on stderr."""
+"""The log of the package, and which of its messages and warnings are shown on stderr."""
 
 from __future__ import annotations
 

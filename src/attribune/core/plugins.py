@@ -15,8 +15,8 @@ __all__ = ["load_plugins"]
 def load_plugins(group: str, expected: type) -> dict[str, Any]:
     """Load what installed packages offer under ``attribune.GROUP``, by name.
 
-    What cannot be loaded, or is neither a subclass nor an instance of what is expected, is named in a warning and left
-    out, so that it stops no command that does without it.
+    A warning names what cannot be loaded, or is neither a subclass nor an instance of `expected`; it is left out, and
+    commands that do not need it work.
     """
     loaded = {}
     for entry in _entry_points().select(group=f"attribune.{group}"):

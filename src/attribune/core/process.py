@@ -19,10 +19,9 @@ _SETTINGS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_MMAP_MAX_", "G
 def keep_freed_memory() -> bool:
     """Let this process keep freed memory, instead of returning it to the system each time.
 
-    By default glibc takes every large block from the system and gives it back when it is freed, so that each tensor of
-    each step begins with the system handing out, and filling with zeros, page after page: at 512 tokens a fifth to a
-    quarter of the time of a step on a CPU. Nothing is done where another C library or allocator is at work, or where
-    the environment has settings for glibc's own.
+    By default glibc takes every large block from the system and returns it when it is freed, so that the system hands
+    out and zeroes new pages for each tensor of each step: at 512 tokens a fifth to a quarter of the time of a step on a
+    CPU. With another C library or allocator, or settings for glibc's in the environment, nothing is done.
 
     Returns:
         Whether the C library was set so.

@@ -1,4 +1,4 @@
-"""Batches of rows of similar length, so that little is spent on padding."""
+"""Batches of rows of similar length, for little padding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attribune.errors import ConfigError
 
 __all__ = ["LengthGroupedBatches", "SharedBatches", "length_cuts", "padding_share"]
 
-_SIMILAR = 0.75  # of the longest row of a batch; shorter ones are worth a batch of their own
+_SIMILAR = 0.75  # of the longest row of a batch; shorter rows deserve their own batch
 _POOL = 50  # batches that are sorted together: enough to group by length, few enough to stay random
 
 
@@ -69,14 +69,13 @@ class LengthGroupedBatches(torch.utils.data.Sampler[int]):
 
 
 class SharedBatches(torch.utils.data.Sampler[list[int]]):
-    """A batch sampler for one of several processes, which share every batch out, every so many rows to one.
+    """A batch sampler for one of several processes, numbered from 0, which share the rows of every batch in turn.
 
-    So texts of all lengths come to each. Where a batch has fewer rows than there are processes, those without a row
-    get its first.
+    Thus each gets texts of all lengths. If a batch has fewer rows than there are processes, those without a row get its
+    first one.
 
     Args:
         rows: consecutive runs of its `batch_size` indices are the batches of all processes together.
-        process: number of this process, from 0.
     """
 
     def __init__(self, rows: LengthGroupedBatches, *, process: int = 0, processes: int = 1) -> None:
@@ -84,7 +83,7 @@ class SharedBatches(torch.utils.data.Sampler[list[int]]):
 
     @property
     def most(self) -> int:
-        """Rows that a process has of a batch at most."""
+        """Maximum number of rows of a batch for one process."""
         return -(-self.rows.batch_size // self.processes)
 
     def set_epoch(self, epoch: int) -> None:
@@ -116,8 +115,8 @@ def length_cuts(lengths: Sequence[int], *, size: int, busy: int) -> Iterator[sli
 
     Args:
         lengths: number of ids of each row, descending.
-        size: most rows of a batch.
-        busy: number of ids that keep the processor busy; with fewer, a batch goes on with shorter rows.
+        size: maximum number of rows of a batch.
+        busy: number of ids that keep the processor busy; a batch with fewer takes shorter rows too.
     """
     start = 0
     for end in range(1, len(lengths) + 1):

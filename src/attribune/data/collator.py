@@ -17,11 +17,11 @@ __all__ = ["Collator"]
 class Collator:
     """Pads encoded rows to a batch; the `data_collator` of the stock Trainer.
 
-    Padding stands on the tokenizer's side. A tokenizer without a padding token, as many decoders have, pads with its
-    end token; the attention mask hides it either way. `token_type_ids` are never made.
+    Padding is on the tokenizer's side. A tokenizer without a padding token, such as that of many decoders, pads with
+    its end token; the attention mask hides both. There are no `token_type_ids`.
 
     Args:
-        pad_to_multiple_of: round the length up, for hardware that likes it.
+        pad_to_multiple_of: round the length up, for hardware that prefers it.
 
     Raises:
         ConfigError: for a tokenizer with neither padding nor end token.
@@ -61,9 +61,7 @@ class Collator:
         length = -(-longest // self.multiple) * self.multiple
         batch = {
             "input_ids": self.padded(texts, length=length, filler=self.pad_id, left=self.left),
-            "attention_mask": self.padded(
-                [torch.ones_like(text) for text in texts], length=length, filler=0, left=self.left
-            ),
+            "attention_mask": self.padded(list(map(torch.ones_like, texts)), length=length, filler=0, left=self.left),
             "attribute_ids": self._attribute_ids(rows),
         }
         labels = self.labels(rows, length=length)
@@ -79,8 +77,21 @@ class Collator:
         return matrix
 
     def labels(self, rows: Sequence[Mapping[str, Any]], *, length: int) -> torch.Tensor | None:
-        """Return the labels of a batch of texts of this length; None where the rows have none."""
-        return _labels(rows)
+        """Return the labels of a batch of texts of this length; None if the rows have none."""
+        labelled = [row["labels"] for row in rows if row.get("labels") is not None]
+        if not labelled:
+            return None
+        if len(labelled) < len(rows):
+            raise DataError(
+                f"{len(rows) - len(labelled)} of {len(rows)} rows have no labels: leave them out, or give them one"
+            )
+        try:
+            labels = np.array(labelled)
+        except ValueError as error:
+            raise DataError("the rows have different numbers of labels: encode them with one task") from error
+        if labels.dtype.kind not in "iufb":
+            raise DataError(f"labels such as {str(labelled[0])[:40]!r} are not numbers: encode the rows with a task")
+        return torch.as_tensor(labels.astype(np.float32 if labels.dtype.kind == "f" else np.int64))
 
     def _attribute_ids(self, rows: Sequence[Mapping[str, Any]]) -> torch.Tensor:
         widths = {len(row["attribute_ids"]) for row in rows}
@@ -90,20 +101,3 @@ class Collator:
                 "slots: encode the rows with the same schema"
             )
         return torch.as_tensor(np.array([row["attribute_ids"] for row in rows], dtype=np.int64))
-
-
-def _labels(rows: Sequence[Mapping[str, Any]]) -> torch.Tensor | None:
-    labelled = [row["labels"] for row in rows if row.get("labels") is not None]
-    if not labelled:
-        return None
-    if len(labelled) < len(rows):
-        raise DataError(
-            f"{len(rows) - len(labelled)} of {len(rows)} rows have no labels: leave them out, or give them one"
-        )
-    try:
-        labels = np.array(labelled)
-    except ValueError as error:
-        raise DataError("the rows have different numbers of labels: encode them with one task") from error
-    if labels.dtype.kind not in "iufb":
-        raise DataError(f"labels such as {str(labelled[0])[:40]!r} are not numbers: encode the rows with a task")
-    return torch.as_tensor(labels.astype(np.float32 if labels.dtype.kind == "f" else np.int64))

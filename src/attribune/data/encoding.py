@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import datasets
 import numpy as np
@@ -18,17 +18,10 @@ from attribune.data.texts import TextEncoder, TextInput
 from attribune.data.windows import Window
 from attribune.errors import ConfigError, DataError
 from attribune.schema import EncodingReport, Schema
-from attribune.schema.columns import Table, column_batches, missing_column
+from attribune.schema.columns import Table, column_batches, require_columns
 from attribune.schema.reports import count_lines
 
-__all__ = [
-    "EncodeReport",
-    "LabelEncoder",
-    "RowEncoder",
-    "encode",
-    "encode_rows",
-    "encode_with_report",
-]
+__all__ = ["LabelEncoder", "RowEncoder", "RowReport", "encode", "encode_rows", "encode_with_report"]
 
 _BATCH = 2_000
 _UNSEEN = -100
@@ -51,8 +44,8 @@ class RowEncoder(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EncodeReport:
-    """What encoding kept, left out and changed.
+class RowReport:
+    """Which rows encoding kept, left out and changed; what it did to their attributes is in `schema`.
 
     Attributes:
         kept: (kept rows,) index of each encoded row in the source, from 0.
@@ -70,6 +63,16 @@ class EncodeReport:
     shortened: int
     schema: EncodingReport
 
+    @classmethod
+    def total(cls, reports: Sequence[Self]) -> Self:
+        """Add up the reports of consecutive batches."""
+        names = ("rows", "empty_text", "no_label", "unseen_labels", "shortened")
+        return cls(
+            kept=np.concatenate([np.zeros(0, dtype=np.int64), *(report.kept for report in reports)]),
+            schema=sum((report.schema for report in reports), EncodingReport({})),
+            **{name: sum(getattr(report, name) for report in reports) for name in names},
+        )
+
     def lines(self) -> list[str]:
         """Say in short lines what is not zero."""
         words = {
@@ -82,25 +85,14 @@ class EncodeReport:
 
 
 def encode_rows(
-    columns: Mapping[str, Sequence[Any]],
-    schema: Schema,
-    encoder: RowEncoder,
-    *,
-    text: TextInput,
-    first_row: int = 1,
+    columns: Mapping[str, Sequence[Any]], schema: Schema, encoder: RowEncoder, *, text: TextInput, first_row: int = 1
 ) -> EncodedRows:
-    """Encode a batch of raw columns, every row of it; what prediction streams with.
-
-    Args:
-        columns: the text and attribute columns of the batch, by name.
-        encoder: the tokenizer with its window.
+    """Encode every row of a batch of columns by name.
 
     Raises:
         DataError: naming column and row of a value that cannot be used.
     """
-    for name in (*text.names, *schema.names):
-        if name not in columns:
-            raise missing_column(list(columns), name)
+    require_columns(list(columns), (*text.names, *schema.names))
     rows = encoder.rows(text, columns, first_row=first_row)
     attribute_ids, report = schema.encode(
         {name: columns[name] for name in schema.names} or {"text": rows.inputs}, first_row=first_row
@@ -132,21 +124,20 @@ def encode_with_report(
     on_empty_text: Literal["drop", "error", "keep"] = "drop",
     on_missing_label: Literal["drop", "error", "partial"] = "drop",
     cache_dir: str | Path | None = None,
-) -> tuple[datasets.Dataset, EncodeReport]:
-    """Encode a table batch by batch, and say what was kept, left out and changed.
+) -> tuple[datasets.Dataset, RowReport]:
+    """Encode a table batch by batch, and report what was kept, left out and changed.
 
     Args:
-        table: a Dataset, Arrow table, DataFrame, or columns by name.
-        text: name of the text column, or of several that are joined; or a `TextInput`, which says window and separator.
+        text: name of the text column, or of several that are joined; or a `TextInput`, which has window and separator.
         label: name of the label column, or of several for several aspects; None for rows without labels.
-        task: turns labels into numbers; None when the label column holds numbers already.
+        task: turns labels into numbers; None if the label column holds numbers already.
         window: how long texts are fitted; None keeps the beginning, at most 512 ids.
         limit: ids that the backbone takes; None asks the tokenizer.
         separator: stands between two joined texts.
-        encoder: in place of the tokenizer, window and limit: the ``row_encoder()`` of a model that writes, whose labels
-            are the ids that are to be written.
-        on_empty_text: what becomes of a row without a text.
-        on_missing_label: what becomes of a row without a label; ``drop`` and ``error`` mean one that lacks any of
+        encoder: replaces tokenizer, window and limit: the ``row_encoder()`` of a model that writes, whose labels are
+            the ids to write.
+        on_empty_text: what happens to a row without a text.
+        on_missing_label: what happens to a row without a label; ``drop`` and ``error`` mean one that lacks any of
             several, ``partial`` drops one that lacks them all.
         cache_dir: folder for a result too large for memory; None takes a temporary one.
 
@@ -162,33 +153,28 @@ def encode_with_report(
     encoder = TextEncoder(tokenizer, window=text_input.window, limit=limit) if encoder is None else encoder
     labels = () if label is None else _names(label)
     names = list(dict.fromkeys([*text_input.names, *schema.names, *labels]))
-    store = ArrowStore(folder=cache_dir)
-    tally = _Tally(schema=EncodingReport({}))
-    try:
+    reports = []
+    with ArrowStore(folder=cache_dir) as store:
         for first_row, columns in column_batches(table, names, batch_size=_BATCH):
             rows = encode_rows(columns, schema, encoder, text=text_input, first_row=first_row)
-            ids = _encode_labels([columns[name] for name in labels], labels, task, first_row)
-            ids = choices.given(ids)
-            keep = choices.keep(rows.empty, ids, first_row)
-            tally.add(rows, ids, keep, first_row, choices)
-            store.write(_batch(rows, ids, np.flatnonzero(keep)))
-        report = tally.report()
+            label_ids = choices.labelled(_encode_labels([columns[name] for name in labels], labels, task, first_row))
+            keep = choices.keep(rows.empty, label_ids, first_row)
+            reports.append(_report(rows, label_ids, keep, first_row, choices))
+            store.write(_batch(rows, label_ids, np.flatnonzero(keep)))
+        report = RowReport.total(reports)
         if not len(report.kept):
             raise DataError("no row is left to encode" + "".join(f"; {line}" for line in report.lines()))
-    except BaseException:
-        store.discard()
-        raise
     return store.finish(), report
 
 
 class _Labels(NamedTuple):
     values: npt.NDArray[Any]
-    given: npt.NDArray[np.bool_]
+    is_labelled: npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Choices:
-    """What becomes of rows without a text or a label."""
+    """What happens to rows without a text or a label."""
 
     on_empty_text: str
     on_missing_label: str
@@ -199,11 +185,11 @@ class _Choices:
         if self.on_missing_label not in ("drop", "error", "partial"):
             raise ConfigError(f"on_missing_label={self.on_missing_label!r} must be 'drop', 'error' or 'partial'")
 
-    def given(self, labels: _Labels | None) -> _Labels | None:
-        """Return the labels with the rows that count as labelled."""
+    def labelled(self, labels: _Labels | None) -> _Labels | None:
+        """Return the labels, with the rows that count as labelled."""
         if labels is None or self.on_missing_label != "partial" or labels.values.ndim == 1:
             return labels
-        return labels._replace(given=(labels.values != _UNSEEN).any(axis=1))
+        return labels._replace(is_labelled=(labels.values != _UNSEEN).any(axis=1))
 
     def keep(self, empty: npt.NDArray[np.bool_], labels: _Labels | None, first_row: int) -> npt.NDArray[np.bool_]:
         """Return which rows stay, (rows,)."""
@@ -215,57 +201,35 @@ class _Choices:
             )
         if labels is None:
             return keep
-        if self.on_missing_label == "error" and not labels.given.all():
+        if self.on_missing_label == "error" and not labels.is_labelled.all():
             raise DataError(
-                f"row {first_row + int(np.argmin(labels.given))} has no label: "
+                f"row {first_row + int(np.argmin(labels.is_labelled))} has no label: "
                 "correct it, or use on_missing_label='drop'"
             )
-        return keep & labels.given
+        return keep & labels.is_labelled
 
 
-@dataclass(kw_only=True)
-class _Tally:
-    """Counts of the report while it grows."""
-
-    schema: EncodingReport
-    kept: list[npt.NDArray[np.int64]] = field(default_factory=list)
-    rows: int = 0
-    empty_text: int = 0
-    no_label: int = 0
-    unseen_labels: int = 0
-    shortened: int = 0
-
-    def add(
-        self,
-        rows: EncodedRows,
-        labels: _Labels | None,
-        keep: npt.NDArray[np.bool_],
-        first_row: int,
-        choices: _Choices,
-    ) -> None:
-        empty = rows.empty if choices.on_empty_text == "drop" else np.zeros(len(keep), dtype=bool)
-        self.kept.append(np.flatnonzero(keep).astype(np.int64) + first_row - 1)
-        self.rows += len(keep)
-        self.empty_text += int(empty.sum())
-        self.shortened += int(rows.shortened.sum())
-        self.schema += rows.report
-        if labels is not None:
-            self.no_label += int((~labels.given & ~empty).sum())
-            # With partial labels, one that is missing looks like one that is unseen.
-            if labels.values.dtype.kind == "i" and choices.on_missing_label != "partial":
-                unseen = (labels.values[keep] == _UNSEEN).any(axis=tuple(range(1, labels.values.ndim)))
-                self.unseen_labels += int(unseen.sum())
-
-    def report(self) -> EncodeReport:
-        return EncodeReport(
-            kept=np.concatenate([np.zeros(0, dtype=np.int64), *self.kept]),
-            rows=self.rows,
-            empty_text=self.empty_text,
-            no_label=self.no_label,
-            unseen_labels=self.unseen_labels,
-            shortened=self.shortened,
-            schema=self.schema,
-        )
+def _report(
+    rows: EncodedRows, labels: _Labels | None, keep: npt.NDArray[np.bool_], first_row: int, choices: _Choices
+) -> RowReport:
+    """Count what happened to the rows of a batch."""
+    empty = rows.empty if choices.on_empty_text == "drop" else np.zeros(len(keep), dtype=bool)
+    no_label = unseen_labels = 0
+    if labels is not None:
+        no_label = int((~labels.is_labelled & ~empty).sum())
+        # With partial labels, one that is missing looks like one that is unseen.
+        if labels.values.dtype.kind == "i" and choices.on_missing_label != "partial":
+            unseen = (labels.values[keep] == _UNSEEN).any(axis=tuple(range(1, labels.values.ndim)))
+            unseen_labels = int(unseen.sum())
+    return RowReport(
+        kept=np.flatnonzero(keep).astype(np.int64) + first_row - 1,
+        rows=len(keep),
+        empty_text=int(empty.sum()),
+        no_label=no_label,
+        unseen_labels=unseen_labels,
+        shortened=int(rows.shortened.sum()),
+        schema=rows.report,
+    )
 
 
 def _batch(rows: EncodedRows, labels: _Labels | None, chosen: npt.NDArray[np.intp]) -> pa.Table:
@@ -315,8 +279,8 @@ def _encode_labels(
     return _Labels(column.fill_null(0).to_numpy(zero_copy_only=False).astype(dtype), is_labelled)
 
 
-def _names(given: str | Sequence[str]) -> tuple[str, ...]:
-    names = (given,) if isinstance(given, str) else tuple(given)
+def _names(label: str | Sequence[str]) -> tuple[str, ...]:
+    names = (label,) if isinstance(label, str) else tuple(label)
     if not names:
         raise ConfigError("label=() names no column: name at least one, or leave label out")
     return names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -28,34 +28,29 @@ _TYPES = {
 
 
 def json_batches(path: Path, *, encoding: str) -> Iterator[pa.Table]:
-    """Read the rows; a first pass finds the columns and their types, so that no row is held longer than its batch.
+    """Read the rows batch by batch; a first pass finds the columns and their types.
 
-    Keys missing in a row are missing values. Where types differ within a column, it becomes text; a column of lists
-    holds lists of text; objects and nested lists are kept as JSON text.
+    Keys missing in a row are missing values. A column of different types becomes text, a column of lists one of lists
+    of text; objects and nested lists become JSON text.
 
     Raises:
         DataError: naming file and line of what is not a JSON object; or for a file without rows.
     """
     with readable(path):
         kinds: dict[str, str] = {}
-        found = False
+        row_count = 0
         for _, row in json_objects(path, encoding):
-            found = True
+            row_count += 1
             for name, value in row.items():
                 kinds[name] = _joined(kinds.get(name, "none"), _kind(value))
-        if not found:
+        if not row_count:
             raise DataError(f"{path}: the file has no rows: give one JSON object per line")
         checked_columns(list(kinds), source=str(path))
         if not kinds:
             raise DataError(f"{path}: the rows are empty objects: give each row its columns")
-        batch: list[tuple[str, dict[str, Any]]] = []
-        for placed in json_objects(path, encoding):
-            batch.append(placed)
-            if len(batch) == _BATCH:
-                yield _table(path, batch, kinds)
-                batch = []
-        if batch:
-            yield _table(path, batch, kinds)
+        rows = json_objects(path, encoding)
+        while batch := list(islice(rows, _BATCH)):
+            yield _table(batch, kinds)
 
 
 def json_objects(
@@ -64,10 +59,7 @@ def json_objects(
     """Yield (place for messages, object).
 
     Args:
-        bad: takes the error of a line that is not a JSON object, which is then passed over; None raises it.
-
-    Raises:
-        DataError: naming file and line of what is not a JSON object.
+        bad: takes the DataError of a line that is not a JSON object, which is then skipped; None raises it.
     """
     with open_text(path, encoding) as file:
         lines = ((number, line.strip()) for number, line in enumerate(file, start=1))
@@ -134,11 +126,9 @@ def _kind(value: Any) -> str:
 
 def _joined(one: str, other: str) -> str:
     """Return the kind of a column that holds both kinds."""
-    if one == other or other == "none":
-        return one
-    if one == "none":
-        return other
-    pair = {one, other}
+    pair = {one, other} - {"none"}
+    if len(pair) < 2:
+        return pair.pop() if pair else "none"
     if pair == {"int", "long"}:
         return "long"
     if pair == {"int", "float"}:
@@ -146,7 +136,7 @@ def _joined(one: str, other: str) -> str:
     return "json" if pair & {"list", "json"} else "text"
 
 
-def _table(path: Path, rows: list[tuple[str, dict[str, Any]]], kinds: dict[str, str]) -> pa.Table:
+def _table(rows: list[tuple[str, dict[str, Any]]], kinds: dict[str, str]) -> pa.Table:
     columns = {}
     for name, kind in kinds.items():
         cells = [_cell(row.get(name), kind) for _, row in rows]
@@ -162,9 +152,7 @@ def _table(path: Path, rows: list[tuple[str, dict[str, Any]]], kinds: dict[str, 
 
 
 def _cell(value: Any, kind: str) -> Any:
-    if value is None or kind in ("bool", "int", "long", "float"):
-        return value
-    if isinstance(value, str):
+    if value is None or isinstance(value, str) or kind in ("bool", "int", "long", "float"):
         return value
     if kind == "list":
         return [part if isinstance(part, str) else canonical(part) for part in value]

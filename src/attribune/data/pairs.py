@@ -1,4 +1,4 @@
-"""Prompts and responses as ids: what is read, what is to be written, and batches of both."""
+"""Prompts and responses as ids, and batches of them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _IGNORED = -100
 class PairEncoder:
     """Makes ids of prompts and responses, and labels of the responses alone.
 
-    A causal model reads one sequence: the begin token, the prompt, the separator, the response, the end token. Of a
-    chat template the prompt is what stands before the answer and the response what follows. An encoder-decoder reads
-    the prompt, and its labels are the response with the end token.
+    A causal model reads one sequence: the begin token, the prompt, the separator, the response, the end token. In a
+    chat template, the prompt is the part before the answer. An encoder-decoder reads the prompt, and its labels are the
+    response with the end token.
 
-    Where both do not fit, the prompt loses its beginning, down to half of the window, then the response its end, and
-    with it the end token.
+    If both do not fit, the prompt loses its beginning, down to half of the window, then the response its end, including
+    the end token.
 
     Args:
         text: which columns are the response and the prompt, and how they are fitted.
@@ -62,11 +62,7 @@ class PairEncoder:
         return (next(int(token) for token in named if token is not None),)
 
     def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
-        """Encode the rows of some columns.
-
-        Raises:
-            DataError: for a missing column, or one that holds lists.
-        """
+        """Encode the rows of some columns, as `TextEncoder` does."""
         responses = text.read(columns, first_row=first_row)
         prompts = text.read_prompts(columns, first_row=first_row) if text.prompt else [""] * len(responses)
         before = self._prompt_texts(prompts)
@@ -81,9 +77,9 @@ class PairEncoder:
         )
 
     def prompts(self, prompts: Sequence[str]) -> tuple[list[list[int]], int]:
-        """Return the ids that a response is to follow, and how many prompts did not fit.
+        """Return the ids before a response, and how many prompts did not fit.
 
-        Without a prompt in training, they are what the response begins with, or what an encoder reads.
+        Without a prompt in training, they are the beginning of the response, or the input of an encoder.
         """
         encoded = self._ids(self._prompt_texts(prompts) if self.text.prompt else list(prompts))
         room = self._room()
@@ -92,7 +88,7 @@ class PairEncoder:
         return [self.special.wrap(ids) if self.separate else [*self.begin, *ids] for ids in fitted], cut
 
     def _room(self) -> int:
-        """Return the most ids of prompt and response together, or of the prompt that an encoder reads."""
+        """Return the maximum number of ids of prompt and response together, or of the prompt that an encoder reads."""
         return self.size - (len(self.special) if self.separate else len(self.begin) + 1)
 
     def _pair(self, prompt: list[int], response: list[int]) -> tuple[list[int], list[int], bool]:
@@ -119,7 +115,7 @@ class PairEncoder:
         return [f"{prompt}{'' if self.separate else self.text.separator}" if prompt else "" for prompt in prompts]
 
     def _endings(self, prompts: Sequence[str], responses: Sequence[str], before: Sequence[str]) -> list[str]:
-        """Write the responses as the chat template does, without its end token, which every response gets."""
+        """Return the responses in the chat template, without its end token, which is added to every response."""
         endings = []
         for prompt, response, start in zip(prompts, responses, before, strict=True):
             answered = self._chat([("user", prompt), ("assistant", response)], open_answer=False)
@@ -140,12 +136,10 @@ class PairCollator(Collator):
     """Pads encoded prompts and responses to a batch; the `data_collator` of the stock Trainer.
 
     Args:
-        separate: whether an encoder reads the prompt, so that labels are padded by themselves.
-        left: pad on the left, as prompts must be from which a batch goes on writing.
-        pad_to_multiple_of: round the length up, for hardware that likes it.
+        separate: whether an encoder reads the prompt, so that labels are padded separately.
+        left: pad on the left, as generation from prompts requires.
 
-    Raises:
-        ConfigError: for a tokenizer with neither padding nor end token.
+    The other arguments, and the errors, are those of `Collator`.
     """
 
     def __init__(

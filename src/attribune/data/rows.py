@@ -25,8 +25,7 @@ class EncodedRows:
         attribute_ids: (rows, slots).
         empty: (rows,) whether the row has no text.
         shortened: (rows,) whether its text did not fit the window.
-        labels: the ids that are to be written, of generative models; the rows' labels where they were added.
-        report: what happened to the attributes.
+        labels: for generative models the ids to write; otherwise labels, if they were added.
     """
 
     inputs: list[Any]
@@ -45,13 +44,15 @@ class EncodedRows:
         shortened: Sequence[bool] | None = None,
         labels: Sequence[Any] | None = None,
     ) -> Self:
-        """Make rows of texts alone; none is empty or shortened unless told."""
-        flags = (
-            np.zeros(len(inputs), dtype=bool) if given is None else np.asarray(given, dtype=bool)
-            for given in (empty, shortened)
+        """Make rows of texts alone; by default none is empty or shortened."""
+        none = np.zeros(len(inputs), dtype=bool)
+        return cls(
+            inputs=inputs,
+            attribute_ids=np.zeros((len(inputs), 0), dtype=np.int64),
+            empty=none if empty is None else np.asarray(empty, dtype=bool),
+            shortened=none if shortened is None else np.asarray(shortened, dtype=bool),
+            labels=labels,
         )
-        ids = np.zeros((len(inputs), 0), dtype=np.int64)
-        return cls(inputs=inputs, attribute_ids=ids, empty=next(flags), shortened=next(flags), labels=labels)
 
     def __len__(self) -> int:
         return len(self.inputs)

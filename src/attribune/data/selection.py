@@ -30,17 +30,9 @@ def rows_with_text(table: Table, names: Sequence[str]) -> Mask:
 
 
 def rows_with_label(
-    table: Table,
-    names: Sequence[str],
-    *,
-    missing: Collection[str],
-    enough: Callable[[Iterable[bool]], bool] = all,
+    table: Table, names: Sequence[str], *, missing: Collection[str], enough: Callable[[Iterable[bool]], bool] = all
 ) -> Mask:
-    """Return (n,) whether the label columns have values that are not among the texts that mean missing.
-
-    Args:
-        enough: ``all`` or ``any`` of the columns.
-    """
+    """Return (n,) whether `enough` of the label columns, ``all`` or ``any``, have values that do not mean missing."""
 
     def has(value: object) -> bool:
         return isinstance(value, list) or (canonical(value) or "") not in unusable
@@ -55,11 +47,11 @@ def rows_with_label(
 
 
 def shuffle_columns(table: datasets.Dataset, names: Sequence[str], *, seed: int) -> datasets.Dataset:
-    """Deal some columns out anew over the rows: in a random order, all of one row together.
+    """Shuffle some columns over the rows; their values in one row stay together.
 
-    What the columns say by themselves and about each other stays; what they say about the rest of the row is gone.
+    The relations among these columns remain, those to the rest of the row are lost.
     """
     order = np.random.default_rng(seed).permutation(len(table))
-    kept = [name for name in table.column_names if name not in names]
-    dealt = table.select_columns(list(names)).select(order)
-    return datasets.concatenate_datasets([table.select_columns(kept), dealt], axis=1)
+    others = [name for name in table.column_names if name not in names]
+    shuffled = table.select_columns(list(names)).select(order)
+    return datasets.concatenate_datasets([table.select_columns(others), shuffled], axis=1)

@@ -29,9 +29,6 @@ class SplitReport:
     """How many rows went where.
 
     Attributes:
-        train: rows to train on.
-        validation: rows to choose on.
-        test: rows to report on.
         left_out: rows left out because an earlier part has their text (only when split by group or time).
         repeated: rows whose text an earlier row has; split at random they stay in that row's part.
         without_group: rows without a group, each one taken as a group of its own.
@@ -57,12 +54,10 @@ class SplitReport:
 
 @dataclass(frozen=True, kw_only=True)
 class Splits:
-    """The three parts, their rows in the order of the table, and the counts.
+    """The three parts, with rows in the order of the table, and the counts.
 
     Attributes:
-        validation: the rows to choose on.
-        test: the rows to report on.
-        rows: for each part the row indices in the table, from 0.
+        rows: the row indices of each part in the table, from 0.
     """
 
     train: datasets.Dataset
@@ -83,16 +78,16 @@ def split_table(
 ) -> Splits:
     """Split a table.
 
-    Rows with the same text (trimmed, columns joined) never come in two parts. Split at random, they go together.
-    Split by group or time, where a text's rows may be bound for different parts, the rows outside the earliest of
-    these parts are left out and counted. Groups are placed whole; one too large for the room left in test and
-    validation goes to train. Rows of one point in time stay together.
+    Rows with the same text (trimmed, columns joined) never come in two parts. Split at random, they stay together.
+    Split by group or time, a text may belong to several parts: its rows outside the earliest part are left out and
+    counted. Groups are not divided; one too large for the remaining room in test and validation goes to train. Rows of
+    one point in time stay together.
 
     Args:
-        fractions: shares of train, validation and test; a share of 0 for test makes no test rows.
+        fractions: shares of train, validation and test; that of test may be 0.
         by: `random`; `group`: all rows with one value of `column` in one part; `time`: earliest in train, latest in
             test.
-        column: the group, or the time as a number or an ISO date.
+        column: the group, or the time as a number or an ISO date; None for ``random``.
 
     Raises:
         DataError: for too few rows, groups or points in time, or a row whose time cannot be read.
@@ -112,8 +107,9 @@ def split_table(
     np.minimum.at(first_part, texts, part)
     part = np.where(part == first_part[texts], part, _OUT)
     rows = tuple(np.flatnonzero(part == number) for number in (_TRAIN, _VALIDATION, _TEST))
-    if empty := _empty_part(rows, fractions):
-        raise DataError(f"all rows of {empty} repeat a text of an earlier part: give the parts as files")
+    for name, chosen, share in zip(("train", "validation", "test"), rows, fractions, strict=True):
+        if share and not len(chosen):
+            raise DataError(f"all rows of {name} repeat a text of an earlier part: give the parts as files")
     report = SplitReport(
         train=len(rows[0]),
         validation=len(rows[1]),
@@ -145,20 +141,19 @@ def _check_settings(fractions: Sequence[float], by: str, column: str | None) -> 
         raise ConfigError(f"a split by {by!r} with column={column!r}: {cure}")
 
 
-def _too_few(rows: int, found: str, fractions: Sequence[float], cure: str) -> DataError:
-    parts = "three" if fractions[2] else "two"
-    return DataError(f"{rows} rows with {found} cannot make {parts} parts: {cure}, or give the parts as files")
-
-
-def _parts(fractions: Sequence[float]) -> int:
-    return 3 if fractions[2] else 2
+def _check_enough(row_count: int, units: int, unit: str, fractions: Sequence[float], cure: str) -> None:
+    if units < (3 if fractions[2] else 2):
+        parts = "three" if fractions[2] else "two"
+        raise DataError(
+            f"{row_count} rows with {units} different {unit} cannot make {parts} parts: {cure}, or give the parts as "
+            "files"
+        )
 
 
 def _by_group(groups: IntArray, fractions: Sequence[float], *, seed: int, unit: str) -> IntArray:
     """Fill test, then validation, with groups in random order; what does not fit trains. Returns the part per row."""
     sizes = np.bincount(groups)
-    if len(sizes) < _parts(fractions):
-        raise _too_few(len(groups), f"{len(sizes)} different {unit}", fractions, "give more rows")
+    _check_enough(len(groups), len(sizes), unit, fractions, "give more rows")
     room = {_TEST: round(fractions[2] * len(groups)), _VALIDATION: round(fractions[1] * len(groups))}
     room = {part: max(1, rows) for part, rows in room.items() if fractions[part]}
     part = np.full(len(sizes), _TRAIN)
@@ -182,11 +177,10 @@ def _by_group(groups: IntArray, fractions: Sequence[float], *, seed: int, unit: 
 def _by_time(times: npt.NDArray[Any], fractions: Sequence[float]) -> IntArray:
     """Cut between points in time, as near to the fractions as they allow. Returns the part per row."""
     _, moment, sizes = np.unique(times, return_inverse=True, return_counts=True)
-    if len(sizes) < _parts(fractions):
-        raise _too_few(len(times), f"{len(sizes)} different points in time", fractions, "split at random")
+    _check_enough(len(times), len(sizes), "points in time", fractions, "split at random")
     before = np.concatenate([[0], np.cumsum(sizes)])
     wanted = np.array([fractions[0], fractions[0] + fractions[1]]) * len(times)
-    first = int(np.argmin(np.abs(before[1 : len(sizes) + 2 - _parts(fractions)] - wanted[0]))) + 1
+    first = int(np.argmin(np.abs(before[1 : -2 if fractions[2] else -1] - wanted[0]))) + 1
     part = (moment >= first).astype(np.int64)
     if not fractions[2]:
         return part
@@ -231,7 +225,7 @@ def _times(table: datasets.Dataset, column: str) -> npt.NDArray[Any]:
     texts: list[str | None] = []
     for first_row, columns in column_batches(table, [column]):
         texts += [_single(value, column, row) for row, value in enumerate(columns[column].to_pylist(), start=first_row)]
-    numeric = bool(texts) and _is_number(texts[0])
+    numeric = bool(texts) and texts[0] is not None and _moment(texts[0], numeric=True) is not None
     times = []
     for row, text in enumerate(texts, start=1):
         moment = None if text is None else _moment(text, numeric=numeric)
@@ -253,10 +247,6 @@ def _single(value: object, column: str, row: int) -> str | None:
         raise RowError(f"column {column!r}, ", row, f": {error}") from error
 
 
-def _is_number(text: str | None) -> bool:
-    return text is not None and _moment(text, numeric=True) is not None
-
-
 def _moment(text: str, *, numeric: bool) -> float | int | None:
     try:
         if numeric:
@@ -267,8 +257,3 @@ def _moment(text: str, *, numeric: bool) -> float | int | None:
         return None
     zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
     return (zoned - _EPOCH) // dt.timedelta(microseconds=1)
-
-
-def _empty_part(rows: Sequence[IntArray], fractions: Sequence[float]) -> str | None:
-    parts = zip(("train", "validation", "test"), rows, fractions, strict=True)
-    return next((name for name, chosen, share in parts if share and not len(chosen)), None)

@@ -1,4 +1,4 @@
-"""Where tables are kept while they are used: in memory when small, else in an Arrow file that is read as needed."""
+"""Storage of tables while they are used: in memory when small, else in an Arrow file that is read as needed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Self
 
 import datasets
 import pyarrow as pa
@@ -23,9 +24,10 @@ IN_MEMORY = 64 * 2**20
 class ArrowStore:
     """Collects batches of one schema and becomes a Dataset; past `in_memory` bytes they go to a file.
 
+    An error inside ``with store:`` removes what was written.
+
     Args:
         folder: for the file; None takes a temporary folder that is removed when Python ends.
-        in_memory: bytes kept in memory at most.
     """
 
     def __init__(self, *, folder: str | Path | None = None, in_memory: int = IN_MEMORY) -> None:
@@ -35,6 +37,16 @@ class ArrowStore:
         self._bytes = 0
         self._path: Path | None = None
         self._writer: pa.RecordBatchStreamWriter | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is not None:
+            self._batches.clear()
+            if self._writer is not None and self._path is not None:
+                self._writer.close()
+                self._path.unlink(missing_ok=True)
 
     def write(self, batch: pa.Table) -> None:
         """Add rows.
@@ -61,13 +73,6 @@ class ArrowStore:
         except OSError as error:
             raise self._failure(error) from error
         return datasets.Dataset.from_file(str(self._path))
-
-    def discard(self) -> None:
-        """Remove what was written so far."""
-        self._batches.clear()
-        if self._writer is not None and self._path is not None:
-            self._writer.close()
-            self._path.unlink(missing_ok=True)
 
     def _spill(self) -> None:
         try:
@@ -105,5 +110,5 @@ def _temporary_folder() -> Path:
 
 
 def _remove(folder: Path, owner: int) -> None:
-    if os.getpid() == owner:  # a forked worker must not take its parent's tables away
+    if os.getpid() == owner:  # a forked worker must not remove its parent's tables
         shutil.rmtree(folder, ignore_errors=True)

@@ -18,7 +18,7 @@ from attribune.data.json_lines import json_batches
 from attribune.data.storage import IN_MEMORY, ArrowStore
 from attribune.data.text_files import checked_columns, csv_batches, csv_header, find_encoding, readable
 from attribune.errors import DataError
-from attribune.schema.columns import as_array, missing_column
+from attribune.schema.columns import as_array
 
 __all__ = [
     "ENDINGS",
@@ -26,7 +26,6 @@ __all__ = [
     "check_same_columns",
     "header_columns",
     "read_table",
-    "require_columns",
     "table_batches",
     "table_files",
     "table_source_name",
@@ -55,10 +54,10 @@ def read_table(
     Args:
         source: a path (see `ENDINGS`), a DataFrame, an Arrow table, a Dataset, or a hub id, `owner/name` or
             `owner/name:split`, when there is no such file. Every column of a CSV or TSV file is text.
-        encoding: of a text file; None finds it out.
+        encoding: of a text file; None detects it.
         quoting: for CSV and TSV, whether double quotes enclose fields; False takes them as plain characters.
         cache_dir: folder for a table too large for memory; None takes a temporary one, removed when Python ends.
-        in_memory: bytes kept in memory at most.
+        in_memory: maximum size in bytes of a table kept in memory.
 
     Raises:
         DataError: naming file, line or column of what cannot be used.
@@ -78,27 +77,14 @@ def read_table(
     path = Path(source)
     if not path.exists() and (hub := _hub_id(source)) is not None:
         return _named_classes(_from_hub(hub["name"], hub["split"]))
-    try:
+    with store:
         for batch in table_batches(path, encoding=encoding, quoting=quoting):
             store.write(batch)
-    except BaseException:
-        store.discard()
-        raise
     return store.finish()
 
 
 def table_batches(path: Path, *, encoding: str | None = None, quoting: bool = True) -> Iterator[pa.Table]:
-    """Read a file batch by batch, each with the same columns and types; no more is in memory than a batch.
-
-    Args:
-        path: of the file, see `ENDINGS`.
-        encoding: of a text file; None finds it out.
-        quoting: for CSV and TSV, whether double quotes enclose fields.
-
-    Raises:
-        DataError: naming file, line or column of what cannot be used.
-        ConfigError: for an unknown encoding.
-    """
+    """Read a file batch by batch, as `read_table` does; all batches have the same columns and types."""
     ending = _ending(path)
     if ending == ".parquet":
         return _read_parquet(path)
@@ -109,10 +95,7 @@ def table_batches(path: Path, *, encoding: str | None = None, quoting: bool = Tr
 
 
 def header_columns(path: Path, *, encoding: str | None = None) -> list[str] | None:
-    """Return the columns of a file where its beginning or end names them; None for JSON, whose rows may name others.
-
-    Args:
-        encoding: of a text file.
+    """Return the columns of a file, read at its beginning or end; None for JSON, where any row may add a column.
 
     Raises:
         DataError: naming a file that cannot be read.
@@ -170,17 +153,6 @@ def _named_classes(table: datasets.Dataset) -> datasets.Dataset:
     return table.map(named, batched=True, features=features, keep_in_memory=not table.cache_files)
 
 
-def require_columns(table: datasets.Dataset, names: Sequence[str], *, source: str = "the table") -> None:
-    """Check that the columns are there.
-
-    Raises:
-        DataError: naming the first missing column, the columns there are, and the closest one.
-    """
-    for name in names:
-        if name not in table.column_names:
-            raise missing_column(table.column_names, name, source=source)
-
-
 def check_same_columns(columns: Sequence[tuple[str, Sequence[str]]]) -> None:
     """Check that files have the same columns, in any order.
 
@@ -190,9 +162,9 @@ def check_same_columns(columns: Sequence[tuple[str, Sequence[str]]]) -> None:
     Raises:
         DataError: naming the file and the columns in which it differs from the first.
     """
-    for name, found in columns[1:]:
-        first, wanted = columns[0]
-        less, more = (", ".join(map(repr, sorted({*a} - {*b}))) for a, b in ((wanted, found), (found, wanted)))
+    for name, present in columns[1:]:
+        first, expected = columns[0]
+        less, more = (", ".join(map(repr, sorted({*a} - {*b}))) for a, b in ((expected, present), (present, expected)))
         words = [f"has no column {less}"] * bool(less) + [f"has {more} beside its columns"] * bool(more)
         if words:
             raise DataError(
@@ -208,9 +180,7 @@ def table_source_name(source: Source) -> str:
 
 def _ending(path: Path) -> str:
     """Find the file's ending, after checking that there is a file to read."""
-    ending = next(
-        (known for known in sorted(ENDINGS, key=len, reverse=True) if path.name.lower().endswith(known)), None
-    )
+    ending = next((known for known in ENDINGS if path.name.lower().endswith(known)), None)
     if not path.exists():
         raise _no_file(path)
     if path.is_dir():
@@ -223,7 +193,7 @@ def _ending(path: Path) -> str:
 
 
 def _delimiter(ending: str) -> str | None:
-    return next(mark for text, mark in _TEXT_ENDINGS.items() if ending in {text + packed for packed in _COMPRESSED})
+    return _TEXT_ENDINGS[ending.removesuffix(".gz").removesuffix(".bz2")]
 
 
 @contextmanager
@@ -260,7 +230,7 @@ def _plain(table: pa.Table, source: str) -> pa.Table:
 
 def _from_pandas(frame: pd.DataFrame) -> pa.Table:
     names = checked_columns([str(name) for name in frame.columns], source="the DataFrame")
-    columns = [as_array(frame.iloc[:, place], column=name) for place, name in enumerate(names)]
+    columns = [as_array(frame.iloc[:, index], column=name) for index, name in enumerate(names)]
     return pa.table(columns, names=names)
 
 
@@ -275,10 +245,9 @@ def _no_file(path: Path) -> DataError:
 
 def _hub_id(source: str | Path) -> re.Match[str] | None:
     """Recognise `owner/name`: not a known ending, and `owner` is not a folder here."""
-    match = _HUB_ID.fullmatch(source) if isinstance(source, str) else None
-    if match is None or source.__str__().lower().endswith(ENDINGS) or Path(str(source)).parent.is_dir():
+    if not isinstance(source, str) or source.lower().endswith(ENDINGS) or Path(source).parent.is_dir():
         return None
-    return match
+    return _HUB_ID.fullmatch(source)
 
 
 def _from_hub(name: str, split: str | None) -> datasets.Dataset:

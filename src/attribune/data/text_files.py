@@ -29,7 +29,7 @@ __all__ = ["checked_columns", "csv_batches", "csv_header", "csv_rows", "find_enc
 _log = logging.getLogger(__name__)
 _CHUNK = 2**20
 _BATCH = 10_000
-_BLOCK = 256  # rows that are lists at once: with many more, most of the time goes to the garbage collector
+_BLOCK = 256  # rows that are lists at once: with many more, the garbage collector takes most of the time
 _NOT_CP1252 = b"\x81\x8d\x8f\x90\x9d"
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -63,8 +63,8 @@ def find_encoding(path: Path, *, encoding: str | None, cure: str | None = None) 
     a warning that counts the bytes which are not Windows-1252.
 
     Args:
-        encoding: that it must have; None finds one.
-        cure: what messages advise, where no encoding can be given; to give one unless set.
+        encoding: that the file must have; None detects it.
+        cure: the advice of messages; by default to give the encoding.
 
     Raises:
         DataError: for a file that is not in the given encoding, or contains a NUL character.
@@ -73,10 +73,7 @@ def find_encoding(path: Path, *, encoding: str | None, cure: str | None = None) 
     with readable(path):
         if encoding is not None:
             return _checked(path, _known(encoding), cure)
-        with _open(path) as file:
-            start = file.read(4)
-        marked = next((name for mark, name in _MARKS if start.startswith(mark)), None)
-        if marked is not None:
+        if (marked := _marked(path)) is not None:
             return _checked(path, marked, cure)
         for candidate in ("utf-8", "cp1252"):
             problem = _first_problem(path, candidate, cure)
@@ -123,25 +120,24 @@ def csv_batches(path: Path, *, encoding: str, delimiter: str, quoting: bool = Tr
                 yield _table(names, columns)
             if rows:
                 return
-    # Something is wrong: read row by row, which takes longer, it is found and said where.
-    for _ in _named_rows(path, encoding, delimiter, quoting, None):
+    # Something is wrong: reading row by row, which takes longer, raises an error that says where.
+    for _ in csv_rows(path, encoding=encoding, delimiter=delimiter, quoting=quoting):
         pass
     raise DataError(f"{path}: the file changed while it was read: read it again")
 
 
 def csv_header(path: Path, *, encoding: str | None, delimiter: str) -> list[str]:
-    """Return the column names of a CSV or TSV file, of which no more than the beginning is read.
+    """Return the column names of a CSV or TSV file; only its beginning is read.
 
     Args:
-        encoding: as the user gave it; None takes the first of those that `find_encoding` may find which fits.
+        encoding: None takes the first encoding that fits, of those that `find_encoding` tries.
 
     Raises:
         DataError: for a file that cannot be read, or with unusable column names.
         ConfigError: for an unknown encoding.
     """
-    with readable(path), _open(path) as file:
-        start = file.read(4)
-    marked = next((name for mark, name in _MARKS if start.startswith(mark)), None)
+    with readable(path):
+        marked = _marked(path)
     for candidate in (_known(encoding) if encoding else marked or "utf-8", "latin-1"):
         with suppress(UnicodeError), _csv_file(path, candidate, delimiter, quoting=True) as (names, _):
             return names
@@ -154,22 +150,13 @@ def csv_rows(
     """Yield (place for messages, row by column names), as `csv_batches` reads them.
 
     Args:
-        quoting: whether a double quote at the start of a field opens a quoted one.
-        bad: takes the error of a row with too few or too many fields, which is then passed over; None raises it.
+        bad: takes the error of a row with too few or too many fields, which is then skipped; None raises it.
     """
-    for names, line, row in _named_rows(path, encoding, delimiter, quoting, bad):
-        yield f"{path}, line {line}", dict(zip(names, row, strict=True))
-
-
-def _named_rows(
-    path: Path, encoding: str, delimiter: str, quoting: bool, bad: Callable[[DataError], None] | None
-) -> Iterator[tuple[list[str], int, list[str]]]:
-    """Yield (column names, first line, fields) of each row."""
     with _csv_file(path, encoding, delimiter, quoting) as (names, reader):
         number = 0
         for number, (line, row) in enumerate(_rows(reader, path, delimiter), start=1):
             if len(row) == len(names):
-                yield names, line, row
+                yield f"{path}, line {line}", dict(zip(names, row, strict=True))
                 continue
             error = _wrong_width(path, line, number, row, names, delimiter)
             if bad is None:
@@ -210,6 +197,13 @@ def _open(path: Path) -> IO[bytes]:
     if path.suffix == ".bz2":
         return cast("IO[bytes]", bz2.open(path, "rb"))
     return path.open("rb")
+
+
+def _marked(path: Path) -> str | None:
+    """Return the encoding that a byte order mark names."""
+    with _open(path) as file:
+        start = file.read(4)
+    return next((name for mark, name in _MARKS if start.startswith(mark)), None)
 
 
 def _known(encoding: str) -> str:

@@ -20,12 +20,7 @@ DEFAULT_LENGTH = 512
 
 
 def join_text(columns: Sequence[Sequence[Any]], *, separator: str = "\n") -> list[str]:
-    """Join the text columns row by row; missing and blank parts are passed over, so a row without any gives "".
-
-    Args:
-        columns: one or several columns of the same number of rows.
-        separator: stands between two parts.
-    """
+    """Join the text columns row by row; missing and blank parts are skipped, so a row without any gives ""."""
     parts = [[canonical_text(value) for value in column] for column in columns]
     if len(parts) == 1:
         return parts[0]
@@ -39,9 +34,9 @@ def canonical_text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class TextInput:
-    """What a model reads of a row as its text; saved with the model, so that new rows are read as those of training.
+    """The text of a row; saved with the model, so that new rows are read as those of training.
 
-    A model that writes text reads the prompt, and the text is its response.
+    A model that writes reads the prompt, and the text is its response.
 
     Args:
         columns: names of the text columns; several are joined.
@@ -78,7 +73,7 @@ class TextInput:
         chat: bool = False,
     ) -> Self:
         """Make one from the name of a column, or several names."""
-        names, prompts = ((given,) if isinstance(given, str) else tuple(given) for given in (columns, prompt))
+        names, prompts = ((value,) if isinstance(value, str) else tuple(value) for value in (columns, prompt))
         return cls(names, separator=separator, window=window, prompt=prompts, chat=chat)
 
     @property
@@ -95,11 +90,7 @@ class TextInput:
         return self._joined(table, self.columns, first_row)
 
     def read_prompts(self, table: Any, *, first_row: int = 1) -> list[str]:
-        """Return the prompt of every row of a table; "" where there is none.
-
-        Raises:
-            DataError: for a missing column, or one that holds lists.
-        """
+        """Return the prompt of every row of a table, as `read` does its text."""
         return self._joined(table, self.prompt, first_row)
 
     def _joined(self, table: Any, names: Sequence[str], first_row: int) -> list[str]:
@@ -128,7 +119,7 @@ class TextInput:
 
 
 class TextEncoder:
-    """Tokenizes texts and fits them to the window, with what never changes found out once.
+    """Tokenizes texts and fits them to the window.
 
     Args:
         window: how long texts are fitted; None keeps the beginning, at most 512 ids.

@@ -20,17 +20,14 @@ __all__ = ["Chunks", "Head", "HeadTail", "SpecialTokens", "Window", "content_ids
 _PROBES = ("a", "1", ".", "the")
 _UNLIMITED = 10**6  # tokenizers without a limit state a huge number
 _TEXT = re.compile(r"head(?::(\d+))?|head\+tail(?::(\d+)\+(\d+)(:special)?)?|chunks(?::(\d+)(?:x(\d+))?)?")
-_CHUNKS = 8  # of a document at most, when no number is given
+_CHUNKS = 8  # maximum of a document, when no number is given
 
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """What a tokenizer puts before and after a text, such as [CLS] and [SEP]; both empty for most decoders.
+    """The ids that a tokenizer puts before and after a text, such as [CLS] and [SEP]; none for most decoders.
 
-    Attributes:
-        before: ids put first.
-        after: ids put last.
-        filler: id that stands for an empty text where there are no special tokens; None when the tokenizer has none.
+    `filler` stands for an empty text if there are no special tokens; None when the tokenizer has no such id.
     """
 
     before: tuple[int, ...]
@@ -39,7 +36,7 @@ class SpecialTokens:
 
     @classmethod
     def of(cls, tokenizer: Any) -> SpecialTokens:
-        """Find them out by tokenizing a short text with and without them.
+        """Find the special tokens by tokenizing a short text with and without them.
 
         Raises:
             ConfigError: when the tokenizer does not keep the text's ids together.
@@ -79,39 +76,36 @@ class SpecialTokens:
 
 
 class Window(ABC):
-    """How a long text is fitted; a text that fits stays whole. `str(window)` is what `parse_window` reads."""
+    """How a long text is fitted; a text that fits stays whole.
+
+    `str(window)` is what `parse_window` reads. A size below 1 raises a ConfigError.
+    """
 
     chunk: int | None = None
-    """Tokens that the backbone reads at once, where that is less than the whole; None elsewhere."""
+    """Tokens that the backbone reads at once; None if these are all."""
 
     @abstractmethod
     def length(self, special: SpecialTokens) -> int:
         """Return the largest number of ids that comes out, special tokens included."""
 
-    @abstractmethod
     def cut(self, content: list[int], special: SpecialTokens) -> list[int]:
-        """Return the kept part of content ids that are too many."""
+        """Return the part of content ids to keep when they are too many: by default the first ones."""
+        return content[: self.length(special) - len(special)]
 
     def fit(self, content: list[int], special: SpecialTokens) -> list[int]:
-        """Turn content ids into the final ids, with special tokens.
-
-        Args:
-            content: ids of the text without special tokens.
-            special: what goes around them.
-        """
+        """Turn content ids, without special tokens, into the final ids, with them."""
         if len(content) + len(special) > self.length(special):
             content = self.cut(content, special)
         return special.wrap(content)
 
     def check(self, special: SpecialTokens, *, limit: int | None) -> None:
-        """Refuse a window that the backbone cannot take, or in which no token of the text fits.
+        """Check the window.
 
         Args:
-            special: what goes around the text.
             limit: ids that the backbone takes; None when it has no limit.
 
         Raises:
-            ConfigError: with the figures.
+            ConfigError: for a window that the backbone cannot take, or in which no token of the text fits.
         """
         at_once = self.chunk or self.length(special)
         if limit is not None and at_once > limit:
@@ -121,8 +115,11 @@ class Window(ABC):
             )
         self._check_room(special)
 
-    @abstractmethod
-    def _check_room(self, special: SpecialTokens) -> None: ...
+    def _check_room(self, special: SpecialTokens) -> None:
+        if self.length(special) <= len(special):
+            raise ConfigError(
+                f"the window {str(self)!r} leaves no room beside {len(special)} special tokens: enlarge it"
+            )
 
 
 @dataclass(frozen=True)
@@ -130,10 +127,7 @@ class Head(Window):
     """Keep the beginning.
 
     Args:
-        size: ids that come out at most, special tokens included (the tokenizer's `max_length`).
-
-    Raises:
-        ConfigError: for a size below 1.
+        size: maximum number of ids, special tokens included (the tokenizer's `max_length`).
     """
 
     size: int
@@ -148,29 +142,14 @@ class Head(Window):
         """Return `size`."""
         return self.size
 
-    def cut(self, content: list[int], special: SpecialTokens) -> list[int]:
-        """Return the first ids."""
-        return content[: self.size - len(special)]
-
-    def _check_room(self, special: SpecialTokens) -> None:
-        if self.size <= len(special):
-            raise ConfigError(
-                f"the window {str(self)!r} leaves no room beside {len(special)} special tokens: enlarge it"
-            )
-
 
 @dataclass(frozen=True)
 class HeadTail(Window):
-    """Keep the beginning and the end, side by side.
+    """Keep `head` ids of the beginning and `tail` ids of the end, side by side.
 
     Args:
-        head: ids kept of the beginning.
-        tail: ids kept of the end.
-        count_special: whether the special tokens are among them. 250 + 250 without is 502 ids with [CLS] and [SEP];
+        count_special: whether the special tokens count. 250 + 250 without is 502 ids with [CLS] and [SEP];
             128 + 384 with them is 512 ids, 510 of them of the text.
-
-    Raises:
-        ConfigError: for a size below 1.
     """
 
     head: int
@@ -185,7 +164,7 @@ class HeadTail(Window):
         return f"head+tail:{self.head}+{self.tail}" + (":special" if self.count_special else "")
 
     def length(self, special: SpecialTokens) -> int:
-        """Return head and tail, and the special tokens where they are not counted in."""
+        """Return head and tail, plus the special tokens if these are not counted in."""
         return self.head + self.tail + (0 if self.count_special else len(special))
 
     def cut(self, content: list[int], special: SpecialTokens) -> list[int]:
@@ -214,10 +193,7 @@ class Chunks(Window):
 
     Args:
         chunk: ids of a chunk.
-        count: chunks of a document at most.
-
-    Raises:
-        ConfigError: for a size below 1.
+        count: maximum number of chunks of a document.
     """
 
     chunk: int
@@ -233,26 +209,11 @@ class Chunks(Window):
         """Return the ids of all chunks."""
         return self.chunk * self.count
 
-    def cut(self, content: list[int], special: SpecialTokens) -> list[int]:
-        """Return the first ids."""
-        return content[: self.length(special) - len(special)]
-
-    def _check_room(self, special: SpecialTokens) -> None:
-        if self.length(special) <= len(special):
-            raise ConfigError(
-                f"the window {str(self)!r} leaves no room beside {len(special)} special tokens: enlarge it"
-            )
-
 
 def parse_window(text: str, *, max_length: int) -> Window:
-    """Read a window.
+    """Read a window: `head:256`, `head+tail:250+250`, `head+tail:128+384:special`, `chunks:512x4`.
 
-    These are `head`, `head:256`, `head+tail`, `head+tail:250+250`, `head+tail:128+384:special`, `chunks` (of
-    `max_length` ids), `chunks:512` and `chunks:512x4`.
-
-    Args:
-        text: what `str(window)` writes, or the same without sizes.
-        max_length: ids with special tokens, for a window without sizes of its own.
+    `head`, `head+tail` and `chunks` without sizes have the size `max_length`, special tokens included.
 
     Raises:
         ConfigError: for any other text.
@@ -274,7 +235,7 @@ def parse_window(text: str, *, max_length: int) -> Window:
 
 
 def content_ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
-    """Tokenize texts whole, without special tokens; quiet about their length, since a window follows."""
+    """Tokenize whole texts, without special tokens and without warnings about their length."""
     direct = _encodes_plainly(tokenizer)
     encoded = tokenizer(
         texts[:1] if direct else texts,
@@ -287,7 +248,7 @@ def content_ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
     )
     ids = [list(ids) for ids in encoded["input_ids"]]
     if direct:
-        # The call has set the engine beneath, which needs half the time when nobody asks it for offsets and masks.
+        # The call has configured the Rust engine, which takes half the time without offsets and masks.
         encodings = tokenizer.backend_tokenizer.encode_batch_fast(texts[1:], add_special_tokens=False)
         ids.extend(encoding.ids for encoding in encodings)
     return ids
@@ -308,10 +269,6 @@ def longest_input(tokenizer: Any) -> int | None:
 
 
 def _check_sizes(**sizes: object) -> None:
-    wrong = [
-        f"{name}={size!r}"
-        for name, size in sizes.items()
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1
-    ]
+    wrong = [f"{name}={size!r}" for name, size in sizes.items() if type(size) is not int or size < 1]
     if wrong:
         raise ConfigError(f"window: {' and '.join(wrong)} must be a whole number of at least 1")

@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -54,9 +55,8 @@ def open_writer(path: str | Path) -> Iterator[TableWriter]:
 
 class _Csv:
     def __init__(self, path: Path, stack: ExitStack, *, delimiter: str = ",") -> None:
-        self._writer = csv.writer(
-            stack.enter_context(path.open("w", encoding="utf-8", newline="")), delimiter=delimiter
-        )
+        file = stack.enter_context(path.open("w", encoding="utf-8", newline=""))
+        self._writer = csv.writer(file, delimiter=delimiter)
         self._begun = False
 
     def write(self, rows: pa.Table) -> None:
@@ -64,11 +64,6 @@ class _Csv:
             self._writer.writerow(rows.column_names)
             self._begun = True
         self._writer.writerows(zip(*(map(_cell, rows[name].to_pylist()) for name in rows.column_names), strict=True))
-
-
-class _Tsv(_Csv):
-    def __init__(self, path: Path, stack: ExitStack) -> None:
-        super().__init__(path, stack, delimiter="\t")
 
 
 class _JsonLines:
@@ -114,7 +109,7 @@ def _cell(value: Any) -> Any:
 
 ENDINGS: dict[str, Callable[[Path, ExitStack], TableWriter]] = {
     ".csv": _Csv,
-    ".tsv": _Tsv,
+    ".tsv": partial(_Csv, delimiter="\t"),
     ".jsonl": _JsonLines,
     ".parquet": _Parquet,
 }

@@ -1,4 +1,4 @@
-"""What is known of a data set: where it comes from, what its files must hold, what the papers say of it."""
+"""Cards of data sets: their source, what their files must hold, and the figures of the papers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from attribune.datasets.row_log import Row, RowLog, SplitName
 
-__all__ = ["NOT_STATED", "Card", "Folds", "Given", "Read", "Shuffled", "SourceFile", "Split", "categorical"]
+__all__ = ["NOT_STATED", "Card", "Folds", "Given", "Read", "Shuffled", "SourceFile", "Split", "categorical", "table_1"]
 
 NOT_STATED = "not stated by the source"
 """What a card says where its source names no licence, or tells no version of its files from another."""
@@ -26,11 +26,11 @@ class SourceFile:
     """A file that the source publishes.
 
     Args:
-        role: by which the reader asks for it.
-        names: what it may be called, paths inside the folder; compressed with gzip or bzip2, it may end so.
-        rows: how many rows the whole file has, where that is published; None where it is not.
-        sha256: of the whole file, unpacked, on which the reader was tried; None where only parts were at hand. A mirror
-            may hold the same rows in other bytes, so that no file is refused for it.
+        role: the name by which the reader asks for it.
+        names: possible paths inside the folder, without the ending of a compressed file, .gz or .bz2.
+        rows: number of rows of the whole file; None if it is not published.
+        sha256: checksum of the whole unpacked file with which the reader was tested; None if only parts were available.
+            A mirror may have the same rows in other bytes, so no file is refused for it.
     """
 
     role: str
@@ -55,9 +55,9 @@ class Shuffled:
 
     Args:
         rows: number of validation rows, and of test rows.
-        share: of all rows, in place of `rows`.
-        seed: the papers do not publish theirs; 0 is ours.
-        whole_texts: whether rows with the same text stay in one part, which the papers do not say of theirs.
+        share: share of all rows, instead of `rows`.
+        seed: the papers do not publish theirs.
+        whole_texts: whether rows with the same text stay in one part; the papers do not say.
     """
 
     rows: int | None = None
@@ -66,11 +66,7 @@ class Shuffled:
     whole_texts: bool = False
 
     def parts(self, texts: Sequence[int]) -> npt.NDArray[np.int8]:
-        """Return the part of each row: 0 train, 1 validation, 2 test.
-
-        Args:
-            texts: a number for each row, the same for rows with the same text.
-        """
+        """Return the part of each row: 0 train, 1 validation, 2 test; rows with the same text have the same number."""
         groups = np.unique(np.asarray(texts), return_inverse=True)[1] if self.whole_texts else np.arange(len(texts))
         part_size = int(len(groups) * self.share) if self.share is not None else int(self.rows or 0)
         part_size = min(part_size, max(1, len(groups) // 10))
@@ -107,28 +103,18 @@ class Card:
     """A data set.
 
     Args:
-        name: as commands take it.
-        title: for tables.
-        source: who published it, and where.
-        obtain: how to get the files.
-        revision: which version of the source the card describes: an archive, a commit, or `NOT_STATED`.
-        licence: by its name, or `NOT_STATED`.
-        terms: under which they are given, in words.
-        citation: of the paper that introduced it.
-        files: the files that `read` needs.
-        read: yields the rows.
-        split: how rows are assigned to parts.
-        attributes: as a recipe has them, in the paper's order.
+        name: on the command line; `title` is the one in tables.
+        source: who published it, and where; `obtain` says how to get the files.
+        revision: version of the source that the card describes: an archive, a commit, or `NOT_STATED`.
+        licence: its name, or `NOT_STATED`; `terms` of use are in words.
+        citation: the paper that introduced the set.
+        attributes: as a recipe has them, in the paper's order; so is `task`.
         labels: columns that are predicted.
-        task: as a recipe has it.
-        classes: number of classes.
-        metric: the one of the papers' tables.
-        window: the one of the papers.
+        metric: the one of the papers' tables; so is `window`.
         recipe: name of the preset with the paper's settings.
         preparation: what is filtered and changed, in words.
         published: figures of the papers' tables of statistics.
         divergence: Kullback-Leibler divergences of the papers, by attribute.
-        notes: what a reader should know.
     """
 
     name: str
@@ -162,3 +148,8 @@ class Card:
 def categorical(*names: str) -> tuple[Mapping[str, Any], ...]:
     """Return attributes with one value per row, as a recipe has them."""
     return tuple({"kind": "categorical", "name": name} for name in names)
+
+
+def table_1(*, words: tuple[int, int], **figures: float) -> dict[str, float]:
+    """Return a row of table 1 of Amplayo, Yoo and Lee 2022, of which `words` are mean and standard deviation."""
+    return {**figures, "words": words[0], "words_sd": words[1]}

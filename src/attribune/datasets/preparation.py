@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from attribune.core.files import read_json, replace_file, write_json
+from attribune.core.job_folder import JobFolder
 from attribune.data.text_files import readable
 from attribune.data.writing import open_writer
 from attribune.datasets.card import Card, Folds, Shuffled
@@ -33,7 +35,6 @@ RECIPE = "recipe.yaml"
 PARTS: tuple[SplitName, ...] = ("train", "validation", "test")
 _ALL = "all"
 _VERSION = 1
-_UNFINISHED = ".unfinished"  # marks a folder whose files an interrupted preparation left
 _BATCH = 5_000
 
 
@@ -42,7 +43,6 @@ class PreparedSet:
     """A prepared data set in its folder.
 
     Args:
-        folder: with the Parquet files.
         manifest: counts, checksums, columns, what was left out.
         reused: whether it was prepared before.
     """
@@ -61,7 +61,7 @@ class PreparedSet:
         return self.folder / str(self.manifest["parts"][part]["file"])
 
     def parts(self, fold: int = 0) -> dict[SplitName, pa.Table]:
-        """Return the rows of each part; with folds, the fold that tests, the next one that validates, and the rest."""
+        """Return the rows of each part; with folds, `fold` is the test part, the next one the validation part."""
         if not self.folds:
             return {part: pq.read_table(self.file(part)) for part in PARTS}
         table = pq.read_table(self.file(_ALL))
@@ -78,16 +78,79 @@ def load_prepared(folder: str | Path) -> PreparedSet:
     Raises:
         DataError: for a folder without a manifest, or with a part that is missing or of another size.
     """
-    folder = Path(folder)
-    if not (folder / MANIFEST).is_file():
+    prepared = _PreparedFolder(Path(folder))
+    if not prepared.is_finished:
         raise DataError(
             f"{folder} holds no prepared data set (no {MANIFEST}): make one with `attribune data prepare NAME --source "
             f"DIR --output {folder}`"
         )
-    manifest = _read_manifest(folder)
-    if (damaged := _damaged_file(folder, manifest)) is not None:
+    manifest = prepared.read_manifest()
+    if (damaged := prepared.damaged_file(manifest)) is not None:
         raise DataError(f"{damaged} is missing or not as it was prepared: prepare the set again")
-    return PreparedSet(folder=folder, manifest=manifest, reused=True)
+    return PreparedSet(folder=prepared.path, manifest=manifest, reused=True)
+
+
+@dataclass(frozen=True)
+class _PreparedFolder(JobFolder):
+    """The folder of a prepared set; the plan, its origin, is removed once the manifest, the summary, is written."""
+
+    contents = "prepared data set"
+    plan_name = ".unfinished"  # earlier releases left it empty
+    summary_name = MANIFEST
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether files in the folder are those of a preparation, finished or interrupted."""
+        return super().is_begun or self.is_finished
+
+    def finished(self, origin: Mapping[str, Any]) -> PreparedSet | None:
+        """Return the set if all its files are there.
+
+        Raises:
+            ConfigError: for a folder of something else.
+            DataError: for a set of another origin, or a damaged manifest.
+        """
+        self.refuse_foreign()
+        if not self.is_finished:
+            return None
+        manifest = self.read_manifest()
+        if manifest["origin"] != origin:
+            raise DataError(
+                f"{self.path} holds {manifest['name']}, prepared from other files or with other settings: choose "
+                "another folder, or remove that one"
+            )
+        if self.damaged_file(manifest) is not None:
+            return None
+        return PreparedSet(folder=self.path, manifest=manifest, reused=True)
+
+    def begin(self, origin: Mapping[str, Any]) -> None:
+        """Write the plan, and remove the manifest of a damaged set and drafts left by an interruption."""
+        self.write_plan(json.dumps(origin).encode())
+        for path in (self.summary_file, *self.path.glob(".*.parquet.*.tmp")):
+            path.unlink(missing_ok=True)
+
+    def finish(self, manifest: Mapping[str, Any], recipe: str) -> None:
+        """Write the recipe and the manifest, and remove the plan."""
+        replace_file(self.path / RECIPE, recipe.encode())
+        write_json(self.summary_file, manifest, what="manifest", indent=1)
+        self.plan_file.unlink(missing_ok=True)
+
+    def read_manifest(self) -> dict[str, Any]:
+        """Read the manifest; a DataError for the file of something else."""
+        manifest = None
+        with contextlib.suppress(ModelFolderError):
+            manifest = read_json(self.summary_file, what="manifest")
+        if not isinstance(manifest, dict) or not {"name", "folds", "origin", "parts"} <= manifest.keys():
+            raise DataError(
+                f"{self.summary_file} is damaged, or no manifest of a prepared data set: choose another folder, or "
+                "remove that file and prepare the set again"
+            )
+        return manifest
+
+    def damaged_file(self, manifest: Mapping[str, Any]) -> Path | None:
+        """Return the first part that is missing or of another size; None if there is none."""
+        sizes = {self.path / str(part["file"]): part["bytes"] for part in manifest["parts"].values()}
+        return next((path for path, size in sizes.items() if not path.is_file() or path.stat().st_size != size), None)
 
 
 def prepare(
@@ -95,19 +158,21 @@ def prepare(
 ) -> PreparedSet:
     """Read the files of a source and write the set's Parquet files, a manifest and the data part of a recipe.
 
+    An interrupted preparation begins anew.
+
     Args:
-        card: the set.
         source: folder with the files, named as the source names them, plain or compressed.
-        output: folder to write; one that holds the same set, made of the same files, is left as it is.
+        output: folder to write; if it holds the same set, made from the same files, it is left as it is.
         skip_bad: leave broken rows out and count them.
-        partial: take files with fewer rows than the source publishes.
+        partial: accept files with fewer rows than the source publishes.
 
     Raises:
-        DataError: for a missing, wrong, partial or broken file, naming it and where it is to be had; for an output
-            folder that holds something else.
+        DataError: for a missing, wrong, partial or broken file, naming it and where to get it; for an output folder
+            with another set.
+        ConfigError: for an output folder with something else, or in which another process works.
+        ModelFolderError: for an output folder that cannot be written.
     """
     files = _source_files(card, Path(source))
-    output = Path(output)
     origin = {
         "version": _VERSION,
         "name": card.name,
@@ -118,29 +183,28 @@ def prepare(
             for role, path in files.items()
         ],
     }
-    if (earlier := _begin(output, origin)) is not None:
+    folder = _PreparedFolder(Path(output))
+    if (earlier := folder.finished(origin)) is not None:
         return earlier
-    log = RowLog(skip_bad=skip_bad)
-    rows = _Rows()
-    draft = output / f".{_ALL}.parquet"
-    try:
-        with open_writer(draft) as writer:
-            for table in rows.tables(card, files, log):
-                writer.write(table)
-        _check_counts(card, files, log, partial=partial)
-        if not rows.parts:
-            raise DataError(f"{card.name}: no row is left ({_log_summary(log)}): give the files of the source")
-        parts = _write_parts(card, draft, rows, output)
-    finally:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
-            if not any((output / f"{name}.parquet").exists() for name in (_ALL, *PARTS)):
-                (output / _UNFINISHED).unlink(missing_ok=True)
-    manifest = _manifest_of(card, origin, log, parts, output)
-    replace_file(output / RECIPE, _recipe(card, output).encode())
-    write_json(output / MANIFEST, manifest, what="manifest", indent=1)
-    (output / _UNFINISHED).unlink(missing_ok=True)
-    return PreparedSet(folder=output, manifest=manifest)
+    with folder.held():
+        folder.begin(origin)
+        log = RowLog(skip_bad=skip_bad)
+        rows = _Rows()
+        draft = folder.path / f".{_ALL}.parquet"
+        try:
+            with open_writer(draft) as writer:
+                for table in rows.tables(card, files, log):
+                    writer.write(table)
+            _check_counts(card, files, log, partial=partial)
+            if not rows.parts:
+                raise DataError(f"{card.name}: no row is left ({_log_summary(log)}): give the files of the source")
+            parts = _write_parts(card, draft, rows, folder.path)
+        finally:
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
+        manifest = _manifest_of(card, origin, log, parts, folder.path)
+        folder.finish(manifest, _recipe(card, folder.path))
+    return PreparedSet(folder=folder.path, manifest=manifest)
 
 
 def _manifest_of(
@@ -174,55 +238,6 @@ def sha256_of(path: Path) -> str:
     """Return the checksum of a file."""
     with readable(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _begin(output: Path, origin: Mapping[str, Any]) -> PreparedSet | None:
-    """Make the folder, cleared of what an interruption left, or return the same set where it is prepared already."""
-    if (output / MANIFEST).is_file():
-        manifest = _read_manifest(output)
-        if manifest["origin"] != origin:
-            raise DataError(
-                f"{output} holds {manifest['name']}, prepared from other files or with other settings: choose another "
-                "folder, or remove that one"
-            )
-        if _damaged_file(output, manifest) is None:
-            return PreparedSet(folder=output, manifest=manifest, reused=True)
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        mark = output / _UNFINISHED
-        begun = mark.is_file() or (output / MANIFEST).is_file()
-        ours = {MANIFEST, RECIPE, *(f"{name}.parquet" for name in (_ALL, *PARTS))} if begun else set()
-        others = [path.name for path in output.iterdir() if path.name not in ours and not path.name.startswith(".")]
-        if others:
-            raise DataError(
-                f"{output} holds other files ({', '.join(sorted(others)[:5])}): choose an empty folder, or one that is "
-                "not there yet"
-            )
-        mark.touch()
-        for path in (output / MANIFEST, *output.glob(".*.parquet.*.tmp")):
-            path.unlink(missing_ok=True)
-    except OSError as error:
-        raise DataError(f"{output} cannot be made ({error.strerror or error}): choose another folder") from error
-    return None
-
-
-def _read_manifest(folder: Path) -> dict[str, Any]:
-    """Read the manifest of a prepared set; a DataError for the file of something else."""
-    manifest = None
-    with contextlib.suppress(ModelFolderError):
-        manifest = read_json(folder / MANIFEST, what="manifest")
-    if not isinstance(manifest, dict) or not {"name", "folds", "origin", "parts"} <= manifest.keys():
-        raise DataError(
-            f"{folder / MANIFEST} is damaged, or no manifest of a prepared data set: choose another folder, or remove "
-            "that file and prepare the set again"
-        )
-    return manifest
-
-
-def _damaged_file(folder: Path, manifest: Mapping[str, Any]) -> Path | None:
-    """Return the first file that is missing or of another size; None where there is none."""
-    files = {folder / str(part["file"]): part["bytes"] for part in manifest["parts"].values()}
-    return next((path for path, size in files.items() if not path.is_file() or path.stat().st_size != size), None)
 
 
 def _source_files(card: Card, folder: Path) -> dict[str, Path]:
@@ -268,7 +283,7 @@ def _schema(card: Card) -> pa.Schema:
 
 
 def _check_counts(card: Card, files: Mapping[str, Path], log: RowLog, *, partial: bool) -> None:
-    """Tell a partial file from a wrong one."""
+    """Refuse a file with fewer or more rows than the source publishes, unless a partial one is accepted."""
     for file in card.files:
         row_count, path = log.read[file.role], files[file.role]
         if not row_count:
@@ -276,14 +291,10 @@ def _check_counts(card: Card, files: Mapping[str, Path], log: RowLog, *, partial
         if file.rows is None or row_count == file.rows or partial:
             continue
         if row_count < file.rows:
-            raise DataError(
-                f"{path}: {row_count:,} of the {file.rows:,} rows that the source publishes: the file is a part, or "
-                "was cut off; get it again, or take it as it is with --partial"
-            )
-        raise DataError(
-            f"{path}: {row_count:,} rows, more than the {file.rows:,} that the source publishes: this is another file; "
-            "get it again, or take it as it is with --partial"
-        )
+            problem = f"of the {file.rows:,} rows that the source publishes: the file is a part, or was cut off"
+        else:
+            problem = f"rows, more than the {file.rows:,} that the source publishes: this is another file"
+        raise DataError(f"{path}: {row_count:,} {problem}; get it again, or take it as it is with --partial")
 
 
 def _log_summary(log: RowLog) -> str:

@@ -45,9 +45,9 @@ class RowLog:
     Attributes:
         left_out: number of rows that the paper leaves out, by reason.
         bad: number of broken rows, by reason.
-        examples: place of the first broken row, by reason.
-        read: number of rows of each file, by its role, the broken ones among them.
-        remarks: number of rows of the set that a user should know something of, by kind.
+        examples: file and line of the first broken row, by reason.
+        read: number of rows of each file, by its role, including broken ones.
+        remarks: number of rows of the set with a peculiarity that users should know, by kind.
     """
 
     def __init__(self, *, skip_bad: bool = False) -> None:
@@ -64,7 +64,7 @@ class RowLog:
 
         Args:
             place: file and line.
-            reason: what is wrong, in the same words for each such row, since rows are counted by it.
+            reason: what is wrong, in the same words for each such row, because rows are counted by it.
             found: the value seen, for the message.
 
         Raises:
@@ -196,18 +196,18 @@ def read_reviews(
 
     Args:
         files: the file, by the role ``reviews``.
-        log: counts rows that are left out or broken.
-        lowest: rating that the file may have; 0 stands for none.
-        columns: of the file, by the names ``text``, ``rating`` and the attributes, of which each pair has one review.
+        lowest: the lowest rating in the file; 0 stands for none.
+        columns: those of the file, by the names ``text``, ``rating`` and the attributes; each pair of attributes has
+            one review.
     """
     attributes = [name for name in columns if name not in ("text", "rating")]
     for place, row in read_csv(files["reviews"], role="reviews", log=log, needs=tuple(columns.values())):
-        text, given = row[columns["text"]].strip(), row[columns["rating"]]
-        rating = whole_number(given, low=lowest, high=5)
+        text, cell = row[columns["text"]].strip(), row[columns["rating"]]
+        rating = whole_number(cell, low=lowest, high=5)
         values = {name: row[columns[name]] for name in attributes}
         if rating is None:
             reason = f"{columns['rating']} is not a rating from {lowest} to 5"
-            log.broken(place, reason, GET_AGAIN, found=repr(given[:30]))
+            log.broken(place, reason, GET_AGAIN, found=repr(cell[:30]))
         elif not rating:
             log.leave_out("reviews without a rating (0)")
         elif not text:
@@ -217,8 +217,8 @@ def read_reviews(
 
 
 def words(text: str) -> int:
-    """Count the words of a text: an address, a word with its hyphens and apostrophes, or a mark of punctuation each.
+    """Count the words of a text: each address, word with its hyphens and apostrophes, and mark of punctuation is one.
 
-    So counted, PolMed has the 38 (62) words of the paper's table 1; divided by white space alone it has 32 (51).
+    Counted like this, PolMed has the 38 (62) words of the paper's table 1; split at white space it has 32 (51).
     """
     return sum(1 for _ in _WORD.finditer(text))

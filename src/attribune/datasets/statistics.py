@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -31,10 +31,9 @@ class Figure:
     """One figure of a set, over its folds.
 
     Args:
-        name: as commands show it.
         value: mean over the folds.
         spread: standard deviation over the folds; None for a set without folds.
-        published: the paper's figure; None where it gives none.
+        published: the paper's figure; None if it gives none.
     """
 
     name: str
@@ -59,7 +58,6 @@ def describe_set(prepared: PreparedSet, *, published: dict[str, float] | None = 
     table 5.
 
     Args:
-        prepared: the set.
         published: the papers' figures by the names used here.
     """
     return _over_folds(prepared, lambda parts: _figures(prepared, parts), published or {})
@@ -73,20 +71,21 @@ def divergences(
     For each held-out row (validation; test where the paper has no validation rows, as with folds), the divergence
     ``KL(p || q)`` of its own class, p, from q, the classes of the training rows that have the row's value: ``random``
     takes the same share for each class, ``majority`` the classes of all training rows, ``all`` the mean over the
-    attributes. Of several values of an attribute the mean is taken, and ``majority`` stands for a value without
-    training rows. With several labels the mean over them is given.
+    attributes. Several values of an attribute are averaged, as are several labels; ``majority`` stands for a value
+    without training rows.
 
     Args:
-        prepared: the set.
         published: the paper's figures by attribute.
         smoothing: added to every class of both distributions.
     """
 
-    def figures(parts: dict[str, pa.Table]) -> dict[str, float]:
-        held = parts["test" if prepared.folds else "validation"]
-        return _mean_over_labels(prepared, lambda label: _label_divergences(prepared, parts, held, label, smoothing))
+    def guesses(predicted: dict[str, Array]) -> Iterator[tuple[str, Array]]:
+        majority = predicted["majority"]
+        yield "random", np.full_like(majority, 1 / majority.shape[1])
+        yield from predicted.items()
+        yield "all", np.mean([shares for name, shares in predicted.items() if name != "majority"], axis=0)
 
-    return _over_folds(prepared, figures, published or {})
+    return _over_folds(prepared, lambda parts: _divergences(prepared, parts, guesses, smoothing), published or {})
 
 
 def best_subset(
@@ -94,24 +93,14 @@ def best_subset(
 ) -> tuple[tuple[str, ...], Figure]:
     """Return the attributes whose mean has the lowest divergence (appendix A.2), and that divergence."""
     names = [str(attribute["name"]) for attribute in prepared.manifest["attributes"]]
-    subsets = [chosen for size in range(1, len(names) + 1) for chosen in combinations(names, size)]
+    subsets = [subset for size in range(1, len(names) + 1) for subset in combinations(names, size)]
 
-    def figures(parts: dict[str, pa.Table]) -> dict[str, float]:
-        held = parts["test" if prepared.folds else "validation"]
+    def guesses(predicted: dict[str, Array]) -> Iterator[tuple[str, Array]]:
+        for subset in subsets:
+            yield "+".join(subset), np.mean([predicted[name] for name in subset], axis=0)
 
-        def of_label(label: str) -> dict[str, float]:
-            p, predicted = _distributions(prepared, parts["train"], held, label)
-            return {
-                "+".join(chosen): float(
-                    class_divergence(p, np.mean([predicted[name] for name in chosen], axis=0), smoothing).mean()
-                )
-                for chosen in subsets
-            }
-
-        return _mean_over_labels(prepared, of_label)
-
-    found = _over_folds(prepared, figures, {})
-    best = min(found, key=lambda figure: figure.value)
+    figures = _over_folds(prepared, lambda parts: _divergences(prepared, parts, guesses, smoothing), {})
+    best = min(figures, key=lambda figure: figure.value)
     return tuple(best.name.split("+")), replace(best, name=f"best subset: {best.name}", published=published)
 
 
@@ -157,7 +146,7 @@ def _all_folds(prepared: PreparedSet) -> Iterator[dict[str, pa.Table]]:
 
 
 def _figures(prepared: PreparedSet, parts: dict[str, pa.Table]) -> dict[str, float]:
-    lengths = np.concatenate([_word_counts(table["text"]) for table in parts.values()])
+    lengths = np.array([words(text) for table in parts.values() for text in table["text"].to_pylist()])
     figures: dict[str, float] = {part: len(parts[part]) for part in PARTS if part in parts}
     figures |= {"words": float(lengths.mean()), "words_sd": float(lengths.std()), "words_most": float(lengths.max())}
     labels = prepared.manifest["labels"]
@@ -178,52 +167,47 @@ def _figures(prepared: PreparedSet, parts: dict[str, pa.Table]) -> dict[str, flo
     return figures
 
 
-def _word_counts(texts: pa.ChunkedArray) -> Array:
-    return np.array([words(text) for text in texts.to_pylist()])
-
-
 def _counts(column: pa.ChunkedArray) -> Counter[str]:
     """Count the rows of each value; a value that stands twice in a row counts once."""
     rows, values = values_of(column)
     return Counter(value for _, value in set(zip(rows.tolist(), values.tolist(), strict=True)))
 
 
-def _mean_over_labels(prepared: PreparedSet, figures: Callable[[str], dict[str, float]]) -> dict[str, float]:
-    by_label = [figures(label) for label in prepared.manifest["labels"]]
-    return {name: float(np.mean([one[name] for one in by_label])) for name in by_label[0]}
-
-
-def _label_divergences(
-    prepared: PreparedSet, parts: dict[str, pa.Table], held: pa.Table, label: str, smoothing: float
+def _divergences(
+    prepared: PreparedSet,
+    parts: dict[str, pa.Table],
+    guesses: Callable[[dict[str, Array]], Iterable[tuple[str, Array]]],
+    smoothing: float,
 ) -> dict[str, float]:
-    p, predicted = _distributions(prepared, parts["train"], held, label)
-    rows, classes = p.shape
-    guesses = {"random": np.full((rows, classes), 1 / classes), **predicted}
-    names = [name for name in predicted if name != "majority"]
-    guesses["all"] = np.mean([predicted[name] for name in names], axis=0)
-    return {name: float(class_divergence(p, q, smoothing).mean()) for name, q in guesses.items()}
+    """Return the divergence of each guess, a name and classes (n, C) made of the predictions; the mean over labels."""
+    held_out = parts["test" if prepared.folds else "validation"]
+    by_label = []
+    for label in prepared.manifest["labels"]:
+        p, predicted = _distributions(prepared, parts["train"], held_out, label)
+        by_label.append({name: class_divergence(p, q, smoothing).mean() for name, q in guesses(predicted)})
+    return {name: float(np.mean([values[name] for values in by_label])) for name in by_label[0]}
 
 
 def _distributions(
-    prepared: PreparedSet, train: pa.Table, held: pa.Table, label: str
+    prepared: PreparedSet, train: pa.Table, held_out: pa.Table, label: str
 ) -> tuple[Array, dict[str, Array]]:
     """Return one-hot classes of the held-out rows (n, C), and the predictions of ``majority`` and each attribute."""
-    names = sorted({*train[label].to_pylist(), *held[label].to_pylist()})
+    names = sorted({*train[label].to_pylist(), *held_out[label].to_pylist()})
     ids = {name: index for index, name in enumerate(names)}
     truth = np.array([ids[name] for name in train[label].to_pylist()])
-    p = np.eye(len(names))[[ids[name] for name in held[label].to_pylist()]]
+    p = np.eye(len(names))[[ids[name] for name in held_out[label].to_pylist()]]
     prior = np.bincount(truth, minlength=len(names)) / len(truth)
     predicted = {"majority": np.tile(prior, (len(p), 1))}
     for attribute in prepared.manifest["attributes"]:
         column = str(attribute["name"])
-        predicted[column] = _by_value(train[column], truth, held[column], prior, rows=len(p))
+        predicted[column] = _by_value(train[column], truth, held_out[column], prior, rows=len(p))
     return p, predicted
 
 
-def _by_value(train: pa.ChunkedArray, truth: Array, held: pa.ChunkedArray, prior: Array, *, rows: int) -> Array:
+def _by_value(train: pa.ChunkedArray, truth: Array, held_out: pa.ChunkedArray, prior: Array, *, rows: int) -> Array:
     """Return the classes of the training rows that have a held-out row's value (n, C): equation 12."""
     train_rows, train_values = values_of(train)
-    held_rows, held_values = values_of(held)
+    held_rows, held_values = values_of(held_out)
     ids, vocabulary = pd.factorize(train_values)
     counts = np.zeros((len(vocabulary) + 1, len(prior)))
     np.add.at(counts, (ids, truth[train_rows]), 1)

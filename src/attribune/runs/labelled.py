@@ -10,10 +10,11 @@ import numpy.typing as npt
 from datasets import Dataset
 
 from attribune.data.selection import rows_with_text, shuffle_columns
-from attribune.data.tables import read_table, require_columns, table_source_name
+from attribune.data.tables import read_table, table_source_name
 from attribune.errors import DataError, numbered_in_file
 from attribune.models.predictor import Predictor
 from attribune.runs.recipe import Recipe
+from attribune.schema.columns import require_columns
 
 __all__ = ["LabelledRows"]
 
@@ -43,7 +44,7 @@ class LabelledRows:
         """
         table = read_table(data, encoding=encoding)
         source = table_source_name(data)
-        require_columns(table, [*recipe.data.text_input().names, *recipe.data.label], source=source)
+        require_columns(table.column_names, [*recipe.data.text_input().names, *recipe.data.label], source=source)
         predictor.check_columns(table.column_names, source=source)
         task = predictor.task
         columns = [list(table[column]) for column in recipe.label_columns]

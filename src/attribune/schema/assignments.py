@@ -23,41 +23,41 @@ def parse_assignments(words: Sequence[str]) -> dict[str, list[str]]:
     Raises:
         ConfigError: for a word without a name, an equals sign or a value.
     """
-    given: dict[str, list[str]] = {}
+    assignments: dict[str, list[str]] = {}
     for word in words:
         name, sign, value = word.partition("=")
         if not (name.strip() and sign and value.strip()):
             raise ConfigError(f"{word!r} does not name a value: write it as user=u17, and leave out what is not known")
-        given.setdefault(name.strip(), []).append(value)
-    return given
+        assignments.setdefault(name.strip(), []).append(value)
+    return assignments
 
 
-def assignments_text(given: Mapping[str, Sequence[str]]) -> str:
+def assignments_text(assignments: Mapping[str, Sequence[str]]) -> str:
     """Write values as a user does."""
-    return " ".join(f"{name}={value}" for name, values in given.items() for value in values) or "no attributes"
+    return " ".join(f"{name}={value}" for name, values in assignments.items() for value in values) or "no attributes"
 
 
-def assigned_ids(schema: Schema, given: Mapping[str, Sequence[str]]) -> npt.NDArray[np.int64]:
+def assigned_ids(schema: Schema, assignments: Mapping[str, Sequence[str]]) -> npt.NDArray[np.int64]:
     """Return the ids (slots,) of a row that has these values and no others.
 
     Args:
-        given: attribute to its values, several for a multi-label attribute alone.
+        assignments: attribute to its values; only a multi-label attribute has several.
 
     Raises:
-        ConfigError: for an unknown attribute or value, with the closest there are, or too many values.
+        ConfigError: for an unknown attribute or value, with the closest known ones, or too many values.
     """
-    for name in given:
+    for name in assignments:
         if name not in schema.names:
             raise ConfigError(
                 f"the model has no attribute {name!r}{_closest(name, schema.names)} (attributes: "
                 f"{', '.join(schema.names) or 'none'})"
             )
-    columns = {attribute.name: _column(attribute, given.get(attribute.name, ())) for attribute in schema}
+    columns = {attribute.name: _column(attribute, assignments.get(attribute.name, ())) for attribute in schema}
     try:
         ids, report = schema.encode(columns)
     except DataError as error:
         raise ConfigError(str(error)) from error
-    for name, values in given.items():
+    for name, values in assignments.items():
         counts, attribute = report.attributes[name], schema[name]
         if counts.unseen:
             known = attribute.values

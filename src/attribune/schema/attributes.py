@@ -32,13 +32,11 @@ class FittedAttribute:
     """An attribute with the vocabulary of its training rows.
 
     Attributes:
-        spec: the kind and its settings.
-        start: first slot, a column of `attribute_ids`.
-        slots: number of slots.
+        start: first slot, a column of `attribute_ids`; `slots` is their number.
         values: value of each id from 1, most frequent first; for `Numeric` the bin as text; empty for `hash`.
         counts: (size,) int64, training rows that have each id; index 0 counts rows without a value and values left out.
         edges: for `Numeric`, the lower bounds of all bins but the first.
-        check: for a salt from the environment, what recognises the right one.
+        check: for a salt from the environment, a value that recognises the right one.
     """
 
     spec: Kind
@@ -61,7 +59,7 @@ class FittedAttribute:
 
     @property
     def layout(self) -> Slots:
-        """What layers need to know of the attribute."""
+        """Its columns in `attribute_ids`, and its number of ids."""
         return Slots(name=self.name, start=self.start, count=self.slots, size=self.size)
 
     @property
@@ -100,11 +98,7 @@ class FittedAttribute:
         return encoded, counts
 
     def unknown(self, column: pa.Array, *, missing: frozenset[str], first_row: int = 1) -> list[list[str]]:
-        """Return the values of each row that are not in the vocabulary; hashed values and numbers always have an id.
-
-        Raises:
-            DataError: as `encode`.
-        """
+        """Return the values of each row that are not in the vocabulary; hashed values and numbers always have an id."""
         cells = read_cells(self.spec, column, missing=missing, first_row=first_row)
         unknown: list[list[str]] = [[] for _ in range(cells.height)]
         if self.spec.lists_values:
@@ -119,11 +113,8 @@ class FittedAttribute:
         if isinstance(self.spec, Numeric):
             return replace(self, start=start)
         if not self.values or not other.values:
-            if (self.size, self.check, self.spec.unseen) != (
-                other.size,
-                other.check,
-                getattr(other.spec, "unseen", ""),
-            ):
+            hashing = (other.size, other.check, getattr(other.spec, "unseen", ""))
+            if (self.size, self.check, self.spec.unseen) != hashing:
                 raise ConfigError(f"attribute {self.name!r} is hashed in two ways: give both the same buckets and salt")
             return replace(self, start=start, slots=slots, counts=self.counts + other.counts)
         ids = self.values.ids(other.values[:])
@@ -163,7 +154,7 @@ def counts_of_rows(counts: IntArray, ids: IntArray) -> IntArray:
 
     Args:
         counts: (size,), training rows of each id.
-        ids: (n, slots) of one attribute; 0 is no value, or an unknown one.
+        ids: (n, slots).
     """
     none = np.iinfo(np.int64).max
     rarest = np.where(ids > 0, counts[ids], none).min(axis=1, initial=none)
@@ -171,7 +162,7 @@ def counts_of_rows(counts: IntArray, ids: IntArray) -> IntArray:
 
 
 def read_cells(spec: Kind, column: pa.Array, *, missing: frozenset[str], first_row: int) -> Cells:
-    """Read a column in the way of its kind."""
+    """Read a column as its kind requires."""
     if isinstance(spec, MultiLabel):
         cells = list_cells(column, separator=spec.separator, missing=missing, column=spec.name, first_row=first_row)
     else:

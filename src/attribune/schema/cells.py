@@ -1,4 +1,7 @@
-"""The cells of an attribute's column: which row has which values, with missing ones taken out."""
+"""The cells of an attribute's column: which row has which values, without the missing ones.
+
+A cell that cannot be used raises a DataError that names its column and row.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ class Cells(NamedTuple):
     Attributes:
         height: number of rows, with or without values.
         rows: (cells,) row of each cell, ascending from 0.
-        codes: (cells,) place of each cell's value in `texts`.
+        codes: (cells,) index of each cell's value in `texts`.
         texts: the distinct values, as canonical text.
         trimmed: cells whose text had spaces around it.
     """
@@ -44,11 +47,7 @@ class Cells(NamedTuple):
         return self.height - len(np.unique(self.rows))
 
     def map(self, value_of: Callable[[str], str | None], *, column: str, first_row: int) -> Cells:
-        """Replace texts by the values that they mean; a value that a row has twice counts once.
-
-        Raises:
-            DataError: naming column and row of a text that means none.
-        """
+        """Replace texts by the values that they mean; a value that a row has twice counts once."""
         index: dict[str, int] = {}
         lookup = np.empty(len(self.texts), dtype=np.int64)
         for code, text in enumerate(self.texts):
@@ -64,11 +63,7 @@ class Cells(NamedTuple):
 
 
 def single_cells(array: pa.Array, *, missing: frozenset[str], column: str, first_row: int) -> Cells:
-    """Read a column with one value per row.
-
-    Raises:
-        DataError: naming column and row where a cell is a list or mapping.
-    """
+    """Read a column with one value per row; lists and mappings are refused."""
     rows = np.arange(len(array), dtype=np.int64)
     return _cells(array, rows, len(array), missing=missing, column=column, first_row=first_row)
 
@@ -78,10 +73,7 @@ def list_cells(
 ) -> Cells:
     """Read a column with several values per row: real lists, or text that is split or parsed into lists.
 
-    A value given twice in a row counts once.
-
-    Raises:
-        DataError: naming column and row where text is not a list, or a list holds lists.
+    A value that a row has twice counts once; lists of lists are refused.
     """
     lists = array
     if not _is_list(array.type):
@@ -96,13 +88,7 @@ def list_cells(
 
 
 def _cells(
-    flat: pa.Array,
-    rows: npt.NDArray[np.int64],
-    count: int,
-    *,
-    missing: frozenset[str],
-    column: str,
-    first_row: int,
+    flat: pa.Array, rows: npt.NDArray[np.int64], count: int, *, missing: frozenset[str], column: str, first_row: int
 ) -> Cells:
     column_values = distinct(flat, missing=missing, column=column, rows=rows + first_row)
     index: dict[str, int] = {}
@@ -117,7 +103,7 @@ def _cells(
 def distinct_pairs(
     rows: npt.NDArray[np.int64], codes: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Take out each (row, code) that came before; the order stays."""
+    """Drop repeated pairs (row, code); the order stays."""
     key = rows * (int(codes.max(initial=0)) + 1) + codes
     first = np.sort(np.unique(key, return_index=True)[1])
     return rows[first], codes[first]
@@ -146,7 +132,7 @@ def _lists_of_text(
 
 
 def _parsed(text: str, *, column: str, row: int) -> list[str | None]:
-    """Read a list written as text, in JSON's or Python's way: `["a", "b"]` or `['a', 'b']`."""
+    """Read a list written as text in JSON or Python: `["a", "b"]` or `['a', 'b']`."""
     if not (text.startswith("[") and text.endswith("]")):
         separator = next((mark for mark in _SEPARATORS if mark in text), "|")
         raise RowError(

@@ -16,7 +16,18 @@ import pyarrow as pa
 
 from attribune.errors import DataError, RowError
 
-__all__ = ["MISSING", "Distinct", "Table", "as_array", "canonical", "column_batches", "distinct", "missing_column"]
+__all__ = [
+    "MISSING",
+    "Distinct",
+    "Table",
+    "as_array",
+    "canonical",
+    "column_batches",
+    "column_names",
+    "distinct",
+    "missing_column",
+    "require_columns",
+]
 
 MISSING: tuple[str, ...] = ("", "nan", "NaN", "null", "NULL", "None", "N/A", "NA", "<NA>")
 """Texts that mean *no value* unless a recipe says otherwise."""
@@ -44,10 +55,10 @@ def canonical(value: object) -> str | None:
     """
     if isinstance(value, str):
         text = value.strip()
-        whole = _DECIMALS_OF_ZERO.fullmatch(text) if text.endswith("0") else None
-        if whole is None:
+        match = _DECIMALS_OF_ZERO.fullmatch(text) if text.endswith("0") else None
+        if match is None:
             return text or None
-        return whole[2] if whole[2] == "0" else whole[1] + whole[2]
+        return match[2] if match[2] == "0" else match[1] + match[2]
     if value is None or value is pd.NA or value is pd.NaT:
         return None
     if isinstance(value, bool | np.bool_):
@@ -92,7 +103,7 @@ class Distinct(NamedTuple):
     """A column as codes into its distinct raw values.
 
     Attributes:
-        codes: (rows,) int64, the place of each row's value in the other lists; -1 where the row has none.
+        codes: (rows,) int64, index of each row's value in the other lists; -1 where the row has none.
         texts: canonical text of each distinct raw value, None where it means missing.
         padded: whether the raw value was text with spaces around it.
     """
@@ -114,13 +125,13 @@ def distinct(array: pa.Array, *, missing: frozenset[str], column: str, rows: np.
     if pa.types.is_null(array.type):
         return Distinct(np.full(len(array), -1, dtype=np.int64), [], np.zeros(0, dtype=bool))
     if pa.types.is_nested(array.type):
-        at = next((i for i, cell in enumerate(array) if cell.is_valid), None)
-        if at is None:
+        index = next((i for i, cell in enumerate(array) if cell.is_valid), None)
+        if index is None:
             return Distinct(np.full(len(array), -1, dtype=np.int64), [], np.zeros(0, dtype=bool))
         raise RowError(
             f"column {column!r}, ",
-            rows[at],
-            f": {str(array[at].as_py())[:60]} is not one value: "
+            rows[index],
+            f": {str(array[index].as_py())[:60]} is not one value: "
             f"use --multi-label {column} or MultiLabel({column!r}) for a column of lists",
         )
     encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
@@ -195,18 +206,14 @@ def column_batches(
 ) -> Iterator[tuple[int, dict[str, pa.Array]]]:
     """Read the named columns batch by batch; yields (number of the batch's first row, {name: Arrow array}).
 
-    Args:
-        table: columns of the same number of rows.
-        first_row: number of the table's first row, for messages.
-
     Raises:
         DataError: for a missing column, or columns of different lengths.
     """
-    _require(column_names(table), names)
+    require_columns(column_names(table), names)
     if isinstance(table, datasets.Dataset):
         if names and len(table):
-            chosen = table.select_columns(list(names)).with_format("arrow")
-            for number, batch in enumerate(chosen.iter(batch_size=batch_size)):
+            arrow = table.select_columns(list(names)).with_format("arrow")
+            for number, batch in enumerate(arrow.iter(batch_size=batch_size)):
                 row = first_row + number * batch_size
                 yield row, {name: as_array(batch.column(name), column=name, first_row=row) for name in names}
         return
@@ -221,14 +228,19 @@ def column_batches(
 
 
 def missing_column(available: Sequence[str], name: str, *, source: str = "the table") -> DataError:
-    """Make the error for a column that is not there: it names the columns there are, and the closest one."""
+    """Make the error for a missing column; it names the closest one, and the columns of the table."""
     shown = ", ".join(map(repr, available[:40])) + (" ..." if len(available) > 40 else "")
     close = difflib.get_close_matches(name, [str(column) for column in available], n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     return DataError(f"{source} has no column {name!r}{hint} (columns: {shown or 'none'})")
 
 
-def _require(available: Sequence[str], names: Sequence[str]) -> None:
+def require_columns(available: Sequence[str], names: Sequence[str], *, source: str = "the table") -> None:
+    """Check that columns are there.
+
+    Raises:
+        DataError: naming the first missing column, the closest one, and all columns of the table.
+    """
     for name in names:
         if name not in available:
-            raise missing_column(available, name)
+            raise missing_column(available, name, source=source)

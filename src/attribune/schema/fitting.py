@@ -34,11 +34,7 @@ class AttributeFitter:
         self._numbers: Counter[float] = Counter()
 
     def add(self, column: pa.Array, *, first_row: int) -> None:
-        """Count the values of one batch.
-
-        Raises:
-            DataError: naming the row of a value that does not fit the kind.
-        """
+        """Count the values of one batch; a DataError names the row of a value that does not fit the kind."""
         cells = read_cells(self._spec, column, missing=self._missing, first_row=first_row)
         self._rows += cells.height
         self._empty += cells.missing
@@ -55,11 +51,7 @@ class AttributeFitter:
             self._values.update(dict(zip(cells.texts, times, strict=True)))
 
     def finish(self, *, start: int) -> tuple[FittedAttribute, AttributeFit]:
-        """Number the values; `start` is the attribute's first slot.
-
-        Raises:
-            DataError: when no value is left.
-        """
+        """Number the values; `start` is the attribute's first slot. A DataError if there is none."""
         if self._empty == self._rows:
             raise DataError(
                 f"attribute {self._spec.name!r} has no value in any of the {self._rows} training rows: "
@@ -118,8 +110,8 @@ class AttributeFitter:
             spec=spec, start=start, slots=slots, values=Vocabulary(values), counts=array, edges=edges, check=check
         )
 
-    def _report(self, **found: int) -> AttributeFit:
-        return AttributeFit(rows=self._rows, missing=self._empty, trimmed=self._trimmed, **found)
+    def _report(self, **counts: int) -> AttributeFit:
+        return AttributeFit(rows=self._rows, missing=self._empty, trimmed=self._trimmed, **counts)
 
 
 def quantile_edges(
@@ -134,12 +126,12 @@ def quantile_edges(
     below = np.cumsum(times)[:-1]  # rows below each possible edge, numbers[1:]
     if not len(below):
         return numbers[:0]
-    wanted = np.arange(1, bins) * times.sum() / bins
-    right = np.searchsorted(below, wanted).clip(max=len(below) - 1)
+    targets = np.arange(1, bins) * times.sum() / bins
+    right = np.searchsorted(below, targets).clip(max=len(below) - 1)
     left = (right - 1).clip(min=0)
-    nearest = np.where(wanted - below[left] <= np.abs(below[right] - wanted), left, right)
-    chosen = np.unique(np.where(left == right, right, nearest))
-    return np.asarray(numbers[1:][chosen], dtype=np.float64)
+    nearest = np.where(targets - below[left] <= np.abs(below[right] - targets), left, right)
+    edges = np.unique(np.where(left == right, right, nearest))
+    return np.asarray(numbers[1:][edges], dtype=np.float64)
 
 
 def bin_names(edges: list[float]) -> tuple[str, ...]:

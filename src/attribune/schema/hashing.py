@@ -1,4 +1,4 @@
-"""Values without a vocabulary: each is hashed to one of a fixed number of ids, with a salt perhaps."""
+"""Values without a vocabulary: each is hashed to one of a fixed number of ids, optionally with a salt."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def hashed_ids(spec: Categorical | MultiLabel, texts: Sequence[str], *, check: s
 
 
 def salt_check(spec: Categorical | MultiLabel) -> str | None:
-    """Return a value that recognises a salt from the environment again; None for any other."""
+    """Return a value that recognises a salt from the environment; None for any other salt."""
     if spec.salt is None or not spec.salt.startswith(ENVIRONMENT):
         return None
     return hashlib.blake2b(b"attribune", key=_key(spec), digest_size=8, person=b"check").hexdigest()

@@ -104,12 +104,10 @@ class Categorical(VocabularyKind):
     """One value per row, such as a user, a product or a publication.
 
     Args:
-        name: the column.
         min_count: values seen in fewer training rows than this share id 0 with the unknown.
         max_values: keep at most this many values, the most frequent ones.
         unseen: what a value outside the vocabulary becomes: `unknown` is id 0; `error` stops, naming value and row;
-            `hash` lists no values at all: every value, in training too, goes to one of `buckets` ids.
-        buckets: number of ids of `hash`.
+            `hash` lists no values: every value, in training too, has one of `buckets` ids.
         salt: secret of `hash`. It is stored with the schema, and whoever has it can test a list of names against the
             bucket counts; `"env:NAME"` reads it from the environment variable NAME instead, at fit and at encode
             time, and stores only that name and a check value which recognises a wrong salt.
@@ -125,9 +123,9 @@ class Categorical(VocabularyKind):
 class MultiLabel(VocabularyKind):
     """Several values per row, such as tags or authors: a list column, or text.
 
+    The settings that are not listed are those of `Categorical`.
+
     Args:
-        name: the column.
-        min_count: see `Categorical`; the other shared settings too.
         separator: splits text (`"a|b"`). Without it, text must be a list in JSON's or Python's way (`"['a', 'b']"`).
             A real list column needs none.
         max_per_row: at most this many values of a row are kept, the first ones; the others are dropped and counted.
@@ -152,8 +150,7 @@ class Numeric:
     """A number per row, cut into quantile bins of the training rows; a missing number is id 0.
 
     Args:
-        name: the column.
-        bins: number of bins; fewer come out where many rows share one number.
+        bins: number of bins; there are fewer if many rows share one number.
 
     Raises:
         ConfigError: for fewer than one bin.

@@ -1,9 +1,9 @@
-"""What fitting and encoding found in attributes: counts, and lines that say them."""
+"""Reports of fitting and encoding: counts for each attribute, and lines that describe them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 
 __all__ = ["AttributeCounts", "AttributeFit", "EncodingReport", "FitReport", "count_lines"]
 
@@ -18,7 +18,6 @@ class AttributeCounts:
     """What encoding did to one attribute.
 
     Attributes:
-        rows: rows encoded.
         missing: rows without a value.
         unseen: cells whose value is outside the vocabulary.
         trimmed: cells that lost spaces around the value.
@@ -32,8 +31,17 @@ class AttributeCounts:
     dropped: int = 0
 
     def __add__(self, other: AttributeCounts) -> AttributeCounts:
-        names = [field.name for field in fields(self)]
-        return AttributeCounts(**{name: getattr(self, name) + getattr(other, name) for name in names})
+        return AttributeCounts(**{name: count + getattr(other, name) for name, count in asdict(self).items()})
+
+    def phrases(self) -> list[str]:
+        """Describe what is not zero."""
+        words = {
+            "missing": "rows without a value",
+            "unseen": "values not in the vocabulary",
+            "trimmed": "values trimmed of spaces",
+            "dropped": "values dropped for want of slots",
+        }
+        return count_lines(self, words)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,15 +49,14 @@ class AttributeFit:
     """What fitting found in one attribute's training rows, and what it left out.
 
     Attributes:
-        rows: training rows.
         missing: rows without a value.
         trimmed: cells that lost spaces around the value.
         found: distinct values (`Numeric`: distinct numbers).
         kept: values with an id of their own (`Numeric`: bins; `hash`: buckets in use).
-        rare: values seen fewer than `min_count` times, and so left out.
-        beyond_cap: values beyond `max_values`, and so left out.
+        rare: values left out because fewer than `min_count` rows have them.
+        beyond_cap: values left out because there are more than `max_values`.
         left_out_cells: cells whose value was left out.
-        shared: with `hash`, values whose bucket another value has as well; of n values in b buckets a share of
+        shared: with `hash`, values that share their bucket with another; of n values in b buckets a share of
             1 - (1 - 1/b)^(n - 1) is to be expected.
     """
 
@@ -62,6 +69,18 @@ class AttributeFit:
     beyond_cap: int = 0
     left_out_cells: int = 0
     shared: int = 0
+
+    def phrases(self) -> list[str]:
+        """Describe what was kept and left out."""
+        words = {
+            "rare": "values below min_count left out",
+            "beyond_cap": "values beyond max_values left out",
+            "left_out_cells": "cells with a value left out",
+            "shared": "values that share a bucket with another",
+            "missing": "rows without a value",
+            "trimmed": "values trimmed of spaces",
+        }
+        return [f"values found: {self.found:,}; ids: {self.kept:,}", *count_lines(self, words)]
 
 
 @dataclass(frozen=True)
@@ -78,18 +97,8 @@ class EncodingReport:
         )
 
     def lines(self) -> list[str]:
-        """Say in one line per attribute what is not zero."""
-        words = {
-            "missing": "rows without a value",
-            "unseen": "values not in the vocabulary",
-            "trimmed": "values trimmed of spaces",
-            "dropped": "values dropped for want of slots",
-        }
-        return [
-            f"attribute {name!r} in {counts.rows:,} rows: {'; '.join(lines)}"
-            for name, counts in self.attributes.items()
-            if (lines := count_lines(counts, words))
-        ]
+        """Describe in one line per attribute what is not zero."""
+        return _lines(self.attributes)
 
 
 @dataclass(frozen=True)
@@ -99,21 +108,13 @@ class FitReport:
     attributes: Mapping[str, AttributeFit]
 
     def lines(self) -> list[str]:
-        """Say in one line per attribute what was kept and left out."""
-        words = {
-            "rare": "values below min_count left out",
-            "beyond_cap": "values beyond max_values left out",
-            "left_out_cells": "cells with a value left out",
-            "shared": "values that share a bucket with another",
-            "missing": "rows without a value",
-            "trimmed": "values trimmed of spaces",
-        }
-        return [
-            "; ".join(
-                [
-                    f"attribute {name!r} in {fit.rows:,} rows: values found: {fit.found:,}; ids: {fit.kept:,}",
-                    *count_lines(fit, words),
-                ]
-            )
-            for name, fit in self.attributes.items()
-        ]
+        """Describe in one line per attribute what was kept and left out."""
+        return _lines(self.attributes)
+
+
+def _lines(attributes: Mapping[str, AttributeCounts] | Mapping[str, AttributeFit]) -> list[str]:
+    return [
+        f"attribute {name!r} in {record.rows:,} rows: {'; '.join(phrases)}"
+        for name, record in attributes.items()
+        if (phrases := record.phrases())
+    ]

@@ -22,10 +22,9 @@ _SEARCHABLE = 100_000  # values among which a close one is looked for
 
 @dataclass(frozen=True, kw_only=True)
 class Revision:
-    """What becomes of a schema, and of every table that has a row for each id.
+    """A new schema, and for every table with a row for each id the origin of its rows.
 
     Attributes:
-        schema: the new one.
         ids: by attribute, for each id of the new schema that of the old one; 0, the unknown, for a new value.
     """
 

@@ -48,15 +48,14 @@ class Schema:
         self.missing = tuple(missing)
         self.fit_report = fit_report
         self.slots = sum(attribute.slots for attribute in self.attributes)
-        self._missing = frozenset(text for text in map(canonical, missing) if text is not None)
+        self._missing = _canonical_texts(missing)
         self._by_name = {attribute.name: attribute for attribute in self.attributes}
 
     @classmethod
     def fit(cls, table: Table, attributes: Sequence[Kind], *, missing: Sequence[str] = MISSING) -> Self:
-        """Learn the vocabularies; give it the training rows only.
+        """Learn the vocabularies from the training rows, in batches.
 
         Args:
-            table: a Dataset, Arrow table, DataFrame, or columns by name; read in batches.
             attributes: `Categorical`, `MultiLabel` or `Numeric`, in the order of their slots.
 
         Raises:
@@ -65,23 +64,21 @@ class Schema:
         """
         missing = checked_missing(missing)
         names = checked_names(attributes)
-        known = frozenset(text for text in map(canonical, missing) if text is not None)
-        fitters = {spec.name: AttributeFitter(spec, missing=known) for spec in attributes}
+        fitters = {spec.name: AttributeFitter(spec, missing=_canonical_texts(missing)) for spec in attributes}
         for first_row, columns in column_batches(table, names):
             for name, fitter in fitters.items():
                 fitter.add(columns[name], first_row=first_row)
         fitted: list[FittedAttribute] = []
-        found: dict[str, AttributeFit] = {}
+        fits: dict[str, AttributeFit] = {}
         for name, fitter in fitters.items():
-            attribute, found[name] = fitter.finish(start=sum(done.slots for done in fitted))
+            attribute, fits[name] = fitter.finish(start=sum(done.slots for done in fitted))
             fitted.append(attribute)
-        return cls(fitted, missing=missing, fit_report=FitReport(found))
+        return cls(fitted, missing=missing, fit_report=FitReport(fits))
 
     def encode(self, table: Table, *, first_row: int = 1) -> tuple[npt.NDArray[np.int64], EncodingReport]:
-        """Turn the attribute columns of a table into `attribute_ids` of shape (rows, slots), and say what was done.
+        """Turn the attribute columns of a table into `attribute_ids` of shape (rows, slots), and report what was done.
 
         Args:
-            table: a Dataset, Arrow table, DataFrame, or columns by name; other columns are not read.
             first_row: number of the table's first row in its source, for messages.
 
         Raises:
@@ -89,45 +86,34 @@ class Schema:
         """
         report = EncodingReport({name: AttributeCounts() for name in self.names})
         if not self.attributes:
-            return np.zeros((_rows(table), 0), dtype=np.int64), report
+            row_count = max(map(len, table.values()), default=0) if isinstance(table, Mapping) else len(table)
+            return np.zeros((row_count, 0), dtype=np.int64), report
         blocks = [np.zeros((0, self.slots), dtype=np.int64)]
         for start, columns in column_batches(table, self.names, first_row=first_row):
-            parts = []
-            counts = {}
-            for attribute in self.attributes:
-                ids, counts[attribute.name] = attribute.encode(
-                    columns[attribute.name], missing=self._missing, first_row=start
-                )
-                parts.append(ids)
-            blocks.append(np.concatenate(parts, axis=1))
-            report += EncodingReport(counts)
+            encoded = {
+                attribute.name: attribute.encode(columns[attribute.name], missing=self._missing, first_row=start)
+                for attribute in self.attributes
+            }
+            blocks.append(np.concatenate([ids for ids, _ in encoded.values()], axis=1))
+            report += EncodingReport({name: counts for name, (_, counts) in encoded.items()})
         return np.concatenate(blocks), report
 
     def unknown(self, table: Table, *, first_row: int = 1) -> dict[str, list[list[str]]]:
-        """Return for each attribute the values of each row that are not in its vocabulary.
-
-        Args:
-            table: as for `encode`.
-            first_row: number of the table's first row in its source, for messages.
-
-        Raises:
-            DataError: for a missing column, or a value that does not fit its attribute.
-        """
-        found: dict[str, list[list[str]]] = {name: [] for name in self.names}
+        """Return for each attribute the values of each row that are not in its vocabulary; see `encode`."""
+        unknown: dict[str, list[list[str]]] = {name: [] for name in self.names}
         for start, columns in column_batches(table, self.names, first_row=first_row):
             for attribute in self.attributes:
-                found[attribute.name] += attribute.unknown(
-                    columns[attribute.name], missing=self._missing, first_row=start
-                )
-        return found
+                column = columns[attribute.name]
+                unknown[attribute.name] += attribute.unknown(column, missing=self._missing, first_row=start)
+        return unknown
 
     def grown(self, other: Schema) -> Schema:
-        """Add the values of another schema of these attributes, as ids after the own ones; counts add up.
+        """Add the values of another schema of these attributes, as ids after those of this one; counts add up.
 
-        Numbers keep the bins of this one, hashed values their buckets.
+        Numbers keep the bins of this schema, hashed values their buckets.
 
         Raises:
-            ConfigError: for an attribute that the other one lacks, or that is hashed in another way there.
+            ConfigError: for an attribute that the other schema lacks, or hashes in another way.
         """
         attributes: list[FittedAttribute] = []
         for attribute in self.attributes:
@@ -141,7 +127,7 @@ class Schema:
 
     @property
     def layout(self) -> tuple[Slots, ...]:
-        """What layers need to know of each attribute: its columns in `attribute_ids` and its number of ids."""
+        """The columns of each attribute in `attribute_ids`, and its number of ids."""
         return tuple(attribute.layout for attribute in self.attributes)
 
     @property
@@ -169,7 +155,7 @@ class Schema:
         """Build the schema that `to_dict` returned, or that a file of `save` holds.
 
         Args:
-            folder: of the file; None where no vocabulary is in a file of its own.
+            folder: folder of the file; None if no vocabulary is in a separate file.
 
         Raises:
             ModelFolderError: for data that is not a schema, is of another version, or contradicts itself.
@@ -185,10 +171,7 @@ class Schema:
         """
         write_attributes(Path(path), self.attributes, self.missing)
 
-    @staticmethod
-    def files_beside(path: str | Path) -> list[str]:
-        """Return the names of the files that belong to a schema file: those of long vocabularies."""
-        return files_beside(path)
+    files_beside = staticmethod(files_beside)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -204,7 +187,5 @@ class Schema:
             raise ModelFolderError(f"{path}: {error}; restore the file, or train and save the model again") from error
 
 
-def _rows(table: Table) -> int:
-    if isinstance(table, Mapping):
-        return max((len(column) for column in table.values()), default=0)
-    return len(table)
+def _canonical_texts(missing: Sequence[str]) -> frozenset[str]:
+    return frozenset(text for text in map(canonical, missing) if text is not None)

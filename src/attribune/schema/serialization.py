@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import pairwise
 from pathlib import Path
@@ -28,21 +28,11 @@ _VALUES = ".values"  # in the name of a file of more
 
 def attributes_to_dict(attributes: Sequence[FittedAttribute], missing: Sequence[str]) -> dict[str, Any]:
     """Return the attributes of a schema as plain JSON values, and the texts that mean no value."""
-    return _as_dict([_attribute_to_dict(attribute) for attribute in attributes], missing)
+    return _as_dict(map(_attribute_to_dict, attributes), missing)
 
 
 def attributes_from_dict(data: Any, *, folder: Path | None = None) -> tuple[list[FittedAttribute], tuple[str, ...]]:
-    """Read what `attributes_to_dict` returned, or what a file of `write_attributes` holds.
-
-    Args:
-        folder: of the file; None where no vocabulary is in a file of its own.
-
-    Returns:
-        The attributes, and the texts that mean no value.
-
-    Raises:
-        ModelFolderError: for data that is not a schema, is of another version, or contradicts itself.
-    """
+    """Return the attributes and the texts that mean no value; see `Schema.from_dict`."""
     if not isinstance(data, Mapping) or data.get("format") != _FORMAT:
         raise ModelFolderError(f"not a schema: 'format' must be {_FORMAT!r}")
     if data.get("version") != _VERSION:
@@ -71,7 +61,7 @@ def write_attributes(path: Path, attributes: Sequence[FittedAttribute], missing:
         ModelFolderError: when a file cannot be written; what was there before is still whole.
     """
     before = list(path.parent.glob(f"{path.stem}{_VALUES}-*.arrow"))
-    write_json(path, _as_dict([_saved_attribute(attribute, path) for attribute in attributes], missing), what="schema")
+    write_json(path, _as_dict((_saved_attribute(attribute, path) for attribute in attributes), missing), what="schema")
     used = files_beside(path)
     for file in before:
         if file.name not in used:
@@ -86,8 +76,8 @@ def files_beside(path: str | Path) -> list[str]:
     return [name for name in names if isinstance(name, str)]
 
 
-def _as_dict(attributes: list[dict[str, Any]], missing: Sequence[str]) -> dict[str, Any]:
-    return {"format": _FORMAT, "version": _VERSION, "missing": list(missing), "attributes": attributes}
+def _as_dict(attributes: Iterable[dict[str, Any]], missing: Sequence[str]) -> dict[str, Any]:
+    return {"format": _FORMAT, "version": _VERSION, "missing": list(missing), "attributes": list(attributes)}
 
 
 def _attribute_to_dict(attribute: FittedAttribute) -> dict[str, Any]:
@@ -103,7 +93,7 @@ def _attribute_to_dict(attribute: FittedAttribute) -> dict[str, Any]:
 
 
 def _saved_attribute(attribute: FittedAttribute, path: Path) -> dict[str, Any]:
-    """Do as `_attribute_to_dict`, with a long list of values, and their counts, in a file beside the schema's."""
+    """Do as `_attribute_to_dict`, but write a long list of values, and their counts, to a file beside the schema's."""
     if isinstance(attribute.spec, Numeric) or len(attribute.values) <= _LISTED:
         return _attribute_to_dict(attribute)
     try:

@@ -21,9 +21,9 @@ class Slots:
 
     Args:
         name: the attribute.
-        start: its first column.
-        count: the number of its columns.
-        size: the number of its ids, id 0 (missing, unknown, dropped) included.
+        start: first column.
+        count: number of columns.
+        size: number of ids, including id 0 (missing, unknown, dropped).
     """
 
     name: str

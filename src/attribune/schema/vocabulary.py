@@ -25,8 +25,8 @@ _BLOCK = 1 << 18  # values that are Python objects at a time
 class Vocabulary(Sequence[str]):
     """Texts in their order, which can be looked up; equal to any sequence of the same texts.
 
-    Kept as one Arrow array, beside a sorted array of hashes that is made at the first lookup. What has the hash of a
-    text is compared with it, so that two texts of one hash are told apart. A file of them is not read but mapped: the
+    Stored as one Arrow array, with a sorted array of hashes that is made at the first lookup. Texts of equal hash are
+    compared, so that hash collisions do no harm. A file of a vocabulary is not read but mapped: the
     system reads the pages that lookups touch.
     """
 
@@ -38,7 +38,7 @@ class Vocabulary(Sequence[str]):
 
         Args:
             stem: how its name begins.
-            counts: (len(self),), kept beside the values.
+            counts: (len(self),), stored with the values.
 
         Raises:
             OSError: when it cannot be written; there is no file then.
@@ -64,7 +64,7 @@ class Vocabulary(Sequence[str]):
         """Map a file that `write` made; returns the values and their counts.
 
         Raises:
-            OSError: when there is none.
+            OSError: for a missing file.
             ValueError: for one that is truncated or foreign.
         """
         try:
@@ -117,7 +117,7 @@ class Vocabulary(Sequence[str]):
         return f"Vocabulary([{shown}], {len(self):,} values)"
 
     def ids(self, texts: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Look texts up: (len(texts),), the place of each, counted from 1; 0 for one that is not there."""
+        """Look texts up: (len(texts),), the position of each, counted from 1; 0 for one that is not there."""
         ids = np.zeros(len(texts), dtype=np.int64)
         if not len(texts) or not len(self):
             return ids
@@ -147,7 +147,7 @@ class Vocabulary(Sequence[str]):
 
     @cached_property
     def _index(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-        """The hashes in ascending order, and the place of each one's text."""
+        """The hashes in ascending order, and the position of each one's text."""
         blocks = [_hashes(self[start : start + _BLOCK]) for start in range(0, len(self), _BLOCK)]
         hashes = np.concatenate([np.zeros(0, dtype=np.uint64), *blocks])
         order = np.argsort(hashes, kind="stable")

@@ -14,13 +14,13 @@ from datasets import Dataset
 from attribune.data.encoding import encode_with_report
 from attribune.data.selection import rows_with_label, rows_with_text, shuffle_columns
 from attribune.data.splits import share_texts, split_table
-from attribune.data.tables import read_table, require_columns
+from attribune.data.tables import read_table
 from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.models.base import ConditionedModel
 from attribune.models.transfer import AttributeSource
 from attribune.runs.recipe import Recipe
 from attribune.schema import Schema
-from attribune.schema.columns import column_batches
+from attribune.schema.columns import column_batches, require_columns
 from attribune.tasks import Task, fit_task
 from attribune.training.plan import DataPlan
 
@@ -196,7 +196,7 @@ def _usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> _R
     """Read a table and leave out the rows without a text or a label, counting them."""
     table = read_table(source, encoding=plan.source.encoding)
     shown = source if isinstance(source, str) else name
-    require_columns(table, plan.columns, source=shown)
+    require_columns(table.column_names, plan.columns, source=shown)
     has_text = rows_with_text(table, plan.source.text)
     enough = any if plan.source.partial_labels and name == "train" else all
     has_label = rows_with_label(table, plan.label_columns, missing=plan.task_options["missing"], enough=enough)

@@ -8,10 +8,11 @@ from attribune.core.plugins import load_plugins
 from attribune.datasets.card import Card
 from attribune.datasets.sets.aapr import AAPR
 from attribune.datasets.sets.beer import BEER
-from attribune.datasets.sets.easy import AMAZON, CRITICS
-from attribune.datasets.sets.food import FOOD, FOODCOM_REVIEWS
+from attribune.datasets.sets.critics import CRITICS
+from attribune.datasets.sets.food import FOOD
 from attribune.datasets.sets.goodreads import GOOD
 from attribune.datasets.sets.polmed import POLMED
+from attribune.datasets.sets.reviews import AMAZON, FOODCOM_REVIEWS
 from attribune.datasets.sets.tang import COLD, TANG
 from attribune.errors import ConfigError
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from attribune.data.text_files import find_encoding, open_text, readable
-from attribune.datasets.card import NOT_STATED, Card, Shuffled, SourceFile
+from attribune.datasets.card import NOT_STATED, Card, Shuffled, SourceFile, table_1
 from attribune.datasets.row_log import GET_AGAIN, Row, RowLog, SplitName
 from attribune.errors import DataError
 
@@ -87,10 +87,7 @@ AAPR = Card(
     files=tuple(SourceFile(role=name, names=(name, f"AAPR_Dataset/{name}")) for name in _FILES),
     read=_read,
     split=Shuffled(rows=2_000),
-    attributes=(
-        {"kind": "multi_label", "name": "author"},
-        {"kind": "multi_label", "name": "research_area"},
-    ),
+    attributes=({"kind": "multi_label", "name": "author"}, {"kind": "multi_label", "name": "research_area"}),
     labels=("accepted",),
     task={"kind": "classification"},
     classes=2,
@@ -99,15 +96,7 @@ AAPR = Card(
         "Text: title and abstract. A paper whose venue is CoRR or No is not accepted. Papers without abstract, area, "
         "venue or authors are left out."
     ),
-    published={
-        "train": 33_500,
-        "validation": 2_000,
-        "test": 2_000,
-        "words": 97,
-        "words_sd": 36,
-        "values": 51_600,
-        "sparse": 97.8,
-    },
+    published=table_1(train=33_500, validation=2_000, test=2_000, words=(97, 36), values=51_600, sparse=97.8),
     divergence={"random": 0.693, "majority": 0.693, "author": 1.357, "research_area": 0.665, "all": 0.664},
     notes=(
         "The paper takes the split of Kim et al. 2019 (TACL), which is an archive of its own; this one is drawn anew "

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from attribune.data.text_files import find_encoding, open_text, readable
-from attribune.datasets.card import NOT_STATED, Card, Shuffled, SourceFile, categorical
+from attribune.datasets.card import NOT_STATED, Card, Shuffled, SourceFile, categorical, table_1
 from attribune.datasets.row_log import GET_AGAIN, REVIEW_WORDS, Row, RowLog, SplitName, read_json_lines, words
 
 __all__ = ["ASPECTS", "BEER"]
@@ -30,7 +31,7 @@ def _blocks(path: Path, log: RowLog) -> Iterator[tuple[str, dict[str, str]]]:
     with readable(path), open_text(path, find_encoding(path, encoding=None, cure=GET_AGAIN)) as file:
         block: dict[str, str] = {}
         start = 1
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(chain(file, [""]), start=1):  # the last block ends with the file
             text = line.strip()
             if text:
                 start = start if block else number
@@ -43,9 +44,6 @@ def _blocks(path: Path, log: RowLog) -> Iterator[tuple[str, dict[str, str]]]:
                 log.read["reviews"] += 1
                 yield f"{path}, line {start}", block
                 block = {}
-        if block:
-            log.read["reviews"] += 1
-            yield f"{path}, line {start}", block
 
 
 def _row(place: str, review: Mapping[str, Any], log: RowLog) -> Row | None:
@@ -117,14 +115,6 @@ BEER = Card(
         "Reviews of less than 32 or more than 256 words are left out, as for GOOD, and those with a rating of 0, "
         "which the site gave where none was."
     ),
-    published={
-        "train": 1_500_000,
-        "validation": 10_000,
-        "test": 10_000,
-        "words": 133,
-        "words_sd": 56,
-        "values": 98_000,
-        "sparse": 75.3,
-    },
+    published=table_1(train=1_500_000, validation=10_000, test=10_000, words=(133, 56), values=98_000, sparse=75.3),
     divergence={"random": 2.195, "majority": 1.656, "user": 1.754, "beer": 1.769, "overall": 1.363, "all": 1.362},
 )

@@ -1,17 +1,16 @@
-"""Food.com: the time that a recipe takes (FOOD), and reviews of recipes."""
+"""FOOD: the time that a recipe of Food.com takes."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attribune.datasets.card import NOT_STATED, Card, Shuffled, SourceFile, categorical
-from attribune.datasets.row_log import GET_AGAIN, Row, RowLog, SplitName, read_csv, read_reviews, whole_number, words
+from attribune.datasets.card import NOT_STATED, Card, Shuffled, SourceFile, table_1
+from attribune.datasets.row_log import GET_AGAIN, Row, RowLog, SplitName, read_csv, whole_number, words
 
-__all__ = ["FOOD", "FOODCOM_REVIEWS"]
+__all__ = ["FOOD"]
 
 _NEEDS = ("name", "id", "minutes", "contributor_id", "tags", "steps", "ingredients")
 _DURATIONS = frozenset(
@@ -27,8 +26,6 @@ _DURATIONS = frozenset(
 _MINUTES = range(5, 151)
 _WORDS = range(10, 501)
 _TAG_LIMIT = 50
-_CITATION = "Majumder, Li, Ni and McAuley 2019, Generating Personalized Recipes from Historical User Preferences, EMNLP"
-_TERMS = "Crawled from Food.com, for research; may not be redistributed."
 
 
 def _read(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
@@ -84,8 +81,10 @@ FOOD = Card(
     obtain="Get RAW_recipes.csv from the data set 'Food.com Recipes and Interactions' on Kaggle (shuyangli94).",
     revision=NOT_STATED,
     licence=NOT_STATED,
-    terms=_TERMS,
-    citation=_CITATION,
+    terms="Crawled from Food.com, for research; may not be redistributed.",
+    citation=(
+        "Majumder, Li, Ni and McAuley 2019, Generating Personalized Recipes from Historical User Preferences, EMNLP"
+    ),
     files=(SourceFile(role="recipes", names=("RAW_recipes.csv",), rows=231_637),),
     read=_read,
     split=Shuffled(share=0.1),
@@ -103,66 +102,11 @@ FOOD = Card(
         "than 150 minutes, of less than 10 or more than 500 words, with more than 50 tags. Tags that say the duration "
         "are removed, and time-to-make."
     ),
-    published={
-        "train": 162_400,
-        "validation": 20_300,
-        "test": 20_300,
-        "words": 101,
-        "words_sd": 65,
-        "values": 40_500,
-        "sparse": 80.0,
-    },
-    divergence={
-        "random": 2.769,
-        "majority": 2.352,
-        "user": 2.306,
-        "ingredient": 3.708,
-        "tag": 2.277,
-        "all": 2.275,
-    },
+    published=table_1(train=162_400, validation=20_300, test=20_300, words=(101, 65), values=40_500, sparse=80.0),
+    divergence={"random": 2.769, "majority": 2.352, "user": 2.306, "ingredient": 3.708, "tag": 2.277, "all": 2.275},
     notes=(
         "The paper does not say which fields are the text: with name and steps a sample of 481 recipes has 101 (63) "
         "words, as its table 1 has 101 (65); with the description it has 148 (79). It names two of the removed tags; "
         "the others that say a duration are found by their names."
     ),
-)
-
-
-FOODCOM_REVIEWS = Card(
-    name="foodcom-reviews",
-    title="Food.com reviews",
-    source=FOOD.source,
-    obtain=(
-        "Get RAW_interactions.csv from the data set 'Food.com Recipes and Interactions' on Kaggle (shuyangli94), or "
-        "any part of it with its header, as foodcom_interactions.csv."
-    ),
-    revision=NOT_STATED,
-    licence=NOT_STATED,
-    terms=_TERMS,
-    citation=_CITATION,
-    files=(
-        SourceFile(
-            role="reviews",
-            names=(
-                "RAW_interactions.csv",
-                "foodcom_interactions.csv",
-                "interactions_small.csv",
-                "dishcovery_interactions_small.csv",
-            ),
-        ),
-    ),
-    read=partial(
-        read_reviews,
-        lowest=0,
-        columns={"text": "review", "rating": "rating", "user": "user_id", "recipe": "recipe_id"},
-    ),
-    split=Shuffled(share=0.1, whole_texts=True),
-    attributes=categorical("user", "recipe"),
-    labels=("rating",),
-    task={"kind": "rating"},
-    classes=5,
-    metric="accuracy",
-    window="head",
-    recipe=None,
-    preparation="Reviews without a rating (0 stands for none) or without a text are left out.",
 )

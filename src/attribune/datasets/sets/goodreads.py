@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from attribune.datasets.card import NOT_STATED, Card, Shuffled, SourceFile, categorical
+from attribune.datasets.card import NOT_STATED, Card, Shuffled, SourceFile, categorical, table_1
 from attribune.datasets.row_log import REVIEW_WORDS, Row, RowLog, SplitName, read_json_lines, whole_number, words
 
 __all__ = ["GOOD"]
@@ -88,14 +88,6 @@ GOOD = Card(
     classes=2,
     metric="f1",
     preparation="Reviews of less than 32 or more than 256 words are left out.",
-    published={
-        "train": 714_700,
-        "validation": 10_000,
-        "test": 10_000,
-        "words": 132,
-        "words_sd": 72,
-        "values": 43_800,
-        "sparse": 34.4,
-    },
+    published=table_1(train=714_700, validation=10_000, test=10_000, words=(132, 72), values=43_800, sparse=34.4),
     divergence={"random": 0.693, "majority": 0.216, "user": 0.246, "book": 0.326, "rating": 0.215, "all": 0.215},
 )

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from attribune.datasets.card import NOT_STATED, Card, Given, SourceFile, categorical
+from attribune.datasets.card import NOT_STATED, Card, Given, SourceFile, categorical, table_1
 from attribune.datasets.row_log import Row, RowLog, SplitName, lines, separated, whole_number
 
 __all__ = ["COLD", "TANG", "read_pairs"]
 
 _SENTENCE = "<sssss>"
+_LIST_SHA256 = {
+    ("yelp-2013", 20): "58ed486959ef53adc6c0a6b04a3170a5d9ed0c0d3b83de4663c063b3c91b75e3",
+    ("yelp-2013", 50): "61cf76722d188bde5e67aa1edb4a6ef27cdfcdfbbe4e661b5a6839b5cb8a91f4",
+    ("yelp-2013", 80): "e68b8826411b929f29924bf91b25c9625802e593f2c890ecab04249992f8fc67",
+    ("imdb", 20): "07028471e3e19a62f8d37587abaafdea905ba72b7a60efd9795f38c5c33bc601",
+    ("imdb", 50): "34bb9a0c011458535c8234cceb034fc44f47b6bda48e78020da30a1b13a59b1c",
+    ("imdb", 80): "bdd712c4b6a20aed2aca5ffdf39645728dd39bdde2a2f0c79560f1e1576b9db7",
+}
 _ARCHIVE = "dataset.7z of the ACL 2015 paper"
 _PAIRS = "github.com/rktamplayo/HCSC at 41e4e54feee5af028006dcff9a25b758c4769e21"
 _COLUMNS = ("user", "product", "rating", "text")
@@ -31,15 +40,12 @@ _COLD_CITATION = (
 )
 
 
-def _read(
-    files: Mapping[str, Path], log: RowLog, *, ratings: int, only: str | None = None
-) -> Iterator[tuple[SplitName | None, Row]]:
+def _read(files: Mapping[str, Path], log: RowLog, *, ratings: int) -> Iterator[tuple[SplitName | None, Row]]:
     for part in _PARTS:
-        if only is None or part == only:
-            for place, fields in separated(files[part], role=part, columns=_COLUMNS, log=log):
-                row = _row(place, fields, ratings, log)
-                if row is not None:
-                    yield part, row
+        for place, fields in separated(files[part], role=part, columns=_COLUMNS, log=log):
+            row = _row(place, fields, ratings, log)
+            if row is not None:
+                yield part, row
 
 
 def _row(place: str, fields: list[str], ratings: int, log: RowLog) -> Row | None:
@@ -108,15 +114,7 @@ TANG = (
         "Yelp 2013",
         5,
         (62_522, 7_773, 8_671),
-        {
-            "train": 62_500,
-            "validation": 7_800,
-            "test": 8_700,
-            "words": 210,
-            "words_sd": 166,
-            "values": 3_300,
-            "sparse": 0,
-        },
+        table_1(train=62_500, validation=7_800, test=8_700, words=(210, 166), values=3_300, sparse=0),
         {"random": 1.608, "majority": 1.358, "user": 1.406, "product": 1.419, "all": 1.265},
     ),
     _card(
@@ -124,15 +122,7 @@ TANG = (
         "Yelp 2014",
         5,
         (183_019, 22_745, 25_399),
-        {
-            "train": 183_000,
-            "validation": 22_700,
-            "test": 25_400,
-            "words": 218,
-            "words_sd": 175,
-            "values": 9_000,
-            "sparse": 0,
-        },
+        table_1(train=183_000, validation=22_700, test=25_400, words=(218, 175), values=9_000, sparse=0),
         {"random": 1.608, "majority": 1.379, "user": 1.425, "product": 1.415, "all": 1.279},
     ),
     _card(
@@ -140,15 +130,7 @@ TANG = (
         "IMDB",
         10,
         (67_426, 8_381, 9_112),
-        {
-            "train": 67_400,
-            "validation": 8_400,
-            "test": 9_100,
-            "words": 425,
-            "words_sd": 278,
-            "values": 2_900,
-            "sparse": 0,
-        },
+        table_1(train=67_400, validation=8_400, test=9_100, words=(425, 278), values=2_900, sparse=0),
         {"random": 2.300, "majority": 2.087, "user": 2.132, "product": 2.314, "all": 1.873},
     ),
 )
@@ -189,87 +171,36 @@ def _read_cold(files: Mapping[str, Path], log: RowLog, *, ratings: int) -> Itera
     log.remarks["rows of pairs that stand more often in the training file than in the list"] += ambiguous
 
 
-def _cold(base: Card, percent: int, digit: int, sha256: str, published: Mapping[str, float]) -> Card:
+def _cold(base: Card, percent: int, published: Mapping[str, float]) -> Card:
     short = "yelp2013" if base.name.startswith("yelp") else base.name
-    names = (
-        f"{short}/train_zero{digit}.txt.ids",
-        f"cold_ids/{short}/train_zero{digit}.txt.ids",
-        f"train_zero{digit}.txt.ids",
-    )
-    return Card(
+    file = f"train_zero{percent // 10}.txt.ids"
+    names = (f"{short}/{file}", f"cold_ids/{short}/{file}", file)
+    sha256 = _LIST_SHA256[base.name, percent]
+    return replace(
+        base,
         name=f"{base.name}-cold-{percent}",
         title=f"{base.title}, {percent} % cold start",
         source=f"Reinald Kim Amplayo (github.com/rktamplayo/HCSC); the texts: {base.source}",
         obtain=f"{base.obtain} The list of training pairs is {names[0]}(.gz) of the HCSC repository.",
         revision=f"{_PAIRS}; the texts: {base.revision}",
-        licence=base.licence,
-        terms=base.terms,
         citation=f"{_COLD_CITATION}; {base.citation}",
-        files=(
-            *base.files,
-            SourceFile(role="pairs", names=names, rows=int(published["pairs"]), sha256=sha256),
-        ),
+        files=(*base.files, SourceFile(role="pairs", names=names, rows=int(published["pairs"]), sha256=sha256)),
         read=partial(_read_cold, ratings=base.classes),
-        split=Given(),
-        attributes=base.attributes,
-        labels=base.labels,
-        task=base.task,
-        classes=base.classes,
-        metric=base.metric,
         preparation=(
             "The training rows whose (user, product) pair is listed, in the order of the file; where a pair has more "
             "rows than the list has it, the first ones are taken and counted as ambiguous. Validation and test rows "
             f"are those of {base.name}."
         ),
         published=published,
+        divergence={},
     )
 
 
 COLD = (
-    *(
-        _cold(TANG[0], percent, digit, sha256, published)
-        for percent, digit, sha256, published in (
-            (
-                20,
-                2,
-                "58ed486959ef53adc6c0a6b04a3170a5d9ed0c0d3b83de4663c063b3c91b75e3",
-                {"pairs": 38_687, "train": 38_700, "values": 2_600, "cold": 20.5},
-            ),
-            (
-                50,
-                5,
-                "61cf76722d188bde5e67aa1edb4a6ef27cdfcdfbbe4e661b5a6839b5cb8a91f4",
-                {"pairs": 16_058, "train": 16_100, "values": 1_600, "cold": 49.4},
-            ),
-            (
-                80,
-                8,
-                "e68b8826411b929f29924bf91b25c9625802e593f2c890ecab04249992f8fc67",
-                {"pairs": 2_406, "train": 2_400, "values": 700, "cold": 79.6},
-            ),
-        )
-    ),
-    *(
-        _cold(TANG[2], percent, digit, sha256, published)
-        for percent, digit, sha256, published in (
-            (
-                20,
-                2,
-                "07028471e3e19a62f8d37587abaafdea905ba72b7a60efd9795f38c5c33bc601",
-                {"pairs": 44_261, "train": 44_300, "values": 2_400},
-            ),
-            (
-                50,
-                5,
-                "34bb9a0c011458535c8234cceb034fc44f47b6bda48e78020da30a1b13a59b1c",
-                {"pairs": 17_963, "train": 18_000, "values": 1_500},
-            ),
-            (
-                80,
-                8,
-                "bdd712c4b6a20aed2aca5ffdf39645728dd39bdde2a2f0c79560f1e1576b9db7",
-                {"pairs": 2_450, "train": 2_500, "values": 600},
-            ),
-        )
-    ),
+    _cold(TANG[0], 20, {"pairs": 38_687, "train": 38_700, "values": 2_600, "cold": 20.5}),
+    _cold(TANG[0], 50, {"pairs": 16_058, "train": 16_100, "values": 1_600, "cold": 49.4}),
+    _cold(TANG[0], 80, {"pairs": 2_406, "train": 2_400, "values": 700, "cold": 79.6}),
+    _cold(TANG[2], 20, {"pairs": 44_261, "train": 44_300, "values": 2_400}),
+    _cold(TANG[2], 50, {"pairs": 17_963, "train": 18_000, "values": 1_500}),
+    _cold(TANG[2], 80, {"pairs": 2_450, "train": 2_500, "values": 600}),
 )

@@ -1,18 +1,17 @@
-"""Sets beyond the benchmark that are easy to get: quotes of critics, reviews of a shop."""
+"""Rotten Tomatoes critics: whether a critic likes a film, by a quote of the review."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from pathlib import Path
 
 from attribune.datasets.card import NOT_STATED, Card, Shuffled, SourceFile, categorical
-from attribune.datasets.row_log import GET_AGAIN, Row, RowLog, SplitName, read_csv, read_reviews
+from attribune.datasets.row_log import GET_AGAIN, Row, RowLog, SplitName, read_csv
 
-__all__ = ["AMAZON", "CRITICS"]
+__all__ = ["CRITICS"]
 
 
-def _read_critics(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
+def _read(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
     needs = ("critic", "fresh", "publication", "quote", "title")
     for place, row in read_csv(files["quotes"], role="quotes", log=log, needs=needs):
         verdict = row["fresh"].strip()
@@ -44,7 +43,7 @@ CRITICS = Card(
             sha256="d90205c77cc3ad9572afda8941eb8f3cbe11b0c19c416c0b8a3143b534417d79",
         ),
     ),
-    read=_read_critics,
+    read=_read,
     split=Shuffled(share=0.1, whole_texts=True),
     attributes=categorical("critic", "title", "publication"),
     labels=("fresh",),
@@ -54,38 +53,4 @@ CRITICS = Card(
     window="head",
     recipe=None,
     preparation="Rows without a quote or a verdict are left out; a quote that repeats stays in one part.",
-)
-
-
-AMAZON = Card(
-    name="amazon-instruments",
-    title="Amazon musical instruments, 5-core",
-    source="Julian McAuley, UC San Diego: Amazon product data",
-    obtain="Get Musical_instruments_reviews.csv, the 5-core reviews as CSV (on Kaggle: eswarchandt).",
-    revision=NOT_STATED,
-    licence=NOT_STATED,
-    terms="Gathered for research.",
-    citation="He and McAuley 2016, Ups and Downs: Modeling the Visual Evolution of Fashion Trends, WWW",
-    files=(
-        SourceFile(
-            role="reviews",
-            names=("Musical_instruments_reviews.csv", "amazon_musical_instruments/Musical_instruments_reviews.csv"),
-            rows=10_261,
-            sha256="0a5726a860e2591a388472cdde58a9e10b05ee792ae49f96aa12c5f2d9750976",
-        ),
-    ),
-    read=partial(
-        read_reviews,
-        lowest=1,
-        columns={"text": "reviewText", "rating": "overall", "user": "reviewerID", "product": "asin"},
-    ),
-    split=Shuffled(share=0.1, whole_texts=True),
-    attributes=categorical("user", "product"),
-    labels=("rating",),
-    task={"kind": "rating"},
-    classes=5,
-    metric="accuracy",
-    window="head",
-    recipe=None,
-    preparation="Reviews without a text are left out.",
 )
