@@ -26,11 +26,6 @@ from attribune.methods.shapes import AttributeIds, Documents, DropoutDraw, Mask,
 __all__ = ["E2ln"]
 
 TokenPooling = Literal["lnap", "average", "max", "attention"]
-_POOLS: dict[str, Pool] = {
-    "lnap": functional.layer_norm_pool,
-    "average": functional.mean_tokens,
-    "max": functional.max_tokens,
-}
 _LATEST = "latest"
 
 
@@ -188,8 +183,12 @@ class _TokenPool(nn.Module):
             self.v = nn.Parameter(torch.randn(hidden) * hidden**-0.5)
 
     def forward(self, normed: States, attention_mask: Mask) -> Documents:
-        if self.kind in _POOLS:
-            return _POOLS[self.kind](normed, attention_mask)
+        if self.kind == "lnap":
+            return functional.layer_norm_pool(normed, attention_mask)
+        if self.kind == "average":
+            return functional.mean_tokens(normed, attention_mask)
+        if self.kind == "max":
+            return functional.max_tokens(normed, attention_mask)
         states = normed.to(self.v.dtype)
         pooled = functional.attention_pool(
             states, attention_mask, states.new_zeros(states.shape[0], 0), self.W_h, self.W_h[:, :0], self.b, self.v
