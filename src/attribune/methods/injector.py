@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from attribune import functional
 from attribune.backbones.placement import SiteKind
 from attribune.errors import ConfigError
+from attribune.functional.fused import product_dtype
 from attribune.methods.adapter import Adapter, AdapterSite, Bottleneck
 from attribune.methods.attribute_method import VectorMethod
 from attribune.methods.base import Method, SiteModule
@@ -153,8 +154,7 @@ class InjectorMethod(VectorMethod):
         if cache is None:
             return None
         index = torch.searchsorted(values.ids, slots.of(ids)[:, 0].contiguous())
-        dtype = _autocast_dtype(ids.device.type) or values.vectors.dtype
-        return cache.look_up(values.ids, index, stamp=stamp, dtype=dtype)
+        return cache.look_up(values.ids, index, stamp=stamp, dtype=product_dtype(values.vectors))
 
     def _stamp(self) -> Hashable:
         """Return a value that changes with the parameters and the mode; None if changes cannot be detected."""
@@ -162,10 +162,6 @@ class InjectorMethod(VectorMethod):
         if any(p.is_inference() for p in parameters):
             return None
         return (torch.is_inference_mode_enabled(), *((p.data_ptr(), p._version) for p in parameters))
-
-
-def _autocast_dtype(device: str) -> torch.dtype | None:
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
 
 
 class _InjectorSite(SiteModule):
@@ -245,5 +241,4 @@ class AttributeAdapter(Bottleneck):
         """Return bias and weight of some of the distinct values, in the precision in which they are used."""
         known = (values.ids[index] != 0).to(values.vectors.dtype)
         b, W = self._of_rows(values.vectors[index], torch.diag(known))
-        dtype = _autocast_dtype(W.device.type)
-        return b.expand(len(index), -1), W if dtype is None else W.to(dtype)
+        return b.expand(len(index), -1), W.to(product_dtype(W))
