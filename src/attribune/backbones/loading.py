@@ -201,9 +201,9 @@ def fingerprint(backbone: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def check_fingerprint(found: str, expected: str, *, name: str, folder: Path) -> None:
+def check_fingerprint(actual: str, expected: str, *, name: str, folder: Path) -> None:
     """Raise ModelFolderError if a backbone's fingerprint is not that of the weights a model was trained on."""
-    if found != expected:
+    if actual != expected:
         raise ModelFolderError(
             f"{folder} was trained on other weights than those at {name!r} now: its learned tensors would give wrong "
             "predictions in silence. Give the original weights with backbone=FOLDER (--backbone FOLDER), or the "

@@ -90,9 +90,8 @@ class _CombinedMethod(Method):
         self.parts = nn.ModuleList(part.build(host) for part in config.parts)
         self.extra_positions = sum(part.extra_positions for part in self._each())
         self.pads_right = any(part.pads_right for part in self._each())
-        for index, part in enumerate(self._each()):
+        for index, (part, settings) in enumerate(zip(self._each(), config.parts, strict=True)):
             part.holder = _PartHolder(self.holder, index)
-        for part, settings in zip(self._each(), config.parts, strict=True):
             overridden = {point for point in _ONE_EACH if getattr(type(part), point) is not getattr(Method, point)}
             if overridden != set(settings.points) - {"sites"}:
                 raise ConfigError(

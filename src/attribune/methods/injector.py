@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import ClassVar, Literal, Self, cast
 
 import torch
@@ -117,7 +116,7 @@ class InjectorMethod(VectorMethod):
     @property
     def weight_caches(self) -> Mapping[str, WeightCache]:
         """The cache of each attribute with one value per row."""
-        return MappingProxyType(self._caches)
+        return self._caches
 
     def condition(self, attribute_ids: AttributeIds | None, rows: int, draw: DropoutDraw | None = None) -> Condition:
         """Collect the distinct values of the batch, with their cached weights in passes without gradients."""
@@ -169,11 +168,8 @@ class _InjectorSite(SiteModule):
 
     def __init__(self, config: Injector, *, hidden: int, attributes: int) -> None:
         super().__init__()
-        self.task: AdapterSite | None = None
-        if config.task_adapter:
-            self.task = AdapterSite(
-                Adapter(bottleneck=config.bottleneck, initial_scale=config.initial_scale), hidden=hidden
-            )
+        task = Adapter(bottleneck=config.bottleneck, initial_scale=config.initial_scale)
+        self.task = AdapterSite(task, hidden=hidden) if config.task_adapter else None
         self.attributes = nn.ModuleList(AttributeAdapter(config, hidden=hidden) for _ in range(attributes))
 
     def forward(self, hidden: States, condition: Condition) -> States:

@@ -53,6 +53,10 @@ def _checked_weights(weights: Any, *, classes: Sequence[str]) -> tuple[float, ..
     return tuple(float(number) for number in numbers)
 
 
+def _flat(cells: Sequence[Sequence[str] | None]) -> list[str | None]:
+    return [label for cell in cells for label in cell or ()]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Classification(Task):
     """One of C classes per row, or with `multi_label` any number of them.
@@ -112,8 +116,7 @@ class Classification(Task):
         least = 1 if multi_label else 2
         known = () if classes is None else class_names(classes, of="the classification", least=least)
         if multi_label:
-            cells = label_lists(label_columns[0], missing=missing, separator=separator, known=known)
-            texts: list[str | None] = [label for cell in cells for label in cell or ()]
+            texts = _flat(label_lists(label_columns[0], missing=missing, separator=separator, known=known))
         else:
             texts = label_texts(label_columns[0], missing=missing, known=known)
         names = known or sorted_classes(texts, of="the label column", least=least)
@@ -179,10 +182,7 @@ class Classification(Task):
 
     def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
         """Count the labels that are not among the classes."""
-        if self.multi_label:
-            texts: list[str | None] = [label for cell in self._lists(columns, 1) for label in cell or ()]
-        else:
-            texts = self._texts(columns, 1)
+        texts = _flat(self._lists(columns, 1)) if self.multi_label else self._texts(columns, 1)
         return unknown(texts, self.class_names)
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
