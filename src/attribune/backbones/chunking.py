@@ -11,13 +11,10 @@ __all__ = ["cut_chunks", "without_empty_rows"]
 
 
 def cut_chunks(inputs: Mapping[str, Tensor], chunk: int) -> dict[str, Tensor]:
-    """Cut documents into chunks of equal length, padded at the end: (B, T) → (B·C, chunk).
+    """Cut documents into chunks of `chunk` tokens, padded at the end: (B, T) → (B·C, chunk).
 
-    Padding on the left is moved to the right first, so that chunks begin where the document does.
-
-    Args:
-        inputs: ``attention_mask`` and others of its shape.
-        chunk: the length of a chunk, in tokens.
+    Padding on the left is moved to the right first, so that the first chunk begins where the document does. The inputs
+    are ``attention_mask`` and others of its shape.
     """
     mask = inputs["attention_mask"]
     positions = torch.arange(mask.shape[1], device=mask.device)
@@ -27,10 +24,7 @@ def cut_chunks(inputs: Mapping[str, Tensor], chunk: int) -> dict[str, Tensor]:
 
 
 def without_empty_rows(attention_mask: Tensor) -> Tensor:
-    """Give rows without a real token one, since attention over nothing is not a number.
-
-    What comes of such rows must be masked afterwards.
-    """
+    """Add a token to empty rows, whose attention would be NaN; the outputs of such rows must be masked afterwards."""
     mask = attention_mask.clone()
     mask[:, 0] = mask[:, 0].masked_fill(~mask.bool().any(dim=1), 1)
     return mask

@@ -1,8 +1,7 @@
-"""Extra keys and values for the attention of a backbone: what chunks of one document tell each other.
+"""Extra keys and values for the attention of a backbone, by which chunks of one document read each other.
 
-Backbones that take their attention from the table of transformers can be given another one. Ours appends, in the layers
-to which `attach_extra_attention` gave extra states, the keys and values that the layer's own projections make of them,
-and leaves everything else as scaled dot-product attention computes it.
+Backbones that look their attention function up in the registry of transformers can use another one. This one appends
+the extra keys and values of a layer, if `attach_extra_attention` provides them, and is scaled dot-product attention.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ _ATTRIBUTE = "_attribune_extra"
 
 
 class Extra(NamedTuple):
-    """States that one layer's attention reads beside its own.
+    """Extra states of one layer's attention.
 
-    Args:
+    Attributes:
         keys: (B, N, heads · d), of N extra states.
         values: (B, N, heads · d).
-        real: (B, N), which of them count.
+        real: (B, N), 1 for those that count.
     """
 
     keys: Tensor
@@ -36,24 +35,17 @@ class Extra(NamedTuple):
     real: Tensor
 
 
-class _Source:
-    """Keeps where extra states come from out of the modules' own attributes, so that nothing is registered twice."""
-
-    def __init__(self, read: Callable[[], Extra | None]) -> None:
-        self.read = read
-
-
 def attach_extra_attention(backbone: Any, attention: nn.Module, read: Callable[[], Extra | None]) -> None:
     """Let one attention module of a backbone read extra states.
 
     Args:
-        backbone: its attention is taken from the table from now on, under this module's name.
+        backbone: its attention function becomes that of this file.
         attention: the module that calls the attention function.
-        read: gives the extra states of the forward pass under way; None where there are none. A bound method, so
-            that a copied model reads its own.
+        read: returns the extra states of the current forward pass, if any. A bound method or a partial of one, so that
+            a copied model reads its own.
     """
     backbone.config._attn_implementation = _NAME
-    setattr(attention, _ATTRIBUTE, _Source(read))
+    setattr(attention, _ATTRIBUTE, read)
 
 
 def _attention(
@@ -69,8 +61,8 @@ def _attention(
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Attention of (B, heads, T, d); a position bias (1, heads, T, T) is 0 for extra states."""
-    source = getattr(module, _ATTRIBUTE, None)
-    extra = None if source is None else source.read()
+    read: Callable[[], Extra | None] | None = getattr(module, _ATTRIBUTE, None)
+    extra = None if read is None else read()
     if extra is not None:
         key = torch.cat([key, _heads(extra.keys, key)], dim=2)
         value = torch.cat([value, _heads(extra.values, value)], dim=2)
@@ -78,17 +70,11 @@ def _attention(
     if position_bias is not None:
         position_bias = nn.functional.pad(position_bias, (0, key.shape[2] - position_bias.shape[-1]))
         if attention_mask is not None:
-            lowest = torch.finfo(position_bias.dtype).min
-            position_bias = position_bias.masked_fill(~attention_mask, lowest)
+            position_bias = position_bias.masked_fill(~attention_mask, torch.finfo(position_bias.dtype).min)
         attention_mask = position_bias.to(query.dtype)
+    grouped = key.shape[1] != query.shape[1]
     output = scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        attn_mask=attention_mask,
-        dropout_p=dropout,
-        scale=scaling,
-        enable_gqa=key.shape[1] != query.shape[1],
+        query, key, value, attn_mask=attention_mask, dropout_p=dropout, scale=scaling, enable_gqa=grouped
     )
     return output.transpose(1, 2).contiguous(), None
 
@@ -99,13 +85,12 @@ def _heads(states: Tensor, like: Tensor) -> Tensor:
 
 
 def _extend_mask(mask: Tensor | None, real: Tensor, query: Tensor) -> Tensor:
-    """Append columns of N extra states to a mask (B, 1, T, T), None where all is real."""
+    """Append columns of N extra states to a mask (B, 1, T, T); None if all tokens are real."""
     B, _, T, _ = query.shape
     own = query.new_ones(1, 1, 1, 1, dtype=torch.bool) if mask is None else mask
-    own = own.expand(B, 1, T, T)
-    return torch.cat([own, real.bool()[:, None, None, :].expand(-1, 1, T, -1)], dim=-1)
+    return torch.cat([own.expand(B, 1, T, T), real.bool()[:, None, None, :].expand(-1, 1, T, -1)], dim=-1)
 
 
-# On import, so that a model that was pickled finds it in another process.
+# On import, so that a pickled model finds it in another process.
 ALL_ATTENTION_FUNCTIONS.register(_NAME, _attention)
 ALL_MASK_ATTENTION_FUNCTIONS.register(_NAME, sdpa_mask)

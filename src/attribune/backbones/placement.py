@@ -1,4 +1,4 @@
-"""Where a method can act in the backbones of a family: one row of a table for each."""
+"""A table of backbone families, which says where a method can act."""
 
 from __future__ import annotations
 
@@ -8,14 +8,7 @@ from typing import Literal
 from attribune.core.plugins import load_plugins
 from attribune.errors import ConfigError
 
-__all__ = [
-    "DECODERS",
-    "PLACEMENTS",
-    "Placement",
-    "Pooling",
-    "SiteKind",
-    "placement_for",
-]
+__all__ = ["DECODERS", "PLACEMENTS", "Placement", "Pooling", "SiteKind", "placement_for"]
 
 Pooling = Literal["first", "mean", "last"]
 SiteKind = Literal[
@@ -34,34 +27,33 @@ SiteKind = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """The facts about one backbone family. Paths are module names; ``*`` stands for any number.
+    """The facts about one backbone family.
+
+    Paths are module names, ``*`` standing for any number: `layers`, `position_embeddings` and `final_norms` inside the
+    backbone, all others inside a layer.
 
     Args:
         model_types: the ``config.model_type`` values that the row covers.
-        layers: path of the layers inside the backbone.
-        attention: path, inside a layer, of the module whose output is the attention sub-layer's, after its dropout
-            and before its residual addition.
+        attention: the module whose output is that of the attention sub-layer, after its dropout and before its
+            residual addition.
         feed_forward: the same for the feed-forward sub-layer.
-        norms: paths, inside a layer, of its two LayerNorms or RMSNorms, in the order in which they run.
-        q_proj, k_proj, v_proj: paths, inside a layer, of the projections in front of the attention; the same
-            path for all three where one matrix makes them side by side, in this order.
-        o_proj: path of the projection behind the attention.
-        up_proj: paths of the maps from the hidden to the inner size of the feed-forward sub-layer, those of every
-            variant of the family.
-        down_proj: path of the map back.
-        relative_attention: path, inside a layer, of a module that calls its projections a second time, on relative
-            positions; None where there is none.
-        pre_norm: whether the norms stand in front of the sub-layers and not behind the residual additions.
+        norms: the two LayerNorms or RMSNorms, in the order in which they run.
+        q_proj, k_proj, v_proj: the input projections of the attention; the same path three times if they are fused in
+            one matrix, in this order.
+        o_proj: the output projection of the attention.
+        up_proj: the maps from the hidden to the inner size of the feed-forward part, in every variant of the family.
+        down_proj: the map from the inner to the hidden size.
+        relative_attention: a module that calls its projections a second time, on relative positions.
+        pre_norm: whether the norms come before the sub-layers and not after the residual additions.
         has_start_token: whether a text begins with a special token.
         shared_layers: whether all layers, or groups of them, share one set of weights.
-        no_extra_attention: why attention cannot read states of other chunks; None where it can.
-        position_embeddings: path of the table of absolute positions, which limits the length of a text; None where
-            there is none.
-        final_norms: paths, inside the backbone, of norms after the last layer.
-        pooling: which state stands for the document, unless the weights say otherwise.
-        model_class: name of the transformers class, where ``AutoModel`` would give more than the encoder.
-        has_pooler: whether the class builds a pooler by default, which the library does not use.
-        is_generative: whether the model writes text, token by token, with a head of its own.
+        no_extra_attention: why attention cannot read states of other chunks; None if it can.
+        position_embeddings: the table of absolute positions, which limits the length of a text.
+        final_norms: norms after the last layer.
+        pooling: the pooling of document vectors, if the weights do not come with another.
+        model_class: name of the transformers class, if ``AutoModel`` is more than the encoder.
+        has_pooler: whether the class builds a pooler by default, which is not used.
+        is_generative: whether the model writes text with a language-model head.
     """
 
     model_types: tuple[str, ...]
@@ -237,9 +229,9 @@ PLACEMENTS: list[Placement] = [
     replace(_LLAMA, model_types=("eurobert",), no_extra_attention=None, pooling="mean", is_generative=False),
     _T5,
 ]
-"""Every family; of an encoder-decoder its encoder."""
+"""Every family; for an encoder-decoder, its encoder."""
 
-# Of an encoder-decoder the decoder alone is conditioned, whose attention to the encoder is left as it is.
+# In an encoder-decoder only the decoder is conditioned, without its attention to the encoder.
 DECODERS: list[Placement] = [
     replace(
         _T5,
@@ -258,14 +250,10 @@ DECODERS: list[Placement] = [
 
 
 def placement_for(model_type: str, *, is_generative: bool = False) -> Placement:
-    """Return the row of the table for a ``config.model_type``.
-
-    Args:
-        model_type: of the backbone.
-        is_generative: whether to look for the stack of layers that writes text.
+    """Return the row of the table for a ``config.model_type``, of its decoder if `is_generative`.
 
     Raises:
-        ConfigError: for a family that the table lacks; the message lists those it has.
+        ConfigError: for a family that the table lacks; the message lists the others.
     """
     rows = [row for row in (*PLACEMENTS, *DECODERS) if row.is_generative] if is_generative else PLACEMENTS
     for row in rows:

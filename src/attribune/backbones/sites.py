@@ -1,4 +1,4 @@
-"""The places in a backbone where a method can act, found by its row of the table; what does not match is named."""
+"""The places in a backbone where a method can act, found by its placement."""
 
 from __future__ import annotations
 
@@ -15,22 +15,25 @@ from attribune.errors import ConfigError
 __all__ = ["Site", "find_layers", "find_norms", "find_sites", "first_position", "most_positions"]
 
 
+_RESIDUAL: tuple[SiteKind, ...] = ("attention", "feed_forward", "attention_norm", "feed_forward_norm")
+_INPUT_PROJECTIONS: tuple[SiteKind, ...] = ("q_proj", "k_proj", "v_proj")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """One place in a backbone where a module can act, by changing the output of the module that stands there.
+    """One module of a backbone whose output a method can change.
 
-    The kinds: behind a sub-layer before its residual addition (``attention``, ``feed_forward``); the norm that reads
+    The kinds: after a sub-layer, before its residual addition (``attention``, ``feed_forward``); the norm that reads
     the residual stream after a sub-layer (``attention_norm``, ``feed_forward_norm``; in pre-norm families that is the
     next norm); the projections of the attention (``q_proj``, ``k_proj``, ``v_proj``, ``o_proj``) and the maps of the
     feed-forward sub-layer (``up_proj``, ``down_proj``).
 
     Args:
         layer: number of the layer, from 0; layers that share their weights count once.
-        kind: what stands there.
-        path: name of the module whose output is changed.
-        inputs: size of what that module reads.
-        features: size of what is changed.
-        start: first of the changed features, where a fused projection makes more than these; None for all.
+        path: name of the module.
+        inputs: size of the module's input.
+        features: number of features that can be changed.
+        start: the first of these in the output of a fused projection; None for all features.
         relative_attention: name of the module that calls this one a second time, on relative positions.
     """
 
@@ -49,7 +52,7 @@ def find_sites(
     """Find the sites of a backbone: layer by layer, and in each layer in the order of `kinds`.
 
     Raises:
-        ConfigError: naming the path that did not match.
+        ConfigError: naming the path that does not match.
     """
     layers = find_layers(backbone, placement)
     return tuple(
@@ -63,43 +66,41 @@ def find_sites(
 def _sites(
     backbone: nn.Module, placement: Placement, layers: Sequence[str], number: int, kind: SiteKind
 ) -> Iterator[Site]:
+    layer, start, relative = layers[number], None, None
+    for path in _paths(backbone, placement, layers, number, kind):
+        _existing(backbone, path)
+        # Modules on the residual stream may have no weights; their size is that of the attention's output.
+        measured = f"{layer}.{placement.o_proj}" if kind in _RESIDUAL else path
+        inputs, features = _linear_sizes(backbone.get_submodule(_existing(backbone, measured)))
+        if kind in _RESIDUAL:
+            inputs = features
+        if kind in _INPUT_PROJECTIONS and placement.relative_attention is not None:
+            relative = f"{layer}.{placement.relative_attention}"
+        if kind in _INPUT_PROJECTIONS and placement.q_proj == placement.v_proj:
+            features //= 3
+            start = _INPUT_PROJECTIONS.index(kind) * features
+        yield Site(
+            layer=number,
+            kind=kind,
+            path=path,
+            inputs=inputs,
+            features=features,
+            start=start,
+            relative_attention=relative,
+        )
+
+
+def _paths(
+    backbone: nn.Module, placement: Placement, layers: Sequence[str], number: int, kind: SiteKind
+) -> Sequence[str]:
     layer = layers[number]
-    if kind in ("attention", "feed_forward", "attention_norm", "feed_forward_norm"):
-        if kind.endswith("_norm"):
-            path = _norm_after(placement, layers, number, kind)
-        else:
-            path = f"{layer}.{placement.attention if kind == 'attention' else placement.feed_forward}"
-        hidden = backbone.get_submodule(_existing(backbone, f"{layer}.{placement.o_proj}"))
-        H = _linear_sizes(hidden)[1]
-        yield Site(layer=number, kind=kind, path=_existing(backbone, path), inputs=H, features=H)
-    elif kind == "up_proj":
+    if kind in ("attention_norm", "feed_forward_norm"):
+        return [_norm_after(placement, layers, number, kind)]
+    if kind == "up_proj":
         names = {name for name, _ in backbone.named_modules()}
-        paths = [f"{layer}.{inside}" for inside in placement.up_proj if f"{layer}.{inside}" in names]
-        for path in paths or [_existing(backbone, f"{layer}.{placement.up_proj[0]}")]:
-            inputs, features = _linear_sizes(backbone.get_submodule(path))
-            yield Site(layer=number, kind=kind, path=path, inputs=inputs, features=features)
-    else:
-        yield _projection(backbone, placement, layer, number, kind)
-
-
-def _projection(backbone: nn.Module, placement: Placement, layer: str, number: int, kind: SiteKind) -> Site:
-    path = _existing(backbone, f"{layer}.{getattr(placement, kind)}")
-    inputs, features = _linear_sizes(backbone.get_submodule(path))
-    fused = ("q_proj", "k_proj", "v_proj")
-    relative = placement.relative_attention if kind in fused else None
-    start = None
-    if kind in fused and placement.q_proj == placement.v_proj:
-        features //= 3
-        start = fused.index(kind) * features
-    return Site(
-        layer=number,
-        kind=kind,
-        path=path,
-        inputs=inputs,
-        features=features,
-        start=start,
-        relative_attention=None if relative is None else f"{layer}.{relative}",
-    )
+        paths = [f"{layer}.{path}" for path in placement.up_proj]
+        return [path for path in paths if path in names] or paths[:1]
+    return [f"{layer}.{getattr(placement, kind)}"]
 
 
 def _norm_after(placement: Placement, layers: Sequence[str], number: int, kind: SiteKind) -> str:
@@ -115,23 +116,23 @@ def _norm_after(placement: Placement, layers: Sequence[str], number: int, kind: 
 
 
 def _linear_sizes(module: nn.Module) -> tuple[int, int]:
-    """Return the sizes of what a linear map reads and makes; GPT-2 stores its weights the other way round."""
+    """Return input and output size of a linear map; GPT-2 stores its weights transposed."""
     rows, columns = cast(Tensor, module.weight).shape
     return (columns, rows) if isinstance(module, nn.Linear) else (rows, columns)
 
 
 def find_norms(backbone: nn.Module, placement: Placement) -> tuple[nn.Module, ...]:
-    """Find the LayerNorms or RMSNorms of all layers and those after the last; not that of the embeddings.
+    """Find the LayerNorms or RMSNorms of all layers and those after the last, but not that of the embeddings.
 
     Raises:
-        ConfigError: naming the path that did not match.
+        ConfigError: naming the path that does not match.
     """
     paths = [f"{layer}.{inside}" for layer in find_layers(backbone, placement) for inside in placement.norms]
     return tuple(backbone.get_submodule(_existing(backbone, path)) for path in [*paths, *placement.final_norms])
 
 
 def most_positions(backbone: nn.Module, placement: Placement) -> int | None:
-    """Return how many ids the table of absolute positions has room for; None without such a table."""
+    """Return the size of the table of absolute positions, in ids of a text; None without such a table."""
     table = dict(backbone.named_modules()).get(placement.position_embeddings or "none")
     if not isinstance(table, nn.Embedding):  # DeBERTa may be configured to know relative positions alone
         return None
@@ -139,16 +140,16 @@ def most_positions(backbone: nn.Module, placement: Placement) -> int | None:
 
 
 def first_position(backbone: nn.Module, placement: Placement) -> int | None:
-    """Return the first position of families that leave padding out (RoBERTa, MPNet); None for those that do not."""
+    """Return the first position in families that skip padding (RoBERTa, MPNet); None in others."""
     table = dict(backbone.named_modules()).get(placement.position_embeddings or "none")
     return table.padding_idx + 1 if isinstance(table, nn.Embedding) and table.padding_idx is not None else None
 
 
 def find_layers(backbone: nn.Module, placement: Placement) -> list[str]:
-    """Find the names of the layers, in the order in which they run; layers that share their weights stand once.
+    """Find the names of the layers, in the order in which they run; layers that share their weights count once.
 
     Raises:
-        ConfigError: when there is none where the placement says.
+        ConfigError: if no module matches the placement.
     """
     pattern = re.compile(re.escape(placement.layers).replace(r"\*", r"\d+"))
     layers = [name for name, _ in backbone.named_modules() if pattern.fullmatch(name)]

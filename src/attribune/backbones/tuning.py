@@ -19,10 +19,14 @@ __all__ = ["TUNINGS", "Tuning", "tune_backbone"]
 Part = Literal["layernorm", "bias", "attention", "feed_forward"]
 _PARTS: tuple[Part, ...] = get_args(Part)
 _TARGETS: dict[str, SiteKind] = {"q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "o_proj"}
+_MAPS: dict[str, tuple[SiteKind, ...]] = {
+    "attention": tuple(_TARGETS.values()),
+    "feed_forward": ("up_proj", "down_proj"),
+}
 _DEFAULT_RANK = 8
 
 TUNINGS = ("frozen", "full", *_PARTS, "top_N", "lora[:TARGETS[:RANK]]")
-"""The forms of a tuning; all but the first two can be added up with ``+``."""
+"""The forms of a tuning; all but the first two can be combined with ``+``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +34,7 @@ class Lora:
     """Low-rank adaptation of projections of the attention.
 
     Args:
-        targets: of ``q``, ``k``, ``v``, ``o``; None takes q and v, or all of a fused projection.
+        targets: among ``q``, ``k``, ``v``, ``o``; None for q and v, or all of a fused projection.
         rank: r; the scale is alpha / r = 2.
     """
 
@@ -43,10 +47,9 @@ class Tuning:
     """What of a backbone learns.
 
     Args:
-        full: all of it.
         parts: the kinds of parameters that learn in every layer.
-        top: the number of layers, counted from the last, that learn as a whole with the norms behind them.
-        lora: what learns beside the backbone's own parameters.
+        top: the number of last layers that learn as a whole, with the norms after them.
+        lora: maps that learn beside the backbone's own parameters.
     """
 
     full: bool = False
@@ -56,7 +59,7 @@ class Tuning:
 
     @property
     def pretrained_matrices(self) -> bool:
-        """Whether matrices of the backbone learn, which a large learning rate would spoil."""
+        """Whether matrices of the backbone learn, which a large learning rate would damage."""
         return self.full or self.top > 0 or not {"attention", "feed_forward"}.isdisjoint(self.parts)
 
     @classmethod
@@ -115,30 +118,30 @@ def tune_backbone(backbone: nn.Module, placement: Placement, tuning: str) -> Non
     """Choose what of a backbone learns, by ``requires_grad``; LoRA adds parameters, by the peft library.
 
     LoRA must come after the backbone's weights are loaded and its sites found, since it renames parameters, and before
-    a method's hooks, which belong on the modules that it puts in the place of projections.
+    a method's hooks, which belong on the modules with which it replaces projections.
 
     Args:
-        backbone: to be tuned, in place.
-        placement: the row of its family.
-        tuning: what `Tuning.parse` reads. ``frozen``: nothing; ``full``: all; ``layernorm``: gains and biases of the
-            layers' norms and of those behind the last layer (Houlsby et al. 2019, section 3.4; E2LN's LNT); ``bias``:
-            all biases (BitFit); ``attention`` and ``feed_forward``: the maps of these sub-layers; ``top_N``: the last
-            N layers (Houlsby's variable fine-tuning); ``lora``: low-rank maps beside the projections.
+        tuning: for `Tuning.parse`. ``frozen``: nothing; ``full``: all; ``layernorm``: gains and biases of the layers'
+            norms and of those after the last layer (Houlsby et al. 2019, section 3.4; E2LN's LNT); ``bias``: all biases
+            (BitFit); ``attention`` and ``feed_forward``: the maps of these sub-layers; ``top_N``: the last N layers
+            (Houlsby's variable fine-tuning); ``lora``: low-rank maps beside the projections.
 
     Raises:
-        ConfigError: for a tuning that cannot be read, or that the backbone has nothing for.
+        ConfigError: for a tuning that cannot be parsed or does not apply to the backbone.
     """
-    chosen = Tuning.parse(tuning)
-    parameters = [p for module in _trained_modules(backbone, placement, chosen) for p in module.parameters()]
-    biases = [p for name, p in backbone.named_parameters() if name.rpartition(".")[2] == "bias"]
-    if "bias" in chosen.parts and not biases:
-        raise ConfigError(f"tuning {tuning!r}: {type(backbone).__name__} has no biases: choose another tuning")
-    if chosen.lora is not None:
-        _add_lora(backbone, placement, chosen.lora)
+    parsed = Tuning.parse(tuning)
+    parameters = [p for module in _trained_modules(backbone, placement, parsed) for p in module.parameters()]
+    if "bias" in parsed.parts:
+        biases = [p for name, p in backbone.named_parameters() if name.rpartition(".")[2] == "bias"]
+        if not biases:
+            raise ConfigError(f"tuning {tuning!r}: {type(backbone).__name__} has no biases: choose another tuning")
+        parameters += biases
+    if parsed.lora is not None:
+        _add_lora(backbone, placement, parsed.lora)
     for name, parameter in backbone.named_parameters():
         if ".lora_" not in name:
-            parameter.requires_grad_(chosen.full)
-    for parameter in [*parameters, *(biases if "bias" in chosen.parts else ())]:
+            parameter.requires_grad_(parsed.full)
+    for parameter in parameters:
         parameter.requires_grad_(True)
 
 
@@ -146,11 +149,7 @@ def _trained_modules(backbone: nn.Module, placement: Placement, tuning: Tuning) 
     """Yield the modules that learn as a whole."""
     if "layernorm" in tuning.parts:
         yield from find_norms(backbone, placement)
-    kinds: list[SiteKind] = []
-    if "attention" in tuning.parts:
-        kinds += ["q_proj", "k_proj", "v_proj", "o_proj"]
-    if "feed_forward" in tuning.parts:
-        kinds += ["up_proj", "down_proj"]
+    kinds = [kind for part in tuning.parts for kind in _MAPS.get(part, ())]
     for site in find_sites(backbone, placement, kinds):
         yield backbone.get_submodule(site.relative_attention or site.path)
     if tuning.top:

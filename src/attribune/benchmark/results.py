@@ -21,7 +21,7 @@ from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired
 from attribune.metrics.formulas import Metric, log_loss, pooled
 from attribune.runs.results import RunResults
 from attribune.tasks import Task, task_from_dict
-from attribune.tasks.selection import validation_score
+from attribune.tasks.base import validation_score
 
 __all__ = ["CELL", "IDENTITY", "BenchmarkFolder", "CellResult", "Group", "best_factor"]
 

@@ -9,7 +9,10 @@ maps, as in ``h W``, it is (in, out); in front of it, as in ``G z``, it is (out,
 order, but for the adapters: these papers write ``W h`` for weights of shape (in, out), which is ``h W``. Parameters of
 modules have the shapes of the functions that they go into.
 
-What the papers call the parameters, and what these are called here:
+Attribute vectors come in two forms: ``a`` (or ``c``) are those of each row side by side, zero for a missing value;
+``z`` are those of the distinct values of the batch, and ``membership[b, u]`` says how often row b has value u.
+
+The parameters and their names in the papers:
 
 | function | parameter | shape | in the paper |
 |---|---|---|---|

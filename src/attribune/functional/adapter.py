@@ -25,14 +25,9 @@ def adapter(
     norm: tuple[Float[Tensor, " A"], Float[Tensor, " A"]] | None = None,
     inner: Sequence[tuple[Float[Tensor, "A A"], Float[Tensor, " A"]]] = (),
 ) -> Float[Tensor, "*rows H"]:
-    """Add a bottleneck to its input: ``h + f(h W_down + b_down) W_up + b_up``.
+    """Add a `bottleneck` to its input: ``h + f(h W_down + b_down) W_up + b_up``.
 
     Source: Houlsby et al. 2019, section 2.1; Amplayo, Yoo and Lee 2022, eq. 1.
-
-    Args:
-        f: the non-linear function; GELU (erf) by default.
-        norm: see `bottleneck`.
-        inner: see `bottleneck`.
     """
     return h + bottleneck(h, W_down, b_down, W_up, b_up, f, norm=norm, inner=inner)
 
@@ -56,7 +51,7 @@ def bottleneck(
 
     Args:
         f: the non-linear function; GELU (erf) by default.
-        norm: gain and bias of a LayerNorm in front of the first non-linear function; none without.
+        norm: gain and bias of a LayerNorm before the first non-linear function.
         inner: V_k and c_k of every further map.
     """
     u = affine(x, W_down, b_down)
@@ -76,13 +71,12 @@ def affine(x: Float[Tensor, "*rows N"], W: Float[Tensor, "N K"], b: Float[Tensor
 def parallel_adapter(
     h: Float[Tensor, "*rows H"], delta: Float[Tensor, "*rows H"], *, multiply: bool = False
 ) -> Float[Tensor, "*rows H"]:
-    """Join an adapter beside a sub-layer with it: ``h + d(x)``, or ``h (1 + d(x))``.
+    """Combine an adapter with the sub-layer beside it: ``h + d(x)``, or ``h (1 + d(x))``, extension (v) of the paper.
 
     Source: Houlsby et al. 2019, section 3.6.
 
     Args:
-        h: what the sub-layer made of x.
-        delta: d(x), what `bottleneck` made of x.
-        multiply: whether the two interact by multiplication, extension (v) of the paper.
+        h: the output of the sub-layer for x.
+        delta: d(x), the output of `bottleneck` for x.
     """
     return h * (1 + delta) if multiply else h + delta

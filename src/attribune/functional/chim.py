@@ -24,13 +24,12 @@ def chunk_importance_logits(
     Source: Amplayo 2019, the chunk-wise importance matrix at the classifier.
 
     Args:
-        c: the rows' attribute vectors side by side, a missing one zero.
-        Q: of N chunk rows for each label, N a divisor of H.
+        Q: N rows for each label, N a divisor of H.
     """
     B, H = h.shape
     L = b.shape[0]
     N = Q.shape[0] // L
     importance = torch.sigmoid(c @ Q.T + b_q).view(B, N, L)
-    # The same importance falls on every N-th feature, so those are added up first: the (B, H, L) of I is never made.
+    # The same importance falls on every N-th feature, so these are summed first: I, of shape (B, H, L), is never built.
     parts = torch.einsum("brn,rnl->bnl", h.view(B, H // N, N), W.view(H // N, N, L))
     return (parts * importance).sum(dim=1) + b

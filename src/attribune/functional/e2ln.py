@@ -17,7 +17,7 @@ def personalised_norm(
     g: Float[Tensor, "B H"],
     b: Float[Tensor, "B H"],
 ) -> Float[Tensor, "B T H"]:
-    """Personalise a LayerNorm: ``LN(x; (1 + g) ⊙ gain, b + bias)``, made from the plain norm's output.
+    """Personalise a LayerNorm: ``LN(x; (1 + g) ⊙ gain, b + bias)``, computed from the plain norm's output.
 
     ``LN(x; gain, bias) - bias`` is the normalised state times the gain, so that ``normed + g (normed - bias) + b`` is
     the personalised norm, and exactly the plain one where g and b are zero. An RMSNorm has no bias.
@@ -26,7 +26,6 @@ def personalised_norm(
 
     Args:
         normed: ``LN(x; gain, bias)``.
-        bias: the norm's own; None for a norm without one.
         g: the change of each row's gain.
         b: the change of each row's bias.
     """
@@ -35,11 +34,10 @@ def personalised_norm(
 
 
 def layer_norm_pool(normed: Float[Tensor, "B T H"], attention_mask: Shaped[Tensor, "B T"]) -> Float[Tensor, "B H"]:
-    """Pool tokens by LayerNorm-based attention, made from the norm's output.
+    """Pool tokens by LayerNorm-based attention, computed from the norm's output.
 
     ``score_w = ((f_w - mean) / std) · gain`` is the sum of ``LN(f_w) - bias`` over its features, and the bias, the same
-    for every token, falls out of the softmax over the real tokens. The pooled vector is the sum of ``LN(f_w)``,
-    weighted by it.
+    for every token, cancels in the softmax over the real tokens, which weights the sum of ``LN(f_w)``.
 
     Source: Zhang et al. 2024 (E2LN), eq. 8.
 

@@ -1,8 +1,8 @@
-"""States times generated weights, without writing the weights where that is the longer way: on CUDA, with Triton.
+"""States times generated weights, without storing the weights where that is slower: on CUDA, with Triton.
 
-A row's weight has H·A numbers, however few tokens it is for. For a short text most of the time goes into writing it,
-reading it again, adding what is shared, and casting it. The kernel makes it piece by piece beside the product and
-never stores it; a backward pass writes it once more. `attribune.functional` has the equations and the letters.
+A row's weight has H·A numbers, however short its text. For a short text most of the time goes into writing the weight,
+reading it again, adding the shared part, and casting it. The kernel computes it block by block within the product and
+never stores it; a backward pass does. `attribune.functional` defines the equations and the letters.
 """
 
 from __future__ import annotations
@@ -21,16 +21,23 @@ from torch.autograd.function import once_differentiable
 from attribune.errors import ConfigError
 from attribune.functional.tanh_sum import tanh_sum
 
-__all__ = ["VARIABLE", "ProjectionImplementation", "fused_projection", "is_better_fused", "triton_is_installed"]
+__all__ = [
+    "VARIABLE",
+    "ProjectionImplementation",
+    "fused_projection",
+    "is_better_fused",
+    "product_dtype",
+    "triton_is_installed",
+]
 
 ProjectionImplementation = Literal["auto", "fused", "weights"]
 
 VARIABLE = "ATTRIBUNE_FUSED"
-"""Environment variable that decides in place of ``auto``: 0 for never, 1 for wherever the kernel can run."""
+"""Environment variable that overrides ``auto``: 0 for never, 1 for wherever the kernel can run."""
 
 _log = logging.getLogger(__name__)
-# The kernel makes the weight once for 64 tokens and the other way once in all, but moves 20 bytes for each number of
-# it: by the rates of an H100 the two meet between 128 and 256 tokens.
+# The kernel computes the weight once for every 64 tokens, the other way only once, but moving 20 bytes for each of its
+# numbers: at the rates of an H100 the two break even between 128 and 256 tokens.
 _MAX_TOKENS = 128
 _MAX_VALUES = 4096  # each program searches its row of the membership, up to this length
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -46,10 +53,11 @@ def fused_projection(
     """Compute ``h (sum_u membership[b, u] reshape(sum_o tanh(z_hat[u, o] K[o]^T), (H, A)) + C)`` by the kernel.
 
     The result has the precision in which a product of `h` runs. No gradient flows to the membership; the backward pass
-    makes the weights once more, by `attribune.functional.tanh_sum.tanh_sum`.
+    computes the weights again, by `attribune.functional.tanh_sum.tanh_sum`.
     """
     z_hat, K, membership, C = (x.to(torch.float32) for x in (z_hat, K, membership.detach(), C))
-    result: Tensor = _Projection.apply(h.to(_dtype(h)), z_hat, K, membership, C)  # type: ignore[no-untyped-call]
+    h = h.to(product_dtype(h))
+    result: Tensor = _Projection.apply(h, z_hat, K, membership, C)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -58,7 +66,6 @@ class _Projection(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, h: Tensor, z_hat: Tensor, K: Tensor, membership: Tensor, C: Tensor) -> Tensor:
-        """Launch the kernel."""
         from attribune.functional.fused_kernel import launch
 
         operands = [x.contiguous() for x in (h, z_hat, K, membership, C)]
@@ -68,7 +75,6 @@ class _Projection(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        """Compute the gradients of all but the membership, from weights that are made again."""
         needed = ctx.needs_input_grad
         h, z_hat, K, membership, C = (
             x.detach().requires_grad_(need) for x, need in zip(ctx.saved_tensors, needed, strict=True)
@@ -80,37 +86,33 @@ class _Projection(torch.autograd.Function):
         return tuple(next(gradients) if need else None for need in needed)
 
 
-def _dtype(h: Tensor) -> torch.dtype:
-    """Return the precision in which a matrix product of h runs."""
+def product_dtype(h: Tensor) -> torch.dtype:
+    """Return the precision in which a matrix product of h runs, that of autocast if it is on."""
     device = h.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else h.dtype
 
 
 def is_better_fused(h: Tensor, membership: Tensor) -> bool:
-    """Whether the kernel can be used and is likely to be faster; see `attribune.functional.phm_projection`.
-
-    Raises:
-        ConfigError: for a value of the variable that is neither 0 nor 1.
-    """
+    """Whether the kernel can be used and is likely to be faster; see `attribune.functional.phm_projection`."""
     if h.device.type != "cuda" or torch.compiler.is_compiling() or not (h.numel() and membership.numel()):
         return False
     override = os.environ.get(VARIABLE, "")
     if override not in ("", "0", "1"):
         raise ConfigError(f"{VARIABLE} is {override!r}: give 0 for never, 1 for always, or leave it unset")
-    if override == "0" or _dtype(h) not in _DTYPES or membership.dtype == torch.float64:
+    if override == "0" or product_dtype(h) not in _DTYPES or membership.dtype == torch.float64:
         return False
     fits = h.shape[1] <= _MAX_TOKENS and membership.shape[1] <= _MAX_VALUES
-    return (fits or override == "1") and _works(h.device, _dtype(h))
+    return (fits or override == "1") and _works(h.device, product_dtype(h))
 
 
 def triton_is_installed() -> bool:
-    """Whether there is a Triton, which builds of PyTorch for CUDA bring along."""
+    """Whether Triton, which comes with the CUDA builds of PyTorch, is installed."""
     return find_spec("triton") is not None
 
 
 @cache
 def _works(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether the kernel can be built for a device and agrees with the written weights; if not, the log says why."""
+    """Whether the kernel can be compiled for a device and agrees with stored weights; if not, the log says why."""
     if not triton_is_installed():
         return False
     generator = torch.Generator().manual_seed(0)

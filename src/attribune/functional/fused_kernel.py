@@ -30,7 +30,7 @@ def project(  # type: ignore[no-untyped-def]
     BLOCK_U: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Multiply a block of one row's tokens (BLOCK_T, H) with the row's weight (H, A), made BLOCK_H lines at a time."""
+    """Multiply a block of one row's tokens (BLOCK_T, H) by its weight (H, A), computed BLOCK_H lines at a time."""
     b = tl.program_id(0).to(tl.int64)
     t = tl.program_id(1) * BLOCK_T + tl.arange(0, BLOCK_T)
     a = tl.arange(0, BLOCK_A)
@@ -59,7 +59,7 @@ def project(  # type: ignore[no-untyped-def]
 
 
 def options(T: int, U: int, A: int) -> dict[str, int]:
-    """Choose the options of a launch: blocks are powers of two, of at least 16 where a matrix product has them."""
+    """Choose the options of a launch; block sizes are powers of two, at least 16 in matrix products."""
     block_a = max(16, triton.next_power_of_2(A))
     return {
         "BLOCK_T": min(64 if block_a <= 128 else 32, max(16, triton.next_power_of_2(T))),

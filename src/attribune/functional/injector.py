@@ -1,4 +1,8 @@
-"""Injectors (Amplayo, Yoo and Lee 2022, "Attribute Injection for Pretrained Language Models", equations 2 to 11)."""
+"""Injectors (Amplayo, Yoo and Lee 2022, "Attribute Injection for Pretrained Language Models", equations 2 to 11).
+
+Throughout, ``z`` holds the vectors of the distinct values of a batch, and ``membership[b, u]`` is how often row b has
+value u; a row of zeros is a row without a value. P is H / O².
+"""
 
 from __future__ import annotations
 
@@ -38,8 +42,7 @@ def attribute_adapter(
 
     Args:
         W: the weight generated from each row's values, or one that all rows share.
-        b: the bias generated from each row's values, or one that all rows share.
-        f: the non-linear function.
+        b: the bias, likewise.
     """
     return projected_adapter(h, h @ W, b, W_up, b_up, f)
 
@@ -52,14 +55,9 @@ def projected_adapter(
     b_up: Float[Tensor, " H"],
     f: Activation = gelu,
 ) -> Float[Tensor, "B T H"]:
-    """Apply `attribute_adapter` to states that are multiplied with their rows' weights already.
+    """Apply `attribute_adapter`, given the product ``p = h W_z``.
 
     Source: Amplayo, Yoo and Lee 2022, eq. 3.
-
-    Args:
-        p: ``h W_z``.
-        b: the bias of each row, or one that all rows share.
-        f: the non-linear function.
     """
     return h + affine(f(p + b.unsqueeze(-2)), W_up, b_up)
 
@@ -73,16 +71,12 @@ def attribute_bias(
     """Generate the bias of each row: ``b = sum_k G z_k + c``.
 
     Source: Amplayo, Yoo and Lee 2022, eq. 4 and 10.
-
-    Args:
-        z: vectors of the distinct values.
-        membership: how often row b has value u; a row of zeros is a row without a value.
     """
     return membership @ (z @ G.T) + c
 
 
 def attribute_weight(g: Float[Tensor, "B H A"], C: Float[Tensor, "H A"]) -> Float[Tensor, "B H A"]:
-    """Add what all rows share to the weight of each: ``W = sum_k g(z_k) + C``.
+    """Add the shared part to each row's generated weight: ``W = sum_k g(z_k) + C``.
 
     Source: Amplayo, Yoo and Lee 2022, eq. 5 and 11.
 
@@ -105,12 +99,6 @@ def phm_weight(
     hyperbolic tangent acts on every element of the product of each o before the sum, the reshape is row-major.
 
     Source: Amplayo, Yoo and Lee 2022, eq. 6-9 and 11.
-
-    Args:
-        z: vectors of the distinct values.
-        membership: how often row b has value u.
-        s: P is H / O².
-        A_o: one matrix for each o.
     """
     z_hat, K = _phm_factors(z, sigma, s, A_o)
     return tanh_sum(z_hat, K, membership).reshape(-1, K.shape[1], sigma.shape[1])
@@ -127,24 +115,17 @@ def phm_projection(
     *,
     implementation: ProjectionImplementation = "auto",
 ) -> Float[Tensor, "B T A"]:
-    """Multiply states with the weights of their rows, ``h (g + C)`` with g of `phm_weight`.
+    """Multiply states by the weights of their rows: ``h (g + C)``, g from `phm_weight`.
 
-    ``weights`` writes them and multiplies; ``fused`` multiplies while it makes them, on CUDA. The results are the same
-    but for the rounding of float32 sums. ``auto`` is fused for up to 128 tokens in float32 and the half precisions,
-    where Triton is installed and its kernel gave the right result when it was first tried in the process; the variable
-    `ATTRIBUNE_FUSED` overrides it.
+    The implementation ``weights`` stores the weights, then multiplies; ``fused`` multiplies while computing them, on
+    CUDA. The results differ only in the rounding of float32 sums. ``auto`` is fused for up to 128 tokens in float32 and
+    the half precisions, where Triton is installed and its kernel passes a check in this process; the environment
+    variable `ATTRIBUNE_FUSED` overrides it.
 
     Source: Amplayo, Yoo and Lee 2022, eq. 3, 6-9 and 11.
 
-    Args:
-        z: vectors of the distinct values.
-        membership: how often row b has value u.
-        s: P is H / O².
-        A_o: one matrix for each o.
-        implementation: how the product is computed.
-
     Raises:
-        ConfigError: for a value of the variable that is neither 0 nor 1.
+        ConfigError: for a value of the variable other than 0 and 1.
     """
     if implementation == "fused" or (implementation == "auto" and is_better_fused(h, membership)):
         return fused_projection(h, *_phm_factors(z, sigma, s, A_o), membership, C)
@@ -170,10 +151,6 @@ def low_rank_weight(
     """Generate a rank-one weight without hypercomplex products: ``g(z) = tanh((sigma z) s^T)^T``.
 
     Source: Amplayo, Yoo and Lee 2022, eq. 7 and table 3 (without PHM).
-
-    Args:
-        z: vectors of the distinct values.
-        membership: how often row b has value u.
     """
     A, H = sigma.shape[0], s.shape[0]
     with torch.autocast(z.device.type, enabled=False):
@@ -192,12 +169,6 @@ def phm_full_weight(
     ``g(z) = sum_o reshape(tanh(S_o ⊗ A_o), (H, A))`` with ``S_o = reshape(sigma_o z, (A, P))``.
 
     Source: Amplayo, Yoo and Lee 2022, eq. 8-9 and table 3 (without low rank).
-
-    Args:
-        z: vectors of the distinct values.
-        membership: how often row b has value u.
-        sigma: P is H / O².
-        A_o: one matrix for each o.
     """
     O, A, P, _ = sigma.shape
     total: Tensor | None = None
@@ -216,9 +187,5 @@ def full_weight(
     """Generate a weight by one full linear map of z.
 
     Source: Amplayo, Yoo and Lee 2022, table 3 (with neither low rank nor PHM).
-
-    Args:
-        z: vectors of the distinct values.
-        membership: how often row b has value u.
     """
     return torch.einsum("haz,bz->bha", sigma, membership @ z)

@@ -20,7 +20,6 @@ def concatenate(
 
     Args:
         h: document vectors, or the states of every token.
-        a: the rows' attribute vectors side by side.
     """
     H = h.shape[-1]
     attributes = a @ W[:, H:].T
@@ -50,9 +49,9 @@ def multi_attribute_attention(
     Args:
         T: the states.
         attention_mask: 1 for real tokens.
-        e: the rows' attribute vectors; None leaves them out. D is H in the paper.
+        e: the rows' attribute vectors; None for plain attention. D is H in the paper.
         heads: K.
-        in_values: whether the attributes are in V too, and not in Q and K only (Attention (bias)).
+        in_values: whether attributes scale V as well as Q and K; without it this is Attention (bias).
         dropout: on the attention's weights.
     """
     B, L, _ = T.shape
@@ -89,10 +88,9 @@ def multi_attribute_layer(
     Source: Zhang et al. 2021, section 2.2.
 
     Args:
-        T: what the layer reads.
-        attention: A, from `multi_attribute_attention`.
-        eps: of the norms.
-        dropout: on what the feed-forward part adds; A comes with its own.
+        T: the input of the layer.
+        attention: A, the output of `multi_attribute_attention`.
+        dropout: on the feed-forward output; A has had its own.
     """
     H = T.shape[-1:]
     Y = layer_norm(attention + T, H, gain_1, bias_1, eps)

@@ -24,7 +24,6 @@ def personalised_low_rank(
 
     Args:
         output: ``W x + b``.
-        a: the rows' attribute vectors side by side.
         P: the P_j side by side.
         scale: alpha / r.
     """

@@ -10,9 +10,9 @@ __all__ = ["attention_pool", "first_token", "last_token", "max_tokens", "mean_to
 
 
 def softmax_over_real(scores: Float[Tensor, "B T"], attention_mask: Shaped[Tensor, "B T"]) -> Float[Tensor, "B T"]:
-    """Take the softmax over the real tokens; zeros for a row without one."""
+    """Return the softmax over the real tokens; zeros for a row without one."""
     real = attention_mask.bool()
-    # The smallest number and not minus infinity: a row without a real token must not become NaN.
+    # The smallest number instead of minus infinity, so that a row without a real token does not become NaN.
     return scores.masked_fill(~real, torch.finfo(scores.dtype).min).softmax(dim=1) * real
 
 
@@ -27,13 +27,12 @@ def attention_pool(
 ) -> Float[Tensor, "B H"]:
     """Pool tokens by user and product attention: ``e_t = v^T tanh(W_h h_t + sum_j W_j a_j + b)``.
 
-    The weights are a softmax of e over the real tokens, and the document vector is their sum of the states.
+    The document vector is the sum of the states, weighted by the softmax of e over the real tokens.
 
     Source: Chen et al. 2016, eq. 2-3.
 
     Args:
         attention_mask: 1 for real tokens; a row without one gives zeros.
-        a: the rows' attribute vectors side by side, a missing one zero.
         W: the W_j side by side.
     """
     scores = torch.tanh(hidden @ W_h.T + (a @ W.T + b).unsqueeze(1)) @ v

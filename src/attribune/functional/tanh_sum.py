@@ -1,6 +1,6 @@
-"""The sum of hyperbolic tangents that generated weights are, fast and in bounded memory.
+"""The sum of hyperbolic tangents in generated weights, fast and in bounded memory.
 
-`attribune.functional` has the equations in which it stands, and the letters of the shapes.
+`attribune.functional` defines the equations and the letters of the shapes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["TanhImplementation", "tanh_sum"]
 
 TanhImplementation = Literal["auto", "polynomial", "exact"]
 
-# Elements of generated weights held at once: within a core's cache on a CPU, enough to fill a GPU.
+# Elements of generated weights in memory at once: within a core's cache on a CPU, enough to fill a GPU.
 _CHUNK = {"cpu": 1 << 20}
 _CHUNK_ELSEWHERE = 1 << 26
 
@@ -33,22 +33,18 @@ def tanh_sum(
 ) -> Float[Tensor, "B A*H"]:
     """Compute ``sum_u membership[b, u] sum_o tanh(z_hat[u, o] K[o]^T)`` in bounded memory, row-major.
 
-    ``exact`` takes values in chunks and computes the tangents again in the backward pass,
-    so that neither pass holds more than one chunk of them: 50 tags in each of 32 rows would otherwise be gigabytes. The
-    tangent is evaluated as ``2 sigmoid(2 x) - 1``, which is exact at 0, within 2.4e-7 of it in float32, and nine times
-    faster on a CPU.
+    ``exact`` processes values in chunks and computes the tangents again in the backward pass, so that neither pass
+    holds more than one chunk of them: 50 tags in each of 32 rows would otherwise take gigabytes. The tangent is
+    evaluated as ``2 sigmoid(2 x) - 1``, which is exact at 0, within 2.4e-7 in float32, and nine times faster on a CPU.
 
-    ``polynomial`` never evaluates one: of a product of two numbers, an odd polynomial is a sum of products of their
-    powers, ``tanh(x y) = sum_r c_r x^(2r+1) y^(2r+1)``, so that the whole sum is one matrix product of the powers of
-    z_hat with those of K, and so are its gradients. For arguments up to 1.5, which weights of a trained model do not
-    come near, each tangent is within 1e-6 of itself, all of it the rounding of float32; ``auto`` takes it in float32
-    for the values with such arguments, and the exact one for the others.
+    ``polynomial`` evaluates no tangents: an odd polynomial of a product is a sum of products of powers,
+    ``tanh(x y) = sum_r c_r x^(2r+1) y^(2r+1)``, so that the whole sum, like its gradients, is one matrix product of the
+    powers of z_hat and those of K. It is for arguments up to 1.5, far above those of trained models, where its relative
+    error is below 1e-6, all of it the rounding of float32. ``auto`` uses it in float32 for the values with such
+    arguments, and ``exact`` for the others.
 
-    In a half precision that difference would be most of a small weight, so the sum is taken in float32 at least.
-
-    Args:
-        membership: no gradient flows to it.
-        implementation: ``polynomial`` is exact enough only for arguments up to 1.5.
+    In a half precision that error would be most of a small weight, so sums are in float32 at least. No gradient flows
+    to the membership.
     """
     z_hat = z_hat.to(torch.promote_types(z_hat.dtype, torch.float32))
     if implementation == "auto" and (z_hat.dtype != torch.float32 or torch.compiler.is_compiling()):
@@ -80,7 +76,7 @@ def _exact(z_hat: Tensor, K: Tensor, membership: Tensor) -> Tensor:
 
 
 def _polynomial(z_hat: Tensor, K: Tensor, membership: Tensor, terms: int) -> Tensor:
-    """Compute `tanh_sum` as one matrix product of odd powers, for arguments within the limit of that many terms."""
+    """Compute `tanh_sum` as one matrix product of odd powers, for arguments within the limit of `terms`."""
     U, O, A = z_hat.shape
     B, H = membership.shape[0], K.shape[1]
     # Scaled to |K| <= 1, so that no power of a number overflows whose product with the other's would not.
@@ -94,14 +90,14 @@ def _polynomial(z_hat: Tensor, K: Tensor, membership: Tensor, terms: int) -> Ten
     c = k.new_tensor(_coefficients(terms))
     right = (torch.stack(k_powers, dim=1) * c[:, None]).view(O * terms, H)
     left = torch.stack(z_powers, dim=2).view(U, O * terms * A)
-    if U * (O * terms + B) < B * O * terms:  # so few values that their weights are made before they are handed out
+    if U * (O * terms + B) < B * O * terms:  # few values: compute their weights, then sum them for each row
         left = left.view(U, O * terms, A).transpose(1, 2).reshape(U * A, O * terms)
         return membership @ (left @ right).view(U, A * H)
     left = (membership @ left).view(B, O * terms, A).transpose(1, 2).reshape(B * A, O * terms)
     return (left @ right).view(B, A * H)
 
 
-# Up to which argument how many odd powers give a hyperbolic tangent to 3e-9 of itself and its derivative to 2e-7.
+# The largest argument for which a number of odd powers gives tanh within 3e-9 and its derivative within 2e-7.
 _POWERS = ((0.25, 4), (0.5, 6), (1.0, 9), (1.5, 12))
 
 
@@ -131,7 +127,6 @@ class _SumOfTanh(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, z_hat: Tensor, K: Tensor, membership: Tensor) -> Tensor:
-        """Sum over o of each chunk's sigmoids, then over the values of each row."""
         K, membership = K.to(z_hat.dtype), membership.to(z_hat.dtype)
         ctx.save_for_backward(z_hat, K, membership)
         _, O, A = z_hat.shape
@@ -149,7 +144,6 @@ class _SumOfTanh(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
-        """Gradients of z_hat and K, from sigmoids computed again chunk by chunk."""
         z_hat, K, membership = ctx.saved_tensors
         _, O, A = z_hat.shape
         grad_z, grad_K = torch.empty_like(z_hat), torch.zeros_like(K)

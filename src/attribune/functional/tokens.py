@@ -19,20 +19,19 @@ def control_tokens(
 ) -> tuple[Float[Tensor, "B T+n E"], Shaped[Tensor, "B T+n"], Int[Tensor, "B T"]]:
     """Insert attribute values as tokens right after the first one: ``[CLS] v_1 ... v_n x_1 ...``.
 
-    A missing value keeps its place, with attention mask 0.
+    A missing value occupies its position with attention mask 0.
 
     Source: Amplayo, Yoo and Lee 2022, section 5, the baseline Tokens.
 
     Args:
         embeddings: of the text's tokens, before positions are added.
-        attention_mask: 1 for real tokens; padding may stand on either side.
+        attention_mask: 1 for real tokens; padding may be on either side.
         values: embeddings of the values.
         present: 1 where there is a value.
-        after_first: whether the first real token comes before the values, for all rows or each; without a special
-            token there, it does not.
+        after_first: whether the values follow the first real token, a special one, or precede it.
 
     Returns:
-        All embeddings, their attention mask, and where each token of the text stands.
+        All embeddings, their attention mask, and the position of each token of the text.
     """
     B, T, E = embeddings.shape
     n = values.shape[1]

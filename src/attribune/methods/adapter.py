@@ -32,20 +32,20 @@ _ACTIVATIONS: dict[str, functional.Activation] = {
 class Adapter(MethodConfig):
     """Two adapters per layer: ``h + f(h W_down + b_down) W_up + b_up`` (Houlsby et al. 2019, section 2.1).
 
-    One stands behind the attention and one behind the feed-forward sub-layer, each before the residual addition; the
-    layers' norms learn too, as in the paper, unless another tuning is chosen. The options from `sites` on are
-    the extensions of section 3.6, which the paper found no better.
+    One follows the attention and one the feed-forward sub-layer, each before the residual addition; by default the
+    layers' norms learn too, as in the paper. The options from `sites` on are the extensions of section 3.6, which the
+    paper found no better.
 
     Args:
         bottleneck: A, the inner size.
         initial_scale: standard deviation of the initial weights; small, so that training starts near the identity.
-        stacked: adapters in a row, one reading what the other made; an Injector for fixed values is that.
-        sites: behind which sub-layers: ``attention``, ``feed_forward`` or ``both``.
-        joined: ``serial``, behind the sub-layer; ``parallel``, reading what the sub-layer reads and added to what it
-            makes; ``multiplied``, the same with ``h (1 + d(x))``.
-        inner_norm: whether a LayerNorm stands between the down projection and the activation.
-        layers: maps in front of the up projection: the down projection and ``layers - 1`` from A to A, each followed by
-            the activation; their initial standard deviation is ``1 / sqrt(A)``.
+        stacked: number of adapters in sequence; a merged Injector has several.
+        sites: the sub-layers with adapters: ``attention``, ``feed_forward`` or ``both``.
+        joined: ``serial``, after the sub-layer; ``parallel``, with the input of the sub-layer, and added to its output;
+            ``multiplied``, the same with ``h (1 + d(x))``.
+        inner_norm: whether a LayerNorm comes between the down projection and the activation.
+        layers: maps before the up projection: the down projection and ``layers - 1`` from A to A, each followed by the
+            activation; their initial standard deviation is ``1 / sqrt(A)``.
         activation: f.
     """
 
@@ -66,21 +66,17 @@ class Adapter(MethodConfig):
         method = Method()
         kinds: tuple[SiteKind, ...] = ("attention", "feed_forward") if self.sites == "both" else (self.sites,)
         for kind in kinds:
-            sources = {site.layer: site for site in reversed(host.at(_INPUTS[kind]))}
+            inputs = {site.layer: replace(site, start=None) for site in reversed(host.at(_INPUTS[kind]))}
             for site in (site for site in host.at(kind) for _ in range(self.stacked)):
-                source = None
-                if self.joined != "serial":
-                    source = _Source()
-                    method.add_site(replace(sources[site.layer], start=None), source)
+                source = None if self.joined == "serial" else _Source()
+                if source is not None:
+                    method.add_site(inputs[site.layer], source)
                 method.add_site(site, AdapterSite(self, hidden=host.hidden, source=source))
         return method
 
 
 class Bottleneck(SiteModule):
-    """The parameters of one adapter: down (H, A), up (A, H), both with bias.
-
-    The weights start as N(0, scale²) truncated at two standard deviations (Houlsby 2019, section 2.1).
-    """
+    """The parameters of one adapter; weights start as truncated N(0, scale²) (Houlsby et al. 2019, section 2.1)."""
 
     def __init__(self, *, hidden: int, bottleneck: int, scale: float) -> None:
         super().__init__()
@@ -97,7 +93,7 @@ def truncated_normal_(parameter: nn.Parameter, std: float) -> nn.Parameter:
 
 
 class AdapterSite(Bottleneck):
-    """One adapter at one site; one beside the sub-layer has that sub-layer's input from `source`."""
+    """One adapter at one site; one beside the sub-layer gets the input of the sub-layer from `source`."""
 
     reads_attributes: ClassVar[bool] = False
 
@@ -113,7 +109,7 @@ class AdapterSite(Bottleneck):
         self.norm = nn.LayerNorm(A) if config.inner_norm else None
 
     def forward(self, hidden: Float[Tensor, "... H"], condition: Condition | None = None) -> Float[Tensor, "... H"]:
-        """Change the states; the condition is not read."""
+        """Adapt the states; the condition is not read."""
         projections = (self.W_down, self.b_down, self.W_up, self.b_up)
         norm = None if self.norm is None else (self.norm.weight, self.norm.bias)
         inner = list(zip(self.inner[::2], self.inner[1::2], strict=True))
@@ -124,19 +120,18 @@ class AdapterSite(Bottleneck):
 
 
 class _Source(SiteModule):
-    """Remembers what a sub-layer's first map reads until the adapter beside the sub-layer needs it."""
+    """Stores the input of a sub-layer until the adapter beside the sub-layer needs it."""
 
     def __init__(self) -> None:
         super().__init__()
         self._input: Tensor | None = None
 
     def act(self, module: nn.Module, inputs: tuple[Any, ...], output: Tensor, condition: Condition) -> Tensor:
-        """Remember the input, leave the output."""
         self._input = inputs[0].to(output.dtype)
         return output
 
     def pop(self) -> States:
-        """Return the input and forget it."""
-        remembered, self._input = self._input, None
-        assert remembered is not None
-        return remembered
+        """Return the input and release it."""
+        states, self._input = self._input, None
+        assert states is not None
+        return states

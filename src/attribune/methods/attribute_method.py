@@ -30,7 +30,7 @@ _meta_tables: ContextVar[bool] = ContextVar("meta_tables", default=False)
 
 @contextmanager
 def meta_tables() -> Iterator[None]:
-    """Build methods in this block with tables on the meta device; whoever loads them replaces the tables."""
+    """Build methods in this block with tables on the meta device, to be replaced when weights are loaded."""
     token = _meta_tables.set(True)
     try:
         yield
@@ -41,14 +41,11 @@ def meta_tables() -> Iterator[None]:
 class AttributeMethod(Method):
     """A method that reads attributes: one table of vectors (size, Z) for each.
 
-    Id 0 adds nothing; where ``learns_unknown`` is set, it is a learned vector like every other, which stands for an
-    attribute without a value and which attribute dropout trains. With ``sparse_gradients`` the tables' gradients have
-    the rows of the batch alone, which not every optimiser takes. With ``shards`` each process has some of the rows of
-    every table; see `attribune.training.sharding`.
+    The vector of id 0 is zero; with ``learns_unknown`` it is learned like all others, and attribute dropout trains it.
+    With ``sparse_gradients`` the gradients of tables hold the rows of the batch only, which not every optimiser
+    supports. With ``shards`` each process holds a part of the rows of every table; see `attribune.training.sharding`.
 
     Args:
-        config: settings of the method.
-        host: the model that it acts in.
         sizes: Z of each attribute; None for methods that read ids without vectors.
         initial: fills a table with its initial values, in place.
 
@@ -85,16 +82,16 @@ class AttributeMethod(Method):
             self.tables.append(table)
 
     def rows_of_values(self) -> Iterator[tuple[nn.Parameter, str]]:
-        """Yield the parameters with a row for each id of an attribute, and the name of that attribute."""
+        """Yield each parameter with one row per id of an attribute, and the name of that attribute."""
         for slots, table in zip(self.slots, self.tables, strict=False):  # there may be no tables
             yield cast(nn.Parameter, table), slots.name
 
     def look_up(self, number: int, ids: Int[Tensor, "..."]) -> Float[Tensor, "... Z"]:
-        """Look up the vectors of ids of one attribute, whose number is counted from 0."""
+        """Look up the vectors of ids of one attribute, numbered from 0."""
         table = self.tables[number]
         if self.shards:
             return self.shards[number].look_up(ids.reshape(-1), table).view(*ids.shape, -1)
-        # A sparse gradient is more than compiled code can leave.
+        # Compiled code cannot return a sparse gradient.
         sparse = self.sparse_gradients and not torch.compiler.is_compiling()
         return nn.functional.embedding(ids, table, sparse=sparse)
 
@@ -111,7 +108,7 @@ class AttributeMethod(Method):
 
 
 class VectorMethod(AttributeMethod):
-    """A method whose vectors have one size, Z, and start as N(0, s²)."""
+    """A method whose vectors all have size Z and start as N(0, s²)."""
 
     def __init__(self, config: VectorMethodConfig, host: Host) -> None:
         super().__init__(

@@ -24,12 +24,11 @@ Pool = Callable[[Tensor, Tensor], Tensor]
 
 
 class Embedded(NamedTuple):
-    """What a method at the embed point puts into the backbone in place of the text's ids.
+    """Embeddings of S positions, which a method at the embed point puts in place of the ids of the text's T tokens.
 
     Attributes:
-        states: embeddings of S positions, those of the text's T tokens among them.
         attention_mask: 1 for positions that count.
-        positions: where each token of the text stands in the S positions.
+        positions: the position of each token of the text.
     """
 
     states: Float[Tensor, "B S E"]
@@ -37,23 +36,23 @@ class Embedded(NamedTuple):
     positions: Int[Tensor, "B T"]
 
     def text_states(self, hidden: Float[Tensor, "B S H"]) -> States:
-        """Return the states of the text's own tokens, of those of all positions."""
+        """Select the states of the text's own tokens."""
         return hidden.gather(1, self.positions.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))
 
     def position_ids(self, attention_mask: Mask, *, first: int) -> Shaped[Tensor, "B S"]:
-        """Count positions from `first` over the text's real tokens and all that the method put in."""
+        """Number the positions from `first`: those of the text's real tokens and all that the method inserted."""
         taken = self.scatter(attention_mask) + 1 - self.scatter(torch.ones_like(attention_mask))
         return taken.cumsum(dim=1) * taken + first - 1
 
     def scatter(self, values: Shaped[Tensor, "B T"]) -> Shaped[Tensor, "B S"]:
-        """Move values of the text's tokens to their places among all positions, with 0 elsewhere."""
+        """Spread values of the text's tokens over all positions, with 0 elsewhere."""
         return values.new_zeros(self.attention_mask.shape).scatter(1, self.positions, values)
 
 
 class SiteModule(nn.Module):
-    """A module that acts at one site: ``forward(output, condition)`` changes what the backbone's module there made.
+    """A module at one site: ``forward(output, condition)`` changes the output of the backbone's module there.
 
-    ``reads_attributes`` is whether it depends on them; what does not belongs to the task.
+    ``reads_attributes`` is whether it depends on attributes; otherwise it belongs to the task.
     """
 
     reads_attributes: ClassVar[bool] = True
@@ -61,23 +60,16 @@ class SiteModule(nn.Module):
     def act(
         self, module: nn.Module, inputs: tuple[Any, ...], output: Float[Tensor, "B T features"], condition: Condition
     ) -> Float[Tensor, "B T features"]:
-        """Change the output; overridden where the module's own parameters or its input are needed too.
-
-        Args:
-            module: the backbone's, whose output this is.
-            inputs: its positional inputs.
-            output: what it made of them.
-            condition: the attributes of the batch.
-        """
+        """Change the output of a module of the backbone; override it to use that module's parameters or inputs too."""
         return cast(Tensor, self(output, condition))
 
 
 class Method(nn.Module):
-    """The module of a method, living beside the backbone and acting at its points.
+    """The module of a method, which acts on a backbone at the method's points.
 
     Inside the backbone it acts by forward hooks: subclasses call `add_site`. Around it they override `embed`, `encode`,
-    `pool` or `classify`. ``extra_positions`` says how many positions of the backbone they need beside the text's,
-    ``pads_right`` whether texts must begin at the first.
+    `pool` or `classify`. ``extra_positions`` is the number of positions needed besides the text's, ``pads_right``
+    whether padding must be on the right.
     """
 
     extra_positions: int = 0
@@ -91,64 +83,58 @@ class Method(nn.Module):
         self._inputs: dict[str, Tensor] = {}  # of modules that call a projection twice, while they run
 
     def condition(self, attribute_ids: AttributeIds | None, rows: int, draw: DropoutDraw | None = None) -> Condition:
-        """Collect what the sites will read.
-
-        Args:
-            attribute_ids: not read by methods without attributes.
-            rows: B.
-            draw: the random numbers of the attribute dropout; drawn when they are needed and not given.
-        """
+        """Collect the attributes of a batch of B rows; `draw` holds the random numbers of attribute dropout."""
         return Condition(rows=rows)
 
     def embed(
         self, input_ids: InputIds, attention_mask: Mask, condition: Condition, embeddings: nn.Module
     ) -> Embedded | None:
-        """Return what goes into the backbone in place of the ids; None where these go in themselves."""
+        """Return the input of the backbone in place of the ids; None for the ids themselves."""
         return None
 
     def encode(self, hidden: States, attention_mask: Mask, condition: Condition) -> States:
-        """Change the backbone's last states; they stay as they are unless overridden."""
+        """Change the backbone's last states; by default they stay."""
         return hidden
 
     def pool(self, hidden: States, attention_mask: Mask, condition: Condition, default: Pool) -> Documents:
-        """Make the document vector of the last states, in the model's own way unless overridden."""
+        """Pool the last states to document vectors; by default in the model's own way."""
         return default(hidden, attention_mask)
 
     def classify(self, document: Documents, condition: Condition, head: nn.Linear) -> Logits:
-        """Make the logits of the document vectors, by the plain head unless overridden."""
+        """Compute the logits of document vectors; by default with the plain head."""
         return cast(Tensor, head(document))
 
     def enable_weight_cache(self, megabytes: float) -> None:
-        """Keep what is generated for the values seen last; methods that generate nothing have nothing to keep."""
+        """Cache the weights generated for the values seen last, if the method generates any."""
 
     @property
     def weight_caches(self) -> Mapping[str, WeightCache]:
-        """What is kept of each attribute; nothing unless overridden."""
+        """The cache of each attribute by name."""
         return {}
 
     def merge(self, config: MethodConfig, condition: Condition, target: MergeTarget) -> MergedMethod:
-        """Return the method merged for rows that all have the same values; unchanged where it reads no attributes.
+        """Return the method merged for rows that all have the same values; unchanged if it reads no attributes.
 
         Args:
-            config: its settings.
+            config: the settings of the method.
             condition: of one row with these values.
             target: the backbone and the head.
 
         Raises:
-            ConfigError: saying why a model without attributes cannot be the same.
+            ConfigError: if a model without attributes cannot be equivalent; the message says why.
         """
         if config.uses_attributes:
             raise merge_refusal(config)
         return MergedMethod(config=config, tensors=own_tensors(self))
 
     def add_site(self, site: Site, module: nn.Module) -> None:
-        """Let a module act at a site, from `install` on."""
+        """Add a module for a site; `install` hooks it."""
         self.acts_at.append(site)
         self.sites.append(module)
 
     def install(self, backbone: nn.Module) -> None:
         """Hook the site modules to the backbone. Must come before compilation and DDP, and after LoRA is added."""
-        # A partial of a bound method survives deepcopy and pickle, a closure does not.
+        # A partial of a bound method can be copied and pickled, a closure cannot.
         for index, site in enumerate(self.acts_at):
             backbone.get_submodule(site.path).register_forward_hook(partial(self._at_site, index))
         for path in {site.relative_attention for site in self.acts_at if site.relative_attention is not None}:
@@ -174,7 +160,7 @@ class Method(nn.Module):
     def act_at(
         self, index: int, module: nn.Module, inputs: tuple[Any, ...], output: Float[Tensor, "B T features"]
     ) -> Float[Tensor, "B T features"]:
-        """Let the module of a site change what the backbone's module made there; for arguments see `SiteModule.act`."""
+        """Call `SiteModule.act` of a site, in the precision of the method's parameters."""
         act = cast(SiteModule, self.sites[index]).act
         return act(module, inputs, self.in_own_precision(output), self.holder.current).to(output.dtype)
 
@@ -185,7 +171,7 @@ class Method(nn.Module):
         del self._inputs[path]
 
     def in_own_precision(self, states: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-        """Return states of the backbone in the precision of the method's parameters, unless autocast sees to that."""
+        """Cast states of the backbone to the precision of the method's parameters, unless under autocast."""
         if torch.is_autocast_enabled(states.device.type):
             return states
         return states.to(next(self.parameters()).dtype)

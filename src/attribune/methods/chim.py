@@ -25,17 +25,14 @@ _PAPER = 15
 
 
 class Chim(VectorMethodConfig):
-    """``logits = h (I ⊙ W) + b``: how much each weight of the classifier counts depends on the attributes.
+    """``logits = h (I ⊙ W) + b``: the attributes determine the importance of each weight of the classifier.
 
     Amplayo 2019, *Rethinking Attribute Representation and Injection for Sentiment Classification*. The importance I is
     a chunk of H / r rows, ``sigmoid(reshape(Q c + b_q))`` of the attributes' vectors c, repeated r times. The backbone
-    is tuned in full unless told otherwise.
+    is tuned in full by default.
 
     Args:
-        repeats: r, a divisor of the hidden size; the divisor nearest to the paper's 15 unless given.
-        vector_size: Z, the size of the attributes' vectors.
-        attribute_dropout: probability with which a (row, attribute) is hidden in training.
-        initial_vector: standard deviation of the initial vectors.
+        repeats: r, a divisor of the hidden size; by default the one nearest to the paper's 15.
     """
 
     name: ClassVar[str] = "chim"
@@ -57,18 +54,15 @@ class _ChimMethod(VectorMethod):
         self.b_q = nn.Parameter(torch.zeros(chunk * host.outputs))
 
     def classify(self, document: Documents, condition: Condition, head: nn.Linear) -> Logits:
-        return functional.chunk_importance_logits(
-            document, condition.vectors(), self.Q, self.b_q, head.weight.T, head.bias
-        )
+        c = condition.vectors()
+        return functional.chunk_importance_logits(document, c, self.Q, self.b_q, head.weight.T, head.bias)
 
     def merge(self, config: MethodConfig, condition: Condition, target: MergeTarget) -> MergedMethod:
-        """Return another matrix of the classifier: the logits of each feature alone, without its bias."""
-        W = target.head.weight
+        """Merge into the weight of the head: its rows are the logits of each feature alone, without the bias."""
+        W, no_bias = target.head.weight, torch.zeros_like(target.head.bias)
         features = torch.eye(W.shape[1], dtype=W.dtype, device=W.device)
         c = condition.vectors().expand(len(features), -1)
-        weight = functional.chunk_importance_logits(
-            features, c, self.Q, self.b_q, W.T, torch.zeros_like(target.head.bias)
-        )
+        weight = functional.chunk_importance_logits(features, c, self.Q, self.b_q, W.T, no_bias)
         return MergedMethod(config=Plain(), head=weight.T)
 
 
@@ -76,14 +70,14 @@ def divisor(hidden: int, repeats: int | None) -> int:
     """Return the number of repeats; for None the divisor of the hidden size nearest to the paper's 15.
 
     Raises:
-        ConfigError: when the hidden size is not divisible by `repeats`; the message names what fits.
+        ConfigError: if `repeats` does not divide the hidden size.
     """
-    fitting = [r for r in range(1, hidden + 1) if hidden % r == 0]
+    divisors = [r for r in range(1, hidden + 1) if hidden % r == 0]
     if repeats is None:
-        return min(fitting, key=lambda r: (abs(r - _PAPER), r))
-    if repeats not in fitting:
+        return min(divisors, key=lambda r: (abs(r - _PAPER), r))
+    if repeats not in divisors:
         raise ConfigError(
             f"chim: repeats is {repeats}, but the hidden size {hidden} is not divisible by it: choose one of "
-            f"{', '.join(map(str, fitting))}"
+            f"{', '.join(map(str, divisors))}"
         )
     return repeats

@@ -28,14 +28,14 @@ _ONE_EACH: tuple[Point, ...] = ("embed", "encode", "pool", "classify")
 class Combined(MethodConfig):
     """Several methods that act in one model, each with its own vectors, sharing the draw of the attribute dropout.
 
-    Any number may act at the sites, where they follow one another as they are named; at every other point only one.
-    What of the backbone learns is, unless told otherwise, the default of the first.
+    Any number may act at the sites, in the order in which they are named; at every other point only one. The default
+    tuning of the backbone is that of the first.
 
     Args:
         parts: the settings of the methods.
 
     Raises:
-        ConfigError: for methods that do not go together.
+        ConfigError: for methods that cannot be combined.
     """
 
     name: ClassVar[str] = "combined"
@@ -65,7 +65,7 @@ class Combined(MethodConfig):
                     f"method {name!r}: {both} both act at the point {point!r}, where there is room for one: "
                     "leave one out"
                 )
-        # What a single method's class says of it, the parts say of a combination.
+        # Attributes of the class in single methods, here of the instance.
         self.__dict__ |= {
             "name": name,
             "points": tuple(dict.fromkeys(point for part in self.parts for point in part.points)),
@@ -80,8 +80,7 @@ class Combined(MethodConfig):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the name, and under each method's name its options."""
-        options = {part.name: part.to_dict() for part in self.parts}
-        return {"name": self.name} | {name: {k: v for k, v in o.items() if k != "name"} for name, o in options.items()}
+        return {"name": self.name} | {part.name: part.model_dump() for part in self.parts}
 
 
 class _CombinedMethod(Method):
@@ -91,9 +90,8 @@ class _CombinedMethod(Method):
         self.parts = nn.ModuleList(part.build(host) for part in config.parts)
         self.extra_positions = sum(part.extra_positions for part in self._each())
         self.pads_right = any(part.pads_right for part in self._each())
-        for index, part in enumerate(self._each()):
+        for index, (part, settings) in enumerate(zip(self._each(), config.parts, strict=True)):
             part.holder = _PartHolder(self.holder, index)
-        for part, settings in zip(self._each(), config.parts, strict=True):
             overridden = {point for point in _ONE_EACH if getattr(type(part), point) is not getattr(Method, point)}
             if overridden != set(settings.points) - {"sites"}:
                 raise ConfigError(
@@ -106,7 +104,7 @@ class _CombinedMethod(Method):
         return [cast(Method, part) for part in self.parts]
 
     def condition(self, attribute_ids: AttributeIds | None, rows: int, draw: DropoutDraw | None = None) -> Condition:
-        """Collect the conditions of all methods, which hide the same attributes of a row in training."""
+        """Collect the conditions of all methods, which share one draw of attribute dropout."""
         if self.training and self.slots and attribute_ids is not None and draw is None:
             draw = draw_for_dropout(attribute_ids, self.slots)
         parts = tuple(part.condition(attribute_ids, rows, draw) for part in self._each())
@@ -119,26 +117,24 @@ class _CombinedMethod(Method):
 
     @property
     def weight_caches(self) -> Mapping[str, WeightCache]:
-        """The caches of all methods."""
         return {name: cache for part in self._each() for name, cache in part.weight_caches.items()}
 
     def merge(self, config: MethodConfig, condition: Condition, target: MergeTarget) -> MergedMethod:
-        """Merge each method."""
         configs = cast(Combined, config).parts
         merged = [
             method.merge(own, part, target)
             for method, own, part in zip(self._each(), configs, condition.parts, strict=True)
         ]
         self._check_apart([bool(part.backbone or part.low_rank) for part in merged])
-        left = [part for part in merged if part.config.points]
+        remaining = [part for part in merged if part.config.points]
         tensors = {
-            (f"parts.{number}.{name}" if len(left) > 1 else name): tensor
-            for number, part in enumerate(left)
+            (f"parts.{number}.{name}" if len(remaining) > 1 else name): tensor
+            for number, part in enumerate(remaining)
             for name, tensor in part.tensors.items()
         }
-        left_configs = tuple(part.config for part in left)
+        remaining_configs = tuple(part.config for part in remaining)
         return MergedMethod(
-            config=Combined(parts=left_configs) if len(left) > 1 else next(iter(left_configs), Plain()),
+            config=Combined(parts=remaining_configs) if len(remaining) > 1 else next(iter(remaining_configs), Plain()),
             tensors=tensors,
             backbone={name: tensor for part in merged for name, tensor in part.backbone.items()},
             head=next((part.head for part in merged if part.head is not None), None),
@@ -146,7 +142,7 @@ class _CombinedMethod(Method):
         )
 
     def _check_apart(self, merged: list[bool]) -> None:
-        """Refuse weights that would change in front of what acted before them, or twice."""
+        """Refuse changes of weights at a site where another method acts too."""
         seen: dict[str, bool] = {}
         for part, into_weights in zip(self._each(), merged, strict=True):
             methods = [module for module in part.modules() if isinstance(module, Method)]
@@ -161,38 +157,33 @@ class _CombinedMethod(Method):
     def embed(
         self, input_ids: InputIds, attention_mask: Mask, condition: Condition, embeddings: nn.Module
     ) -> Embedded | None:
-        """Let the method at this point put something in place of the ids."""
         method, condition = self._at("embed", condition)
         return method.embed(input_ids, attention_mask, condition, embeddings)
 
     def encode(self, hidden: States, attention_mask: Mask, condition: Condition) -> States:
-        """Let the method at this point change the states."""
         method, condition = self._at("encode", condition)
         return method.encode(hidden, attention_mask, condition)
 
     def pool(self, hidden: States, attention_mask: Mask, condition: Condition, default: Pool) -> Documents:
-        """Let the method at this point pool the states."""
         method, condition = self._at("pool", condition)
         return method.pool(hidden, attention_mask, condition, default)
 
     def classify(self, document: Documents, condition: Condition, head: nn.Linear) -> Logits:
-        """Let the method at this point make the logits."""
         method, condition = self._at("classify", condition)
         return method.classify(document, condition, head)
 
     def _at(self, point: Point, condition: Condition) -> tuple[Method, Condition]:
-        """Return the method that acts at a point, any of them where none does, and its condition."""
+        """Return the method at a point, or the first if there is none, and its condition."""
         index = self.acting.get(point, 0)
         return self._each()[index], condition.parts[index]
 
     def install(self, backbone: nn.Module) -> None:
-        """Hook the sites of all methods, in their order."""
         for part in self._each():
             part.install(backbone)
 
 
 class _PartHolder(ConditionHolder):
-    """Gives the sites of one method its part of the combination's condition."""
+    """Provides one method with its part of the condition of a combination."""
 
     def __init__(self, combination: ConditionHolder, index: int) -> None:
         super().__init__()
@@ -200,5 +191,4 @@ class _PartHolder(ConditionHolder):
 
     @property
     def current(self) -> Condition:
-        """This method's part of the current condition."""
         return self._combination.current.parts[self._index]

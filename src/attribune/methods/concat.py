@@ -23,6 +23,15 @@ __all__ = ["ConcatText", "ConcatWord"]
 
 
 class _ConcatConfig(AttributeMethodConfig):
+    """Settings of both methods.
+
+    Args:
+        vector_size: of the attributes' vectors; null for the hidden size.
+        initial_vector: the vectors start uniform between minus this and this.
+        attribute_dropout: probability of hiding an attribute of a row in training, which trains the vector of the
+            unknown.
+    """
+
     default_tuning: ClassVar[str] = "full"
 
     vector_size: PositiveInt | None = None
@@ -32,14 +41,8 @@ class _ConcatConfig(AttributeMethodConfig):
 class ConcatText(_ConcatConfig):
     """The document vector h becomes ``tanh(W [h; a_1; ...; a_M])``.
 
-    MA-BERT's baseline "BERT Concat (text)", which in the paper reads a frozen backbone: ``tuning: frozen`` reproduces
-    that; otherwise the backbone is tuned in full.
-
-    Args:
-        vector_size: of the attributes' vectors; the hidden size unless given.
-        initial_vector: the vectors start uniform between minus this and this.
-        attribute_dropout: probability with which a (row, attribute) is hidden in training; trains the vector of the
-            unknown.
+    MA-BERT's baseline "BERT Concat (text)". The backbone is tuned in full by default; the paper's is frozen, as with
+    ``tuning: frozen``.
     """
 
     name: ClassVar[str] = "concat-text"
@@ -51,20 +54,16 @@ class ConcatText(_ConcatConfig):
 
 
 class ConcatWord(_ConcatConfig):
-    """Every state h_t becomes ``tanh(W [h_t; a_1; ...; a_M])``, then plain Transformer layers follow.
+    """Every state h_t becomes ``tanh(W [h_t; a_1; ...; a_M])``, followed by plain Transformer layers.
 
-    MA-BERT's baseline "BERT Concat (word)", which in the paper reads a frozen backbone: ``tuning: frozen`` reproduces
-    that; otherwise the backbone is tuned in full.
+    MA-BERT's baseline "BERT Concat (word)". The backbone is tuned in full by default; the paper's is frozen, as with
+    ``tuning: frozen``.
 
     Args:
-        layers: N, of the stack.
-        heads: of its attention; the backbone's unless given.
-        inner: of its feed-forward parts; the backbone's unless given.
+        layers: N, the number of layers.
+        heads: of their attention; null for as many as the backbone has.
+        inner: size of their feed-forward parts; null for that of the backbone.
         dropout: inside the layers.
-        vector_size: of the attributes' vectors; the hidden size unless given.
-        initial_vector: the vectors start uniform between minus this and this.
-        attribute_dropout: probability with which a (row, attribute) is hidden in training; trains the vector of the
-            unknown.
     """
 
     name: ClassVar[str] = "concat-word"
@@ -87,12 +86,8 @@ class _ConcatMethod(AttributeMethod):
 
     def __init__(self, config: _ConcatConfig, host: Host) -> None:
         size, bound = config.vector_size or host.hidden, config.initial_vector
-        super().__init__(
-            config,
-            host,
-            sizes=[size] * len(host.slots),
-            initial=partial(nn.init.uniform_, a=-bound, b=bound),
-        )
+        initial = partial(nn.init.uniform_, a=-bound, b=bound)
+        super().__init__(config, host, sizes=[size] * len(host.slots), initial=initial)
         width = host.hidden + size * len(host.slots)
         self.W = nn.Parameter(torch.randn(host.hidden, width) * width**-0.5)
 

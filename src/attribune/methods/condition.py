@@ -16,25 +16,19 @@ from attribune.methods.shapes import AttributeIds, Mask
 from attribune.methods.weight_cache import CachedRows
 from attribune.schema.slots import Slots
 
-__all__ = [
-    "Condition",
-    "ConditionHolder",
-    "Slots",
-    "Values",
-    "check_attribute_ids",
-]
+__all__ = ["Condition", "ConditionHolder", "Slots", "Values", "check_attribute_ids"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Values:
-    """The values of one attribute in a batch, each distinct one once.
+    """The distinct values of one attribute in a batch.
 
     Args:
         ids: distinct ids; id 0 may be among them.
-        membership: how often row b has value u. The column of id 0 is zero, so that it adds nothing, unless the
-            method learns a vector for the unknown: then it is 1 for the rows without any value.
+        membership: how often row b has value u. The column of id 0 is zero, unless the method learns a vector for the
+            unknown: then it is 1 for the rows without any value.
         vectors: the values' learned vectors.
-        cache: of what was made of them in earlier passes; None without one.
+        cache: the weights generated from them in earlier passes.
     """
 
     ids: Int[Tensor, " U"]
@@ -43,7 +37,7 @@ class Values:
     cache: CachedRows | None = None
 
     def over_chunks(self, chunks: int) -> Values:
-        """Return the same of a batch in which each row is cut into `chunks` rows."""
+        """Return the values of a batch in which each row is cut into `chunks` rows."""
         cache = None if self.cache is None else self.cache.over_chunks(chunks)
         return replace(self, membership=self.membership.repeat_interleave(chunks, dim=0), cache=cache)
 
@@ -51,13 +45,12 @@ class Values:
     def collect(
         cls, ids: Int[Tensor, "B count"], look_up: Callable[[Tensor], Tensor], *, unknown: bool = False
     ) -> Values:
-        """Find the distinct values of a batch and look their vectors up.
+        """Find the distinct values of one attribute in a batch and look up their vectors.
 
         Under ``torch.compile`` every slot counts as distinct, since the number of distinct values would break the
-        graph; the sums over a row's values come out the same.
+        graph; the sums over a row's values are the same.
 
         Args:
-            ids: those of one attribute.
             look_up: returns the vectors (U, Z) of distinct ids (U,).
             unknown: whether rows without a value have the vector of id 0.
         """
@@ -77,16 +70,16 @@ class Values:
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """What a method reads during one forward pass.
+    """The input of a method during one forward pass.
 
     Args:
         rows: B.
         ids: after attribute dropout; None for methods without attributes.
-        values: the values of each attribute.
-        parts: the conditions of the methods of which a combination is made.
+        values: of each attribute.
+        parts: the conditions of the methods in a combination.
         chunks: C, the number of rows of the backbone's batch into which each document is cut.
         token_mask: 1 where the backbone's batch has a real token of the text; known inside the backbone.
-        memory: what sites keep for later ones in the same pass.
+        memory: what sites store for later sites in the same pass.
     """
 
     rows: int
@@ -98,7 +91,7 @@ class Condition:
     memory: dict[str | int, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def vectors(self) -> Float[Tensor, "B width"]:
-        """Return the rows' attribute vectors side by side, of sizes Z_1 to Z_M; several values add up."""
+        """Return the rows' attribute vectors side by side, of sizes Z_1 to Z_M; several values are summed."""
         return torch.cat(self.vectors_per_attribute(), dim=1)
 
     def over_chunks(self, chunks: int) -> Condition:
@@ -115,22 +108,18 @@ class Condition:
         )
 
     def with_token_mask(self, token_mask: Mask) -> Condition:
-        """Return the same condition for a backbone whose batch has the text's real tokens at these places."""
+        """Return the condition with a mask of the text's real tokens in the backbone's batch."""
         return replace(
             self, token_mask=token_mask, parts=tuple(part.with_token_mask(token_mask) for part in self.parts)
         )
 
     def vectors_per_attribute(self) -> list[Tensor]:
-        """Return the rows' vectors of each attribute, (B, Z_m); several values add up."""
+        """Return the rows' vectors of each attribute, (B, Z_m); several values are summed."""
         return [values.membership @ values.vectors for values in self.values]
 
 
 class ConditionHolder:
-    """Gives the sites the condition of the forward pass in which they run.
-
-    A site inside a checkpointed layer runs again during backward, when another forward pass may have come between;
-    `checkpointed` therefore captures the condition and restores it for the second run.
-    """
+    """Provides the sites with the condition of the forward pass in which they run."""
 
     def __init__(self) -> None:
         self._current: Condition | None = None
@@ -147,7 +136,7 @@ class ConditionHolder:
 
     @contextmanager
     def use(self, condition: Condition) -> Iterator[None]:
-        """Make a condition the current one for the duration of a block."""
+        """Make a condition the current one within a block."""
         before, self._current = self._current, condition
         try:
             yield
@@ -156,12 +145,9 @@ class ConditionHolder:
 
 
 def check_attribute_ids(attribute_ids: Tensor, slots: Sequence[Slots], rows: int) -> None:
-    """Refuse ids of the wrong shape or outside the vocabularies.
+    """Raise DataError for ids of the wrong shape or outside the vocabularies.
 
-    The range is checked where the check costs nothing: on the CPU, outside a compiled graph.
-
-    Raises:
-        DataError: naming the attribute, the value seen and the cure.
+    The range is checked where that costs nothing: on the CPU, outside a compiled graph.
     """
     width = sum(s.count for s in slots)
     if attribute_ids.dim() != 2 or attribute_ids.shape != (rows, width):

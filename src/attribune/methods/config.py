@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+from collections import ChainMap
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
@@ -16,16 +19,23 @@ __all__ = ["AttributeMethodConfig", "MethodConfig", "Point", "Probability", "Vec
 
 Point = Literal["embed", "sites", "encode", "pool", "classify"]
 Probability = Annotated[float, Field(ge=0, lt=1)]
+_OPTION = re.compile(r"^    (\w+): .*(?:\n {8}.*)*", re.MULTILINE)
+
+
+def _described_options(method: type) -> dict[str, str]:
+    """Return the descriptions of options in a class docstring, by name."""
+    return {match[1]: match[0] for match in _OPTION.finditer(inspect.cleandoc(method.__doc__ or ""))}
 
 
 class MethodConfig(Settings):
     """Settings of a method; see the subclasses.
 
     ``name`` is the word for ``--method``, ``points`` says where the method acts, ``default_tuning`` what of the
-    backbone learns unless told otherwise.
+    backbone learns by default. The docstring of a subclass describes its own options, as ``Args:`` at its end; the
+    descriptions of inherited ones are appended.
 
     Raises:
-        ConfigError: naming every option that is unknown or has a value that it cannot have.
+        ConfigError: naming every option that is unknown or has an invalid value.
     """
 
     model_config = ConfigDict(strict=True)  # the text "off" would count as true
@@ -34,6 +44,18 @@ class MethodConfig(Settings):
     points: ClassVar[tuple[Point, ...]] = ("sites",)
     default_tuning: ClassVar[str] = "frozen"
     uses_attributes: ClassVar[bool] = False
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Append the descriptions of inherited options to the docstring."""
+        if cls.__doc__ is None:
+            return
+        own = _described_options(cls)
+        inherited = ChainMap(*map(_described_options, cls.__mro__[1:]))
+        lines = [inherited[option] for option in cls.model_fields if option in inherited and option not in own]
+        if lines:
+            header = [] if own else ["", "Args:"]
+            cls.__doc__ = "\n".join([inspect.cleandoc(cls.__doc__), *header, *lines])
 
     def __init__(self, **options: Any) -> None:
         try:
@@ -46,11 +68,11 @@ class MethodConfig(Settings):
         raise NotImplementedError(type(self).__name__)
 
     def refusal(self, placement: Placement) -> str | None:
-        """Return why the method cannot act in a family, with the cure; None where it can."""
+        """Return why the method cannot act in a family, with the cure; None if it can."""
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return name and options, as JSON can hold them."""
+        """Return name and options as plain values."""
         return {"name": self.name, **self.model_dump()}
 
     @classmethod
@@ -60,10 +82,10 @@ class MethodConfig(Settings):
 
 
 class AttributeMethodConfig(MethodConfig):
-    """Settings that all methods have that read attributes.
+    """Settings of all methods that read attributes.
 
     Args:
-        attribute_dropout: probability with which a (row, attribute) is hidden in training.
+        attribute_dropout: probability of hiding an attribute of a row in training.
     """
 
     uses_attributes: ClassVar[bool] = True
@@ -72,7 +94,7 @@ class AttributeMethodConfig(MethodConfig):
 
 
 class VectorMethodConfig(AttributeMethodConfig):
-    """Settings of methods whose vectors may have any size and start at random.
+    """Settings of methods whose vectors have any size and random initial values.
 
     Args:
         vector_size: Z, the size of the attributes' vectors.
@@ -110,17 +132,16 @@ def _describe(method: type[MethodConfig], options: dict[str, Any], error: Valida
 
 def _describe_option(method: type[MethodConfig], options: dict[str, Any], item: Any) -> str:
     option, context = str(item["loc"][0]), item.get("ctx", {})
-    field, value = method.model_fields[option], options.get(option)
+    field, choices = method.model_fields[option], get_args(method.model_fields[option].annotation)
+    start = f"{option} is {options.get(option)!r}"
     if field.description is not None:
-        return f"{option} is {value!r}: give {field.description}"
+        return f"{start}: give {field.description}"
     if item["type"] == "literal_error":
-        choices = " or ".join(map(repr, get_args(field.annotation)))
-        return f"{option} is {value!r}: choose {choices}"
+        return f"{start}: choose {' or '.join(map(repr, choices))}"
     if item["type"] in _CURES:
-        default = ", or null for the default" if type(None) in get_args(field.annotation) else ""
-        return f"{option} is {value!r}: {_CURES[item['type']]}{default}"
+        return f"{start}: {_CURES[item['type']]}{', or null for the default' if type(None) in choices else ''}"
     bounds = [f"{word} {limit}" for key, word in _BOUNDS.items() if (limit := _bound(field, key, context)) is not None]
-    return f"{option} is {value!r}, it must be {' and '.join(bounds)}"
+    return f"{start}, it must be {' and '.join(bounds)}"
 
 
 def _bound(field: Any, key: str, context: dict[str, Any]) -> Any:

@@ -18,20 +18,12 @@ def draw_for_dropout(attribute_ids: AttributeIds, slots: Sequence[Slots]) -> Dro
 
 
 def drop_attributes(
-    attribute_ids: AttributeIds,
-    slots: Sequence[Slots],
-    rate: float,
-    draw: DropoutDraw | None = None,
+    attribute_ids: AttributeIds, slots: Sequence[Slots], rate: float, draw: DropoutDraw | None = None
 ) -> AttributeIds:
-    """Hide each (row, attribute) as a whole with a probability: attribute dropout (Injectors, section 4).
+    """Hide each attribute of each row with probability `rate`: attribute dropout (Injectors, section 4).
 
-    Nothing is rescaled: a dropped attribute looks like one never seen in training, id 0 in all its slots.
-
-    Args:
-        attribute_ids: stay as they are; the ids returned are a new tensor.
-        slots: of each attribute, in order.
-        rate: the probability.
-        draw: random numbers; an attribute whose number is below the rate is hidden.
+    Nothing is rescaled: a dropped attribute is encoded as one never seen in training, with id 0 in all its slots. An
+    attribute is dropped if its random number in `draw` is below the rate.
     """
     keep = (draw_for_dropout(attribute_ids, slots) if draw is None else draw) >= rate
     return attribute_ids * torch.cat([keep[:, j : j + 1].expand(-1, s.count) for j, s in enumerate(slots)], dim=1)

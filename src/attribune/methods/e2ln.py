@@ -1,4 +1,4 @@
-"""``e2ln``: personalised norms, and chunks of a document that read each other's summaries (Zhang et al. 2024)."""
+"""``e2ln``: personalised norms, and chunks of a document that attend to each other's summaries (Zhang et al. 2024)."""
 
 from __future__ import annotations
 
@@ -32,27 +32,17 @@ _LATEST = "latest"
 class E2ln(NormConfig):
     """Personalised LayerNorm, structured text and pooling by LayerNorm, over chunks of a long document.
 
-    Zhang et al. 2024, equations 1 to 8. Each chunk of the document is read by itself; at the end of every layer its
-    tokens are pooled to a summary, and the summaries of all chunks are extra keys and values of the next layer's
-    attention. The attributes' vectors start at zero, so that training starts from the same model without attributes;
-    with ``norms`` and ``bias_terms`` both ``none`` it is that model. The backbone is tuned in full unless told
-    otherwise. Chunks are a window, such as ``chunks:512x4``; a text in another window is one chunk.
+    Zhang et al. 2024, equations 1 to 8. The backbone reads each chunk of the document by itself; at the end of every
+    layer its tokens are pooled to a summary, and the summaries of all chunks are extra keys and values of the next
+    layer's attention. The attributes' vectors start at zero, so that training starts from the model without attributes,
+    which ``norms`` and ``bias_terms`` both ``none`` give. The backbone is tuned in full by default. Chunks are a
+    window, such as ``chunks:512x4``; a text in another window is one chunk.
 
     Args:
-        norms: which norms are personalised: those that read the residual stream after the attention, after the
-            feed-forward sub-layer, ``both`` or ``none``.
-        bias_terms: whose linear maps get a personalised bias ``bias + L e`` as well (table 3).
-        layers: the layers that are personalised, the first being 1; all unless given.
-        fusion: how the vectors become a change of gain or bias: ``linear`` (one map of all side by side), ``mlp`` (two
-            with tanh between), ``addition`` (their sum), ``weighted`` (their sum with learned weights). The last two
-            need vectors of the size of what they change.
-        vector_size: Z, the size of the attributes' vectors.
-        vector_sizes: Z of each attribute, in schema order, in place of `vector_size`.
-        structured_text: whether chunks read each other's summaries.
-        summary_pooling: how a chunk's tokens become its summary: ``lnap`` (by LayerNorm, no new parameters),
+        structured_text: whether chunks attend to each other's summaries.
+        summary_pooling: how a chunk's tokens are pooled to its summary: ``lnap`` (by LayerNorm, no new parameters),
             ``average``, ``max``, or ``attention`` with learned parameters.
-        document_pooling: how the document's tokens become its vector, in the same ways.
-        attribute_dropout: probability with which a (row, attribute) is hidden in training.
+        document_pooling: how the document's tokens are pooled to its vector, with the same choices.
     """
 
     name: ClassVar[str] = "e2ln"
@@ -63,11 +53,11 @@ class E2ln(NormConfig):
     document_pooling: TokenPooling = "lnap"
 
     def model_post_init(self, context: Any) -> None:
-        """Set ``uses_attributes``, which the options decide here and not the class."""
+        """Set ``uses_attributes``, which depends on the options here."""
         self.__dict__["uses_attributes"] = self.norms != "none" or self.bias_terms != "none"
 
     def refusal(self, placement: Placement) -> str | None:
-        """Return why attention cannot read summaries in a family; None where it can, or need not."""
+        """Return why attention cannot read summaries in a family; None if it can, or need not."""
         if not self.structured_text or placement.no_extra_attention is None:
             return None
         return (
@@ -76,7 +66,7 @@ class E2ln(NormConfig):
         )
 
     def build(self, host: Host) -> Method:
-        """Build personalised norms, and what makes and reads summaries."""
+        """Build personalised norms, and the pooling of summaries and documents."""
         return _E2lnMethod(self, host)
 
 
@@ -97,31 +87,30 @@ class _E2lnMethod(Method):
         self.layers = host.layers
         self.norms = [site.path for site in host.at("feed_forward_norm")]
         self.keys, self.values = host.at("k_proj"), host.at("v_proj")
-        # After the last layer nobody reads a summary, unless it runs again.
+        # No layer reads a summary of the last one, unless it runs again.
         pools = (len(self.layers) if self.shared else len(self.layers) - 1) if self.structured_text else 0
         self.summary_pools = nn.ModuleList(_TokenPool(config.summary_pooling, host.hidden) for _ in range(pools))
         self.document_pool = _TokenPool(config.document_pooling, host.hidden)
 
     def condition(self, attribute_ids: AttributeIds | None, rows: int, draw: DropoutDraw | None = None) -> Condition:
-        """Collect the attributes, where any norm reads them."""
         if self.personal is None:
             return super().condition(attribute_ids, rows, draw)
         return self.personal.condition(attribute_ids, rows, draw)
 
     def merge(self, config: MethodConfig, condition: Condition, target: MergeTarget) -> MergedMethod:
-        """Merge into the same without attributes, over other gains and biases of the backbone."""
+        """Merge into the method without attributes, with changed gains and biases of the backbone."""
         if self.personal is None:
             return super().merge(config, condition, target)
         impersonal = {"norms": "none", "bias_terms": "none", "layers": None, "vector_sizes": None}
-        left = E2ln(**config.model_dump() | impersonal)
         backbone = self.personal.merge(config, condition, target).backbone
-        return MergedMethod(config=left, tensors=own_tensors(self, without="personal"), backbone=backbone)
+        return MergedMethod(
+            config=E2ln(**config.model_dump() | impersonal),
+            tensors=own_tensors(self, without="personal"),
+            backbone=backbone,
+        )
 
     def install(self, backbone: nn.Module) -> None:
-        """Hook the personalised norms, then the making and the reading of summaries.
-
-        In this order, since summaries are pooled by the norm that stands there, personalised where it is.
-        """
+        """Hook the personalised norms first, since summaries are pooled by these norms."""
         if self.personal is not None:
             self.personal.holder = self.holder
             self.personal.install(backbone)
@@ -139,23 +128,21 @@ class _E2lnMethod(Method):
             attach_extra_attention(backbone, attention, partial(self._extra, number, backbone))
 
     def _after_norm(self, number: int, _norm: nn.Module, _args: Any, normed: Tensor) -> None:
-        """Post-norm families: the layer's last norm makes its output."""
+        """Post-norm families: the output of the layer is that of its last norm."""
         self._summarise(number, normed)
 
     def _after_layer(self, number: int, norm: nn.Module, _layer: nn.Module, _args: Any, output: Any) -> None:
-        """Pre-norm families: the norm that reads the layer's output next."""
-        f = output[0] if isinstance(output, tuple) else output
-        self._summarise(number, norm(f))
+        """Pre-norm families: the next norm reads the output of the layer."""
+        self._summarise(number, norm(output[0] if isinstance(output, tuple) else output))
 
     def _summarise(self, number: int, normed: Tensor) -> None:
         condition = self.holder.current
         assert condition.token_mask is not None
-        pooled = self.summary_pools[number](normed, condition.token_mask)
-        # Kept for each layer, since a checkpointed layer reads it again in the backward pass.
-        condition.memory[_LATEST if self.shared else number] = pooled
+        # Stored for each layer, since a checkpointed layer reads it again in the backward pass.
+        condition.memory[_LATEST if self.shared else number] = self.summary_pools[number](normed, condition.token_mask)
 
     def _extra(self, number: int, backbone: nn.Module) -> Extra | None:
-        """Return what a layer's attention reads beside its chunk: the last layer's summaries, by its own maps."""
+        """Return the extra keys and values of a layer: the summaries of the layer before, by its own projections."""
         condition = self.holder.current
         summaries = condition.memory.get(_LATEST if self.shared else number - 1)
         if summaries is None:
@@ -166,18 +153,17 @@ class _E2lnMethod(Method):
         return Extra(*(_shared(states, condition.chunks) for states in (keys, values, real)))
 
     def pool(self, hidden: States, attention_mask: Mask, condition: Condition, default: Pool) -> Documents:
-        """Pool the real tokens of all chunks."""
         return cast(Tensor, self.document_pool(hidden, attention_mask))
 
 
 def _shared(of_chunks: Shaped[Tensor, "BC ..."], chunks: int) -> Shaped[Tensor, "BC C ..."]:
-    """Give each of the B · C chunks what all C chunks of its document have."""
+    """Repeat the states of all C chunks of a document for each of them."""
     return of_chunks.view(-1, chunks, *of_chunks.shape[1:]).repeat_interleave(chunks, dim=0)
 
 
 def _project(backbone: nn.Module, summaries: Float[Tensor, "BC H"], sites: Sequence[Site]) -> list[Tensor]:
     """Map the chunks' summaries by projections of the backbone: (BC, features) each."""
-    states = summaries.unsqueeze(1)  # a token each, in rows that other sites at the projections know
+    states = summaries.unsqueeze(1)  # one token per row, in the shape that other sites at the projections expect
     projected = {path: backbone.get_submodule(path)(states).squeeze(1) for path in {site.path: None for site in sites}}
     return [
         projected[site.path] if site.start is None else projected[site.path].narrow(-1, site.start, site.features)
@@ -186,7 +172,7 @@ def _project(backbone: nn.Module, summaries: Float[Tensor, "BC H"], sites: Seque
 
 
 class _TokenPool(nn.Module):
-    """Makes one vector of tokens, in one of the ways."""
+    """Pools tokens to one vector."""
 
     def __init__(self, kind: TokenPooling, hidden: int) -> None:
         super().__init__()

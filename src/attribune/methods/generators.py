@@ -1,9 +1,8 @@
-"""The four ways in which an Injector generates a weight from a vector: with and without low rank and PHM."""
+"""The generators of an Injector's weights from vectors: with and without low rank and PHM."""
 
 from __future__ import annotations
 
-import os
-
+import psutil
 import torch
 from jaxtyping import Float
 from pydantic import PositiveFloat, PositiveInt
@@ -18,7 +17,7 @@ __all__ = ["Generator", "GeneratorSettings", "build_generator", "check_memory"]
 
 
 class GeneratorSettings(VectorMethodConfig):
-    """The Injector's settings that decide how a weight is generated; see there."""
+    """The settings of the Injector that determine how weights are generated; see there."""
 
     bottleneck: PositiveInt = 64
     hypercomplex: PositiveInt = 4
@@ -29,16 +28,16 @@ class GeneratorSettings(VectorMethodConfig):
 
 
 class Generator(nn.Module):
-    """Generates g of the distinct values' vectors, summed over the values of each row."""
+    """Generates g of the distinct values, summed over the values of each row."""
 
     def forward(self, z: Float[Tensor, "U Z"], membership: Float[Tensor, "B U"]) -> Float[Tensor, "B H A"]:
-        """Generate the weights of the rows; overridden by each kind."""
+        """Generate the weights of the rows."""
         raise NotImplementedError(type(self).__name__)
 
     def project(
         self, hidden: States, z: Float[Tensor, "U Z"], membership: Float[Tensor, "B U"], C: Float[Tensor, "H A"]
     ) -> Float[Tensor, "B T A"]:
-        """Multiply states with the weights of their rows: ``h (g + C)``."""
+        """Multiply states by the weights of their rows: ``h (g + C)``."""
         return hidden @ functional.attribute_weight(self(z, membership), C)
 
 
@@ -99,27 +98,30 @@ class _Full(Generator):
 
 
 def build_generator(config: GeneratorSettings, *, hidden: int) -> Generator:
-    """Build the generator that the two switches choose.
+    """Build the generator for the options `low_rank` and `phm`.
 
     Raises:
-        ConfigError: when PHM is on and the hidden size is not divisible by O²; the message names the O that fit.
+        ConfigError: if PHM is on and the hidden size is not divisible by O²; the message names the O that fit.
     """
-    if config.phm:
-        _check_divisible(hidden, config.hypercomplex)
-        return (_Phm if config.low_rank else _PhmFull)(config, hidden=hidden)
-    return (_LowRank if config.low_rank else _Full)(config, hidden=hidden)
+    O = config.hypercomplex
+    if not config.phm:
+        return (_LowRank if config.low_rank else _Full)(config, hidden=hidden)
+    if hidden % O**2:
+        fitting = [o for o in range(1, int(hidden**0.5) + 1) if hidden % o**2 == 0]
+        raise ConfigError(
+            f"injector: hypercomplex is {O}, but the hidden size {hidden} is not divisible by {O}² = {O**2}: "
+            f"choose one of {', '.join(map(str, fitting))}"
+        )
+    return (_Phm if config.low_rank else _PhmFull)(config, hidden=hidden)
 
 
 def check_memory(config: GeneratorSettings, *, hidden: int, copies: int) -> None:
     """Refuse generators without low rank that the machine cannot train, before anything is allocated.
 
-    Args:
-        config: of the Injector.
-        hidden: H.
-        copies: sites times attributes.
+    The estimate is of weight, gradient and the two moments of AdamW, 4 bytes each.
 
-    Raises:
-        ConfigError: with the estimate: weight, gradient and the two moments of AdamW, 4 bytes each.
+    Args:
+        copies: sites times attributes.
     """
     if config.low_rank or torch.get_default_device().type == "meta":
         return
@@ -134,17 +136,6 @@ def check_memory(config: GeneratorSettings, *, hidden: int, copies: int) -> None
         )
 
 
-def _check_divisible(hidden: int, O: int) -> None:
-    if hidden % O**2:
-        fitting = [o for o in range(1, int(hidden**0.5) + 1) if hidden % o**2 == 0]
-        raise ConfigError(
-            f"injector: hypercomplex is {O}, but the hidden size {hidden} is not divisible by {O}² = {O**2}: "
-            f"choose one of {', '.join(map(str, fitting))}"
-        )
-
-
 def _largest_memory() -> int:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if torch.cuda.is_available():
-        memory = max(memory, torch.cuda.get_device_properties(0).total_memory)
-    return memory
+    memory: int = psutil.virtual_memory().total
+    return max(memory, torch.cuda.get_device_properties(0).total_memory) if torch.cuda.is_available() else memory

@@ -1,4 +1,4 @@
-"""The model that a method acts in, as far as the method has to know it."""
+"""The facts about a model that a method needs."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["Host"]
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """What a method has to know of the model that it will act in.
+    """The facts about a model from which a method is built.
 
     Args:
         hidden: H, the backbone's hidden size.
         outputs: L, the size of the head.
         slots: the attributes, in schema order.
-        sites: every place inside the layers where a module can act.
+        sites: all places inside the layers where a module can act.
         heads: of the backbone's attention.
         embedding: E, the size of the token embeddings.
         layers: names of the layers, in the order in which they run.
@@ -44,16 +44,10 @@ class Host:
 
     @classmethod
     def of(cls, backbone: Any, *, outputs: int, slots: Sequence[Slots], placement: Placement | None = None) -> Self:
-        """Describe a loaded backbone.
-
-        Args:
-            backbone: the stack of layers with the sites.
-            outputs: L, the size of the head.
-            slots: the attributes, in schema order.
-            placement: the row of its family unless given.
+        """Describe a loaded backbone, by default with the placement of its family.
 
         Raises:
-            ConfigError: for a family that the placement table lacks, or one laid out otherwise than it says.
+            ConfigError: for a family that the placement table lacks or does not match.
         """
         placement = placement_for(backbone.config.model_type) if placement is None else placement
         return cls(
@@ -73,7 +67,7 @@ class Host:
         return tuple(site for site in self.sites if site.kind in kinds)
 
     def weight(self, site: Site) -> Float[Tensor, "inputs features"]:
-        """Return the backbone's weight at the site of a linear map, to be read and not changed."""
+        """Return the backbone's weight at the site of a linear map, not to be changed."""
         assert self.backbone is not None
         module = self.backbone.get_submodule(site.path)
         weight = cast(Tensor, module.weight)
@@ -81,6 +75,6 @@ class Host:
         return weight if site.start is None else weight[:, site.start : site.start + site.features]
 
     def bias(self, site: Site) -> Float[Tensor, " features"] | None:
-        """Return the backbone's bias at the site of a linear map that is not fused; None where it has none."""
+        """Return the backbone's bias, if any, at the site of a linear map that is not fused."""
         assert self.backbone is not None
         return cast(Tensor | None, getattr(self.backbone.get_submodule(site.path), "bias", None))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import ClassVar, Literal, Self, cast
 
 import torch
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from attribune import functional
 from attribune.backbones.placement import SiteKind
 from attribune.errors import ConfigError
+from attribune.functional.fused import product_dtype
 from attribune.methods.adapter import Adapter, AdapterSite, Bottleneck
 from attribune.methods.attribute_method import VectorMethod
 from attribune.methods.base import Method, SiteModule
@@ -41,9 +41,8 @@ class Injector(GeneratorSettings):
 
     Args:
         bottleneck: A.
-        hypercomplex: O; the hidden size must be divisible by its square. Read where `phm` is on.
+        hypercomplex: O, for `phm`; the hidden size must be divisible by its square.
         vector_size: Z, the size of the attributes' vectors (the paper: the hidden size).
-        attribute_dropout: probability with which a (row, attribute) is hidden in training.
         bias_injection: whether b depends on the attribute.
         weight_injection: whether W depends on the attribute.
         task_adapter: whether a plain adapter comes first.
@@ -52,10 +51,10 @@ class Injector(GeneratorSettings):
         low_rank: whether the generated matrices come from outer products.
         phm: whether they are sums of Kronecker products.
         initial_scale: standard deviation of the initial C, W_down and W_up.
-        initial_vector: standard deviation of the initial vectors. Small, so that a value seen in a few rows stays
-            close to the unknown one until its rows say otherwise.
-        initial_projection: standard deviation of the initial G and sigma. Large, so that a small change of a vector
-            matters.
+        initial_vector: standard deviation of the initial vectors. Small, so that a value seen in few rows stays close
+            to the unknown one.
+        initial_projection: standard deviation of the initial G and sigma. Large, so that small changes of a vector
+            matter.
         initial_weight: standard deviation of the generated weights when ``sigma z`` is of size one.
     """
 
@@ -95,17 +94,13 @@ class InjectorMethod(VectorMethod):
         self._can_cache = config.weight_injection and config.aggregation == "post"
 
     def enable_weight_cache(self, megabytes: float) -> None:
-        """Keep the weights of the values used last, for passes without gradients; 0 keeps none.
-
-        Args:
-            megabytes: for all attributes together.
-        """
+        """Cache the weights of the values used last, for passes without gradients; 0 megabytes turn the cache off."""
         single = [slots for slots in self.slots if slots.count == 1] if self._can_cache else []
         free = megabytes * 2**20
         self._caches = {}
         for index, slots in enumerate(sorted(single, key=lambda slots: slots.size)):
             needed = slots.size * self._value_size * torch.float32.itemsize
-            share = min(needed, free / (len(single) - index))  # what a small vocabulary leaves, others take
+            share = min(needed, free / (len(single) - index))  # what a small vocabulary leaves goes to the larger ones
             free -= share
             if share:
                 self._caches[slots.name] = WeightCache(
@@ -113,7 +108,7 @@ class InjectorMethod(VectorMethod):
                 )
 
     def train(self, mode: bool = True) -> Self:
-        """Switch to training, which clears the caches, or back."""
+        """Switch to training, which clears the caches, or to evaluation."""
         for cache in self._caches.values() if mode else ():
             cache.clear()
         return super().train(mode)
@@ -121,17 +116,17 @@ class InjectorMethod(VectorMethod):
     @property
     def weight_caches(self) -> Mapping[str, WeightCache]:
         """The cache of each attribute with one value per row."""
-        return MappingProxyType(self._caches)
+        return self._caches
 
     def condition(self, attribute_ids: AttributeIds | None, rows: int, draw: DropoutDraw | None = None) -> Condition:
-        """Collect the distinct values of the batch, and where the weights of those seen before are cached."""
+        """Collect the distinct values of the batch, with their cached weights in passes without gradients."""
         condition = super().condition(attribute_ids, rows, draw)
         if not self._caches or self.training or torch.is_grad_enabled() or torch.compiler.is_compiling():
             return condition
-        assert condition.ids is not None
         stamp = self._stamp()
         if stamp is None:
             return condition
+        assert condition.ids is not None
         values = tuple(
             replace(values, cache=self._cached(slots, values, condition.ids, stamp))
             for slots, values in zip(self.slots, condition.values, strict=True)
@@ -139,7 +134,7 @@ class InjectorMethod(VectorMethod):
         return replace(condition, values=values)
 
     def merge(self, config: MethodConfig, condition: Condition, target: MergeTarget) -> MergedMethod:
-        """Merge into plain adapters in a row at each site, with the weights generated from the values."""
+        """Merge into stacked plain adapters at each site, with the weights generated from the values."""
         tensors: dict[str, Tensor] = {}
         width = stacked = 0
         sites = [
@@ -158,19 +153,14 @@ class InjectorMethod(VectorMethod):
         if cache is None:
             return None
         index = torch.searchsorted(values.ids, slots.of(ids)[:, 0].contiguous())
-        dtype = _autocast_dtype(ids.device.type) or values.vectors.dtype
-        return cache.look_up(values.ids, index, stamp=stamp, dtype=dtype)
+        return cache.look_up(values.ids, index, stamp=stamp, dtype=product_dtype(values.vectors))
 
     def _stamp(self) -> Hashable:
-        """Return what changes whenever parameters or mode do; None where that cannot be told."""
+        """Return a value that changes with the parameters and the mode; None if changes cannot be detected."""
         parameters = list(self.parameters())
         if any(p.is_inference() for p in parameters):
             return None
         return (torch.is_inference_mode_enabled(), *((p.data_ptr(), p._version) for p in parameters))
-
-
-def _autocast_dtype(device: str) -> torch.dtype | None:
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
 
 
 class _InjectorSite(SiteModule):
@@ -178,11 +168,8 @@ class _InjectorSite(SiteModule):
 
     def __init__(self, config: Injector, *, hidden: int, attributes: int) -> None:
         super().__init__()
-        self.task: AdapterSite | None = None
-        if config.task_adapter:
-            self.task = AdapterSite(
-                Adapter(bottleneck=config.bottleneck, initial_scale=config.initial_scale), hidden=hidden
-            )
+        task = Adapter(bottleneck=config.bottleneck, initial_scale=config.initial_scale)
+        self.task = AdapterSite(task, hidden=hidden) if config.task_adapter else None
         self.attributes = nn.ModuleList(AttributeAdapter(config, hidden=hidden) for _ in range(attributes))
 
     def forward(self, hidden: States, condition: Condition) -> States:
@@ -193,7 +180,7 @@ class _InjectorSite(SiteModule):
         return hidden
 
     def merge(self, condition: Condition) -> Iterator[dict[str, Tensor]]:
-        """Yield the tensors of each adapter in turn, for the values of the only row of the condition."""
+        """Yield the tensors of each adapter in order, for the values of the only row of the condition."""
         if self.task is not None:
             yield own_tensors(self.task)
         for adapter, values in zip(self.attributes, condition.values, strict=True):
@@ -201,10 +188,7 @@ class _InjectorSite(SiteModule):
 
 
 class AttributeAdapter(Bottleneck):
-    """The adapter of one attribute at one site (Injectors eq. 2-5, 10-11).
-
-    ``W_down`` is the paper's C_weight, ``b_down`` its c_bias.
-    """
+    """The adapter of one attribute at one site (Injectors eq. 2-5, 10-11); W_down is C_weight, b_down c_bias."""
 
     def __init__(self, config: Injector, *, hidden: int) -> None:
         super().__init__(hidden=hidden, bottleneck=config.bottleneck, scale=config.initial_scale)
@@ -215,7 +199,7 @@ class AttributeAdapter(Bottleneck):
         self.g: Generator | None = build_generator(config, hidden=hidden) if config.weight_injection else None
 
     def forward(self, hidden: States, values: Values) -> States:
-        """Change each row's states by its own values."""
+        """Adapt each row's states to its own values."""
         if values.cache is not None:
             b, W = values.cache.read(self, partial(self._of_values, values))
             return functional.attribute_adapter(hidden, W, b, self.W_up, self.b_up)
@@ -224,7 +208,7 @@ class AttributeAdapter(Bottleneck):
         return functional.projected_adapter(hidden, projected, self._bias(z, membership), self.W_up, self.b_up)
 
     def merge(self, values: Values) -> dict[str, Tensor]:
-        """Return the tensors of a plain adapter that does the same for the values of the only row."""
+        """Return the tensors of the equivalent plain adapter for the values of the only row."""
         b, W = self._of_rows(values.vectors, values.membership)
         down = {"W_down": W.reshape(self.W_down.shape), "b_down": b.reshape(self.b_down.shape)}
         return down | {"W_up": self.W_up.detach(), "b_up": self.b_up.detach()}
@@ -232,7 +216,7 @@ class AttributeAdapter(Bottleneck):
     def _aggregated(
         self, z: Float[Tensor, "U Z"], membership: Float[Tensor, "B U"]
     ) -> tuple[Float[Tensor, "V Z"], Float[Tensor, "B V"]]:
-        """Return vectors and membership, after summing the vectors of each row where that comes before the weights."""
+        """Return vectors and membership; with pre-aggregation one vector per row, the sum of those of its values."""
         if not self.pre_aggregation:
             return z, membership
         z = membership @ z
@@ -244,14 +228,13 @@ class AttributeAdapter(Bottleneck):
         return self.b_down if self.G is None else functional.attribute_bias(z, membership, self.G, self.b_down)
 
     def _of_rows(self, z: Float[Tensor, "U Z"], membership: Float[Tensor, "B U"]) -> tuple[Tensor, Tensor]:
-        """Return bias (B, A) and weight (B, H, A) of each row, or those that all rows share."""
+        """Return bias (B, A) and weight (B, H, A) of each row, or the shared ones."""
         z, membership = self._aggregated(z, membership)
         W = self.W_down if self.g is None else functional.attribute_weight(self.g(z, membership), self.W_down)
         return self._bias(z, membership), W
 
-    def _of_values(self, values: Values, chosen: Int[Tensor, " F"]) -> tuple[Tensor, Tensor]:
-        """Return the same of some of the distinct values, in the precision in which they are used."""
-        known = (values.ids[chosen] != 0).to(values.vectors.dtype)
-        b, W = self._of_rows(values.vectors[chosen], torch.diag(known))
-        dtype = _autocast_dtype(W.device.type)
-        return b.expand(len(chosen), -1), W if dtype is None else W.to(dtype)
+    def _of_values(self, values: Values, index: Int[Tensor, " F"]) -> tuple[Tensor, Tensor]:
+        """Return bias and weight of some of the distinct values, in the precision in which they are used."""
+        known = (values.ids[index] != 0).to(values.vectors.dtype)
+        b, W = self._of_rows(values.vectors[index], torch.diag(known))
+        return b.expand(len(index), -1), W.to(product_dtype(W))

@@ -1,4 +1,4 @@
-"""``maa``, ``tiny-maa``, ``attention-bias``: attributes in the attention of layers on the backbone (MA-BERT)."""
+"""``maa``, ``tiny-maa``, ``attention-bias``: attributes in the attention of layers on top of the backbone (MA-BERT)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,20 @@ _STANDARD_DEVIATION = 0.02  # of the initial matrices, as in BERT
 
 
 class StackConfig(AttributeMethodConfig):
-    """Settings of a stack of multi-attribute Transformer layers; see the methods.
+    """Settings of a stack of multi-attribute Transformer layers.
 
-    ``in_values`` says whether the attributes are in the values of the attention, too.
+    ``in_values`` is whether the attributes scale the values of the attention, too.
+
+    Args:
+        layers: N, the number of layers.
+        heads: K, of each attribute; null for as many as the backbone has.
+        size: of queries, keys, values and the attributes' vectors; null for the hidden size.
+        inner: size of the feed-forward parts; null for that of the backbone.
+        dropout: inside the layers.
+        initial: whether the matrices start at random or, if of the same sizes, as those of the backbone's last layers.
+        initial_vector: the vectors start uniform between minus this and this.
+        attribute_dropout: probability of hiding an attribute of a row in training, which trains the vector of the
+            unknown.
     """
 
     points: ClassVar[tuple[Point, ...]] = ("encode",)
@@ -52,18 +63,7 @@ class Maa(StackConfig):
     """Transformer layers whose queries, keys and values are multiplied by the attributes' vectors.
 
     MA-BERT, equations 2 to 7: ``Q_m = (T W_{q,m}) ⊙ e_m`` and so on, one attention per attribute, side by side into
-    one output map; then norm, feed-forward and norm. The backbone is tuned in full unless told otherwise.
-
-    Args:
-        layers: N, of the stack.
-        heads: K, of each attribute; the backbone's unless given.
-        size: of queries, keys and values, and of the attributes' vectors; the hidden size unless given.
-        inner: of the feed-forward parts; the backbone's unless given.
-        dropout: inside the layers.
-        initial: whether the matrices start at random or as those of the backbone's last layers.
-        initial_vector: the vectors start uniform between minus this and this.
-        attribute_dropout: probability with which a (row, attribute) is hidden in training; trains the vector of the
-            unknown.
+    one output map; then norm, feed-forward and norm. The backbone is tuned in full by default.
     """
 
     name: ClassVar[str] = "maa"
@@ -72,19 +72,8 @@ class Maa(StackConfig):
 class AttentionBias(StackConfig):
     """The layers of ``maa`` with the attributes in queries and keys only.
 
-    MA-BERT's baseline "BERT Attention (bias)", which in the paper reads a frozen backbone: ``tuning: frozen``
-    reproduces that; otherwise the backbone is tuned in full.
-
-    Args:
-        layers: N, of the stack.
-        heads: K, of each attribute; the backbone's unless given.
-        size: of queries, keys and values, and of the attributes' vectors; the hidden size unless given.
-        inner: of the feed-forward parts; the backbone's unless given.
-        dropout: inside the layers.
-        initial: whether the matrices start at random or as those of the backbone's last layers.
-        initial_vector: the vectors start uniform between minus this and this.
-        attribute_dropout: probability with which a (row, attribute) is hidden in training; trains the vector of the
-            unknown.
+    MA-BERT's baseline "BERT Attention (bias)". The backbone is tuned in full by default; the paper's is frozen, as with
+    ``tuning: frozen``.
     """
 
     name: ClassVar[str] = "attention-bias"
@@ -95,18 +84,7 @@ class TinyMaa(StackConfig):
     """One multi-attribute layer of small sizes, about 1 % of the encoder's parameters.
 
     The baseline of that name of Amplayo, Yoo and Lee 2022, whose sizes the paper leaves open: with these, two
-    attributes on the BERT-base shape come to the 1.01 times of its table 2.
-
-    Args:
-        layers: N, of the stack.
-        heads: K, of each attribute.
-        size: of queries, keys and values, and of the attributes' vectors.
-        inner: of the feed-forward parts.
-        dropout: inside the layers.
-        initial: whether the matrices start at random or, with the backbone's own sizes, as those of its last layers.
-        initial_vector: the vectors start uniform between minus this and this.
-        attribute_dropout: probability with which a (row, attribute) is hidden in training; trains the vector of the
-            unknown.
+    attributes on the BERT-base shape give the 1.01 times of its table 2.
     """
 
     name: ClassVar[str] = "tiny-maa"
@@ -118,21 +96,14 @@ class TinyMaa(StackConfig):
 
 
 class _StackMethod(AttributeMethod):
-    """Multi-attribute layers on the backbone's last states; the unknown has a learned vector.
-
-    A zero vector would erase the text in the products of the attention.
-    """
+    """Multi-attribute layers on the last states; a zero vector for the unknown would erase the text in the products."""
 
     learns_unknown: ClassVar[bool] = True
 
     def __init__(self, config: StackConfig, host: Host) -> None:
         size, bound = config.size or host.hidden, config.initial_vector
-        super().__init__(
-            config,
-            host,
-            sizes=[size] * len(host.slots),
-            initial=partial(nn.init.uniform_, a=-bound, b=bound),
-        )
+        initial = partial(nn.init.uniform_, a=-bound, b=bound)
+        super().__init__(config, host, sizes=[size] * len(host.slots), initial=initial)
         self.in_values = config.in_values
         self.layers = build_layers(
             config.name,
@@ -156,10 +127,9 @@ class _StackMethod(AttributeMethod):
 
 
 class TransformerLayer(nn.Module):
-    """One post-norm Transformer layer whose attention is that of MA-BERT, or plain attention without attributes.
+    """One post-norm Transformer layer with the attention of MA-BERT, or plain attention without attributes.
 
     Args:
-        hidden: H.
         size: of queries, keys and values.
         inner: of the feed-forward part.
         heads: of each attribute.
@@ -186,32 +156,16 @@ class TransformerLayer(nn.Module):
         *,
         in_values: bool = True,
     ) -> States:
-        """Compute the next states, with attributes where their vectors are given."""
+        """Compute the next states, with attributes if their vectors are given."""
         dropout = self.dropout.p if self.training else 0.0
+        projections = (self.W_q, self.W_k, self.W_v, self.W_o)
         attention = functional.multi_attribute_attention(
-            states,
-            attention_mask,
-            vectors,
-            self.W_q,
-            self.W_k,
-            self.W_v,
-            self.W_o,
-            heads=self.heads,
-            in_values=in_values,
-            dropout=dropout,
+            states, attention_mask, vectors, *projections, heads=self.heads, in_values=in_values, dropout=dropout
         )
+        norm_1, norm_2 = (self.gain_1, self.bias_1), (self.gain_2, self.bias_2)
+        feed_forward = (self.W_1, self.b_1, self.W_2, self.b_2)
         return functional.multi_attribute_layer(
-            states,
-            self.dropout(attention),
-            self.gain_1,
-            self.bias_1,
-            self.W_1,
-            self.b_1,
-            self.W_2,
-            self.b_2,
-            self.gain_2,
-            self.bias_2,
-            dropout=dropout,
+            states, self.dropout(attention), *norm_1, *feed_forward, *norm_2, dropout=dropout
         )
 
 
@@ -226,7 +180,7 @@ def build_layers(
     attributes: int,
     dropout: float,
 ) -> nn.ModuleList:
-    """Build a stack of layers, of the backbone's sizes where `heads` or `inner` is None.
+    """Build a stack of layers; by default with as many `heads` and the `inner` size of the backbone.
 
     Raises:
         ConfigError: for heads that do not divide the size, naming those that do.
@@ -245,10 +199,9 @@ def _matrix(*shape: int) -> nn.Parameter:
 
 @torch.no_grad()
 def _copy_backbone(method: str, layers: list[nn.Module], host: Host) -> None:
-    """Start projections and feed-forward maps as those of the backbone's last layers, in their order.
+    """Copy projections, without their biases, and feed-forward maps from the backbone's last layers, in their order.
 
-    Every attribute gets a copy of queries, keys and values; their outputs are averaged. Projections have no
-    biases here.
+    Every attribute gets a copy of queries, keys and values; their outputs are averaged.
     """
     kinds: dict[str, SiteKind] = {
         "W_q": "q_proj",

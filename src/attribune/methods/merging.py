@@ -1,4 +1,4 @@
-"""Merging: a method whose rows all have the same values, as weights that read no attributes."""
+"""Merging: a method for rows that all have the same values, as weights that read no attributes."""
 
 from __future__ import annotations
 
@@ -13,26 +13,11 @@ from attribune.backbones.sites import Site
 from attribune.errors import ConfigError
 from attribune.methods.config import MethodConfig
 
-__all__ = [
-    "LowRank",
-    "MergeTarget",
-    "MergedMethod",
-    "add_to_bias",
-    "base_layer",
-    "merge_refusal",
-    "own_tensors",
-]
+__all__ = ["LowRank", "MergeTarget", "MergedMethod", "add_to_bias", "base_layer", "merge_refusal", "own_tensors"]
 
 
 class LowRank(NamedTuple):
-    """What is added to a projection of the backbone: ``scaling · (lora_B lora_A x + bias)``, in peft's words.
-
-    Attributes:
-        site: of the projection.
-        lora_A: maps its input to r features.
-        lora_B: maps these to its output.
-        bias: added to that; None for none.
-    """
+    """The term ``scaling · (lora_B lora_A x + bias)``, in peft's words, added to a projection of the backbone."""
 
     site: Site
     lora_A: Float[Tensor, "r in"]
@@ -51,14 +36,14 @@ class MergeTarget:
 
 @dataclass(frozen=True, kw_only=True)
 class MergedMethod:
-    """What is left of a method, exactly, when all rows have the same values: a model that reads no attributes.
+    """The exact equivalent, without attributes, of a method for rows that all have the same values.
 
     Args:
-        config: settings of the method that is left.
+        config: settings of the remaining method.
         tensors: of its module, by name.
-        backbone: tensors in place of the backbone's own, by name.
-        head: weight in place of the head's own; None leaves it.
-        low_rank: what is added to projections.
+        backbone: tensors that replace the backbone's own, by name.
+        head: weight that replaces the head's own.
+        low_rank: terms added to projections.
     """
 
     config: MethodConfig
@@ -68,14 +53,14 @@ class MergedMethod:
     low_rank: tuple[LowRank, ...] = ()
 
     def backbone_tensors(self, backbone: nn.Module) -> Mapping[str, Tensor]:
-        """Return the tensors in place of the backbone's own, what is added to projections among them.
+        """Return the tensors that replace the backbone's own, with `low_rank` merged into them.
 
         Raises:
             ConfigError: for a projection without a bias where one is needed, or one that is called on positions too.
         """
         merged = dict(self.backbone)
         for site, lora_A, lora_B, bias, scaling in self.low_rank:
-            weight, _ = _parameter_names(backbone, site)
+            weight = _parameter_name(backbone, site, "weight")
             module = base_layer(backbone, site)
             features = slice(None) if site.start is None else slice(site.start, site.start + site.features)
             matrix = merged.get(weight, cast(Tensor, module.weight)).clone()
@@ -87,10 +72,10 @@ class MergedMethod:
 
 
 def base_layer(backbone: nn.Module, site: Site) -> nn.Module:
-    """Return the backbone's own module at a site, under what LoRA puts in its place.
+    """Return the backbone's own module at a site, inside the LoRA layer if there is one.
 
     Raises:
-        ConfigError: for one that is called on relative positions too, where methods do not act.
+        ConfigError: for a projection that maps relative positions too, where methods do not act.
     """
     if site.relative_attention is not None and site.kind in ("q_proj", "k_proj"):
         raise ConfigError(
@@ -101,30 +86,25 @@ def base_layer(backbone: nn.Module, site: Site) -> nn.Module:
     return cast(nn.Module, getattr(module, "base_layer", module))
 
 
-def _parameter_names(backbone: nn.Module, site: Site) -> tuple[str, str]:
-    """Return the names of the weight and the bias of `base_layer`."""
+def _parameter_name(backbone: nn.Module, site: Site, parameter: str) -> str:
+    """Return the full name of a parameter of `base_layer`."""
     inside = ".base_layer" if hasattr(backbone.get_submodule(site.path), "base_layer") else ""
-    return f"{site.path}{inside}.weight", f"{site.path}{inside}.bias"
+    return f"{site.path}{inside}.{parameter}"
 
 
 def add_to_bias(merged: dict[str, Tensor], backbone: nn.Module, site: Site, change: Float[Tensor, " features"]) -> None:
-    """Add a change to the bias at a site, in `merged`, where an earlier one may be.
-
-    Raises:
-        ConfigError: for a module without a bias.
-    """
+    """Add a change to the bias at a site in `merged`; ConfigError for a module without a bias."""
     module = base_layer(backbone, site)
     bias = cast(Tensor | None, getattr(module, "bias", None))
     if bias is None:
         raise ConfigError(f"{site.path}, a {type(module).__name__}, has no bias that could hold what the values add")
-    _, name = _parameter_names(backbone, site)
-    start = site.start or 0
+    name, start = _parameter_name(backbone, site, "bias"), site.start or 0
     merged[name] = merged.get(name, bias).clone()
     merged[name][start : start + site.features] += change.to(merged[name].dtype)
 
 
 def own_tensors(module: nn.Module, *, without: str | None = None) -> dict[str, Tensor]:
-    """Return a module's parameters by name, those of one of its parts left out."""
+    """Return a module's parameters by name, except those of the submodule `without`."""
     return {
         name: parameter.detach()
         for name, parameter in module.named_parameters()
@@ -133,7 +113,7 @@ def own_tensors(module: nn.Module, *, without: str | None = None) -> dict[str, T
 
 
 def merge_refusal(config: MethodConfig) -> ConfigError:
-    """Make the error of a method that has layers of its own for the values."""
+    """Return the error for a method whose own layers read the values."""
     points = " and ".join(repr(point) for point in config.points)
     return ConfigError(
         f"method {config.name!r} acts at the point {points} with layers of its own that read the values, for which "

@@ -1,4 +1,4 @@
-"""``none``: the backbone without a method, the measure of all the others."""
+"""``none``: the backbone without a method, the reference for all others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Plain"]
 
 
 class Plain(MethodConfig):
-    """The plain backbone with its classifier; attributes are not read. Tuned in full unless told otherwise."""
+    """The plain backbone with its classifier; attributes are not read. Tuned in full by default."""
 
     name: ClassVar[str] = "none"
     points: ClassVar[tuple[Point, ...]] = ()

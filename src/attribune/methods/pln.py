@@ -43,7 +43,19 @@ _BIASES: dict[str, tuple[SiteKind, ...]] = {
 
 
 class NormConfig(AttributeMethodConfig):
-    """Settings of personalised norms and biases; see the methods."""
+    """Settings of personalised norms and biases.
+
+    Args:
+        norms: the norms that are personalised: those that read the residual stream after the ``attention``, after the
+            ``feed_forward`` sub-layer, ``both`` or ``none``.
+        bias_terms: the sub-layers whose linear maps get a personalised bias ``bias + L e`` as well (table 3).
+        layers: the layers that are personalised, counted from 1; by default all.
+        fusion: how the vectors become a change of gain or bias: ``linear`` (one map of all side by side), ``mlp`` (two
+            with tanh between), ``addition`` (their sum), ``weighted`` (their sum with learned weights). The last two
+            need vectors of the size of the gain or bias.
+        vector_size: Z, the size of the attributes' vectors.
+        vector_sizes: Z of each attribute, in schema order, in place of `vector_size`.
+    """
 
     default_tuning: ClassVar[str] = "full"
 
@@ -55,11 +67,7 @@ class NormConfig(AttributeMethodConfig):
     vector_sizes: Numbers | None = Field(default=None, description=_NUMBERS)
 
     def sizes(self, host: Host) -> tuple[int, ...]:
-        """Return Z of each attribute.
-
-        Raises:
-            ConfigError: for another number of sizes than attributes.
-        """
+        """Return Z of each attribute; ConfigError unless there is one for each."""
         sizes = self.vector_sizes or (self.vector_size,) * len(host.slots)
         if len(sizes) != len(host.slots):
             raise ConfigError(
@@ -69,11 +77,7 @@ class NormConfig(AttributeMethodConfig):
         return sizes
 
     def chosen(self, host: Host) -> list[Site]:
-        """Return the sites that are personalised.
-
-        Raises:
-            ConfigError: for layers that the backbone does not have.
-        """
+        """Return the sites that are personalised; ConfigError for layers that the backbone lacks."""
         sites = host.at(*_NORMS[self.norms], *_BIASES[self.bias_terms])
         last = max((site.layer for site in host.sites), default=-1) + 1
         if self.layers is not None and max(self.layers) > last:
@@ -87,20 +91,8 @@ class Pln(NormConfig):
     """Gains and biases of LayerNorms depend on the attributes: ``LN(x; (1 + L_g e) ⊙ gain, L_b e + bias)``.
 
     Zhang et al. 2024 (E2LN), equations 5 and 6, without chunks and their memory. The attributes' vectors e start at
-    zero, so that training starts from the plain model. An RMSNorm has the bias 0. The backbone is tuned in full unless
-    told otherwise.
-
-    Args:
-        norms: which norms are personalised: those that read the residual stream after the attention, after the
-            feed-forward sub-layer, ``both`` or ``none``.
-        bias_terms: whose linear maps get a personalised bias ``bias + L e`` as well (table 3).
-        layers: the layers that are personalised, the first being 1; all unless given.
-        fusion: how the vectors become a change of gain or bias: ``linear`` (one map of all side by side), ``mlp`` (two
-            with tanh between), ``addition`` (their sum), ``weighted`` (their sum with learned weights). The last two
-            need vectors of the size of what they change.
-        vector_size: Z, the size of the attributes' vectors.
-        vector_sizes: Z of each attribute, in schema order, in place of `vector_size`.
-        attribute_dropout: probability with which a (row, attribute) is hidden in training.
+    zero, so that training starts from the plain model. An RMSNorm has the bias 0. The backbone is tuned in full by
+    default.
     """
 
     name: ClassVar[str] = "pln"

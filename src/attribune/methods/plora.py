@@ -34,7 +34,6 @@ class Plora(AttributeMethodConfig):
         rank: r.
         alpha: of the scale alpha / r.
         vector_size: Z, the size of the attributes' vectors.
-        attribute_dropout: probability with which a (row, attribute) is hidden in training.
     """
 
     name: ClassVar[str] = "plora"
@@ -73,7 +72,6 @@ class _PloraSite(SiteModule):
     def act(
         self, module: nn.Module, inputs: tuple[Any, ...], output: Float[Tensor, "B T out"], condition: Condition
     ) -> Float[Tensor, "B T out"]:
-        """Adapt the projection, by what it reads itself."""
         x = inputs[0].to(output.dtype)
         return functional.personalised_low_rank(
             output, x, condition.vectors(), self.A, self.P, self.B, scale=self.scale

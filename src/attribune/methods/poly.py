@@ -1,4 +1,4 @@
-"""``poly``: the Poly layers of the peft library with the first attribute as task, as a baseline from outside."""
+"""``poly``: the Poly layers of the peft library with the first attribute as task, as an external baseline."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ __all__ = ["Poly"]
 
 
 class Poly(AttributeMethodConfig):
-    """Queries and values get a mixture of low-rank maps, whose weights belong to the value of the first attribute.
+    """Queries and values get a mixture of low-rank maps, weighted by the value of the first attribute.
 
     Ponti et al. 2022, *Combining Modular Skills in Multitask Learning*, in the layers of the peft library, every value
-    of the first attribute of the schema being a task and the unknown one more; other attributes are not read, and of
-    several values the first counts.
+    of the first attribute of the schema being a task, and the unknown another; other attributes are not read, and only
+    the first of several values counts.
 
     Args:
         rank: r, of each map.
-        skills: the number of maps that are mixed.
-        splits: the number of parts of a map that are mixed each by weights of their own.
-        attribute_dropout: probability with which a (row, attribute) is hidden in training; trains the unknown.
+        skills: the number of maps in the mixture.
+        splits: the number of parts of a map with weights of their own.
+        attribute_dropout: probability of hiding an attribute of a row in training, which trains the unknown.
     """
 
     name: ClassVar[str] = "poly"
@@ -55,13 +55,13 @@ class _PolyMethod(AttributeMethod):
             self.add_site(site, _PolySite(config, site, tasks=host.slots[0].size))
 
     def rows_of_values(self) -> Iterator[tuple[nn.Parameter, str]]:
-        """Yield each mixture's weights of the skills, one row for each task."""
+        """Yield the weights of the skills in each mixture, one row for each task."""
         for name, parameter in self.named_parameters():
             if name.endswith(".module_logits"):
                 yield parameter, self.slots[0].name
 
     def merge(self, config: MethodConfig, condition: Condition, target: MergeTarget) -> MergedMethod:
-        """Merge into LoRA, whose maps are the mixtures of the value."""
+        """Merge into LoRA with the mixtures of the value."""
         assert condition.ids is not None
         sites = zip(self.acts_at, cast(Iterable[_PolySite], self.sites), strict=True)
         low_rank = (LowRank(site, *module.mixed(condition.ids[:, 0])) for site, module in sites)
@@ -85,7 +85,6 @@ class _PolySite(SiteModule):
     def act(
         self, module: nn.Module, inputs: tuple[Any, ...], output: Float[Tensor, "B T out"], condition: Condition
     ) -> Float[Tensor, "B T out"]:
-        """Add the mixture of maps of what the projection reads."""
         assert condition.ids is not None
         change: Tensor = self.mixture(inputs[0].to(output.dtype), task_ids=condition.ids[:, 0])
         return output + change
@@ -101,7 +100,7 @@ class _PolySite(SiteModule):
 
 
 class _ZeroLinear(nn.Linear):
-    """Stand-in for the layer that peft adapts: the backbone's own has added its part already."""
+    """Stand-in for the layer that peft adapts, whose output the backbone has computed already."""
 
     def __init__(self, inputs: int, features: int) -> None:
         super().__init__(inputs, features, bias=False, device="meta")

@@ -1,4 +1,4 @@
-"""The rows of an attribute table that one of several processes holds, and how all look rows up in it."""
+"""Attribute tables that are sharded by rows over processes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ __all__ = ["RowShard"]
 
 
 class RowShard:
-    """The rows of a table that this process has, of those that all have together; looked up with torch's DTensor.
+    """This process's shard of a table that is sharded by rows, with look-ups by torch's DTensor.
 
-    The processes look up the rows of all their ids, each those that it has, and exchange the vectors. The gradient is
-    sparse, and scaled for processes that average what they find: DTensor's own would be one of the whole table in
-    every process.
+    Each process looks up its own rows among the ids of all processes, then they exchange the vectors. The gradient is
+    sparse, and scaled for processes that average gradients: DTensor's own would be of the whole table in every process.
 
     Args:
-        rows: the count of rows of all processes together.
+        rows: the number of rows of the whole table.
         device: that of the table.
     """
 
@@ -39,16 +38,16 @@ class RowShard:
         return table[self.start : self.stop].clone()
 
     def look_up(self, ids: Int[Tensor, " U"], own: Float[Tensor, "own Z"]) -> Float[Tensor, "U Z"]:
-        """Look up the vectors of ids of the whole table; every process must ask at once, each for as many as it likes.
+        """Look up the vectors of ids of the whole table; a collective call, each process with any number of ids.
 
         Args:
             ids: those that this process needs.
-            own: the rows of the table that this process has.
+            own: the shard of this process.
         """
         return cast(Tensor, _LookUp.apply(ids, own, self))  # type: ignore[no-untyped-call]
 
     def gather(self, own: Shaped[Tensor, "own ..."]) -> Shaped[Tensor, "rows ..."] | None:
-        """Gather all rows in the first process; None in the others."""
+        """Gather all rows in the first process; the others return None."""
         padded = own.new_zeros(self.share, *own.shape[1:])
         padded[: len(own)] = own
         parts = [torch.empty_like(padded) for _ in range(self.processes)] if self.number == 0 else None
@@ -56,14 +55,14 @@ class RowShard:
         return None if parts is None else torch.cat(parts)[: self.rows]
 
     def all_gather(self, local: Shaped[Tensor, "n ..."]) -> Shaped[Tensor, "all ..."]:
-        """Gather the rows of all processes in each, one after the other; all have as many."""
+        """Concatenate the rows of all processes in each of them; all must have the same number."""
         return self._sharded(local).redistribute(placements=[Replicate()]).to_local()
 
     def _sharded(self, local: Tensor) -> DTensor:
         return DTensor.from_local(local, self.mesh, [Shard(0)], run_check=False)
 
     def _look_up(self, ids: Tensor, own: Tensor) -> Tensor:
-        """Look up the vectors of this process's ids together, `ids` being those of all, one process after the other."""
+        """Return the vectors of this process's ids, `ids` being those of all processes in order."""
         shape, stride = torch.Size((self.rows, own.shape[1])), (own.shape[1], 1)
         table = DTensor.from_local(own, self.mesh, [Shard(0)], run_check=False, shape=shape, stride=stride)
         replicated = DTensor.from_local(ids, self.mesh, [Replicate()], run_check=False)
@@ -72,7 +71,7 @@ class RowShard:
 
 
 class _LookUp(torch.autograd.Function):
-    """Look-up in a sharded table."""
+    """Look-up in a sharded table with a sparse gradient."""
 
     @staticmethod
     def forward(ctx: Any, ids: Tensor, own: Tensor, shard: RowShard) -> Tensor:

@@ -23,12 +23,11 @@ __all__ = ["Tokens"]
 class Tokens(AttributeMethodConfig):
     """Every value is a token with a learned embedding, right after the first special token of the text.
 
-    The baseline of that name of Amplayo, Yoo and Lee 2022. The values' tokens have positions of their own and count in
-    the length limit; a missing value keeps its place with attention mask 0. The document vector is made of the text's
-    tokens alone, which see the values by attention. The backbone is tuned in full unless told otherwise.
+    The baseline of that name of Amplayo, Yoo and Lee 2022. The values' tokens have positions of their own and count
+    towards the length limit; a missing value has attention mask 0. The document vector is pooled from the text's tokens
+    only, which attend to the values. The backbone is tuned in full by default.
 
     Args:
-        attribute_dropout: probability with which a (row, attribute) is hidden in training.
         initial_vector: standard deviation of the initial embeddings.
     """
 
@@ -45,29 +44,22 @@ class Tokens(AttributeMethodConfig):
 
 class _TokensMethod(AttributeMethod):
     def __init__(self, config: Tokens, host: Host) -> None:
-        super().__init__(
-            config,
-            host,
-            sizes=[host.embedding] * len(host.slots),
-            initial=partial(nn.init.normal_, std=config.initial_vector),
-        )
+        initial = partial(nn.init.normal_, std=config.initial_vector)
+        super().__init__(config, host, sizes=[host.embedding] * len(host.slots), initial=initial)
         self.after_first = host.placement is None or host.placement.has_start_token
         self.extra_positions = sum(slots.count for slots in host.slots)
 
     def embed(
         self, input_ids: InputIds, attention_mask: Mask, condition: Condition, embeddings: nn.Module
     ) -> Embedded | None:
-        """Put the embeddings of the values among those of the text."""
         assert condition.ids is not None
         # Later chunks of a document do not begin with its special token.
         first_chunk = torch.arange(input_ids.shape[0], device=input_ids.device) % condition.chunks == 0
         values = [self.look_up(number, slots.of(condition.ids)) for number, slots in enumerate(self.slots)]
+        tokens = torch.cat(values, dim=1)
+        after_first = first_chunk & self.after_first
         return Embedded(
             *functional.control_tokens(
-                embeddings(input_ids),
-                attention_mask,
-                torch.cat(values, dim=1),
-                condition.ids != 0,
-                after_first=first_chunk & self.after_first,
+                embeddings(input_ids), attention_mask, tokens, condition.ids != 0, after_first=after_first
             )
         )

@@ -23,13 +23,10 @@ class Upa(VectorMethodConfig):
     """The document vector is ``sum_t alpha_t h_t``, alpha the softmax of ``v^T tanh(W_h h_t + sum_j W_j a_j + b)``.
 
     Chen et al. 2016, *Neural Sentiment Classification with User and Product Attention*, equations 2 and 3, on the last
-    states of the backbone, which is tuned in full unless told otherwise.
+    states of the backbone, which is tuned in full by default.
 
     Args:
-        attention_size: A, the inner size; the hidden size unless given.
-        vector_size: Z, the size of the attributes' vectors.
-        attribute_dropout: probability with which a (row, attribute) is hidden in training.
-        initial_vector: standard deviation of the initial vectors.
+        attention_size: A, the inner size; by default the hidden size.
     """
 
     name: ClassVar[str] = "upa"

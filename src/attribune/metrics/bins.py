@@ -1,4 +1,4 @@
-"""Bins of rows by a count, such as the training rows of a value or the words of a text; no label has a part in them."""
+"""Bins of rows by a count, such as the training rows of a value or the words of a text, but never by labels."""
 
 from __future__ import annotations
 
@@ -10,17 +10,13 @@ import numpy.typing as npt
 __all__ = ["LEAST_ROWS", "count_ranges", "range_name"]
 
 LEAST_ROWS = 20
-"""The fewest rows that make a bin."""
+"""The minimum number of rows in a bin."""
 
 
 def count_ranges(counts: npt.NDArray[Any], *, bins: int = 10) -> list[tuple[int, int]]:
-    """Return ranges of counts, both ends included, that hold about the same number of rows and at least twenty.
+    """Return up to about `bins` ranges of counts (n,), ends included, with similar numbers of rows and at least twenty.
 
-    Rows whose count is 0 have a range of their own where there are enough of them.
-
-    Args:
-        counts: (n,), one for each row.
-        bins: the most that there can be, about.
+    Rows with count 0 have a range of their own if there are enough of them.
     """
     levels, frequencies = np.unique(counts, return_counts=True)
     wanted_rows = max(LEAST_ROWS, len(counts) / bins)
@@ -40,5 +36,5 @@ def count_ranges(counts: npt.NDArray[Any], *, bins: int = 10) -> list[tuple[int,
 
 
 def range_name(low: int, high: int) -> str:
-    """Return what a range of counts is called: ``3`` or ``1-20``."""
+    """Return the name of a range of counts: ``3`` or ``1-20``."""
     return f"{low:,}" if low == high else f"{low:,}-{high:,}"

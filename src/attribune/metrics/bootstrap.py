@@ -1,7 +1,7 @@
 """Percentile bootstrap over rows: intervals of one metric, and the paired comparison of two.
 
-Rows with equal statistics are interchangeable, so that a resample is a count per distinct row: a multinomial draw,
-which has exactly the distribution of drawing n rows with replacement, at a cost that does not grow with n.
+Rows with equal statistics are interchangeable, so that a resample is a count per distinct row: a multinomial draw, with
+exactly the distribution of drawing n rows with replacement, at a cost independent of n.
 """
 
 from __future__ import annotations
@@ -21,18 +21,17 @@ __all__ = ["Interval", "PairedResult", "interval", "paired"]
 
 Array = npt.NDArray[Any]
 
-_CHUNK_CELLS = 2_000_000  # numbers of one array; a few such arrays live together, below 200 MB
+_CHUNK_CELLS = 2_000_000  # numbers in one array; a few of these arrays exist together, below 200 MB
 _CACHED_CELLS = 40_000_000  # counts of resampled rows that are cached for the next metric, at most two sets of 160 MB
 _MANY_GROUPS = 50_000
 _FEWEST_RESAMPLES = 1_000
-_SPARSE = 8  # fewer rows per group than this: rows are drawn one by one
-# A difference that is zero comes out of floating-point sums as a few units in the last place.
-_ROUNDING = 1e-12
+_SPARSE = 8  # with fewer rows per group than this, rows are drawn one by one
+_ROUNDING = 1e-12  # floating-point sums turn a zero difference into a few units in the last place
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """A metric with its percentile interval; `resamples` is the number that was drawn."""
+    """A metric with its percentile interval; `resamples` is the number drawn."""
 
     value: float
     low: float
@@ -51,7 +50,7 @@ class PairedResult:
         high: upper end.
         p_value: two-sided, of the null hypothesis that there is no difference.
         level: of the interval.
-        resamples: the number that was drawn.
+        resamples: the number drawn.
     """
 
     difference: float
@@ -65,9 +64,9 @@ class PairedResult:
 def interval(metric: Metric, *, level: float = 0.95, resamples: int = 10_000, seed: int = 0) -> Interval:
     """Return the value of a metric and its percentile bootstrap interval.
 
-    With more than 50,000 distinct rows of statistics G, `resamples` shrinks by 50,000 / G, down to 1,000 (or to what
-    was asked, if that is less); the result says how many were drawn. A metric that is biased in resamples, such as
-    macro-F1 with many classes of a few rows, has a percentile interval that lies to one side of its value.
+    With G > 50,000 distinct rows of statistics, `resamples` is multiplied by 50,000 / G, but not reduced below 1,000;
+    the result holds the number drawn. A metric that is biased in resamples, such as macro-F1 with many classes of a few
+    rows, has a percentile interval that lies to one side of its value.
     """
     counts = np.bincount(metric.rows, minlength=metric.statistics.shape[0])
     width = metric.statistics.shape[1]
@@ -83,7 +82,7 @@ def paired(
 
     The p-value is (1 + the number of resamples whose difference lies at least as far from the observed difference d as
     d lies from 0) / (1 + resamples): the resampled differences, shifted to mean no difference, are the distribution
-    under the null hypothesis. It is at least 1 / (1 + resamples), and 1 where d is 0. The number of resamples shrinks
+    under the null hypothesis. It is at least 1 / (1 + resamples), and 1 if d is 0. The number of resamples is reduced
     as in `interval`, by the number of distinct pairs of rows.
     """
     if metric_a.name != metric_b.name:
@@ -150,7 +149,7 @@ def _by_group(counts: Array, *, chunk: int, resamples: int, seed: int) -> Iterat
 
 
 def _by_row(counts: Array, *, resamples: int, seed: int) -> Iterator[Array]:
-    """Draw the same row by row: cheaper for few rows per group, and drawn once for all metrics of as many rows."""
+    """Draw the same row by row: cheaper for few rows per group, and shared by all metrics of equally many rows."""
     row_count, occupied = int(counts.sum()), np.flatnonzero(counts)
     starts = np.cumsum(counts[occupied]) - counts[occupied]
     draw = _cached_rows if row_count * resamples <= _CACHED_CELLS else _rows

@@ -1,4 +1,4 @@
-"""What is known of each metric beside its formula: which way is better, and how it is shown."""
+"""The direction of each metric and how it is shown."""
 
 from __future__ import annotations
 
@@ -9,13 +9,7 @@ __all__ = ["METRICS", "MetricInfo", "metric_info"]
 
 @dataclass(frozen=True, kw_only=True)
 class MetricInfo:
-    """A metric as tables, plots and sentences show it.
-
-    Args:
-        name: as results hold it.
-        higher_is_better: False for errors and losses.
-        is_share: whether it is a share of the rows or classes, which is shown in per cent.
-    """
+    """A metric as tables, plots and sentences show it; shares of rows or classes are shown in per cent."""
 
     name: str
     higher_is_better: bool = True
@@ -23,7 +17,7 @@ class MetricInfo:
 
     @property
     def scale(self) -> int:
-        """What values are multiplied with where they are shown."""
+        """The factor by which shown values are multiplied."""
         return 100 if self.is_share else 1
 
     @property
@@ -52,7 +46,7 @@ METRICS = {
 
 
 def metric_info(name: str) -> MetricInfo:
-    """Return what is known of a metric by its name; the accuracy of one aspect is called ``accuracy_ASPECT``."""
+    """Return the definition of a metric by its name; the accuracy of one aspect is called ``accuracy_ASPECT``."""
     if name.startswith("accuracy_"):
         return MetricInfo(name=name, is_share=True)
     return METRICS.get(name) or MetricInfo(name=name)

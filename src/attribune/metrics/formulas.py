@@ -44,12 +44,12 @@ Formula = Callable[[Array], Array]
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """One metric of one set of rows, kept so that it can be resampled.
+    """One metric of one set of rows, in a form that can be resampled.
 
     Args:
-        name: by which `metric_info` knows it, for example `accuracy`.
+        name: for `metric_info`, for example `accuracy`.
         statistics: (G, S) distinct rows of statistics, dense or a scipy sparse array.
-        rows: (n,) for each row of the data, the row of `statistics` that it adds.
+        rows: (n,) the index in `statistics` of each row of the data.
         formula: from means of the statistics (..., S) to the metric (...).
     """
 
@@ -86,12 +86,12 @@ class Metric:
 def pooled(metrics: Sequence[Metric], keys: Sequence[npt.ArrayLike] | None = None) -> Metric:
     """Return one metric over the rows of several, such as the folds of a cross-validation.
 
-    A row that several of them were computed on, as with other seeds on the same test rows, is drawn as one in a
-    bootstrap: its copies are not independent. A pooled `r2` measures the variance within the folds.
+    A row that occurs in several of them, as with other seeds on the same test rows, is drawn as one in a bootstrap,
+    since its copies are not independent. A pooled `r2` measures the variance within the folds.
 
     Args:
         metrics: the same metric of the same classes.
-        keys: for each metric (n,), which row of the data set each of its rows is; None if all rows are different.
+        keys: for each metric (n,), identifies its rows in the data set; None if all rows are different.
 
     Raises:
         DataError: for metrics of different names or statistics.
@@ -114,7 +114,7 @@ def pooled(metrics: Sequence[Metric], keys: Sequence[npt.ArrayLike] | None = Non
 
 
 def _clustered(metric: Metric, cluster: Array, *, cluster_count: int) -> Metric:
-    """Return the metric with each cluster of rows (n,) drawn as one: sums of statistics, and beside them row counts."""
+    """Return the metric with each cluster of rows (n,) drawn as one: sums of statistics, and row counts beside them."""
     order = np.lexsort((metric.rows, cluster))
     sizes = np.bincount(cluster, minlength=cluster_count)
     position = np.arange(len(cluster)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -161,12 +161,7 @@ def _root(means: Array) -> Array:
 def mean_of(name: str, values: Array, *, formula: Formula = _first) -> Metric:
     """Return the metric whose only statistic is one number per row (n,)."""
     distinct, rows = np.unique(values.astype(np.float64), return_inverse=True)
-    return Metric(
-        name=name,
-        statistics=distinct[:, None],
-        rows=rows.reshape(-1),
-        formula=formula,
-    )
+    return Metric(name=name, statistics=distinct[:, None], rows=rows.reshape(-1), formula=formula)
 
 
 def _f1_of(hits: Array, predicted: Array, true: Array) -> Array:
@@ -212,8 +207,7 @@ def f1(true: npt.ArrayLike, predicted: npt.ArrayLike, *, positive: int) -> Metri
 def macro_f1(true: npt.ArrayLike, predicted: npt.ArrayLike, *, classes: int) -> Metric:
     """Return the mean F1 over the classes that occur in at least one row, as scikit-learn's `average="macro"`.
 
-    True ids outside 0..C-1 (labels unseen in training) are together one more class, whose F1 is 0: again what
-    scikit-learn does.
+    True ids outside 0..C-1 (labels unseen in training) form one more class, whose F1 is 0, as in scikit-learn.
     """
     first, second = _pair(true, predicted)
     if second.size and (second.min() < 0 or second.max() >= classes):
@@ -229,12 +223,7 @@ def macro_f1(true: npt.ArrayLike, predicted: npt.ArrayLike, *, classes: int) -> 
         np.concatenate([is_true[hit], width + is_predicted, 2 * width + is_true]),
     )
     statistics = sparse.csr_array((np.ones(len(index[0])), index), shape=(len(codes), 3 * width))
-    return Metric(
-        name="macro_f1",
-        statistics=statistics,
-        rows=rows.reshape(-1),
-        formula=_macro_present_formula,
-    )
+    return Metric(name="macro_f1", statistics=statistics, rows=rows.reshape(-1), formula=_macro_present_formula)
 
 
 def label_micro_f1(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
@@ -273,8 +262,8 @@ def mean_accuracy(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
 def log_loss(true: npt.ArrayLike, logits: npt.ArrayLike) -> Metric:
     """Return the mean of -log p(true class) in nats, from class ids (n,) and unnormalised log-probabilities (n, C).
 
-    Unlike accuracy it sees a change of a probability that does not change the prediction, so that two models can be
-    told apart on fewer rows.
+    Unlike accuracy it reflects changes of probabilities that do not change a prediction, and so distinguishes two
+    models on fewer rows.
     """
     classes, scores = np.asarray(true), np.asarray(logits, dtype=np.float64)
     if classes.ndim != 1 or scores.ndim != 2 or len(classes) != len(scores):
@@ -298,20 +287,17 @@ def mae(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
 
 
 def _r2_formula(means: Array) -> Array:
-    """1 - E[e²] / (E[y²] - E[y]²); without variance 1 if there is no error and 0 otherwise, as scikit-learn."""
+    """1 - E[e²] / (E[y²] - E[y]²); without variance 1 if there is no error and 0 otherwise, as in scikit-learn."""
     error, value, square = means[..., 0], means[..., 1], means[..., 2]
     variance = square - value**2
-    # Below rounding error of the subtraction the true values are constant.
+    # Below the rounding error of the subtraction the true values are constant.
     varies = variance > 1e-12 * square
     explained = 1 - error / np.where(varies, variance, 1.0)
     return np.asarray(np.where(varies, explained, np.where(error == 0, 1.0, 0.0)))
 
 
 def r2(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
-    """Return the share of the variance of true values (n,) that predictions (n,) explain.
-
-    It is negative where the mean of the true values would predict better.
-    """
+    """Return the share of the variance of true values (n,) that predictions (n,) explain; it may be negative."""
     first, second = (array.astype(np.float64) for array in _pair(true, predicted))
     # Centred first, so that large values with a small spread do not cancel.
     centred = first - first.mean() if len(first) else first

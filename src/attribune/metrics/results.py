@@ -1,4 +1,4 @@
-"""Scored models: the intervals of their metrics, and the paired comparison of the first with the others."""
+"""Metrics of models with their intervals, and the paired comparison of the first model with the others."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from attribune.metrics.formulas import Metric
 __all__ = ["Comparison", "Condition", "ResultRow", "Scored", "compare", "compare_metrics", "condition_of", "intervals"]
 
 Condition = Literal["given", "hidden", "shuffled", "shuffled_hidden"]
-"""What a model read of the attributes: those of the row (or none, where it reads none), nothing though it learned from
-them, those of another row in training and scoring, or nothing after training on those of other rows."""
+"""The attributes that a model read: those of the row (if it reads any); none, though it was trained with them; those of
+another row in training and scoring; or none after training with those of other rows."""
 
 
 def condition_of(*, shuffled: bool, hidden: bool) -> Condition:
-    """Return the condition of a model by whether attributes were shuffled for it, and hidden when it was scored."""
+    """Return the condition of a model whose attributes were shuffled, or hidden when it was scored."""
     if shuffled:
         return "shuffled_hidden" if hidden else "shuffled"
     return "hidden" if hidden else "given"
@@ -25,13 +25,7 @@ def condition_of(*, shuffled: bool, hidden: bool) -> Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class Scored:
-    """A model, or the majority class, and its metrics.
-
-    Args:
-        name: as the table shows it.
-        condition: what it read of the attributes.
-        metrics: part (``validation``, ``test``) to metric name to metric.
-    """
+    """A model, or the majority class, with its metrics by part (``validation``, ``test``) and name."""
 
     name: str
     condition: Condition = "given"
@@ -40,7 +34,7 @@ class Scored:
 
 @dataclass(frozen=True, kw_only=True)
 class ResultRow:
-    """One line of a results table: a model or a baseline, and its metrics by name."""
+    """One line of a table of results: a model or a baseline, and its metrics by name."""
 
     name: str
     metrics: Mapping[str, Interval]

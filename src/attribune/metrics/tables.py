@@ -20,14 +20,13 @@ __all__ = [
     "text_table",
 ]
 
-_ABSENT = "-"
-
 
 def format_interval(metric: str, interval: Interval) -> str:
     """Return `84.3 [83.1, 85.4]`: per cent for accuracies and F1, four significant digits of the value for others."""
     info = metric_info(metric)
-    places = 1 if info.is_share else _places(interval.value)
-    value, low, high = (f"{info.scale * number:.{places}f}" for number in (interval.value, interval.low, interval.high))
+    decimals = 1 if info.is_share else _decimals(interval.value)
+    ends = (interval.value, interval.low, interval.high)
+    value, low, high = (f"{info.scale * number:.{decimals}f}" for number in ends)
     return f"{value} [{low}, {high}]"
 
 
@@ -37,7 +36,7 @@ def markdown_table(rows: Sequence[ResultRow]) -> str:
 
 
 def markdown_cells(table: Sequence[Sequence[str]], *, words: Collection[int] = (0,)) -> str:
-    """Render lines of cells, the head first, as Markdown; the columns `words` are aligned to the left, others right."""
+    """Render lines of cells, the header first, as Markdown; the columns `words` are left-aligned, others right."""
     head, *lines = ([markdown_cell(cell) for cell in line] for line in table)
     rule = ["---" if column in words else "---:" for column in range(len(head))]
     return "\n".join(f"| {' | '.join(line)} |" for line in [head, rule, *lines])
@@ -49,19 +48,19 @@ def markdown_cell(text: str) -> str:
 
 
 def text_table(rows: Sequence[ResultRow]) -> str:
-    """Render the same table for a terminal: names to the left, numbers to the right, columns two spaces apart."""
+    """Render the same table for a terminal: names left-aligned, numbers right-aligned, columns two spaces apart."""
     return text_cells(table_cells(rows))
 
 
 def text_cells(lines: Sequence[Sequence[str]], *, left: int = 1) -> str:
-    """Render lines of cells, the head first, for a terminal; the first `left` columns are aligned to the left."""
+    """Render lines of cells, the header first, for a terminal; the first `left` columns are left-aligned."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     head, *rest = ("  ".join(_aligned(line, widths, left)).rstrip() for line in lines)
     return "\n".join([head, "  ".join("-" * width for width in widths), *rest])
 
 
 def comparison_lines(comparisons: Iterable[Comparison]) -> list[str]:
-    """Return one sentence per pair; no winner is named where the interval holds zero."""
+    """Return one line per pair, which says if no difference is shown."""
     lines = []
     for pair in comparisons:
         info = metric_info(pair.metric)
@@ -79,19 +78,19 @@ def _aligned(line: Sequence[str], widths: Sequence[int], left: int) -> list[str]
 
 
 def table_cells(rows: Sequence[ResultRow]) -> list[list[str]]:
-    """Return lines of cells, the head first, with a column per metric in the order in which the rows name them."""
+    """Return lines of cells, the header first, with a column per metric in the order in which the rows name them."""
     names = list(dict.fromkeys(name for row in rows for name in row.metrics))
     levels = {interval.level for row in rows for interval in row.metrics.values()}
     title = f"{' / '.join(f'{100 * level:g} %' for level in sorted(levels))} intervals" if levels else ""
     lines = [[title, *(f"{name} (%)" if metric_info(name).is_share else name for name in names)]]
     for row in rows:
-        cells = (format_interval(name, row.metrics[name]) if name in row.metrics else _ABSENT for name in names)
+        cells = (format_interval(name, row.metrics[name]) if name in row.metrics else "-" for name in names)
         lines.append([row.name, *cells])
     return lines
 
 
-def _places(value: float) -> int:
-    """Return the decimals that show four significant digits."""
+def _decimals(value: float) -> int:
+    """Return the number of decimals for four significant digits."""
     if value == 0 or not math.isfinite(value):
         return 3
     return min(12, max(0, 3 - math.floor(math.log10(abs(value)))))

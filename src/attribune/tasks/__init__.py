@@ -1,7 +1,7 @@
-"""What is predicted: labels, loss, decoding and metrics of each task.
+"""Tasks: the labels, loss, decoding and metrics of what is predicted.
 
-A task is a small frozen record that is fitted on the labels of the training rows and saved beside the model. It owns
-everything that depends on what is predicted; the model only needs `outputs` (the width of its head) and `loss`.
+A task is a small frozen record that is fitted on the labels of the training rows and saved beside the model. All that
+depends on the target is in the task; the model only needs `outputs` (the size of its head) and `loss`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 TASKS: dict[str, type[Task]] = {task.kind: task for task in (Classification, Rating, Regression, Aspects, Generation)}
-"""Every task by its kind, those of plugins among them."""
+"""Every task by its kind, including those of plugins."""
 
 
 def fit_task(kind: str, label_columns: Sequence[Sequence[Any]], **options: Any) -> Task:
@@ -49,7 +49,7 @@ def fit_task(kind: str, label_columns: Sequence[Sequence[Any]], **options: Any) 
 
 
 def task_from_dict(data: Mapping[str, Any]) -> Task:
-    """Make a task from what its `to_dict` returned, also after a way through JSON; ConfigError for anything else."""
+    """Restore a task from its `to_dict`, also by way of JSON; ConfigError for anything else."""
     if not isinstance(data, Mapping) or "kind" not in data:
         raise ConfigError(
             f"a stored task is {data!r}: it must be a mapping with the key 'kind', one of {', '.join(TASKS)}"
@@ -74,11 +74,10 @@ def _task_class(kind: Any) -> type[Task]:
     return task
 
 
-def _check_names(kind: str, given: Mapping[str, Any], *, allowed: Sequence[str], needed: Sequence[str]) -> None:
-    unknown, absent = sorted(set(given) - set(allowed)), sorted(set(needed) - set(given))
-    if unknown:
+def _check_names(kind: str, options: Mapping[str, Any], *, allowed: Sequence[str], needed: Sequence[str]) -> None:
+    if unknown := sorted(set(options) - set(allowed)):
         raise ConfigError(f"the task {kind!r} has no option {', '.join(unknown)}: it has {', '.join(allowed)}")
-    if absent:
+    if absent := sorted(set(needed) - set(options)):
         raise ConfigError(f"the task {kind!r} needs {', '.join(absent)}: give it")
 
 

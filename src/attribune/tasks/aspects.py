@@ -37,23 +37,23 @@ __all__ = ["Aspects"]
 class Aspects(Task):
     """One class per row for each of several aspects; one head and one cross-entropy each, averaged.
 
-    Labels are class ids int64 (n, aspects). Logits hold the heads side by side, in the order of `names`. A row counts
-    as labelled if all its aspects are.
+    Labels are class ids int64 (n, aspects). Logits hold the heads side by side, in the order of `names`. A row is
+    labelled if all its aspects are.
 
     Args:
         names: the aspects.
-        classes: class names that all aspects share, or one tuple of names per aspect (a mapping by aspect is accepted).
-        missing: texts that mean a missing label, unless they are named in `classes`.
+        classes: class names for all aspects, one list of names per aspect, or a mapping of aspects to names.
+        missing: texts that mean a missing label, except those in `classes`.
     """
 
     kind: ClassVar[str] = "aspects"
     main_metric: ClassVar[str] = "mean_accuracy"
     names: tuple[str, ...]
     classes: tuple[str, ...] | tuple[tuple[str, ...], ...] | Mapping[str, Sequence[str]]
-    missing: tuple[str, ...] = MISSING
+    missing: Sequence[str] = MISSING
 
     def __post_init__(self) -> None:
-        """Bring the classes to one tuple per aspect and check them."""
+        """Check the fields, and bring the classes to one tuple per aspect."""
         object.__setattr__(self, "names", class_names(self.names, of="the list of aspects", least=1))
         object.__setattr__(self, "classes", _classes_of(self.names, self.classes))
         object.__setattr__(self, "missing", missing_texts(self.missing))
@@ -68,7 +68,7 @@ class Aspects(Task):
         shared: bool = False,
         missing: Sequence[str] = MISSING,
     ) -> Self:
-        """Take the classes of each aspect, or with `shared` of all together, from training rows unless given."""
+        """Fit the classes, unless given, on training rows: those of each aspect, or of all together if `shared`."""
         require_flag(shared, name="shared")
         names = class_names(names, of="the list of aspects", least=1)
         if classes is None:
@@ -79,7 +79,7 @@ class Aspects(Task):
             classes = tuple(
                 sorted_classes(column, of=f"the aspect {name!r}") for name, column in zip(names, texts, strict=True)
             )
-        return cls(names=names, classes=classes, missing=missing_texts(missing))
+        return cls(names=names, classes=classes, missing=missing)
 
     @property
     def class_lists(self) -> tuple[tuple[str, ...], ...]:
@@ -127,12 +127,11 @@ class Aspects(Task):
     def decode(self, logits: Array) -> Decoded:
         """Return the most probable class of each aspect."""
         heads = self._heads(logits)
-        chosen = {
-            f"prediction_{name}": [classes[i] for i in head.argmax(axis=1)]
-            for name, classes, head in zip(self.names, self.class_lists, heads, strict=True)
-        }
         return Decoded(
-            predictions=dict(chosen),
+            predictions={
+                f"prediction_{name}": [classes[i] for i in head.argmax(axis=1)]
+                for name, classes, head in zip(self.names, self.class_lists, heads, strict=True)
+            },
             probabilities=np.hstack([softmax(head, axis=1) for head in heads]),
             probability_columns=tuple(
                 f"probability_{name}_{label}"
@@ -142,16 +141,15 @@ class Aspects(Task):
         )
 
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
-        """Accuracy averaged over aspects, and the accuracy of each."""
+        """Return the accuracy averaged over aspects, and the accuracy of each."""
         labels = np.asarray(labels)
         predicted = np.stack([head.argmax(axis=1) for head in self._heads(logits)], axis=1)
-        results = [metric.mean_accuracy(labels, predicted)]
-        for i, name in enumerate(self.names):
-            results.append(metric.accuracy(labels[:, i], predicted[:, i], name=f"accuracy_{name}"))
-        return {result.name: result for result in results}
+        each = zip(labels.T, predicted.T, self.names, strict=True)
+        accuracies = [metric.accuracy(true, chosen, name=f"accuracy_{name}") for true, chosen, name in each]
+        return {result.name: result for result in (metric.mean_accuracy(labels, predicted), *accuracies)}
 
     def prior(self, train_labels: Array) -> Array:
-        """Return what follows from the training labels alone."""
+        """Return the log frequencies of the classes of each aspect."""
         return np.concatenate([log_frequencies(train_labels[:, i], size) for i, size in enumerate(self._sizes)])
 
 

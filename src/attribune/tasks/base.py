@@ -1,4 +1,4 @@
-"""What all tasks share: the interface, decoded predictions, and the loss and probabilities of class logits.
+"""The interface of all tasks, decoded predictions, and the checks and scores that tasks share.
 
 Shapes: B rows of a batch, n rows of a data set, C classes. Class ids follow the order of a task's classes.
 """
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from attribune.errors import ConfigError, DataError
-from attribune.metrics.formulas import Metric
+from attribune.metrics.formulas import Metric, log_loss
 from attribune.tasks.labels import Array, Column
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Decoded", "Task", "checked_logits", "log_frequencies", "unknown"]
+__all__ = ["Decoded", "Task", "checked_logits", "log_frequencies", "unknown", "validation_score"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,15 +38,14 @@ class Decoded:
     probability_columns: tuple[str, ...]
 
     def columns(self) -> dict[str, list[Any] | Array]:
-        """Return predictions and probabilities by column name, ready to be added to a table."""
-        columns = dict(self.predictions)
-        if self.probabilities is not None:
-            columns.update({name: self.probabilities[:, i] for i, name in enumerate(self.probability_columns)})
-        return columns
+        """Return predictions and probabilities by column name."""
+        if self.probabilities is None:
+            return dict(self.predictions)
+        return self.predictions | dict(zip(self.probability_columns, self.probabilities.T, strict=True))
 
 
 class Task(ABC):
-    """What the model, the data encoding and the evaluation ask of a task; subclasses are frozen dataclasses.
+    """The interface of a task to model, data and evaluation; subclasses are frozen dataclasses.
 
     ``kind`` is its name in recipes and saved models.
     """
@@ -67,14 +66,14 @@ class Task(ABC):
     @classmethod
     @abstractmethod
     def fit(cls, *args: Any, **options: Any) -> Self:
-        """Fit on the label columns of training rows, the first argument; others are by keyword."""
+        """Fit on the label columns of training rows, the first argument; options are keywords."""
 
     @abstractmethod
     def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
-        """Return labels, and a mask (n,) that is False where the label is missing: such a row must be left out.
+        """Return labels, and a mask (n,), False for a missing label, whose row must be dropped.
 
-        A label that no training row has becomes `UNSEEN` and stays. `first_row` is the number of the first row in the
-        whole table, for messages.
+        A label that no training row has becomes `UNSEEN`; its row stays. `first_row` is the number of the first row in
+        the whole table, for messages.
         """
 
     @abstractmethod
@@ -83,7 +82,7 @@ class Task(ABC):
 
     @abstractmethod
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the float32 scalar loss of logits (B, outputs); zero when every label is to be ignored."""
+        """Return the float32 scalar loss of logits (B, outputs); zero if all labels are ignored."""
 
     @abstractmethod
     def decode(self, logits: Array) -> Decoded:
@@ -94,22 +93,35 @@ class Task(ABC):
         """Return the metrics of logits (n, outputs) by name, the main one first."""
 
     def prior(self, train_labels: Array) -> Array:
-        """Return the logits (outputs,) that fit the training labels best without looking at a row."""
+        """Return the constant logits (outputs,) that fit the training labels best."""
         raise ConfigError(f"the task {self.kind!r} has no prior: define it, or majority")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values from which `task_from_dict` makes an equal task."""
+        """Return plain values from which `task_from_dict` restores the task."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         return {"kind": self.kind} | {name: _plain(value) for name, value in values.items()}
 
     def majority(self, train_labels: Array, labels: Array) -> dict[str, Metric]:
-        """Return the metrics of the logits that follow from the frequencies of the training labels alone."""
+        """Return the metrics of the prior of the training labels."""
         prior = self.prior(np.asarray(train_labels))
         return self.metrics(np.broadcast_to(prior, (len(labels), len(prior))), labels)
 
 
 def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def validation_score(task: Task, logits: Array, labels: Array) -> float:
+    """Return the log loss of single class labels, else the task's main metric, with sign such that lower is better.
+
+    The loss distinguishes settings on few validation rows better than an accuracy.
+    """
+    if labels.ndim == 1 and labels.dtype.kind == "i":
+        known = labels >= 0
+        metric = log_loss(labels[known], logits[known])
+    else:
+        metric = task.metrics(logits, labels)[task.main_metric]
+    return -metric.value() if metric.higher_is_better else metric.value()
 
 
 def checked_logits(logits: Array, outputs: int) -> Array:

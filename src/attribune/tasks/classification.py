@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -44,7 +44,8 @@ def _checked_weights(weights: Any, *, classes: Sequence[str]) -> tuple[float, ..
             ' Classification.fit(columns, class_weights="balanced")'
         )
     numbers = tuple(weights) if isinstance(weights, Sequence) else ()
-    if len(numbers) != len(classes) or not all(_is_positive(number) for number in numbers):
+    are_positive = (isinstance(number, int | float) and 0 < number < math.inf for number in numbers)
+    if len(numbers) != len(classes) or not all(are_positive):
         raise ConfigError(
             f"class_weights is {weights!r}: give one positive number for each of the {len(classes)} classes,"
             f" in this order: {', '.join(classes)}"
@@ -52,25 +53,25 @@ def _checked_weights(weights: Any, *, classes: Sequence[str]) -> tuple[float, ..
     return tuple(float(number) for number in numbers)
 
 
-def _is_positive(number: Any) -> bool:
-    return isinstance(number, int | float) and math.isfinite(number) and number > 0
+def _flat(cells: Sequence[Sequence[str] | None]) -> list[str | None]:
+    return [label for cell in cells for label in cell or ()]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Classification(Task):
     """One of C classes per row, or with `multi_label` any number of them.
 
-    Labels are class ids int64 (n,). Several labels per row: float32 (n, C + 1), 1 where the row has the class; the last
-    column is 1 where the row has a label that no training row has. (n, C) is accepted as well. An empty list is a row
+    Labels are class ids int64 (n,). With `multi_label` they are float32 (n, C + 1), 1 where the row has the class, and
+    in the last column where it has a label that no training row has; (n, C) is accepted as well. An empty list is a row
     without labels, an empty text a missing label.
 
     Args:
-        classes: class names in the order of ids, or their number C, which means "0" to C - 1.
-        class_weights: C positive numbers; weighted cross-entropy, or the weight of positives for several labels.
+        classes: class names in the order of ids, or their number C, for the names "0" to C - 1.
+        class_weights: C positive numbers, the weights of classes in the loss, with `multi_label` of their positives.
         multi_label: several labels per row: sigmoid and binary cross-entropy.
-        separator: what separates the labels of one cell; None: cells are lists.
+        separator: between the labels of one cell; None for cells that are lists.
         positive: the class whose F1 is the main metric.
-        missing: texts that mean a missing label, unless they are named in `classes`.
+        missing: texts that mean a missing label, except those in `classes`.
     """
 
     kind: ClassVar[str] = "classification"
@@ -79,10 +80,10 @@ class Classification(Task):
     multi_label: bool = False
     separator: str | None = None
     positive: str | None = None
-    missing: tuple[str, ...] = MISSING
+    missing: Sequence[str] = MISSING
 
     def __post_init__(self) -> None:
-        """Bring the fields to their stored form and check them."""
+        """Check the fields, and bring them to their stored form."""
         require_flag(self.multi_label, name="multi_label")
         names = class_names(self.classes, of="the classification", least=1 if self.multi_label else 2)
         object.__setattr__(self, "classes", names)
@@ -109,22 +110,21 @@ class Classification(Task):
         positive: str | None = None,
         missing: Sequence[str] = MISSING,
     ) -> Self:
-        """Take the classes from training rows (unless given), and compute weights for `class_weights="balanced"`."""
+        """Fit the classes, unless given, and the weights for `class_weights="balanced"` on training rows."""
         require_columns(label_columns, ["label"], task=cls.kind)
         require_flag(multi_label, name="multi_label")
         least = 1 if multi_label else 2
         known = () if classes is None else class_names(classes, of="the classification", least=least)
         if multi_label:
-            cells = label_lists(label_columns[0], missing=missing, separator=separator, known=known)
-            texts: list[str | None] = [label for cell in cells for label in cell or ()]
+            texts = _flat(label_lists(label_columns[0], missing=missing, separator=separator, known=known))
         else:
             texts = label_texts(label_columns[0], missing=missing, known=known)
         names = known or sorted_classes(texts, of="the label column", least=least)
         options: dict[str, Any] = {"multi_label": multi_label, "separator": separator, "positive": positive}
-        task = cls(classes=names, missing=missing_texts(missing), **options)
+        task = cls(classes=names, missing=missing, **options)
         if class_weights == "balanced":
             class_weights = task._balanced(*task.encode_labels(label_columns))
-        return cls(classes=names, missing=missing_texts(missing), class_weights=class_weights, **options)  # type: ignore[arg-type]
+        return replace(task, class_weights=class_weights)  # type: ignore[arg-type]
 
     def _balanced(self, labels: Array, keep: Array) -> tuple[float, ...]:
         """Return rows / (C · rows of the class), or negatives / positives for several labels per row."""
@@ -182,14 +182,11 @@ class Classification(Task):
 
     def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
         """Count the labels that are not among the classes."""
-        if self.multi_label:
-            texts: list[str | None] = [label for cell in self._lists(columns, 1) for label in cell or ()]
-        else:
-            texts = self._texts(columns, 1)
+        texts = _flat(self._lists(columns, 1)) if self.multi_label else self._texts(columns, 1)
         return unknown(texts, self.class_names)
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Cross-entropy with class weights (weighted mean), or binary cross-entropy for several labels per row."""
+        """Return the weighted cross-entropy, or the binary cross-entropy for several labels per row."""
         from attribune.tasks.losses import binary_cross_entropy, cross_entropy
 
         if not self.multi_label:
@@ -197,7 +194,7 @@ class Classification(Task):
         return binary_cross_entropy(logits, labels[:, : self.outputs], self.class_weights)
 
     def decode(self, logits: Array) -> Decoded:
-        """Return the class of the highest logit, or every class with a probability above one half."""
+        """Return the most probable class, or all classes with a probability above one half."""
         logits = checked_logits(logits, self.outputs)
         names = self.class_names
         if self.multi_label:
@@ -213,7 +210,7 @@ class Classification(Task):
         )
 
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
-        """Accuracy, macro-F1, F1 of the positive class; several labels: micro-F1, macro-F1, subset accuracy."""
+        """Return accuracy, macro-F1 and F1 of the positive class, or micro-F1, macro-F1 and subset accuracy."""
         logits = checked_logits(logits, self.outputs)
         if self.multi_label:
             return self._label_metrics(logits > 0, np.asarray(labels) > 0)
@@ -224,7 +221,7 @@ class Classification(Task):
         return {result.name: result for result in results}
 
     def _label_metrics(self, predicted: Array, true: Array) -> dict[str, Metric]:
-        """Count labels that no training row has as one more class, which is never predicted."""
+        """Return the metrics of several labels per row; unseen labels are one more class, never predicted."""
         if true.shape[1] > self.outputs and not true[:, self.outputs].any():
             true = true[:, : self.outputs]
         predicted = np.pad(predicted, ((0, 0), (0, true.shape[1] - self.outputs)))
@@ -232,7 +229,7 @@ class Classification(Task):
         return {result.name: result for result in (make(true, predicted) for make in makers)}
 
     def prior(self, train_labels: Array) -> Array:
-        """Return what follows from the training labels alone."""
+        """Return the log frequencies of the classes, or their log odds for several labels per row."""
         if not self.multi_label:
             return log_frequencies(train_labels, self.outputs)
         share = np.clip(train_labels[:, : self.outputs].mean(axis=0, dtype=np.float64), 1e-12, 1 - 1e-12)

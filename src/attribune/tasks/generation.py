@@ -27,50 +27,49 @@ __all__ = ["Generation"]
 class Generation(Task):
     """A text per row, learned by the cross-entropy of its ids given all before them.
 
-    What is predicted is the text itself, so that there is no other label. Of a row the model gives two scores: the
-    negative log-likelihood of its text in nats, and the number of its ids, among them the end token where the text was
-    read to its end. The label of a row is a mark of its text, by which runs over the same rows are recognised.
+    The text itself is predicted; there is no other label. The model returns two scores per row: the negative
+    log-likelihood of the text in nats, and the number of its ids, including the end token unless the text was cut. The
+    label of a row is a hash of its text, which identifies runs over the same rows.
 
     Args:
-        missing: texts that mean that there is none.
+        missing: texts that mean a missing text.
     """
 
     kind: ClassVar[str] = "generation"
     main_metric: ClassVar[str] = "perplexity"
     higher_is_better: ClassVar[bool] = False
     outputs: ClassVar[int] = 2
-    missing: tuple[str, ...] = MISSING
+    missing: Sequence[str] = MISSING
 
     def __post_init__(self) -> None:
-        """Check the texts that mean none."""
+        """Check the fields."""
         object.__setattr__(self, "missing", missing_texts(self.missing))
 
     @classmethod
     def fit(cls, label_columns: Sequence[Column], *, missing: Sequence[str] = MISSING) -> Self:
         """Return the task; training rows say nothing about it."""
-        return cls(missing=missing_texts(missing))
+        return cls(missing=missing)
 
     def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
-        """Return a mark of each text, int64 (n,), and the mask of rows in which every column has a text."""
+        """Return a hash of each text, int64 (n,), and the mask of rows in which every column has a text."""
         if not columns:
             raise ConfigError("the task 'generation' was given no column: name the columns of the text")
         texts = [label_texts(column, missing=self.missing, first_row=first_row) for column in columns]
         rows = list(zip(*texts, strict=True))
-        marks = [hashlib.blake2b(repr(row).encode(), digest_size=8).digest() for row in rows]
+        hashes = [hashlib.blake2b(repr(row).encode(), digest_size=8).digest() for row in rows]
         has_text = np.array([None not in row for row in rows], dtype=bool)
-        return np.frombuffer(b"".join(marks), dtype="<i8").astype(np.int64), has_text
+        return np.frombuffer(b"".join(hashes), dtype="<i8").astype(np.int64), has_text
 
     def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
         """Return an empty count: every text can be written."""
         return Counter()
 
     def loss(self, logits: Tensor, labels: Tensor, *, count: Tensor | int | None = None) -> Tensor:
-        """Mean cross-entropy of ids in nats, over the labels that are not -100.
+        """Return the mean cross-entropy of ids in nats, over the labels (B, T) that are not -100.
 
         Args:
-            logits: (B, T, V), each for the id at its own place.
-            labels: (B, T).
-            count: by which the sum is divided; the number of labels unless given.
+            logits: (B, T, V), each for the id at its own position.
+            count: the divisor of the sum; by default the number of labels.
         """
         from attribune.tasks.losses import cross_entropy
 
@@ -78,12 +77,7 @@ class Generation(Task):
         return mean if count is None else mean * (labels != -100).sum() / count
 
     def scores(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Return the negative log-likelihood in nats and number of ids of each row, (B, 2) float32; -100 counts not.
-
-        Args:
-            logits: (B, T, V), each for the id at its own place.
-            labels: (B, T).
-        """
+        """Return the negative log-likelihood in nats and the number of ids of each row, (B, 2) float32."""
         from attribune.tasks.losses import token_scores
 
         return token_scores(logits, labels)
@@ -91,13 +85,9 @@ class Generation(Task):
     def decode(self, logits: Array) -> Decoded:
         """Return the perplexity and the number of ids of each text, of scores (n, 2)."""
         nats, ids = checked_logits(logits, self.outputs).T
-        # Of a text without ids nothing was predicted.
-        perplexity = np.exp(nats / np.maximum(ids, 1))
-        return Decoded(
-            predictions={"perplexity": perplexity, "tokens": ids.astype(np.int64)},
-            probabilities=None,
-            probability_columns=(),
-        )
+        perplexity = np.exp(nats / np.maximum(ids, 1))  # a text may have no ids
+        predictions = {"perplexity": perplexity, "tokens": ids.astype(np.int64)}
+        return Decoded(predictions=dict(predictions), probabilities=None, probability_columns=())
 
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
         """Return the perplexity per id, of scores (n, 2)."""
@@ -106,5 +96,5 @@ class Generation(Task):
         return {result.name: result}
 
     def majority(self, train_labels: Array, labels: Array) -> dict[str, Metric]:
-        """Refuse: no text stands for all."""
+        """Raise ConfigError: no text can stand for all."""
         raise ConfigError("the task 'generation' has no majority class: compare with another method instead")

@@ -1,4 +1,4 @@
-"""Label cells as tables have them: missing, text, numbers and lists, and the class ids they stand for."""
+"""Labels in the cells of tables, as texts, numbers, lists or missing values, and their class ids."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 UNSEEN = -100
-"""Class id of a label that no training row has: ignored by the loss, wrong in every metric."""
+"""Class id of a label that no training row has: ignored by the loss, an error in every metric."""
 
 Array = npt.NDArray[Any]
 Column = Sequence[Any]
@@ -38,23 +38,22 @@ LISTS = (list, tuple, set, frozenset, np.ndarray)
 
 
 def require_columns(columns: Sequence[Column], names: Sequence[str], *, task: str) -> None:
-    """Check that there is one label column of the same length for each of `names`."""
+    """Check that there is one label column for each of `names`, all of the same length."""
     if len(columns) != len(names):
         raise ConfigError(
             f"the task {task!r} takes {len(names)} label column(s) ({', '.join(names)}) and was given {len(columns)}:"
             " name exactly these"
         )
-    lengths = {len(column) for column in columns}
-    if len(lengths) > 1:
+    if len(lengths := {len(column) for column in columns}) > 1:
         raise DataError(f"the label columns have different lengths ({sorted(lengths)}): give columns of the same rows")
 
 
 def label_texts(
     column: Column, *, missing: Collection[str], known: Collection[str] = (), first_row: int = 1
 ) -> list[str | None]:
-    """Return the text of each cell, None where it is missing; a text in `known` is never taken for missing.
+    """Return the text of each cell, None for a missing one, which a text in `known` never is; DataError for a list.
 
-    DataError for a cell that holds a list; `first_row` is the number of the first row, for the message.
+    `first_row` is the number of the first row, for messages.
     """
     hidden = frozenset(missing) - frozenset(known)
     seen: dict[tuple[type, Any], str | None] = {}
@@ -83,13 +82,13 @@ def missing_texts(missing: Any) -> tuple[str, ...]:
 
 
 def require_flag(value: Any, *, name: str) -> None:
-    """Check that an option is True or False: the text "false" would count as true."""
+    """Check that an option is True or False, since the text "false" would count as true."""
     if not isinstance(value, bool):
         raise ConfigError(f"{name} is {value!r}: give true or false")
 
 
 def number_of(text: str) -> float | None:
-    """Return the finite number that a text is, or None."""
+    """Return a text as a finite number, or None if it is not one."""
     try:
         number = float(text)
     except ValueError:
@@ -98,7 +97,7 @@ def number_of(text: str) -> float | None:
 
 
 def label_numbers(column: Column, *, missing: Collection[str], first_row: int = 1) -> Array:
-    """Return the cells as float64 (n,), NaN where missing; DataError for what is not a finite number."""
+    """Return the cells as float64 (n,), NaN for missing ones; DataError for anything but finite numbers."""
     result = np.full(len(column), np.nan)
     for i, value in enumerate(column):
         text = canonical(value)
@@ -120,10 +119,10 @@ def label_numbers(column: Column, *, missing: Collection[str], first_row: int = 
 def label_lists(
     column: Column, *, missing: Collection[str], separator: str | None, known: Collection[str] = (), first_row: int = 1
 ) -> list[list[str] | None]:
-    """Return the labels of each cell, None where the cell is missing; an empty list is a row without labels.
+    """Return the labels of each cell, None for a missing one; an empty list is a row without labels.
 
-    A cell is a list, text that is split at `separator`, or without it text that spells a list (`["a", "b"]`);
-    DataError for other text.
+    A cell is a list, text that is split at `separator`, or without a separator text that spells a list, such as
+    `["a", "b"]`; DataError for other text.
     """
     array = as_array(column, column="label", first_row=first_row)
     values = array.to_pylist()
@@ -165,7 +164,7 @@ def class_names(classes: Any, *, of: str, least: int = 2) -> tuple[str, ...]:
 
 
 def sorted_classes(texts: Iterable[str | None], *, of: str, least: int = 2) -> tuple[str, ...]:
-    """Return distinct labels, in numeric order if all are numbers, else by text; DataError if fewer than `least`."""
+    """Return distinct labels, sorted as numbers if all are numbers, else as text; DataError if fewer than `least`."""
     distinct = {text for text in texts if text is not None}
     if not distinct:
         raise DataError(f"{of} has no labelled training row: name the column that holds the labels")
@@ -181,7 +180,7 @@ def sorted_classes(texts: Iterable[str | None], *, of: str, least: int = 2) -> t
 
 
 def class_ids(texts: Sequence[str | None], classes: Sequence[str]) -> tuple[Array, Array]:
-    """Return class ids int64 (n,), UNSEEN where the text is no class, and a mask (n,), False where it is missing."""
+    """Return class ids int64 (n,), UNSEEN for a text that is no class, and a mask (n,), False for a missing text."""
     index = {name: i for i, name in enumerate(classes)}
     ids = np.array([UNSEEN if text is None else index.get(text, UNSEEN) for text in texts], dtype=np.int64)
     return ids, np.array([text is not None for text in texts], dtype=bool)

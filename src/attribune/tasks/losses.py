@@ -1,4 +1,4 @@
-"""The losses of the tasks, apart from what reads results, which does without torch.
+"""The losses of the tasks, in a file of their own, since all else works without torch.
 
 Shapes: B rows of a batch, C classes.
 """
@@ -17,7 +17,7 @@ __all__ = ["binary_cross_entropy", "cross_entropy", "mean_cross_entropy", "squar
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
-    """Average over the rows whose label is not UNSEEN, weighted; without such rows zero, where torch's mean is NaN."""
+    """Return the weighted mean over the rows whose label is not UNSEEN; zero without any, where torch returns NaN."""
     logits = logits.float()
     scale = logits.new_ones(logits.shape[1]) if weights is None else logits.new_tensor(weights)
     total = functional.cross_entropy(logits, labels, weight=scale, ignore_index=UNSEEN, reduction="sum")
@@ -26,10 +26,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, ...] | N
 
 
 def token_scores(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return sum of the cross-entropies and number, (B, 2), of the labels (B, T) of each row that are not UNSEEN.
-
-    The logits (B, T, V) of the other labels are not looked at.
-    """
+    """Return sum of the cross-entropies and number, (B, 2), of the labels (B, T) of each row that are not UNSEEN."""
     known = labels != UNSEEN
     nats = functional.cross_entropy(logits[known].float(), labels[known], reduction="none")
     sums = nats.new_zeros(labels.shape).masked_scatter(known, nats).sum(dim=1)
@@ -37,20 +34,20 @@ def token_scores(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def mean_cross_entropy(logits: Tensor, labels: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Mean over heads of their cross-entropies; logits (B, outputs) hold the heads side by side, labels (B, heads)."""
+    """Return the mean cross-entropy of heads, which logits (B, outputs) hold side by side; labels are (B, heads)."""
     heads = torch.split(logits, list(sizes), dim=1)
     return torch.stack([cross_entropy(head, labels[:, i]) for i, head in enumerate(heads)]).mean()
 
 
 def binary_cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
-    """Mean over rows and classes (B, C) of the binary cross-entropy; weights are those of the positives."""
+    """Return the binary cross-entropy averaged over rows and classes (B, C); weights are those of the positives."""
     logits = logits.float()
     scale = None if weights is None else logits.new_tensor(weights)
     return functional.binary_cross_entropy_with_logits(logits, labels.float(), pos_weight=scale)
 
 
 def squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Mean squared error of outputs (B, 1) and labels (B,), over the rows whose label is finite."""
+    """Return the mean squared error of outputs (B, 1) and labels (B,), over the rows whose label is finite."""
     target = labels.float()
     known = torch.isfinite(target)
     error = torch.where(known, outputs.float().squeeze(1) - torch.where(known, target, 0.0), 0.0)

@@ -38,14 +38,12 @@ __all__ = ["Rating"]
 class Rating(Task):
     """One of C numbers per row, learned by cross-entropy, with errors measured in the unit of the numbers.
 
-    Labels are class ids int64 (n,). Ratings are compared as numbers: 4, "4.0" and "4.00" are one class. The true number
-    of a rating that no training row has is not kept: RMSE and MAE count the distance from the prediction to the farther
-    end of the scale.
+    Labels are class ids int64 (n,). Ratings are compared as numbers: 4, "4.0" and "4.00" are one class. For a rating
+    that no training row has, RMSE and MAE count the distance from the prediction to the farther end of the scale.
 
     Args:
-        classes: the ratings; kept in numeric order.
-        expected: predict the mean of the ratings under their probabilities, not the most probable rating; accuracy is
-            always that of the most probable one.
+        classes: the ratings, sorted by number.
+        expected: predict the expected rating instead of the most probable one, which still determines the accuracy.
         missing: texts that mean a missing label.
     """
 
@@ -53,10 +51,10 @@ class Rating(Task):
     main_metric: ClassVar[str] = "accuracy"
     classes: tuple[str, ...]
     expected: bool = False
-    missing: tuple[str, ...] = MISSING
+    missing: Sequence[str] = MISSING
 
     def __post_init__(self) -> None:
-        """Bring the classes to numeric order and check them."""
+        """Check the fields, and sort the classes."""
         require_flag(self.expected, name="expected")
         values = {name: number_of(name) for name in class_names(self.classes, of="the rating")}
         wrong = [name for name, value in values.items() if value is None]
@@ -76,12 +74,12 @@ class Rating(Task):
         expected: bool = False,
         missing: Sequence[str] = MISSING,
     ) -> Self:
-        """Take the ratings from training rows, unless they are given; DataError for labels that are not numbers."""
+        """Fit the ratings, unless given, on training rows; DataError for labels that are not numbers."""
         if classes is None:
             require_columns(label_columns, ["label"], task=cls.kind)
             values = label_numbers(label_columns[0], missing=missing)
             classes = sorted_classes(map(canonical, np.unique(values)), of="the label column")
-        return cls(classes=class_names(classes, of="the rating"), expected=expected, missing=missing_texts(missing))
+        return cls(classes=class_names(classes, of="the rating"), expected=expected, missing=missing)
 
     @property
     def outputs(self) -> int:
@@ -106,7 +104,7 @@ class Rating(Task):
         return unknown(texts, [str(canonical(value)) for value in self._values])
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Cross-entropy of logits (B, C)."""
+        """Return the cross-entropy of logits (B, C)."""
         from attribune.tasks.losses import cross_entropy
 
         return cross_entropy(logits, labels)
@@ -114,31 +112,26 @@ class Rating(Task):
     def decode(self, logits: Array) -> Decoded:
         """Return the most probable rating as text, or the expected rating as a number."""
         logits = checked_logits(logits, self.outputs)
-        likely: list[Any] = [self.classes[i] for i in logits.argmax(axis=1)]
+        most_probable: list[Any] = [self.classes[i] for i in logits.argmax(axis=1)]
         return Decoded(
-            predictions={"prediction": self._numbers(logits) if self.expected else likely},
+            predictions={"prediction": self._numbers(logits) if self.expected else most_probable},
             probabilities=softmax(logits, axis=1),
             probability_columns=tuple(f"probability_{name}" for name in self.classes),
         )
 
     def _numbers(self, logits: Array) -> Array:
-        return np.asarray(
-            softmax(logits, axis=1) @ self._values if self.expected else self._values[logits.argmax(axis=1)]
-        )
+        values = self._values
+        return np.asarray(softmax(logits, axis=1) @ values if self.expected else values[logits.argmax(axis=1)])
 
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
-        """Accuracy, and RMSE and MAE of the predicted number."""
+        """Return the accuracy, and RMSE and MAE of the predicted number."""
         logits, labels = checked_logits(logits, self.outputs), np.asarray(labels)
         predicted, values = self._numbers(logits), self._values
         farthest = np.where(predicted - values[0] > values[-1] - predicted, values[0], values[-1])
         true = np.where(labels == UNSEEN, farthest, values[labels.clip(min=0)])
-        results = [
-            metric.accuracy(labels, logits.argmax(axis=1)),
-            metric.rmse(true, predicted),
-            metric.mae(true, predicted),
-        ]
-        return {result.name: result for result in results}
+        accuracy = metric.accuracy(labels, logits.argmax(axis=1))
+        return {result.name: result for result in (accuracy, metric.rmse(true, predicted), metric.mae(true, predicted))}
 
     def prior(self, train_labels: Array) -> Array:
-        """Return what follows from the training labels alone."""
+        """Return the log frequencies of the ratings."""
         return log_frequencies(train_labels, self.outputs)

@@ -27,8 +27,8 @@ __all__ = ["Regression"]
 class Regression(Task):
     """A number per row, learned by the mean squared error of standardised targets.
 
-    Labels are standardised, float32 (n,): (value - mean) / std; a NaN label is ignored by the loss. Predictions, RMSE
-    and MAE are in the unit of the values.
+    Labels are standardised, float32 (n,): (value - mean) / std; the loss ignores NaN labels. Predictions, RMSE and MAE
+    are in the unit of the values.
 
     Args:
         mean: mean of the training values.
@@ -42,10 +42,10 @@ class Regression(Task):
     outputs: ClassVar[int] = 1
     mean: float = 0.0
     std: float = 1.0
-    missing: tuple[str, ...] = MISSING
+    missing: Sequence[str] = MISSING
 
     def __post_init__(self) -> None:
-        """Check mean and standard deviation."""
+        """Check the fields."""
         numbers = (self.mean, self.std)
         if not all(isinstance(one, int | float) and math.isfinite(one) for one in numbers) or self.std <= 0:
             raise ConfigError(
@@ -55,7 +55,7 @@ class Regression(Task):
 
     @classmethod
     def fit(cls, label_columns: Sequence[Column], *, missing: Sequence[str] = MISSING) -> Self:
-        """Take mean and standard deviation from training rows; DataError for text and for a constant column."""
+        """Fit mean and standard deviation on training rows; DataError for text and for a constant column."""
         require_columns(label_columns, ["label"], task=cls.kind)
         values = label_numbers(label_columns[0], missing=missing)
         values = values[~np.isnan(values)]
@@ -65,7 +65,7 @@ class Regression(Task):
             raise DataError(
                 f"every training label is {values[0]:g}: nothing can be learned; give rows of different values"
             )
-        return cls(mean=float(values.mean()), std=float(values.std()), missing=missing_texts(missing))
+        return cls(mean=float(values.mean()), std=float(values.std()), missing=missing)
 
     def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
         """Return standardised labels float32 (n,) and the mask of labelled rows; DataError for text."""
@@ -79,7 +79,7 @@ class Regression(Task):
         return Counter()
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """Mean squared error of logits (B, 1) and standardised labels (B,)."""
+        """Return the mean squared error of logits (B, 1) and standardised labels (B,)."""
         from attribune.tasks.losses import squared_error
 
         return squared_error(logits, labels)
@@ -102,5 +102,5 @@ class Regression(Task):
         return {result.name: result for result in results}
 
     def prior(self, train_labels: Array) -> Array:
-        """Return what follows from the training labels alone."""
+        """Return the mean of the labels."""
         return np.array([train_labels.mean(dtype=np.float64)])

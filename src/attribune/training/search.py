@@ -30,7 +30,7 @@ from attribune.errors import ConfigError, DataError
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
 from attribune.tasks import task_from_dict
-from attribune.tasks.selection import validation_score
+from attribune.tasks.base import validation_score
 from attribune.training.callbacks.trackers import check_trackers
 from attribune.training.distributed import refuse_processes
 from attribune.training.plan import DataPlan
