@@ -127,8 +127,7 @@ class CellResult:
     @cached_property
     def metrics(self) -> RunResults:
         """The results of the run."""
-        file = self.folder / "metrics.json"
-        return RunResults.from_dict(read_json(file, what="record of results"), source=str(file))
+        return RunResults.read(self.folder / "metrics.json")
 
     @cached_property
     def task(self) -> Task:

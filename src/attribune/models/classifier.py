@@ -35,8 +35,8 @@ _POOLINGS: dict[Pooling, Callable[[Tensor, Tensor], Tensor]] = {
 class AttributeModel(ConditionedModel):
     """A pretrained encoder conditioned on the attributes of each text, with a prediction head.
 
-    Make one with `build`, or with `from_pretrained` from a folder that `save_pretrained` wrote. The class of models that
-    write text is `AttributeGenerator`. The constructor takes the arguments of `ConditionedModel`.
+    Make one with `build`, or with `from_pretrained` from a folder that `save_pretrained` wrote. Models that write text
+    are `AttributeGenerator`. The constructor takes the arguments of `ConditionedModel`.
     """
 
     accepts_loss_kwargs = False

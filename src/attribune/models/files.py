@@ -100,6 +100,7 @@ def find_model(name: str | Path, *, revision: str | None = None) -> ModelFiles:
             folder = folder / "model"
         for file in (CONFIG, SCHEMA, TENSORS):
             if not (folder / file).is_file():
+                names = ", ".join(sorted(entry.name for entry in folder.iterdir())) or "nothing"
                 raise ModelFolderError(f"{folder} has no {file} (it has: {names}): give a folder of a saved model")
         return ModelFiles(folder=folder, config=folder / CONFIG, schema=folder / SCHEMA, tensors=folder / TENSORS)
     if folder.exists() or folder.is_absolute() or str(name).count("/") > 1:

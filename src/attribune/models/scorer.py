@@ -63,7 +63,7 @@ class Scorer(Protocol):
         """Return the scores of a batch, (rows, outputs), which the task decodes."""
 
     def rows_of_values(self) -> dict[str, str]:
-        """Return the names of the parameters with one row per id, and the attribute of each; empty for linear models."""
+        """Return the parameters with one row per id by name, each with its attribute; empty for linear models."""
 
     def value_vectors(self, attribute: str, *, count: int) -> npt.NDArray[np.float64]:
         """Concatenate the learned vectors of the first `count` values of an attribute, (count, numbers)."""

@@ -227,8 +227,8 @@ class StoredModel(PreTrainedModel):
     def revised(cls, folder: str | Path, change: Callable[[Schema], Revision], *, backbone: str | None = None) -> Self:
         """Load a saved model after adding values to its schema, or removing values.
 
-        Every row of a table moves with its value; a new value starts with the vector of unknown values. Errors are those
-        of `from_pretrained` and of `change`, which makes the revision of the schema.
+        Every row of a table moves with its value; a new value starts with the vector of unknown values. Errors are
+        those of `from_pretrained` and of `change`, which makes the revision of the schema.
         """
         files = saving.find_model(folder)
         config, tensors = saving.read_model(files)
