@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,9 +128,9 @@ def test_other_rows_are_noticed(recipe: Recipe, tmp_path: Path) -> None:
 def test_later_draws_go_by_what_was_found(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a score that a rate of 1e-3 makes best, draws come nearer to it than draws at random."""
 
-    def scored(number: int, values: dict[str, Any], *_: Any) -> searching.Trial:
-        far = abs(math.log10(values["training.learning_rate"]) + 3)
-        return searching.Trial(number=number, values=values, score=far, metrics={})
+    def scored(trial: searching.Trial, *_: Any) -> searching.Trial:
+        far = abs(math.log10(trial.values["training.learning_rate"]) + 3)
+        return replace(trial, score=far)
 
     monkeypatch.setattr(searching, "_run", scored)
     space = {"training.learning_rate": {"low": 1e-7, "high": 1.0, "log": True}}

@@ -1,4 +1,4 @@
-"""What runs the cells of a benchmark: the contract."""
+"""The protocol of engines, which run the cells of a benchmark."""
 
 from __future__ import annotations
 
@@ -11,12 +11,7 @@ __all__ = ["Engine", "Outcome"]
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What became of a cell.
-
-    Args:
-        done: whether it has its results; None where another process has it or had it.
-        word: for the user.
-    """
+    """The outcome of a cell, with a word for the user; `done` is None if another process has or had the cell."""
 
     path: str
     done: bool | None
@@ -28,16 +23,12 @@ class Engine(Protocol):
 
     def has_room(self) -> bool:
         """Whether another cell may be started."""
-        ...
 
     def start(self, path: str) -> None:
-        """Begin with a cell."""
-        ...
+        """Start a cell."""
 
     def wait(self) -> Sequence[Outcome]:
         """Wait until a cell has ended."""
-        ...
 
     def close(self) -> None:
-        """Stop the cells that still run; they go on from their checkpoints when they are started again."""
-        ...
+        """Stop the running cells; they resume from their checkpoints when they are started again."""

@@ -1,4 +1,4 @@
-"""Experiments as data: sets, settings and folds, and the cells that follow from them."""
+"""Experiments: sets, settings and folds, and the cells that result from them."""
 
 from __future__ import annotations
 
@@ -23,18 +23,17 @@ class SetPlan(Settings):
 
     Args:
         name: for tables and folders.
-        title: for tables; the name unless given.
-        prepared: folder that ``attribune data prepare`` wrote; in place of `data`.
-        data: the data part of a recipe, for a table of one's own.
+        title: for tables; by default the name.
+        prepared: folder that ``attribune data prepare`` wrote, instead of `data`.
+        data: the data part of a recipe, for a user's table.
         task: the task part of a recipe.
-        folds: which folds test, for a set with folds; elsewhere seeds, of the split where there is one to draw, and of
-            the training.
-        rows: training rows at most, and a tenth of them for validation.
-        labels: of several label columns, those that are predicted.
-        disjoint: whether the training rows are cut into as many parts as there are label columns, each with the label
-            of its own column alone, so that what is learned for two labels comes from different rows.
-        attributes_from: another set of the experiment: every setting begins with the attribute parameters that it
-            learned there on the same fold, and keeps them as they are.
+        folds: test folds, for a set with folds; otherwise seeds of a random split, if any, and of the training.
+        rows: maximum number of training rows; that of validation rows is a tenth of it.
+        labels: the label columns that are predicted.
+        disjoint: whether every training row has only one of the labels, so that different labels are learned from
+            different rows.
+        attributes_from: another set of the experiment, from which every setting takes the frozen attribute parameters
+            that it learned there on the same fold.
     """
 
     name: str = Field(pattern=_NAME)
@@ -63,21 +62,20 @@ class SetPlan(Settings):
 
     @property
     def heading(self) -> str:
-        """The name for tables."""
+        """The title, or the name."""
         return self.title or self.name
 
 
 class Setting(Settings):
-    """One line of an experiment's table: a method, and what of the recipe it changes.
+    """One line of an experiment's table: a method, and changes to the recipe.
 
     Args:
-        name: for tables and folders; that of the method unless given.
+        name: for tables and folders; by default that of the method.
         method: a name, or a tree of options with the name.
-        attributes: the attributes that are used; all unless given, none with an empty list.
+        attributes: names of the attributes; by default all.
         data: changes to the data part of the recipe, such as ``shuffled: true``.
         backbone: changes to the backbone part, such as ``tuning: full``.
-        training: changes to the training part.
-        rates: whether the learning rates are chosen for this setting; those of another one where it is named.
+        rates: whether the learning rates are tuned for this setting; the name of a setting takes its rates.
     """
 
     name: str = Field(pattern=_NAME)
@@ -113,12 +111,12 @@ class Setting(Settings):
 
 
 class RateSearch(Settings):
-    """How learning rates are chosen: on validation rows, for each set and setting.
+    """Tuning of learning rates on validation rows, for each set and setting.
 
     Args:
-        factors: of the learning rates that the recipe has without them.
-        fold: on which they are tried for all folds, or ``each``: on every fold for itself. One fold for all costs less,
-            but its trials have seen rows that other folds or seeds test on.
+        factors: by which the learning rates of the recipe are multiplied.
+        fold: the fold on which they are tuned for all folds, or ``each``, on every fold separately. One fold costs
+            less, but its trials see rows on which other folds or seeds are tested.
     """
 
     factors: tuple[float, ...] = Field(default=(0.5, 1.0, 2.0), min_length=2)
@@ -133,7 +131,7 @@ class RateSearch(Settings):
 
 
 class Cell(Settings):
-    """One training: a set, a setting, a fold or seed; with a factor, a trial of learning rates."""
+    """One training: a set, a setting and a fold or seed; with a factor, a trial of learning rates."""
 
     set: SetPlan
     setting: Setting
@@ -142,24 +140,21 @@ class Cell(Settings):
 
     @property
     def path(self) -> str:
-        """Where its results are, under the folder of the cells."""
+        """The path of its results in the folder of the cells."""
         trial = "" if self.factor is None else f"rate-x{self.factor:g}-"
         return f"{_slug(self.set.name)}/{_slug(self.setting.name)}/{trial}{self.fold}"
 
 
 class Experiment(Settings):
-    """What is run and compared.
+    """Sets and settings that are run and compared.
 
     Args:
         title: for reports.
-        sets: the data.
         settings: the lines of the table.
-        methods: options of methods by their names, where a setting does not give its own.
-        data: the part of every recipe about windows and lengths.
-        backbone: that part of every recipe.
-        training: that part of every recipe: the budget that all have in common.
-        rates: how learning rates are chosen; not at all without it.
-        reference: the setting that the others are compared with; the first unless given.
+        methods: default options of methods by name.
+        data: common settings of the data part of all recipes, as are `backbone` and `training`.
+        rates: tuning of the learning rates; None disables it.
+        reference: the setting that the others are compared with; by default the first.
     """
 
     what: ClassVar[str] = "the experiment"
@@ -207,29 +202,21 @@ class Experiment(Settings):
 
     @classmethod
     def read(cls, path: str | Path) -> Experiment:
-        """Read a YAML file.
-
-        Raises:
-            ConfigError: naming the file, with every error at once.
-        """
+        """Read a YAML file; ConfigError naming the file, with every error at once."""
         return cls.from_dict(read_yaml(path, what=cls.what), source=str(path))
 
     def to_yaml(self) -> str:
-        """The whole experiment."""
+        """Return the experiment as YAML, without defaults."""
         tree = self.model_dump(mode="json", exclude_defaults=True)
         return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
 
     @property
     def first(self) -> str:
-        """The setting that others are compared with."""
+        """The name of the setting that others are compared with."""
         return self.reference or self.settings[0].name
 
     def on(self, names: Sequence[str]) -> Experiment:
-        """The same on some of its sets.
-
-        Raises:
-            ConfigError: for a name that is not among them.
-        """
+        """Return the experiment on some of its sets; ConfigError for an unknown name."""
         known = {plan.name: plan for plan in self.sets}
         if unknown := [name for name in names if name not in known]:
             raise ConfigError(f"the experiment has no set {unknown[0]!r}: choose from {', '.join(known)}")
@@ -237,11 +224,11 @@ class Experiment(Settings):
         return self.model_copy(update={"sets": tuple(known[name] for name in dict.fromkeys([*sources, *names]))})
 
     def setting(self, name: str) -> Setting:
-        """A setting by its name."""
+        """Return a setting by its name."""
         return next(setting for setting in self.settings if setting.name == name)
 
     def trials(self, cell: Cell) -> tuple[Cell, ...]:
-        """The trials of learning rates that a cell waits for."""
+        """Return the trials of learning rates that a cell needs."""
         setting = cell.setting
         if self.rates is None or cell.factor is not None or setting.is_baseline or not setting.rates:
             return ()
@@ -250,35 +237,30 @@ class Experiment(Settings):
         return tuple(Cell(set=cell.set, setting=probe, fold=fold, factor=factor) for factor in self.rates.factors)
 
     def source(self, cell: Cell) -> Cell | None:
-        """The cell whose attribute parameters a cell begins with."""
+        """Return the cell from which a cell takes its attribute parameters."""
         plans = {plan.name: plan for plan in self.sets}
         if cell.set.attributes_from is None or cell.setting.is_baseline:
             return None
         return Cell(set=plans[cell.set.attributes_from], setting=cell.setting, fold=cell.fold)
 
     def needs(self, cell: Cell) -> tuple[Cell, ...]:
-        """The cells that must be done before a cell."""
+        """Return the cells that must be done before a cell."""
         source = self.source(cell)
         return self.trials(cell) if source is None else (*self.trials(cell), source)
 
     def is_source(self, cell: Cell) -> bool:
-        """Whether the model of a cell is needed for others."""
+        """Whether other cells need the model of a cell."""
         return cell.factor is None and any(plan.attributes_from == cell.set.name for plan in self.sets)
 
     def cells(self) -> Iterator[Cell]:
-        """All cells, in the order in which they are run: for each set the trials, then fold by fold the settings."""
+        """Yield all cells in the order of running: for each set the trials, then fold by fold the settings."""
         for plan in self.sets:
             scored = [Cell(set=plan, setting=setting, fold=fold) for fold in plan.folds for setting in self.settings]
             yield from {trial.path: trial for cell in scored for trial in self.trials(cell)}.values()
             yield from scored
 
     def recipe(self, cell: Cell, *, data: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]:
-        """The tree of a cell's recipe.
-
-        Args:
-            cell: what is trained.
-            data: columns and files of the set.
-        """
+        """Return the tree of a cell's recipe; `data` has the columns and files of the set."""
         setting = cell.setting
         merged = {**self.data, **data, **setting.data}
         if cell.set.labels is not None:
@@ -287,8 +269,7 @@ class Experiment(Settings):
             merged["partial_labels"] = True
         if setting.attributes is not None:
             known = {str(attribute["name"]): attribute for attribute in data.get("attributes", ())}
-            missing = [name for name in setting.attributes if name not in known]
-            if missing:
+            if missing := [name for name in setting.attributes if name not in known]:
                 raise ConfigError(
                     f"the setting {setting.name!r} names the attribute {missing[0]!r}, which {cell.set.name} lacks: "
                     f"choose from {', '.join(known) or 'none'}"
@@ -304,5 +285,5 @@ class Experiment(Settings):
 
 
 def _slug(name: str) -> str:
-    """A name as a folder."""
+    """Turn a name into that of a folder."""
     return re.sub(r"[^A-Za-z0-9.+=-]+", "_", name).strip("_").lower()

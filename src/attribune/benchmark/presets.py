@@ -1,4 +1,4 @@
-"""Experiments that come with the library."""
+"""Experiments that are part of the package, and the one for a user's own table."""
 
 from __future__ import annotations
 
@@ -19,16 +19,12 @@ _FOLDER = resources.files("attribune.benchmark") / "experiments"
 
 
 def experiment_names() -> list[str]:
-    """The names, in alphabetical order."""
+    """Return the names of the experiments."""
     return sorted(item.name.removesuffix(".yaml") for item in _FOLDER.iterdir() if item.name.endswith(".yaml"))
 
 
 def read_experiment(name: str) -> Experiment:
-    """An experiment by its name.
-
-    Raises:
-        ConfigError: for an unknown name; the message lists those there are.
-    """
+    """Read an experiment; ConfigError for an unknown name, with the known ones."""
     if name not in experiment_names():
         raise ConfigError(f"unknown experiment {name!r}: choose one of {', '.join(experiment_names())}, or give a file")
     text = (_FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
@@ -45,25 +41,42 @@ def own_experiment(
     seeds: int = 2,
     steps: int = 250,
 ) -> Experiment:
-    """The experiment that asks of a table: do my attributes help, which, for which rows, how, and at what cost.
+    """Make the experiment that compares methods, attributes and controls on a table.
 
     Args:
-        table: the file.
-        text: its text columns.
-        label: its label columns.
-        attributes: as a recipe has them.
-        task: the kind; found out from the label unless given.
-        seeds: splits, and trainings of every setting.
+        attributes: as in a recipe.
+        task: kind of the task; inferred from the label columns unless given.
+        seeds: number of splits, and of trainings of every setting.
         steps: of every training.
 
     Raises:
-        ConfigError: without an attribute, or for names that are not those of settings.
+        ConfigError: without an attribute, or for names that are not valid for settings.
     """
     if not attributes:
         raise ConfigError("no attribute is named: name at least one column, since the question is whether it helps")
-    names = [str(attribute["name"]) for attribute in attributes]
+    given = [{key: value for key, value in attribute.items() if value is not None} for attribute in attributes]
+    plan = {
+        "name": re.sub(r"[^A-Za-z0-9]+", "-", Path(table).stem).strip("-") or "table",
+        "data": {"train": str(table), "text": list(text), "label": list(label), "attributes": given},
+        "task": {} if task is None else {"kind": task},
+        "folds": list(range(seeds)),
+    }
+    return Experiment.from_dict(
+        {
+            "name": "own",
+            "title": f"Attributes of {Path(table).name}",
+            "sets": [plan],
+            "settings": _own_settings([str(attribute["name"]) for attribute in attributes]),
+            "data": {"max_length": 128},
+            "training": {"steps": steps, "evaluate_every": max(1, steps // 5), "patience": 5},
+        }
+    )
+
+
+def _own_settings(names: Sequence[str]) -> list[Any]:
+    """Return the settings for attributes with these names: methods, controls, and each attribute alone."""
     alone = [{"name": f"{name} alone", "method": "injector", "attributes": [name], "rates": False} for name in names]
-    settings: list[Any] = [
+    return [
         "none",
         "adapter",
         "injector",
@@ -75,27 +88,3 @@ def own_experiment(
         {"name": "linear, text alone", "method": "linear", "attributes": []},
         "attributes-only",
     ]
-    data = {
-        "train": str(table),
-        "text": list(text),
-        "label": list(label),
-        "attributes": [
-            {key: value for key, value in attribute.items() if value is not None} for attribute in attributes
-        ],
-    }
-    plan = {
-        "name": re.sub(r"[^A-Za-z0-9]+", "-", Path(table).stem).strip("-") or "table",
-        "data": data,
-        "task": {} if task is None else {"kind": task},
-        "folds": list(range(seeds)),
-    }
-    return Experiment.from_dict(
-        {
-            "name": "own",
-            "title": f"Attributes of {Path(table).name}",
-            "sets": [plan],
-            "settings": settings,
-            "data": {"max_length": 128},
-            "training": {"steps": steps, "evaluate_every": max(1, steps // 5), "patience": 5},
-        }
-    )

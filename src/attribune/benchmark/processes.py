@@ -1,6 +1,6 @@
-"""Cells as processes of this machine, each cell in a process of its own.
+"""Cells as processes of this machine.
 
-Of its own, so that one that runs out of memory takes no other with it, and that the memory of each can be told.
+Each cell has its own process, so that one that runs out of memory ends no other, and its memory can be measured.
 """
 
 from __future__ import annotations
@@ -24,24 +24,19 @@ __all__ = ["Processes", "run_in_this_process"]
 
 
 class Processes:
-    """Processes of this machine, which share its cores.
-
-    Args:
-        workers: cells at a time.
-        show: whether a cell shows its progress on stderr.
-    """
+    """Processes of this machine, which share its cores; with `show`, cells show their progress on stderr."""
 
     def __init__(self, folder: BenchmarkFolder, *, workers: int, show: bool) -> None:
         import torch
 
-        # A forked process has the libraries at once, but could not use a device that its parent has looked at.
+        # A forked process need not import the libraries, but cannot use a device that its parent has initialised.
         self._context: Any = multiprocessing.get_context("spawn" if torch.version.cuda else "forkserver")
         if not torch.version.cuda:
             self._context.set_forkserver_preload(["attribune.benchmark.runner", "attribune.core.console"])
         self._folder, self._workers, self._show = folder, workers, show
         _ensure_quiet_tracker()
-        given = os.environ.get("OMP_NUM_THREADS", "")
-        self._threads = int(given) if given.isdigit() and int(given) else max(1, core_count() // workers)
+        threads = os.environ.get("OMP_NUM_THREADS", "")
+        self._threads = int(threads) if threads.isdigit() and int(threads) else max(1, core_count() // workers)
         self._running: dict[Connection, tuple[Any, str]] = {}
 
     def has_room(self) -> bool:
@@ -49,17 +44,17 @@ class Processes:
         return len(self._running) < self._workers
 
     def start(self, path: str) -> None:
-        """Begin with a cell."""
+        """Start a cell."""
         ours, theirs = self._context.Pipe()
         level = logging.getLogger("attribune").getEffectiveLevel()
-        words = (theirs, str(self._folder.path.resolve()), path, self._threads, self._show, level, os.getcwd())
-        process = self._context.Process(target=_in_process, args=words)
+        arguments = (theirs, str(self._folder.path.resolve()), path, self._threads, self._show, level, os.getcwd())
+        process = self._context.Process(target=_in_process, args=arguments)
         process.start()
         theirs.close()
         self._running[ours] = (process, path)
 
     def wait(self) -> list[Outcome]:
-        """Wait until a process has ended, also one that was killed."""
+        """Wait until a process has ended, or was killed."""
         outcomes = []
         for ready in wait(list(self._running)):
             assert isinstance(ready, Connection)
@@ -75,7 +70,7 @@ class Processes:
         return outcomes
 
     def close(self) -> None:
-        """Stop what runs."""
+        """Stop the running processes."""
         for process, _ in self._running.values():
             process.terminate()
         for connection, (process, _) in self._running.items():
@@ -85,10 +80,7 @@ class Processes:
 
 
 def _ensure_quiet_tracker() -> None:
-    """Start Python's tracker of shared resources without its complaint at the end.
-
-    Libraries make locks when the fork server imports them; the tracker frees these, and would call them leaked.
-    """
+    """Start Python's resource tracker without its warnings about locks that imported libraries leave to it."""
     before = os.environ.get("PYTHONWARNINGS")
     os.environ["PYTHONWARNINGS"] = "ignore:resource_tracker:UserWarning"
     try:
@@ -111,11 +103,11 @@ def _end(code: int) -> str:
 def _in_process(
     connection: Connection, folder: str, path: str, threads: int, show: bool, level: int, begun_in: str
 ) -> None:
-    """Run one cell, and leave when the process that began it is gone."""
+    """Run one cell, and exit when the parent process has ended."""
     from attribune.core.console import ConsoleReporter
     from attribune.core.logs import logging_to_stderr
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that began it decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     threading.Thread(target=_leave_with, args=(connection,), daemon=True).start()
     with logging_to_stderr(level):
         connection.send(run_in_this_process(folder, path, threads, ConsoleReporter() if show else Reporter(), begun_in))
@@ -129,10 +121,10 @@ def _leave_with(connection: Connection) -> None:
 
 
 def run_in_this_process(folder: str, path: str, threads: int, reporter: Reporter, begun_in: str) -> Outcome:
-    """Run one cell here, with the paths of the process that began the benchmark."""
+    """Run one cell here, with the working directory of the process that started the benchmark."""
     import torch
 
-    os.chdir(begun_in)  # paths of an experiment are seen from where it was started
+    os.chdir(begun_in)  # paths of an experiment are relative to it
 
     from attribune.benchmark.runner import run_cell
     from attribune.core.console import quiet_libraries

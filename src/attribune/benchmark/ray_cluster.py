@@ -18,16 +18,16 @@ _RETRIES = 5
 
 
 class RayCluster:
-    """Tasks of a Ray cluster: the one that ``RAY_ADDRESS`` names, else one on this machine.
+    """Tasks of the Ray cluster of ``RAY_ADDRESS``, or of one on this machine.
 
-    The folder and the data must be seen by all nodes under the same paths. A task whose worker dies is begun again, and
-    goes on from the cell's last checkpoint.
+    The folder and the data must have the same paths on all nodes. If a worker dies, Ray restarts its task, which
+    resumes from the cell's last checkpoint.
 
     Args:
         workers: tasks at a time, which share the cores and the devices of the cluster.
 
     Raises:
-        ConfigError: where Ray is not installed, or the cluster has no node with a core.
+        ConfigError: if Ray is not installed, or the cluster has no node with a core.
     """
 
     def __init__(self, folder: BenchmarkFolder, *, workers: int) -> None:
@@ -45,13 +45,13 @@ class RayCluster:
         return len(self._running) < self._workers
 
     def start(self, path: str) -> None:
-        """Hand out a cell."""
+        """Start a cell."""
         folder = str(self._folder.path.resolve())
         reference = self._task.remote(folder, path, self._threads, Reporter(), os.getcwd())
         self._running[reference] = path
 
     def wait(self) -> list[Outcome]:
-        """Wait until a task has ended, or failed as often as it may."""
+        """Wait until a task has ended, or has failed after all retries."""
         (ended, *_), _ = self._ray.wait(list(self._running), num_returns=1)
         path = self._running.pop(ended)
         try:

@@ -1,12 +1,12 @@
-"""How the tables of a benchmark look: Markdown, LaTeX, CSV, HTML."""
+"""Rendering of benchmark tables: Markdown, LaTeX, CSV, HTML."""
 
 from __future__ import annotations
 
 import csv
 import html
 import io
+import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from attribune.benchmark.tables import LOSS, Line, SetTable, verdict
 from attribune.errors import ConfigError
@@ -17,18 +17,14 @@ __all__ = ["FORMATS", "html_table", "notes_of", "render"]
 
 
 def render(tables: Sequence[SetTable], kind: str) -> str:
-    """All tables in one of the `FORMATS`.
-
-    Raises:
-        ConfigError: for another format.
-    """
+    """Render all tables in one of the `FORMATS`; ConfigError for another format."""
     if kind not in FORMATS:
         raise ConfigError(f"unknown format {kind!r}: choose one of {', '.join(FORMATS)}")
     return FORMATS[kind](tables)
 
 
 def cells_of(table: SetTable) -> list[list[str]]:
-    """The head and the lines of one table, as text."""
+    """Return the header and the lines of one table as text."""
     metrics = list(dict.fromkeys(name for line in table.lines for name in line.metrics))
     gaps = [table.metric, *(name for name in metrics if name == LOSS)]
     head = ["", *metrics, *(f"{name} against {table.reference}" for name in gaps)]
@@ -65,7 +61,7 @@ def _moved_cells(metric: str, line: Line) -> tuple[str, str]:
 
 
 def _mark(table: SetTable, line: Line) -> str:
-    """A star where nothing is shown to be better; a minus where it is worse than the reference."""
+    """Return a star if no line is better, and a minus if the line is worse than the reference."""
     return (" *" if line.name in table.best else "") + (" -" if line.worse else "")
 
 
@@ -74,11 +70,10 @@ def _is_second(table: SetTable, line: Line) -> bool:
 
 
 def notes_of(table: SetTable, marks: tuple[str, str] = ("`*`", "`-`")) -> list[str]:
-    """What a reader must know of a table.
+    """Return the explanations below a table.
 
     Args:
-        table: what is told of.
-        marks: how a line that nothing is shown to be better than looks, and one that is worse than the reference.
+        marks: of a line than which none is better, and of one that is worse than the reference.
     """
     rows = table.lines[0].rows
     folds = {len(line.folds) for line in table.lines}
@@ -136,11 +131,8 @@ def _markdown(tables: Sequence[SetTable]) -> str:
     return "\n\n".join(blocks)
 
 
-_LATEX = {"%": r"\%", "&": r"\&", "_": r"\_", "#": r"\#", "$": r"\$"}
-
-
 def _escaped(text: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in text)
+    return re.sub(r"[%&_#$]", r"\\\g<0>", text)
 
 
 def _latex(tables: Sequence[SetTable]) -> str:
@@ -148,79 +140,86 @@ def _latex(tables: Sequence[SetTable]) -> str:
     for table in tables:
         head, *lines = [[_escaped(cell) for cell in line] for line in cells_of(table)]
         body = []
-        for line, drawn in zip(table.lines, lines, strict=True):
+        for line, row in zip(table.lines, lines, strict=True):
             name = _escaped(line.name)
             if _is_second(table, line):
                 name = rf"\underline{{{name}}}"
-            drawn[0] = rf"\textbf{{{name}}}" if line.name in table.best else name
-            if line.worse:
-                drawn[0] = rf"\textit{{{drawn[0]}}}"
-            body.append(" & ".join(drawn) + r" \\")
+            if line.name in table.best:
+                name = rf"\textbf{{{name}}}"
+            row[0] = rf"\textit{{{name}}}" if line.worse else name
+            body.append(" & ".join(row) + r" \\")
         caption = _escaped(" ".join([table.plan.heading + ".", *notes_of(table, ("Bold", "Italics"))]))
-        blocks.append(
-            "\n".join(
-                [
-                    r"\begin{table}",
-                    rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}",
-                    r"\hline",
-                    " & ".join(head) + r" \\",
-                    r"\hline",
-                    *body,
-                    r"\hline",
-                    r"\end{tabular}",
-                    rf"\caption{{{caption}}}",
-                    r"\end{table}",
-                ]
-            )
-        )
-    return "\n\n".join(blocks)
+        blocks += [
+            r"\begin{table}",
+            rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}",
+            r"\hline",
+            " & ".join(head) + r" \\",
+            r"\hline",
+            *body,
+            r"\hline",
+            r"\end{tabular}",
+            rf"\caption{{{caption}}}",
+            r"\end{table}",
+            "",
+        ]
+    return "\n".join(blocks[:-1])
 
 
 def _csv(tables: Sequence[SetTable]) -> str:
-    """One line for each set, setting and metric, in numbers."""
-    sink = io.StringIO()
-    writer = csv.writer(sink)
+    """Return one line of numbers for each set, setting and metric."""
     gaps = ("difference", "difference_low", "difference_high", "p_value")
-    moved = ("moved_difference", "moved_low", "moved_high", "moved_p_value", "learned_here")
+    moves = ("moved_difference", "moved_low", "moved_high", "moved_p_value")
     costs = ("factor", "trained", "total", "of_encoder", "seconds", "seconds_per_pass", "peak_mb")
-    writer.writerow(["set", "setting", "folds", "metric", "value", "low", "high", *gaps, "hidden", *moved, *costs])
+    rows = []
     for table in tables:
         for line in table.lines:
-            for name, found in line.metrics.items():
-                against = {table.metric: line.against, LOSS: line.loss}.get(name)
-                gap = (
-                    [""] * len(gaps)
-                    if against is None
-                    else [against.difference, against.low, against.high, against.p_value]
+            for name, metric in line.metrics.items():
+                is_main = name == table.metric
+                moved, learned_here = line.moved if line.moved is not None and is_main else (None, None)
+                rows.append(
+                    {
+                        "set": table.plan.name,
+                        "setting": line.name,
+                        "folds": " ".join(map(str, line.folds)),
+                        "metric": name,
+                        "value": metric.value,
+                        "low": metric.low,
+                        "high": metric.high,
+                        **_columns(gaps, {table.metric: line.against, LOSS: line.loss}.get(name)),
+                        "hidden": line.hidden if is_main else None,
+                        **_columns(moves, moved),
+                        "learned_here": learned_here,
+                        **{key: line.cost[key] for key in costs},
+                    }
                 )
-                cost = [line.cost[key] for key in costs]
-                folds = " ".join(map(str, line.folds))
-                main = name == table.metric
-                hidden = line.hidden if main else None
-                pair, here = line.moved if line.moved is not None and main else (None, None)
-                move = [None] * 4 if pair is None else [pair.difference, pair.low, pair.high, pair.p_value]
-                row: list[Any] = [table.plan.name, line.name, folds, name, found.value, found.low, found.high, *gap]
-                rest = [hidden, *move, here, *cost]
-                writer.writerow([*row, *("" if value is None else value for value in rest)])
+    sink = io.StringIO()
+    writer = csv.DictWriter(sink, fieldnames=list(rows[0]) if rows else [])
+    writer.writeheader()
+    writer.writerows(rows)
     return sink.getvalue()
 
 
+def _columns(names: Sequence[str], pair: PairedResult | None) -> dict[str, float | None]:
+    """Return the columns of a paired comparison, which are empty without it."""
+    values = [None] * 4 if pair is None else [pair.difference, pair.low, pair.high, pair.p_value]
+    return dict(zip(names, values, strict=True))
+
+
 def html_table(table: SetTable) -> str:
-    """One table as HTML."""
+    """Render one table as HTML."""
     head, *lines = cells_of(table)
     out = ["<table>", "<thead><tr>", *(f"<th>{html.escape(cell)}</th>" for cell in head), "</tr></thead>", "<tbody>"]
-    for line, drawn in zip(table.lines, lines, strict=True):
-        kinds = {"best": line.name in table.best, "worse": line.worse, "second": _is_second(table, line)}
-        kind = " ".join(name for name, holds in kinds.items() if holds)
-        first, *rest = drawn
+    for line, (first, *rest) in zip(table.lines, lines, strict=True):
+        classes = {"best": line.name in table.best, "worse": line.worse, "second": _is_second(table, line)}
+        shown = " ".join(name for name, holds in classes.items() if holds)
         named = zip(head[1:], rest, strict=True)
         cells = "".join(f'<td data-of="{html.escape(of)}">{_unbroken(html.escape(cell))}</td>' for of, cell in named)
-        out.append(f'<tr class="{kind}"><th scope="row">{html.escape(first)}</th>{cells}</tr>')
+        out.append(f'<tr class="{shown}"><th scope="row">{html.escape(first)}</th>{cells}</tr>')
     return "\n".join([*out, "</tbody></table>"])
 
 
 def _unbroken(cell: str) -> str:
-    """A cell whose lines end between a value and its interval alone."""
+    """Allow a line break only between a value and its interval."""
     value, bracket, interval = cell.partition(" [")
     value = value.replace(" ", "&nbsp;")
     return f'{value} <span class="interval">[{interval}</span>' if bracket else value

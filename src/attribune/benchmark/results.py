@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -32,21 +32,19 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class BenchmarkFolder(JobFolder):
-    """Paths inside the folder of a benchmark: the experiment, ``cells`` that are done, ``work`` in progress."""
+    """Paths inside the folder of a benchmark: the experiment, finished ``cells``, and ``work`` in progress."""
 
     contents = "benchmark"
     plan_name = "experiment.yaml"
 
     def begin(self, experiment: Experiment) -> None:
-        """Write the experiment, or check that it is the one with which the folder was begun.
-
-        Sets, folds and settings may be added later; what is there stays as it is.
+        """Write the experiment, or check that it only adds sets, folds and settings to the one in the folder.
 
         Raises:
             ConfigError: for another experiment.
         """
         self.refuse_foreign()
-        with self.held(wait=True):  # several machines may begin at once
+        with self.held(wait=True):  # several machines may start at the same time
             earlier = Experiment.read(self.plan_file) if self.is_begun else None
             changed = None if earlier is None else _changes(earlier, experiment)
             if changed:
@@ -58,11 +56,7 @@ class BenchmarkFolder(JobFolder):
                 self.write_plan(experiment.to_yaml().encode())
 
     def experiment(self) -> Experiment:
-        """The experiment.
-
-        Raises:
-            ModelFolderError: for a folder without one.
-        """
+        """Read the experiment; ModelFolderError for a folder without one."""
         if not self.is_begun:
             raise ModelFolderError(
                 f"{self.path} is not the folder of a benchmark, it has no {self.plan_name}: give a folder that "
@@ -71,15 +65,15 @@ class BenchmarkFolder(JobFolder):
         return Experiment.read(self.plan_file)
 
     def place(self, cell: Cell) -> Path:
-        """Where a cell's results are when it is done."""
+        """Return the folder of a cell's results."""
         return self.path / "cells" / cell.path
 
     def work(self, cell: Cell) -> Path:
-        """Where it is trained."""
+        """Return the folder in which a cell is trained."""
         return self.path / "work" / cell.path
 
     def lock(self, cell: Cell) -> Path:
-        """The file that a process holds while it trains the cell."""
+        """Return the file that a process locks while it trains a cell."""
         return self.path / "work" / f"{cell.path}.lock"
 
     def is_done(self, cell: Cell) -> bool:
@@ -87,14 +81,14 @@ class BenchmarkFolder(JobFolder):
         return (self.place(cell) / CELL).is_file()
 
     def results(self, experiment: Experiment) -> Iterator[CellResult]:
-        """All cells that are done, trials too."""
+        """Yield all cells that are done, trials included."""
         for cell in experiment.cells():
             if self.is_done(cell):
                 yield CellResult(cell, self.place(cell))
 
 
 def _changes(earlier: Experiment, later: Experiment) -> str | None:
-    """What differs beyond additions; None for nothing."""
+    """Name a difference that is not an addition; None without any."""
     for name in ("name", "methods", "data", "backbone", "training", "rates"):
         if getattr(earlier, name) != getattr(later, name):
             return name
@@ -121,30 +115,29 @@ class CellResult:
 
     @cached_property
     def record(self) -> dict[str, Any]:
-        """Learning rates, seconds, memory, device, checksum of the data."""
+        """Learning rates, seconds, memory, environment, checksum of the data."""
         return dict(read_json(self.folder / CELL, what="record of the cell"))
 
     @cached_property
     def metrics(self) -> RunResults:
         """The results of the run."""
-        file = self.folder / "metrics.json"
-        return RunResults.from_dict(read_json(file, what="record of results"), source=str(file))
+        return RunResults.read(self.folder / "metrics.json")
 
     @cached_property
     def task(self) -> Task:
-        """What was predicted."""
+        """The task of the run."""
         return task_from_dict(self.metrics.task)
 
     def scores(self, part: str) -> dict[str, Array]:
-        """Rows, labels and logits of a part."""
+        """Read rows, labels and logits of a part."""
         return load_file(str(self.folder / f"{part}_logits.safetensors"))
 
     def facts(self) -> dict[str, Array]:
-        """Words and training counts of the test rows."""
+        """Return words and training counts of the test rows."""
         return {name: values for name, values in self._test_facts.items() if name != IDENTITY}
 
     def identities(self) -> Array:
-        """Which row of the whole data set each test row is."""
+        """Return the index in the complete data set of each test row."""
         return self._test_facts[IDENTITY]
 
     @cached_property
@@ -154,69 +147,56 @@ class CellResult:
 
 @dataclass(frozen=True)
 class Group:
-    """The cells of one set and setting, whose rows are pooled.
-
-    Args:
-        results: one for each fold or seed, in their order.
-    """
+    """The cells of one set and setting, one for each fold or seed, whose rows are pooled."""
 
     results: tuple[CellResult, ...]
 
     @property
     def folds(self) -> tuple[int, ...]:
-        """Which folds or seeds there are."""
+        """The folds or seeds."""
         return tuple(result.cell.fold for result in self.results)
 
     def on(self, folds: Sequence[int]) -> Group:
-        """The same on some folds."""
+        """Return the group of some folds."""
         return Group(tuple(result for result in self.results if result.cell.fold in folds))
 
     def metrics(self, part: str = "test", rows: Sequence[Array] | None = None) -> dict[str, Metric]:
-        """Every metric over the rows of all folds; with `rows`, a mask for each fold, over those alone.
+        """Pool every metric over the rows of all folds; `rows` is a mask of the rows of each fold.
 
-        A test row that several seeds were scored on counts once in an interval.
+        A test row that was scored by several seeds counts once in an interval.
         """
-        found: list[dict[str, Metric]] = []
+        by_fold: list[dict[str, Metric]] = []
         keys: list[Array] = []
-        for place, result in enumerate(self.results):
+        for index, result in enumerate(self.results):
             scores = result.scores(part)
-            chosen = slice(None) if rows is None else rows[place]
+            chosen = slice(None) if rows is None else rows[index]
             if len(scores["labels"][chosen]):
-                found.append(_metrics(result.task, scores["logits"][chosen], scores["labels"][chosen]))
-                keys.append(self._identities(part, place)[chosen])
-        names = [name for name in found[0] if all(name in one for one in found)]
-        return {name: pooled([one[name] for one in found], keys) for name in names}
+                by_fold.append(_metrics(result.task, scores["logits"][chosen], scores["labels"][chosen]))
+                keys.append(self._identities(part, index)[chosen])
+        names = [name for name in by_fold[0] if all(name in metrics for metrics in by_fold)]
+        return {name: pooled([metrics[name] for metrics in by_fold], keys) for name in names}
 
-    def _identities(self, part: str, place: int) -> Array:
-        """Which row of the whole data set each row of one fold's part is."""
+    def _identities(self, part: str, index: int) -> Array:
+        """Return the index in the complete data set of each row of one fold's part."""
         if part == "test":
-            return self.results[place].identities()
-        first, mine = (result.scores(part) for result in (self.results[0], self.results[place]))
-        rows = mine["rows"].astype(np.int64)
-        same = all(np.array_equal(first[name], mine[name]) for name in ("rows", "labels"))
-        return rows if same else rows + (place << 40)
+            return self.results[index].identities()
+        scores = self.results[index].scores(part)
+        rows = scores["rows"].astype(np.int64)
+        return rows if _same_rows(self.results[0].scores(part), scores) else rows + (index << 40)
 
     def intervals(self, part: str = "test") -> dict[str, Interval]:
-        """Every metric with its 95 % interval."""
+        """Return every metric with its 95 % interval."""
         return {name: interval(metric) for name, metric in self.metrics(part).items()}
 
     def against(self, other: Group, *, part: str = "test", only: str | None = None) -> dict[str, PairedResult]:
-        """The difference of every metric on the folds that both have, with the paired bootstrap; nothing without any.
-
-        Args:
-            other: what it is compared with.
-            part: whose rows.
-            only: the one metric to compare, which is faster.
+        """Compare every metric, or `only` one, on the common folds with the paired bootstrap; empty without any.
 
         Raises:
-            ConfigError: where the two were not scored on the same rows.
+            ConfigError: if the two were not scored on the same rows.
         """
         folds = [fold for fold in self.folds if fold in other.folds]
         for mine, its in zip(self.on(folds).results, other.on(folds).results, strict=True):
-            a, b = mine.scores(part), its.scores(part)
-            if not all(
-                np.array_equal(a[name], b[name], equal_nan=a[name].dtype.kind == "f") for name in ("rows", "labels")
-            ):
+            if not _same_rows(mine.scores(part), its.scores(part), equal_nan=True):
                 raise ConfigError(
                     f"{mine.cell.path} and {its.cell.path} were scored on different {part} rows, so that they cannot "
                     "be compared: give all settings the same text, label and missing values"
@@ -232,31 +212,38 @@ class Group:
 
     @property
     def main_metric(self) -> str:
-        """Of the task."""
+        """The main metric of the task."""
         return self.results[0].metrics.main_metric
 
 
+def _same_rows(scores: Mapping[str, Array], others: Mapping[str, Array], *, equal_nan: bool = False) -> bool:
+    return all(
+        np.array_equal(scores[name], others[name], equal_nan=equal_nan and scores[name].dtype.kind == "f")
+        for name in ("rows", "labels")
+    )
+
+
 def _metrics(task: Task, logits: Array, labels: Array) -> dict[str, Metric]:
-    """Those of the task and, where there is one known class per row, the log loss of its probabilities."""
-    found = task.metrics(logits, labels)
+    """Return the metrics of the task and, with one known class per row, the log loss of its probabilities."""
+    metrics = task.metrics(logits, labels)
     if labels.ndim == 1 and labels.dtype.kind == "i" and labels.min(initial=0) >= 0:
         loss = log_loss(labels, logits)
-        found = {**found, loss.name: loss}
-    return found
+        metrics = {**metrics, loss.name: loss}
+    return metrics
 
 
 def best_factor(folder: BenchmarkFolder, trials: Sequence[Cell]) -> float:
-    """The factor of the learning rates with the lowest log loss on validation rows, or the best main metric without."""
-    found = {}
+    """Return the factor of the learning rates whose trial has the lowest `validation_score`."""
+    by_factor = {}
     for trial in trials:
         result = CellResult(trial, folder.place(trial))
         score = math.inf
         if not result.record.get("failure"):
             scores = result.scores("validation")
             score = validation_score(result.task, scores["logits"], scores["labels"])
-        found[float(trial.factor or 1.0)] = score if math.isfinite(score) else math.inf
-    if min(found.values()) == math.inf:
+        by_factor[float(trial.factor or 1.0)] = score if math.isfinite(score) else math.inf
+    if min(by_factor.values()) == math.inf:
         raise ConfigError(
             f"no trial of {trials[0].set.name}, {trials[0].setting.name} gave a finite loss: lower the learning rate"
         )
-    return min(found, key=lambda factor: (found[factor], factor))
+    return min(by_factor, key=lambda factor: (by_factor[factor], factor))

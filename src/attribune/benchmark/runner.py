@@ -1,4 +1,4 @@
-"""Runs the cells of an experiment that are missing: one folder each, which appears when the cell is done."""
+"""Run the missing cells of an experiment, each in its own folder."""
 
 from __future__ import annotations
 
@@ -36,17 +36,13 @@ from attribune.training.train import train
 __all__ = ["check_experiment", "run_cell", "run_cells"]
 
 Array = npt.NDArray[Any]
-# The predictions are those of the logits.
+# Files that are removed from a finished cell; the predictions follow from the logits.
 _NOT_KEPT = ("checkpoints", "rows.json", "validation_predictions.parquet", "test_predictions.parquet")
 _PAUSE = 2.0
 
 
 def check_experiment(experiment: Experiment) -> None:
-    """Find what is wrong before anything is trained: sets that are not there, recipes that do not hold.
-
-    Raises:
-        AttribuneError: for the first thing found.
-    """
+    """Check the files and recipes of all sets before anything is trained; AttribuneError for the first problem."""
     for plan in experiment.sets:
         source = SetSource(plan)
         source.check_files()
@@ -62,15 +58,15 @@ def check_experiment(experiment: Experiment) -> None:
 def run_cells(
     experiment: Experiment, folder: BenchmarkFolder, engine: Engine, *, tell: Callable[[Cell, str], None]
 ) -> list[Cell]:
-    """Run every cell that is neither done nor being run by someone else; returns those that failed.
+    """Run every cell that is not done; returns the failed cells.
 
-    Several machines may do this on one folder at a time: a lock on each cell keeps them apart, and each waits for the
-    cells that others have.
+    Several machines may work on one folder at the same time: each locks the cells that it runs, and waits for those
+    of the others.
 
     Args:
-        experiment: with the sets that are asked for.
-        engine: what runs them; it is closed at the end.
-        tell: told what happens to a cell.
+        experiment: with the requested sets.
+        engine: runs the cells, and is closed at the end.
+        tell: is called with a cell and a message about it.
     """
     refuse_processes("benchmark")
     cells = {cell.path: cell for cell in experiment.cells()}
@@ -108,7 +104,7 @@ def run_cells(
 
 
 def _startable(experiment: Experiment, folder: BenchmarkFolder, cells: Iterable[Cell]) -> Iterator[Cell]:
-    """Those that are not done, while all that they need is."""
+    """Yield the cells that are not done, but whose required cells are."""
     for cell in cells:
         needed = experiment.needs(cell)
         if not _is_done(experiment, cell, folder) and all(_is_done(experiment, other, folder) for other in needed):
@@ -116,19 +112,15 @@ def _startable(experiment: Experiment, folder: BenchmarkFolder, cells: Iterable[
 
 
 def run_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, *, reporter: Reporter) -> Outcome:
-    """Run one cell in this process.
-
-    A cell is trained in a folder under ``work``, where an interrupted training goes on, and moved to its place in one
-    step when it is done.
-    """
-    with locked(folder.lock(cell), timeout=0.25) as ours:  # outlasts whoever only looks whether it is held
+    """Run one cell in this process, resuming it in its folder under ``work``, and move the results to their place."""
+    with locked(folder.lock(cell), timeout=0.25) as ours:  # longer than `_is_held` holds it
         if not ours or _is_done(experiment, cell, folder):
             return Outcome(path=cell.path, done=None, word="done elsewhere")
         try:
             _train_cell(experiment, cell, folder, reporter)
         except AttribuneError as error:
             return Outcome(path=cell.path, done=False, word=f"failed: {error}")
-        except Exception as error:  # one cell must not stop the others, whatever it meets
+        except Exception as error:  # one cell must not stop the others
             record = folder.lock(cell).with_suffix(".error")
             record.write_text(traceback.format_exc(), encoding="utf-8")
             word = f"failed: {type(error).__name__}: {error} (see {record})"
@@ -137,12 +129,12 @@ def run_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, *, rep
 
 
 def _is_done(experiment: Experiment, cell: Cell, folder: BenchmarkFolder) -> bool:
-    """Whether a cell has its results, and its model where others build on that."""
+    """Whether a cell has its results, and its model if other cells need it."""
     return folder.is_done(cell) and (not experiment.is_source(cell) or (folder.place(cell) / "model").is_dir())
 
 
 def _is_held(lock: Path) -> bool:
-    """Whether a process trains the cell now."""
+    """Whether a process is training the cell."""
     if not lock.is_file():
         return False
     with locked(lock) as free:
@@ -184,7 +176,7 @@ def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, rep
     except DataError as error:
         if cell.factor is None:
             raise
-        failure = str(error)  # a rate with which the loss has no end is a result of the search
+        failure = str(error)  # a rate with an infinite loss is a result of the search
     training = results.get("training", {}).get("seconds", 0.0)
     record = {
         "set": cell.set.name,
@@ -209,25 +201,23 @@ def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, rep
     work.mkdir(parents=True, exist_ok=True)
     write_json(work / CELL, record, what="record of the cell", indent=1)
     place = folder.place(cell)
-    shutil.rmtree(place, ignore_errors=True)  # without its record it is what someone half removed
+    shutil.rmtree(place, ignore_errors=True)  # without its record it is an incomplete folder
     place.parent.mkdir(parents=True, exist_ok=True)
     os.replace(work, place)
 
 
 def _check_same_data(folder: BenchmarkFolder, experiment: Experiment, cell: Cell, data: str) -> None:
-    """Refuse rows other than those that earlier cells of the set were trained on."""
-    for other in folder.results(experiment):
-        if other.cell.set.name == cell.set.name:
-            if other.record["data"] != data:
-                raise DataError(
-                    f"the data of {cell.set.name} are not those that {other.cell.path} was trained on: bring them back "
-                    "or run the experiment in another folder"
-                )
-            return
+    """Refuse data other than those of the set's earlier cells."""
+    other = next((one for one in folder.results(experiment) if one.cell.set.name == cell.set.name), None)
+    if other is not None and other.record["data"] != data:
+        raise DataError(
+            f"the data of {cell.set.name} are not those that {other.cell.path} was trained on: bring them back "
+            "or run the experiment in another folder"
+        )
 
 
 def _peak_memory() -> dict[str, float | None]:
-    """Peaks in MB: of what this process held resident, libraries and all; of what was allocated on its device."""
+    """Return the peaks in MB of this process's resident memory and of the memory allocated on its device."""
     device = torch.cuda.max_memory_allocated() / 1024**2 if torch.cuda.is_available() else None
     return {"peak_mb": round(peak_megabytes(), 1), "device_peak_mb": None if device is None else round(device, 1)}
 
@@ -235,9 +225,9 @@ def _peak_memory() -> dict[str, float | None]:
 def _write_row_facts(
     run: RunFolder, tables: Mapping[str, datasets.Dataset], recipe: Recipe, *, identity: Array
 ) -> None:
-    """Of every test row: which row it is, words, and of each attribute how many training rows have its value.
+    """Write for every test row its identity, its number of words, and the training rows with its attribute values.
 
-    Bins of sparsity are made of these alone, so that no test label has a part in them.
+    Bins of sparsity are computed from these, without test labels.
     """
     rows = load_file(str(run.logits("test")))["rows"]
     test = tables["test"].select(rows)
@@ -257,11 +247,11 @@ def _write_row_facts(
 
 
 def training_counts(train_ids: Array, test_ids: Array) -> Array:
-    """For each test row how many training rows have its value; of several values the rarest, 0 without a known one.
+    """Count for each test row the training rows with its value: of several values the rarest, 0 without a known one.
 
     Args:
-        train_ids: (n, slots) of one attribute; 0 is no value, or an unknown one.
-        test_ids: (m, slots) of the same.
+        train_ids: (n, slots) of one attribute; 0 is a missing or unknown value.
+        test_ids: (m, slots).
     """
     size = int(max(train_ids.max(initial=0), test_ids.max(initial=0))) + 1
     rows = np.arange(len(train_ids))[:, None].repeat(train_ids.shape[1], axis=1)

@@ -1,4 +1,4 @@
-"""Where the rows of a benchmark's sets come from: prepared folders, or tables of one's own."""
+"""The rows of a benchmark's sets, from prepared folders or from the user's tables."""
 
 from __future__ import annotations
 
@@ -26,13 +26,10 @@ _MANY = 2**40
 
 
 class SetSource:
-    """Where the rows of a set come from.
-
-    Args:
-        plan: the set.
+    """The source of the rows of a set.
 
     Attributes:
-        test_rows: which row of the whole data set each test row is; None before `tables`, and without test rows.
+        test_rows: index in the complete data set of each test row; None before `tables`, and without test rows.
     """
 
     def __init__(self, plan: SetPlan) -> None:
@@ -45,11 +42,11 @@ class SetSource:
         """All label columns."""
         if self.prepared is not None:
             return list(self.prepared.manifest["labels"])
-        given = (self.plan.data or {}).get("label", [])
-        return [given] if isinstance(given, str) else list(given)
+        labels = (self.plan.data or {}).get("label", [])
+        return [labels] if isinstance(labels, str) else list(labels)
 
     def check_files(self) -> None:
-        """Refuse a table of one's own that is not there, or that cannot be scored."""
+        """Refuse a user's table that is missing, or that cannot be scored."""
         data = self.plan.data or {}
         for name in ("train", "validation", "test"):
             file = data.get(name)
@@ -69,7 +66,7 @@ class SetSource:
             )
 
     def recipe_parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The data and the task part of a recipe."""
+        """Return the data and the task part of a recipe."""
         if unknown := sorted(set(self.plan.labels or ()) - set(self.labels)):
             raise ConfigError(f"{self.plan.name} has no label {unknown[0]!r}: choose from {', '.join(self.labels)}")
         if self.prepared is None:
@@ -90,7 +87,7 @@ class SetSource:
         return data, task
 
     def tables(self, recipe: Recipe, fold: int, *, trial: bool) -> tuple[Recipe, dict[str, datasets.Dataset]]:
-        """The rows of each part, and the recipe with the classes of all of them; trials see no test rows."""
+        """Read the rows of each part, and complete the recipe with their classes; trials get no test rows."""
         if self.prepared is None:
             splits = prepare(DataPlan.of(recipe)).splits
             tables = {name: split.table for name, split in splits.items()}
@@ -99,16 +96,16 @@ class SetSource:
                 recipe = with_all_classes(recipe, tables)
             self.test_rows = splits["test"].rows if "test" in splits else None
         else:
-            found = self.prepared.parts(fold if self.prepared.folds else 0)
-            tables = {str(name): datasets.Dataset(part) for name, part in found.items()}
-            train_rows = np.arange(len(found["train"]))
-            # The parts of folds share no rows; a given test part is the same for every seed.
-            self.test_rows = np.arange(len(found["test"])) + (fold * _MANY if self.prepared.folds else 0)
+            parts = self.prepared.parts(fold if self.prepared.folds else 0)
+            tables = {str(name): datasets.Dataset(part) for name, part in parts.items()}
+            train_rows = np.arange(len(parts["train"]))
+            # The test parts of folds are disjoint; a fixed test part is the same for every seed.
+            self.test_rows = np.arange(len(parts["test"])) + (fold * _MANY if self.prepared.folds else 0)
         if trial:
             tables.pop("test", None)
         if self.plan.disjoint:
-            kept = self.plan.labels or self.labels
-            tables["train"] = _own_labels(tables["train"], train_rows, self.labels, kept=kept)
+            used = self.plan.labels or self.labels
+            tables["train"] = _own_labels(tables["train"], train_rows, self.labels, used=used)
         if self.plan.rows is not None:
             for name, rows in (("train", self.plan.rows), ("validation", max(1, self.plan.rows // 10))):
                 order = np.random.default_rng(fold).permutation(len(tables[name]))[:rows]
@@ -116,7 +113,7 @@ class SetSource:
         return recipe, tables
 
     def checksum(self) -> str:
-        """Of what the rows come from."""
+        """Return a checksum of the source files."""
         if self.prepared is not None:
             sums = [part["sha256"] for part in self.prepared.manifest["parts"].values()]
         else:
@@ -127,18 +124,16 @@ class SetSource:
 
 
 def _own_labels(
-    table: datasets.Dataset, rows: Array, labels: Sequence[str], *, kept: Sequence[str]
+    table: datasets.Dataset, rows: Array, labels: Sequence[str], *, used: Sequence[str]
 ) -> datasets.Dataset:
-    """Rows dealt out over the labels, each with its own label alone; only those of the labels that are kept.
+    """Assign each row to one label at random, and return the rows of the used labels, each with its own label only.
 
-    A row goes to the same label whatever other rows are there: it goes by `rows`, the rows' numbers in their file.
+    The assignment depends only on `rows`, the numbers of the rows in their file, not on which other rows there are.
     """
-    part = np.random.default_rng(0).integers(len(labels), size=int(rows.max(initial=-1)) + 1)[rows]
-    values = {
-        name: [v if p == place else None for v, p in zip(table[name], part, strict=True)]
-        for place, name in enumerate(labels)
-    }
+    assigned = np.random.default_rng(0).integers(len(labels), size=int(rows.max(initial=-1)) + 1)[rows]
+    numbers = {name: list(labels).index(name) for name in used}
     frame = table.remove_columns(list(labels))
-    for name in kept:
-        frame = frame.add_column(name, values[name])
-    return frame.select(np.flatnonzero(np.isin(part, [list(labels).index(name) for name in kept])))
+    for name, number in numbers.items():
+        own = [value if label == number else None for value, label in zip(table[name], assigned, strict=True)]
+        frame = frame.add_column(name, own)
+    return frame.select(np.flatnonzero(np.isin(assigned, list(numbers.values()))))

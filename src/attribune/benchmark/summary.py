@@ -1,4 +1,4 @@
-"""The record of a benchmark: all that its tables say, in one file small enough to read, without a row's scores."""
+"""The record of a benchmark: its tables and trainings in one small file, without the scores of rows."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ _WIDTH = 120
 
 
 class Training(Settings):
-    """What one training of a benchmark took.
+    """One training of a benchmark.
 
     Args:
-        cell: its set, setting and fold, as in the folder.
-        learning_rate: of what is new; None for a linear baseline.
-        backbone_learning_rate: of pretrained matrices.
-        seconds: with reading and scoring.
-        peak_mb: resident memory at its peak, where the system says it.
-        finished: when, in UTC.
+        cell: path of set, setting and fold, as in the folder.
+        learning_rate: None for a linear baseline, as is `backbone_learning_rate`.
+        seconds: including reading and scoring.
+        peak_mb: peak of the resident memory, if known.
+        finished: time in UTC.
     """
 
     cell: str
@@ -44,11 +43,10 @@ class Summary(Settings):
     """A benchmark as its tables show it.
 
     Args:
-        experiment: what was run.
         part: whose rows are scored.
         tables: one for each set with a cell that is done.
-        trainings: of all cells that are done, trials too.
-        environments: the machines and versions that they ran with, each once.
+        trainings: of all cells that are done, trials included.
+        environments: their distinct machines and versions.
     """
 
     what: ClassVar[str] = "the record of a benchmark"
@@ -62,11 +60,7 @@ class Summary(Settings):
 
     @classmethod
     def read(cls, path: str | Path) -> Summary:
-        """Read the file that `write` wrote.
-
-        Raises:
-            ConfigError: for another file.
-        """
+        """Read the file that `write` wrote; ConfigError for another file."""
         try:
             tree = json.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -83,14 +77,7 @@ class Summary(Settings):
 
 
 def summarize(folder: BenchmarkFolder, *, part: Literal["test", "validation"] = "test") -> Summary:
-    """The record of a folder.
-
-    Args:
-        part: whose rows are scored.
-
-    Raises:
-        ModelFolderError: for a folder that holds no benchmark.
-    """
+    """Make the record of a folder; ModelFolderError if it holds no benchmark."""
     experiment = folder.experiment()
     trainings, environments = [], []
     for result in folder.results(experiment):
@@ -108,7 +95,7 @@ def summarize(folder: BenchmarkFolder, *, part: Literal["test", "validation"] = 
 
 
 def readable_json(tree: Any, indent: int = 0) -> str:
-    """JSON in which every object and list that fits on a line has one line."""
+    """Return JSON in which every object and list that fits on a line has one line."""
     flat = json.dumps(tree, ensure_ascii=False)
     if indent + len(flat) < _WIDTH or not isinstance(tree, dict | list):
         return flat

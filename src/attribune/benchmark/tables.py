@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Annotated
 
 import numpy as np
@@ -24,17 +25,16 @@ class Line:
 
     Args:
         name: of the setting.
-        folds: which folds or seeds there are.
-        metrics: with their intervals.
-        against: the difference to the reference on the folds that both have; None for the reference itself.
-        loss: the same of the log loss, where there is one.
-        hidden: accuracy, or the main metric, with the attributes hidden, averaged over the folds; None without any.
-        cost: learning rate factor, trained and all parameters, seconds per pass, memory.
-        moved: where the set takes its attribute parameters from another: the difference to the same setting that
-            learned them here, and that setting's figure.
-        rows: that were scored.
+        folds: its folds or seeds.
+        rows: number of scored rows.
         higher_is_better: of the main metric.
-        group: its cells; empty where the line was read from a record.
+        against: the difference to the reference on the common folds; None for the reference itself.
+        loss: the same for the log loss, if there is one.
+        hidden: the main metric with the attributes hidden, averaged over the folds; None without attributes.
+        moved: if the set takes its attribute parameters from another set, the difference to the same setting that
+            learned them here, and that setting's main metric.
+        cost: learning rate factor, trained and all parameters, seconds per pass, memory.
+        group: its cells; empty if the line was read from a record.
     """
 
     name: str
@@ -50,14 +50,18 @@ class Line:
     group: Annotated[Group, Field(exclude=True)] = field(default=Group(()), compare=False, repr=False)
 
     @property
+    def _verdict(self) -> int:
+        return 0 if self.against is None else verdict(self.against, higher_is_better=self.higher_is_better)
+
+    @property
     def worse(self) -> bool:
-        """Whether it is shown to be worse than the reference."""
-        return self.against is not None and verdict(self.against, higher_is_better=self.higher_is_better) < 0
+        """Whether it is significantly worse than the reference."""
+        return self._verdict < 0
 
     @property
     def better(self) -> bool:
-        """Whether it is shown to be better than the reference."""
-        return self.against is not None and verdict(self.against, higher_is_better=self.higher_is_better) > 0
+        """Whether it is significantly better than the reference."""
+        return self._verdict > 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,14 +69,12 @@ class SetTable:
     """All settings on one set.
 
     Args:
-        plan: the set.
-        metric: the main one.
+        metric: the main metric.
         lines: in the order of the experiment.
-        reference: the setting compared with.
+        reference: name of the setting that others are compared with.
         part: whose rows are scored.
-        best: names of the settings that no other is shown to be better than.
-        leaders: the settings with the best figure and with the second best, and the difference between the two; None
-            where there are no two with the same folds.
+        best: names of the settings than which no other is significantly better.
+        leaders: the best and the second-best setting, and their difference; None without two settings with all folds.
         missing: settings without a cell that is done.
     """
 
@@ -87,16 +89,13 @@ class SetTable:
 
 
 def verdict(pair: PairedResult, *, higher_is_better: bool) -> int:
-    """1 where the first of a pair is shown to be better, -1 where it is shown to be worse, 0 where neither is shown."""
-    shown = (pair.low > 0) - (pair.high < 0)
-    return shown if higher_is_better else -shown
+    """Return 1 if the first of a pair is significantly better, -1 if it is significantly worse, else 0."""
+    sign = (pair.low > 0) - (pair.high < 0)
+    return sign if higher_is_better else -sign
 
 
 def benchmark_tables(folder: BenchmarkFolder, *, part: str = "test") -> list[SetTable]:
-    """The tables of a benchmark, for every set with a cell that is done.
-
-    Args:
-        part: whose rows are scored, ``test`` or ``validation``.
+    """Return the tables of all sets with a cell that is done; `part`, ``test`` or ``validation``, is scored.
 
     Raises:
         ModelFolderError: for a folder that holds no benchmark.
@@ -147,7 +146,7 @@ def _table(folder: BenchmarkFolder, experiment: Experiment, plan: SetPlan, part:
 
 
 def _groups(folder: BenchmarkFolder, experiment: Experiment, plan: SetPlan) -> dict[str, Group]:
-    """The cells of a set that are done, by setting."""
+    """Return the finished cells of a set by setting."""
     groups: dict[str, Group] = {}
     for result in folder.results(experiment):
         if result.cell.set.name == plan.name and result.cell.factor is None:
@@ -157,34 +156,29 @@ def _groups(folder: BenchmarkFolder, experiment: Experiment, plan: SetPlan) -> d
 
 
 def _direct(experiment: Experiment, plan: SetPlan) -> SetPlan | None:
-    """The set with the same rows and labels that takes no attribute parameters from another."""
+    """Return the set with the same rows and labels that learns its own attribute parameters."""
     if plan.attributes_from is None:
         return None
-    same = {
-        "name": plan.name,
-        "title": plan.title,
-        "folds": plan.folds,
-        "attributes_from": plan.attributes_from,
-    }
+    same = plan.model_dump(include={"name", "title", "folds", "attributes_from"})
     others = (other for other in experiment.sets if other.attributes_from is None)
     return next((other for other in others if other.model_copy(update=same) == plan), None)
 
 
 def _moved(group: Group, learned_here: Group | None, metric: str, part: str) -> tuple[PairedResult, float] | None:
-    pair = None if learned_here is None else group.against(learned_here, part=part, only=metric).get(metric)
-    if learned_here is None or pair is None:
+    if learned_here is None:
         return None
-    return pair, learned_here.on(group.folds).metrics(part)[metric].value()
+    pair = group.against(learned_here, part=part, only=metric).get(metric)
+    return None if pair is None else (pair, learned_here.on(group.folds).metrics(part)[metric].value())
 
 
-def _whole(lines: Sequence[Line]) -> list[Line]:
-    """The lines with as many folds as any."""
-    most = max(len(line.folds) for line in lines)
-    return [line for line in lines if len(line.folds) == most]
+def _complete(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines with the largest number of folds."""
+    fold_count = max(len(line.folds) for line in lines)
+    return [line for line in lines if len(line.folds) == fold_count]
 
 
 def _leaders(lines: Sequence[Line], metric: str, part: str) -> tuple[str, str, PairedResult] | None:
-    ordered = sorted(_whole(lines), key=lambda line: line.metrics[metric].value, reverse=lines[0].higher_is_better)
+    ordered = sorted(_complete(lines), key=lambda line: line.metrics[metric].value, reverse=lines[0].higher_is_better)
     if len(ordered) < 2:
         return None
     pair = ordered[0].group.against(ordered[1].group, part=part, only=metric).get(metric)
@@ -192,16 +186,15 @@ def _leaders(lines: Sequence[Line], metric: str, part: str) -> tuple[str, str, P
 
 
 def _unbeaten(lines: Sequence[Line], metric: str, part: str) -> tuple[str, ...]:
-    """The settings with as many folds as any that no other is shown to be better than; no ranking among them."""
-    whole = _whole(lines)
+    """Return the complete settings than which no other is significantly better."""
+    complete = _complete(lines)
     beaten = set()
-    for place, line in enumerate(whole):
-        for other in whole[place + 1 :]:
-            pair = line.group.against(other.group, part=part, only=metric).get(metric)
-            shown = 0 if pair is None else verdict(pair, higher_is_better=line.higher_is_better)
-            if shown:
-                beaten.add(other.name if shown > 0 else line.name)
-    return tuple(line.name for line in whole if line.name not in beaten)
+    for line, other in combinations(complete, 2):
+        pair = line.group.against(other.group, part=part, only=metric).get(metric)
+        sign = 0 if pair is None else verdict(pair, higher_is_better=line.higher_is_better)
+        if sign:
+            beaten.add(other.name if sign > 0 else line.name)
+    return tuple(line.name for line in complete if line.name not in beaten)
 
 
 def _hidden(group: Group, metric: str, part: str) -> float | None:

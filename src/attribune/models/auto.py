@@ -1,4 +1,4 @@
-"""Saved models of any kind, by what their folder says."""
+"""Load saved models of any kind."""
 
 from __future__ import annotations
 
@@ -23,31 +23,16 @@ def model_class(config: AttributeConfig) -> type[AttributeModel] | type[Attribut
 
 
 def load_model(name: str | Path, *, revision: str | None = None, **options: Any) -> ConditionedModel:
-    """Load a model that `save_pretrained` wrote, of whichever kind it is.
+    """Load a model that `save_pretrained` wrote, whether it scores or writes texts.
 
-    Args:
-        name: a folder, or a name on the hub.
-        revision: branch, tag or commit of the model on the hub.
-        options: of `AttributeModel.from_pretrained`.
-
-    Raises:
-        ModelFolderError: for a missing, truncated or foreign file, or another backbone than in training.
-        ConfigError: when the backbone cannot be loaded.
+    Arguments and errors are those of `AttributeModel.from_pretrained`.
     """
     config = read_config(find_model(name, revision=revision))
     return model_class(config).from_pretrained(name, revision=revision, **options)
 
 
 def load_scorer(folder: Path, **options: Any) -> Scorer:
-    """Load a linear baseline, or a neural model with its tokenizer.
-
-    Args:
-        options: of `AttributeModel.from_pretrained`, where the model is neural.
-
-    Raises:
-        ModelFolderError: for a missing, truncated or foreign file, or another backbone than in training.
-        ConfigError: when the backbone cannot be loaded.
-    """
+    """Load a linear baseline, or, as `load_model` does, a neural model, which must have a tokenizer."""
     if LinearModel.is_in(folder):
         return LinearModel.load(folder)
     model = load_model(folder, **options)

@@ -1,4 +1,4 @@
-"""What all models with attributes share: a backbone, a method acting in it, and the attributes of each batch."""
+"""The base class of neural models: a backbone, a method acting in it, and the attributes of each batch."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 __all__ = ["ConditionedModel"]
 
-_BUSY = {"cpu": 512}  # ids of a batch with which a device is as fast as with more
+_BUSY = {"cpu": 512}  # ids per batch beyond which a device gets no faster
 _BUSY_OTHER = 16384
 
 
 class ConditionedModel(StoredModel):
-    """A pretrained backbone conditioned on the attributes of each text, whatever is predicted.
+    """A pretrained backbone conditioned on the attributes of each text.
 
     Args:
         backbone: the loaded backbone; without it one with random weights is built from ``config.text_config``.
@@ -78,7 +78,7 @@ class ConditionedModel(StoredModel):
         self.placement = placement_for(config.text_config.model_type, is_generative=self.is_generative)
         self.method_config = method_from_dict(config.method or {})
         self._check_method()
-        _take(self.backbone, acting="sites" in self.method_config.points or "lora" in (config.tuning or ""))
+        _claim(self.backbone, acting="sites" in self.method_config.points or "lora" in (config.tuning or ""))
         host = Host.of(self.stack, placement=self.placement, outputs=self.task.outputs, slots=self.slots)
         self.method = cast(Method, self.method_config.build(host))
         self._add_head(host)
@@ -87,7 +87,7 @@ class ConditionedModel(StoredModel):
         self.backbone.requires_grad_(config.tuning == "full")
         tune_backbone(self.stack, self.placement, config.tuning or "")
         self.method.install(self.stack)
-        # Everything is initialised where it is made: the redraw of post_init would undo the initial values.
+        # Every module is initialised when it is made; post_init would overwrite the initial values.
         for module in self.modules():
             module._is_hf_initialized = True
         self.post_init()
@@ -97,11 +97,13 @@ class ConditionedModel(StoredModel):
     def _loaded(
         cls, backbone: str | PreTrainedModel, *, revision: str | None, attention_dropout: float | None
     ) -> tuple[str, PreTrainedModel]:
-        """Return the name of a backbone, and the backbone, loaded where it is a name."""
-        if isinstance(backbone, str):
-            options: dict[str, Any] = {"revision": revision, "attention_dropout": attention_dropout}
-            return backbone, load_backbone(backbone, is_generative=cls.is_generative, **options)
-        return backbone.config._name_or_path, backbone
+        """Return the name of a backbone and the backbone, which is loaded if only its name is given."""
+        if not isinstance(backbone, str):
+            return backbone.config._name_or_path, backbone
+        loaded = load_backbone(
+            backbone, is_generative=cls.is_generative, revision=revision, attention_dropout=attention_dropout
+        )
+        return backbone, loaded
 
     @staticmethod
     def _config(
@@ -132,35 +134,26 @@ class ConditionedModel(StoredModel):
     @classmethod
     def _check_kind(cls, config: AttributeConfig) -> None:
         """Refuse the configuration of a model of the other kind."""
+        kind, name = ("writes", "AttributeGenerator") if config.is_generative else ("does not write", "AttributeModel")
         if config.is_generative != cls.is_generative:
-            kind, name = (
-                ("writes", "AttributeGenerator") if config.is_generative else ("does not write", "AttributeModel")
-            )
             raise ConfigError(f"this model {kind} text: use {name}, or load_model, which finds the class out")
 
     def _check_method(self) -> None:
         """Refuse methods that cannot act in a model of this kind."""
 
     def _add_head(self, host: Host) -> None:
-        """Make what stands on the backbone beside the method."""
+        """Add the modules on top of the backbone."""
 
     @abstractmethod
     def row_scores(self, logits: Tensor, labels: Tensor | None) -> Tensor:
-        """Return what the task needs of each row, (B, outputs), to decode it and to compute its metrics."""
+        """Return the scores of each row, (B, outputs), from which the task decodes it and computes its metrics."""
 
     @abstractmethod
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the negative log-likelihood of each row, (B,), in nats."""
 
     def row_encoder(self, text_input: TextInput | None = None) -> RowEncoder:
-        """Return what makes ids of the texts of rows, as this model reads them.
-
-        Args:
-            text_input: which columns are the text, and how it is fitted; the model's own unless given.
-
-        Raises:
-            ConfigError: without a tokenizer, or for a window that the backbone cannot take.
-        """
+        """Return the encoder of the texts of rows; see `Scorer.row_encoder`."""
         text = text_input or self.text_input
         window = None if text is None else text.window
         if window is not None and window.chunk is not None and window.chunk != self.config.chunk:
@@ -171,10 +164,7 @@ class ConditionedModel(StoredModel):
         return TextEncoder(self._own_tokenizer(), window=window, limit=self.longest_text())
 
     def collator(self, schema: Schema | None = None) -> Collator:
-        """Return what makes batches of encoded rows.
-
-        Args:
-            schema: with which they were encoded; the model's own unless given.
+        """Return the collator of rows encoded with a schema, by default the model's own.
 
         Raises:
             ConfigError: without a tokenizer.
@@ -192,12 +182,7 @@ class ConditionedModel(StoredModel):
         return self.schema if self.reads_attributes else Schema([])
 
     def prepare(self, device: torch.device, *, cache_mb: float | None = None) -> None:
-        """Make ready to score on a device.
-
-        Args:
-            device: where the model is moved.
-            cache_mb: as `enable_weight_cache` takes it; None leaves the cache as it is.
-        """
+        """Move the model to a device and switch to evaluation; None leaves the weight cache unchanged."""
         self.to(device).eval()
         if cache_mb is not None:
             self.enable_weight_cache(cache_mb)
@@ -205,18 +190,16 @@ class ConditionedModel(StoredModel):
     def batch(self, rows: EncodedRows) -> dict[str, Tensor]:
         """Pad encoded rows to one batch on the model's device."""
         columns: dict[str, Any] = {"input_ids": rows.inputs, "attribute_ids": rows.attribute_ids}
-        columns |= {} if rows.labels is None else {"labels": rows.labels}
+        if rows.labels is not None:
+            columns["labels"] = rows.labels
         examples = [{name: values[row] for name, values in columns.items()} for row in range(len(rows))]
         return {name: x.to(self.device) for name, x in self.collator(self.input_schema)(examples).items()}
 
     def batches(self, rows: EncodedRows, *, size: int) -> Iterator[tuple[npt.NDArray[np.intp], dict[str, Tensor]]]:
-        """Cut rows into batches of similar length, the longest first, each with the indices of its rows.
+        """Cut rows into batches of at most `size` rows of similar length, the longest first.
 
-        A batch ends where rows become much shorter, once it has enough ids to keep the processor busy.
-
-        Args:
-            rows: as `row_encoder` gives them.
-            size: most rows of a batch.
+        A batch ends where rows become much shorter, once it has enough ids to keep the processor busy. Each batch comes
+        with the indices of its rows.
         """
         lengths = np.array([len(ids) for ids in rows.inputs], dtype=np.int64)
         order = np.argsort(-lengths, kind="stable")
@@ -230,11 +213,7 @@ class ConditionedModel(StoredModel):
         return cast(npt.NDArray[np.float32], scores.float().cpu().numpy())
 
     def describe(self, *, precision: str) -> dict[str, Any]:
-        """Return method, backbone, number of parameters and precision as plain JSON values.
-
-        Args:
-            precision: in which the model is asked to compute, ``float32`` or ``bf16``.
-        """
+        """Return method, backbone, number of parameters and precision as plain JSON values."""
         return {
             "method": self.method_config.name,
             "backbone": self.config.backbone,
@@ -264,13 +243,10 @@ class ConditionedModel(StoredModel):
         )
 
     def enable_weight_cache(self, cache_mb: float) -> None:
-        """Cache what methods generate for the values seen last, for passes without gradients: the same users again.
+        """Cache the weights that methods generate for attribute values, for passes without gradients.
 
         Only weights of attributes with one value per row are cached, and only by methods that generate any (Injector);
-        a changed parameter empties the cache. With 0, the initial state, there is none.
-
-        Args:
-            cache_mb: size of the cache in megabytes.
+        a changed parameter empties the cache. The size is in megabytes; 0, the initial state, disables the cache.
 
         Raises:
             ConfigError: for a negative size.
@@ -280,15 +256,15 @@ class ConditionedModel(StoredModel):
         self.method.enable_weight_cache(cache_mb)
 
     def keep_weights(self, megabytes: float) -> None:
-        """Do as `enable_weight_cache`, which was called so."""
+        """Call `enable_weight_cache`; deprecated."""
         warn_renamed("keep_weights", "enable_weight_cache")
         self.enable_weight_cache(megabytes)
 
     def longest_text(self) -> int | None:
-        """Return the most ids, special tokens included, that a text may have; None without a limit.
+        """Return the maximum length of a text in ids, special tokens included; None without a limit.
 
-        It is what the tokenizer says, and not more than the backbone's table of positions has room for, less the
-        positions that the method takes for itself.
+        It is the smaller of the tokenizer's limit and the backbone's number of positions, less the positions that the
+        method uses.
         """
         limits = [self.most_positions, None if self.tokenizer is None else longest_input(self.tokenizer)]
         known = [limit for limit in limits if limit is not None]
@@ -330,11 +306,11 @@ class ConditionedModel(StoredModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Do nothing: every module is initialised where it is made."""
+        """Do nothing: every module is initialised when it is made."""
 
 
-def _take(backbone: PreTrainedModel, *, acting: bool) -> None:
-    """Mark a backbone in which a method acts: another model over it would meet that method's hooks."""
+def _claim(backbone: PreTrainedModel, *, acting: bool) -> None:
+    """Mark a backbone in which a method acts: another model on it would run that method's hooks."""
     if getattr(backbone, "_attribune_taken", False):
         raise ConfigError(
             "this backbone belongs to another AttributeModel, whose method acts inside it: load the weights again, or "

@@ -33,14 +33,10 @@ _POOLINGS: dict[Pooling, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 class AttributeModel(ConditionedModel):
-    """A pretrained encoder conditioned on the attributes of each text, with a head that predicts something of it.
+    """A pretrained encoder conditioned on the attributes of each text, with a prediction head.
 
     Make one with `build`, or with `from_pretrained` from a folder that `save_pretrained` wrote. Models that write text
-    are `attribune.models.generator.AttributeGenerator`.
-
-    Args:
-        backbone: the loaded backbone; without it one with random weights is built from ``config.text_config``.
-        tokenizer: saved beside the model when there is one.
+    are `AttributeGenerator`. The constructor takes the arguments of `ConditionedModel`.
     """
 
     accepts_loss_kwargs = False
@@ -66,30 +62,32 @@ class AttributeModel(ConditionedModel):
         """Make an untrained model over pretrained weights.
 
         Args:
-            backbone: a hub name, a folder, or a loaded backbone, whose pooler, not being used, is taken away.
+            backbone: a hub name, a folder, or a loaded backbone, whose unused pooler is removed.
             schema: the attributes, fitted on training rows.
-            method: settings of the method; those of the default one unless given.
-            tuning: what of the backbone learns, as `Tuning.parse` reads it; the method's own default unless given.
-            pooling: the document vector; that for which the weights were trained unless given.
+            method: settings of the method; those of the default method unless given.
+            tuning: which parameters of the backbone are trained, as `Tuning.parse` reads it; the method's default
+                unless given.
+            pooling: how the document vector is pooled; as in the training of the backbone unless given.
             dropout: on the pooled vector before the head.
-            attention_dropout: in training, of a backbone that is loaded by name; that of the pretrained weights unless
-                given. With 0 training on long texts is much faster, see `docs/performance.md`.
+            attention_dropout: during training, for a backbone loaded by name; that of the pretrained weights unless
+                given. 0 makes training on long texts much faster, see `docs/performance.md`.
             revision: branch, tag or commit of the backbone on the hub.
-            dtype: of a backbone that is loaded by name; method and head are always float32.
-            tokenizer: saved beside the model when given.
-            text_input: which columns are the text, saved with the model when given; `Predictor` then needs no more.
-            chunk: ids that the backbone reads at once: longer texts are cut into chunks, each a row of its batch with
-                positions from 0. That of the window of `text_input` unless given; None reads a text at once.
+            dtype: of a backbone loaded by name; method and head are always float32.
+            tokenizer: saved with the model.
+            text_input: which columns are the text; saved with the model, so that `Predictor` can read rows.
+            chunk: ids that the backbone reads at once: longer texts are cut into chunks, each a row of the batch with
+                positions from 0. By default the chunk of the window of `text_input`; None reads a text at once.
 
         Raises:
             ConfigError: for settings that do not fit each other or the backbone.
         """
+        if not 0 <= dropout < 1:
+            raise ConfigError(f"dropout is {dropout}: it must be at least 0 and below 1")
+        chunk = _checked_chunk(chunk, text_input)
         name, loaded = cls._loaded(backbone, revision=revision, attention_dropout=attention_dropout)
         placement = placement_for(loaded.config.model_type)
         if placement.has_pooler:
             loaded.pooler = None
-        if not 0 <= dropout < 1:
-            raise ConfigError(f"dropout is {dropout}: it must be at least 0 and below 1")
         if pooling is None:
             pooling = pooling_of(name, placement, revision=revision) if name else placement.pooling
         config = cls._config(
@@ -103,7 +101,7 @@ class AttributeModel(ConditionedModel):
             id2label=dict(enumerate(getattr(task, "class_names", ()))) or None,
             pooling=pooling,
             dropout=dropout,
-            chunk=_chunk_of(chunk, text_input),
+            chunk=chunk,
         )
         if loaded is not backbone:
             loaded.to(dtype)
@@ -133,14 +131,14 @@ class AttributeModel(ConditionedModel):
         labels: Tensor | None = None,
         token_type_ids: Tensor | None = None,
     ) -> SequenceClassifierOutput:
-        """Return logits, and the task's loss when there are labels; as a tuple with ``return_dict=False``.
+        """Return logits, and the task's loss if there are labels; as a tuple with ``return_dict=False``.
 
         Args:
             input_ids: (B, T).
-            attention_mask: (B, T), 1 for real tokens; all real when left out.
+            attention_mask: (B, T), 1 for real tokens; all ones by default.
             attribute_ids: (B, slots), from ``schema.encode``; required by methods that use attributes.
             labels: (B,) or (B, n), as the task encodes them.
-            token_type_ids: (B, T), for backbones that take them; those of a single text are all zero.
+            token_type_ids: (B, T), for backbones that take them.
 
         Raises:
             DataError: for attribute_ids that are missing, of the wrong shape or out of range.
@@ -205,7 +203,7 @@ class AttributeModel(ConditionedModel):
         return functional.mean_tokens(pooled, mask.any(dim=1).view(B, -1))
 
 
-def _chunk_of(chunk: int | None, text_input: TextInput | None) -> int | None:
+def _checked_chunk(chunk: int | None, text_input: TextInput | None) -> int | None:
     if chunk is None and text_input is not None and text_input.window is not None:
         chunk = text_input.window.chunk
     if chunk is not None and chunk < 1:

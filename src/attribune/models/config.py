@@ -1,4 +1,4 @@
-"""The configuration of an `AttributeModel`, and its sizes."""
+"""The configuration of an `AttributeModel`."""
 
 from __future__ import annotations
 
@@ -6,28 +6,24 @@ from typing import Any, ClassVar
 
 from transformers import AutoConfig, PreTrainedConfig
 
-from attribune.models.sizes import Sizes
-
-__all__ = ["AttributeConfig", "Sizes"]
+__all__ = ["AttributeConfig"]
 
 
 class AttributeConfig(PreTrainedConfig):
-    """Everything from which an `AttributeModel` is built again, but for its schema and its learned tensors.
+    """Everything from which an `AttributeModel` is rebuilt, except its schema and its learned tensors.
 
     Args:
         text_config: the configuration of the backbone.
-        backbone: its hub name or folder.
-        revision: its branch, tag or commit on the hub.
-        backbone_fingerprint: the mark of its weights.
-        method: name and settings of the method.
-        task: kind and settings of the task.
-        tuning: what of the backbone learns.
+        backbone: hub name or folder of the backbone.
+        revision: branch, tag or commit of the backbone on the hub.
+        backbone_fingerprint: checksum of the backbone's weights.
+        tuning: which parameters of the backbone are trained.
         pooling: ``first``, ``mean`` or ``last``.
         dropout: on the pooled vector.
         chunk: ids that the backbone reads at once; longer texts are cut. None reads all at once.
         text_input: columns, separator and window of the texts, where they are known.
-        learned: names of the tensors that are stored.
-        generation: of a model that writes text, the settings of `GenerationConfig` that are not its defaults.
+        learned: names of the stored tensors.
+        generation: for models that write text, the non-default settings of `GenerationConfig`.
     """
 
     model_type = "attribune"

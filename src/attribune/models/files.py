@@ -1,16 +1,14 @@
-"""The folder of a saved model: what is written, and how it is read again without trusting it."""
+"""The folder of a saved model: how it is written, and read with every file checked."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -20,10 +18,11 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
 from attribune.backbones.loading import SharedBackbones, build_backbone, check_fingerprint, fingerprint, load_backbone
-from attribune.core.files import draft_of, replace_file
+from attribune.core.files import draft_of, read_json, replace_file
 from attribune.errors import ModelFolderError
-from attribune.models.config import AttributeConfig, Sizes
+from attribune.models.config import AttributeConfig
 from attribune.models.model_card import model_card
+from attribune.models.sizes import Sizes
 from attribune.schema import Schema
 
 __all__ = [
@@ -43,7 +42,7 @@ CONFIG, SCHEMA, TENSORS, CARD = "config.json", "schema.json", "model.safetensors
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFiles:
-    """Where the files of a model are on this machine."""
+    """Local paths of the files of a model."""
 
     folder: Path
     config: Path
@@ -62,7 +61,7 @@ def write_model(
     tokenizer: PreTrainedTokenizerBase | None,
     sizes: Sizes,
 ) -> None:
-    """Write the folder; each file but the tokenizer's replaces its predecessor in one step, the tensors last.
+    """Write the folder; each file except the tokenizer's is replaced in one step, the tensors last.
 
     Raises:
         ModelFolderError: when the folder cannot be written, with the system's reason.
@@ -76,7 +75,7 @@ def write_model(
         if tokenizer is not None:
             tokenizer.save_pretrained(str(folder))
         save_file({k: v.detach().contiguous() for k, v in tensors.items()}, str(partial), metadata={"format": "pt"})
-        shutil.copymode(folder / CONFIG, partial)  # safetensors writes files that only their owner can read
+        shutil.copymode(folder / CONFIG, partial)  # safetensors writes files that only the owner can read
         os.replace(partial, folder / TENSORS)
         _log.info("%d learned tensors written to %s", len(tensors), folder)
     except (OSError, SafetensorError) as error:
@@ -129,12 +128,9 @@ def read_config(files: ModelFiles) -> AttributeConfig:
     Raises:
         ModelFolderError: for a truncated or foreign file, naming it.
     """
-    try:
-        settings: Any = json.loads(files.config.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ModelFolderError(f"{files.config} is truncated or not JSON ({error}): copy the folder again") from error
-    if not isinstance(settings, dict) or settings.get("model_type") != AttributeConfig.model_type:
-        kind = settings.get("model_type") if isinstance(settings, dict) else type(settings).__name__
+    settings = read_json(files.config, what="configuration")
+    kind = settings.get("model_type") if isinstance(settings, dict) else type(settings).__name__
+    if kind != AttributeConfig.model_type:
         raise ModelFolderError(
             f"{files.config} describes a model of type {kind!r}, not one of this library: give a folder that "
             "AttributeModel.save_pretrained wrote"
@@ -174,14 +170,14 @@ def restore_backbone(
     dtype: torch.dtype,
     shared: SharedBackbones | None = None,
 ) -> PreTrainedModel:
-    """Load the backbone of a saved model: from the tensors alone if they hold all of it, else from its own weights.
+    """Load the backbone of a saved model; one that was fully trained is only built, since its tensors are stored.
 
     Args:
-        name: where the weights are, if no longer where the configuration says.
-        shared: gives the backbone, in place of a copy of its own.
+        name: location of the weights, if not that of the configuration.
+        shared: cache that provides the backbone instead of a copy of its own.
 
     Raises:
-        ModelFolderError: when the weights there are not those of training.
+        ModelFolderError: when the weights are not those of training.
         ConfigError: when they cannot be loaded.
     """
     if config.tuning == "full" and name is None:
@@ -195,16 +191,16 @@ def restore_backbone(
     revision = config.revision if name is None else None
     if shared is None:
         backbone = load_backbone(source, revision=revision, is_generative=config.is_generative)
-        mark = fingerprint(backbone)  # in the precision of the file: another one rounds
+        mark = fingerprint(backbone)  # in the precision of the file, since another precision rounds
         backbone.to(dtype)
     else:
         backbone, mark = shared.load(source, revision=revision, is_generative=config.is_generative, dtype=dtype)
-    ours, theirs = config.text_config, backbone.config
     for key in ("model_type", "hidden_size", "num_hidden_layers", "vocab_size"):
-        if getattr(ours, key, None) != getattr(theirs, key, None):
+        ours, theirs = (getattr(owner, key, None) for owner in (config.text_config, backbone.config))
+        if ours != theirs:
             raise ModelFolderError(
-                f"{folder} was trained on a backbone with {key} {getattr(ours, key, None)}, but {source!r} has "
-                f"{getattr(theirs, key, None)}: give the original weights with backbone=FOLDER (--backbone FOLDER)"
+                f"{folder} was trained on a backbone with {key} {ours}, but {source!r} has {theirs}: give the original "
+                "weights with backbone=FOLDER (--backbone FOLDER)"
             )
     if config.backbone_fingerprint:
         check_fingerprint(mark, config.backbone_fingerprint, name=source, folder=folder)
@@ -223,7 +219,7 @@ def read_tokenizer(files: ModelFiles) -> PreTrainedTokenizerBase | None:
         return None
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(folder))
-    except Exception as error:  # the library below raises whatever a damaged file leads to, Exception itself among it
+    except Exception as error:  # tokenizers raises errors of many types, Exception itself among them
         reason = " ".join(str(error).split())
         raise ModelFolderError(f"the tokenizer in {folder} cannot be read ({reason}): copy the folder again") from error
     return tokenizer

@@ -29,16 +29,12 @@ __all__ = ["AttributeGenerator"]
 
 
 class AttributeGenerator(ConditionedModel, GenerationMixin):
-    """A pretrained language model that writes by the attributes of each text.
+    """A pretrained language model conditioned on the attributes of each text.
 
-    Make one with `build`, or with `from_pretrained` from a folder that `save_pretrained` wrote. It is given
-    ``attribute_ids`` wherever a transformers model is given ``input_ids``, in `forward` and in `generate`. Methods act
-    in the layers that write: those of a causal model, or of the decoder of an encoder-decoder, whose encoder reads the
-    prompt alike for all attributes.
-
-    Args:
-        backbone: the loaded language model; without it one with random weights is built from ``config.text_config``.
-        tokenizer: saved beside the model when there is one.
+    Make one with `build`, or with `from_pretrained` from a folder that `save_pretrained` wrote. It takes
+    ``attribute_ids`` beside ``input_ids`` in `forward` and in `generate`. Methods act in the layers that write: those
+    of a causal model, or of the decoder of an encoder-decoder, whose encoder reads the prompt without attributes. The
+    constructor takes the arguments of `ConditionedModel`.
     """
 
     is_generative: ClassVar[bool] = True
@@ -57,7 +53,7 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         super().__init__(config, schema=schema, backbone=backbone, tokenizer=tokenizer)
         self.generation_config = GenerationConfig.from_dict(config.generation or {})
         if not config.is_encoder_decoder:
-            self.loss_type = "ForCausalLM"  # says to the stock Trainer that the first id of a row is not predicted
+            self.loss_type = "ForCausalLM"  # tells the stock Trainer that the first id of a row is not predicted
 
     @classmethod
     def build(
@@ -74,20 +70,15 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         tokenizer: PreTrainedTokenizerBase | None = None,
         text_input: TextInput | None = None,
     ) -> Self:
-        """Make an untrained model over pretrained weights.
+        """Make an untrained model over pretrained weights; other arguments are those of `AttributeModel.build`.
 
         Args:
             backbone: a hub name, a folder, or a loaded language model.
-            schema: the attributes, fitted on training rows.
-            method: settings of the method, which may act at sites alone; those of the default one unless given.
+            method: settings of the method, which may act at sites only.
             task: with texts that mean no response.
-            tuning: what of the backbone learns, as `Tuning.parse` reads it; the method's own default unless
-                given. All but ``full`` speak of the layers that write.
-            attention_dropout: in training, of a backbone that is loaded by name.
-            revision: branch, tag or commit of the backbone on the hub.
-            dtype: of a backbone that is loaded by name; the method is always float32.
-            tokenizer: saved beside the model when given; texts end at its end token.
-            text_input: which columns are the response and the prompt, saved with the model when given.
+            tuning: all settings but ``full`` refer to the layers that write.
+            tokenizer: saved with the model; texts end at its end token.
+            text_input: which columns are the response and the prompt; saved with the model.
 
         Raises:
             ConfigError: for settings that do not fit each other or the backbone.
@@ -126,16 +117,16 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         num_items_in_batch: Tensor | int | None = None,
         **inputs: Any,
     ) -> CausalLMOutputWithPast | Seq2SeqLMOutput:
-        """Return logits (B, T, V), and the loss when there are labels; as a tuple with ``return_dict=False``.
+        """Return logits (B, T, V), and the loss if there are labels; as a tuple with ``return_dict=False``.
 
         Args:
             input_ids: (B, T), prompt and response of a causal model, the prompt of an encoder-decoder.
-            attention_mask: (B, T), 1 for real ids; all real when left out.
+            attention_mask: (B, T), 1 for real ids; all ones by default.
             attribute_ids: (B, slots), from ``schema.encode``; required by methods that use attributes.
-            labels: (B, T), the ids that are to be written and -100 elsewhere: the same place as in ``input_ids`` for a
-                causal model, the response alone for an encoder-decoder.
-            num_items_in_batch: labels by which the summed loss is divided; those of this batch unless given.
-            inputs: what the backbone takes besides, such as ``past_key_values`` and ``use_cache``.
+            labels: (B, T), the ids to write and -100 elsewhere: at the same position as in ``input_ids`` for a causal
+                model, the response alone for an encoder-decoder.
+            num_items_in_batch: number of labels by which the summed loss is divided; that of this batch by default.
+            inputs: further arguments of the backbone, such as ``past_key_values`` and ``use_cache``.
 
         Raises:
             DataError: for attribute_ids that are missing, of the wrong shape or out of range, or a text too long.
@@ -193,14 +184,7 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         return self.row_scores(logits, labels)[:, 0]
 
     def row_encoder(self, text_input: TextInput | None = None) -> PairEncoder:
-        """Return what makes ids and labels of the prompts and responses of rows.
-
-        Args:
-            text_input: which columns they are, and how they are fitted; the model's own unless given.
-
-        Raises:
-            ConfigError: without a tokenizer, for a window that cannot be taken, or where nobody says what the text is.
-        """
+        """Return the encoder of the prompts and responses of rows; see `Scorer.row_encoder`."""
         text = text_input or self.text_input
         if text is None:
             raise ConfigError(
@@ -210,20 +194,13 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         return PairEncoder(self._own_tokenizer(), text, limit=self.longest_text(), separate=separate)
 
     def collator(self, schema: Schema | None = None) -> PairCollator:
-        """Return what makes batches of encoded rows, padded on the right.
-
-        Args:
-            schema: with which they were encoded; the model's own unless given.
-
-        Raises:
-            ConfigError: without a tokenizer.
-        """
+        """Return the collator of rows encoded with a schema, which pads on the right."""
         separate = bool(self.config.is_encoder_decoder)
         return PairCollator(self._own_tokenizer(), self.schema if schema is None else schema, separate=separate)
 
     @property
     def base_model(self) -> Any:
-        """The backbone without its head, called with the attributes as this model is; what TRL's trainers call."""
+        """The backbone without its head, called with the same arguments as this model; used by TRL's trainers."""
         return partial(self._run, self.backbone.base_model)
 
     def get_output_embeddings(self) -> nn.Module | None:
@@ -240,26 +217,18 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         return self.stack
 
     def save_pretrained(self, save_directory: str | Path, *args: Any, **kwargs: Any) -> None:
-        """Write what `ConditionedModel.save_pretrained` writes, with the settings of generation.
-
-        Args:
-            save_directory: made when it is missing.
-
-        Raises:
-            ModelFolderError: when the folder cannot be written.
-        """
+        """Save the model with its generation settings; see `ConditionedModel.save_pretrained`."""
         self.config.generation = _plain(self.generation_config)
         super().save_pretrained(save_directory, *args, **kwargs)
 
 
 def _generation_settings(backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> dict[str, Any]:
-    """Return the backbone's settings; texts end at the tokenizer's end token too."""
+    """Return the backbone's settings; texts also end at the tokenizer's end token."""
     settings = _plain(backbone.generation_config)
-    if tokenizer is not None and tokenizer.eos_token_id is not None:
-        known = settings.get("eos_token_id")
-        ends = [] if known is None else known if isinstance(known, list) else [known]
-        if tokenizer.eos_token_id not in ends:
-            settings["eos_token_id"] = [*ends, tokenizer.eos_token_id]
+    ends = settings.get("eos_token_id", [])
+    ends = ends if isinstance(ends, list) else [ends]
+    if tokenizer is not None and tokenizer.eos_token_id not in (None, *ends):
+        settings["eos_token_id"] = [*ends, tokenizer.eos_token_id]
     return settings
 
 

@@ -26,8 +26,8 @@ from attribune.data.encoding import RowEncoder
 from attribune.data.rows import EncodedRows
 from attribune.data.texts import TextInput
 from attribune.errors import AttribuneWarning, ConfigError, DataError, ModelFolderError
-from attribune.models.config import Sizes
 from attribune.models.linear_features import LinearFeatures
+from attribune.models.sizes import Sizes
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
 from attribune.tasks import Aspects, Classification, Rating, Regression, Task, task_from_dict
@@ -44,14 +44,14 @@ _ITERATIONS = 1_000
 _ABSENT = -1e4
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class _TextReader:
-    """Reads the texts of rows as they are; of a model without text there are none."""
+    """Reads the texts of rows as they are; a model without text gets empty ones."""
 
     uses_text: bool
 
     def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
-        """Read the rows of some columns by name."""
+        """Read rows from columns given by name."""
         texts = text.read(columns, first_row=first_row)
         return EncodedRows.without_attributes(texts if self.uses_text else [""] * len(texts))
 
@@ -93,10 +93,8 @@ class LinearModel:
         Args:
             texts: n texts, or None for the attributes alone.
             attribute_ids: (n, slots) as the schema encodes them; id 0 gives nothing.
-            schema: the fitted schema.
             labels: as the task encodes them; rows whose label is unseen are left out.
-            task: the fitted task.
-            max_features: the most frequent words and word pairs that are kept.
+            max_features: limit of the vocabulary of words and word pairs, the most frequent first.
 
         Raises:
             ConfigError: without text and attributes, or for a C that is not above 0.
@@ -138,15 +136,8 @@ class LinearModel:
     def sizes(self) -> Sizes:
         """Count the parameters, all of which are trained and stored."""
         total = int(self.weight.size + self.bias.size)
-        return Sizes(
-            total=total,
-            trained=total,
-            stored=total,
-            stored_bytes=4 * total,
-            outputs=self.task.outputs,
-            encoder=0,
-            injected=0,
-        )
+        counts = {"total": total, "trained": total, "stored": total, "stored_bytes": 4 * total}
+        return Sizes(**counts, outputs=self.task.outputs, encoder=0, injected=0)
 
     def logits(self, texts: Sequence[str] | None, attribute_ids: Array) -> Array:
         """Return logits (n, O) float64.
@@ -157,7 +148,7 @@ class LinearModel:
 
     def row_encoder(self, text_input: TextInput | None = None) -> RowEncoder:
         """Return what reads the texts of rows."""
-        return _TextReader(uses_text=self.uses_text)
+        return _TextReader(self.uses_text)
 
     def prepare(self, device: Any, *, cache_mb: float | None = None) -> None:
         """Do nothing: a linear model computes on the CPU, and generates no weights."""
@@ -211,13 +202,12 @@ class LinearModel:
                 f"{path}: cannot be written ({error.strerror or error}): make room, or choose another folder"
             ) from error
         self.schema.save(path.with_name(_SCHEMA))
-        words = self.features.words
         settings = {
             "format": _FORMAT,
             "version": _VERSION,
             "C": self.C,
             "task": self.task.to_dict(),
-            "words": None if words is None else list(words),
+            "words": self.features.words,
             "sha256": hashlib.sha256(data).hexdigest(),
         }
         write_json(path.with_name(_SETTINGS), settings, what="linear model")
@@ -241,20 +231,15 @@ class LinearModel:
         tensors = _read_tensors(path.with_name(_TENSORS), settings.get("sha256"))
         schema = Schema.load(path.with_name(_SCHEMA))
         try:
-            words = settings["words"]
-            features = LinearFeatures(
-                words=None if words is None else tuple(words),
-                idf=tensors["idf"],
-                schema=schema,
-            )
+            words, C = settings["words"], float(settings["C"])
+            words = None if words is None else tuple(words)
+            features = LinearFeatures(words=words, idf=tensors["idf"], schema=schema)
             task = task_from_dict(settings["task"])
-            model = cls(
-                task=task, features=features, weight=tensors["weight"], bias=tensors["bias"], C=float(settings["C"])
-            )
-            shapes = (model.weight.shape, model.bias.shape, features.idf.shape)
-            expected = ((features.width, task.outputs), (task.outputs,), (len(words or ()),))
+            model = cls(task=task, features=features, weight=tensors["weight"], bias=tensors["bias"], C=C)
         except (KeyError, TypeError, ValueError) as error:
             raise ModelFolderError(f"{path}: has entries that do not fit ({error}): save the model again") from error
+        shapes = (model.weight.shape, model.bias.shape, features.idf.shape)
+        expected = ((features.width, task.outputs), (task.outputs,), (len(words or ()),))
         if shapes != expected:
             raise ModelFolderError(
                 f"{path}: describes arrays of shapes {expected}, found {shapes}: save the model again"
@@ -263,22 +248,19 @@ class LinearModel:
 
 
 def _read_tensors(path: Path, digest: Any) -> dict[str, Array]:
+    cure = "restore the folder, or train the baseline again"
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise ModelFolderError(
-            f"{path}: cannot be read ({error.strerror or error}): restore the file, or train the baseline again"
-        ) from error
+        raise ModelFolderError(f"{path}: cannot be read ({error.strerror or error}): {cure}") from error
     if hashlib.sha256(data).hexdigest() != digest:
         raise ModelFolderError(
-            f"{path}: is truncated, changed or of another model (its checksum is not the one in {_SETTINGS}):"
-            " restore the folder, or train the baseline again"
+            f"{path}: is truncated, changed or of another model (its checksum is not the one in {_SETTINGS}): {cure}"
         )
     try:
-        tensors: dict[str, Array] = safetensors.load(data)
+        return dict(safetensors.load(data))
     except SafetensorError as error:
-        raise ModelFolderError(f"{path}: is not a safetensors file ({error}): train the baseline again") from error
-    return tensors
+        raise ModelFolderError(f"{path}: is not a safetensors file ({error}): {cure}") from error
 
 
 def choose_c(
@@ -294,10 +276,9 @@ def choose_c(
     grid: Sequence[float] = _GRID,
     max_features: int = 100_000,
 ) -> tuple[LinearModel, dict[float, float]]:
-    """Fit one model per C and keep the best one on validation rows by the task's main metric; ties take the smaller C.
+    """Fit one model per C and return the best one by the task's main metric on validation rows, and the metric by C.
 
-    Returns:
-        The best model, and the main metric by C.
+    Of equally good models the one with the smallest C is returned.
     """
     if not grid:
         raise ConfigError("the grid of C is empty: give at least one number above 0")
@@ -319,7 +300,10 @@ def choose_c(
 def _fit_task(matrix: Any, labels: Array, task: Task, C: float) -> tuple[Array, Array]:
     """Return weight (F, O) and bias (O,) for the labels of a task."""
     if isinstance(task, Regression):
-        return _fit_number(matrix, labels, C)
+        known = np.isfinite(labels)
+        # C scales the squared error / 2 against the penalty / 2, as in logistic regression.
+        model = Ridge(alpha=1 / C, solver="sparse_cg", tol=1e-6).fit(matrix[known], labels[known].astype(np.float64))
+        return model.coef_.reshape(-1, 1), np.array([model.intercept_])
     if isinstance(task, Aspects):
         sizes = [len(classes) for classes in task.class_lists]
         heads = [_fit_classes(matrix, labels[:, i], size, C) for i, size in enumerate(sizes)]
@@ -332,13 +316,6 @@ def _fit_task(matrix: Any, labels: Array, task: Task, C: float) -> tuple[Array, 
     else:
         raise ConfigError(f"the linear baseline cannot learn the task {task.kind!r}: leave it out of the comparison")
     return np.hstack([weight for weight, _ in heads]), np.concatenate([bias for _, bias in heads])
-
-
-def _fit_number(matrix: Any, labels: Array, C: float) -> tuple[Array, Array]:
-    known = np.isfinite(labels)
-    # C scales the squared error / 2 against the penalty / 2, as in logistic regression.
-    model = Ridge(alpha=1 / C, solver="sparse_cg", tol=1e-6).fit(matrix[known], labels[known].astype(np.float64))
-    return model.coef_.reshape(-1, 1), np.array([model.intercept_])
 
 
 def _fit_label(matrix: Any, positive: Array, weight: float, C: float) -> tuple[Array, Array]:

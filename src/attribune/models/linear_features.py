@@ -15,11 +15,9 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from attribune.errors import ConfigError, DataError
 from attribune.schema import Schema
 
-Array = npt.NDArray[Any]
-
 __all__ = ["LinearFeatures"]
 
-
+Array = npt.NDArray[Any]
 _FEW_ROWS = 1_000
 
 
@@ -36,7 +34,7 @@ class LinearFeatures:
 
     @classmethod
     def fit(cls, texts: Sequence[str] | None, schema: Schema, *, max_features: int) -> Self:
-        """Take words and frequencies from training texts: words in at least 2 texts, or all where rows are few."""
+        """Count the words of training texts; with 1,000 texts or more, only words that at least 2 texts have."""
         if texts is None:
             if sum(attribute.size - 1 for attribute in schema.attributes) == 0:
                 raise ConfigError("without text and without attribute values nothing can be learned: name an attribute")
@@ -84,20 +82,18 @@ def _one_hot(ids: Array, schema: Schema) -> Any:
     """Return (n, sum of sizes without id 0); several slots of one attribute add up."""
     if ids.ndim != 2 or ids.shape[1] != schema.slots:
         raise DataError(f"attribute_ids have shape {ids.shape}: the schema of this model needs (rows, {schema.slots})")
-    rows, columns, offset = [], [], 0
+    rows, columns, offset = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)], 0
     for attribute in schema.attributes:
-        name, size = attribute.name, attribute.size
+        last = attribute.size - 1
         part = ids[:, attribute.columns]
-        if part.size and (part.min() < 0 or part.max() >= size):
+        if (wrong := part[(part < 0) | (part > last)]).size:
             raise DataError(
-                f"attribute {name!r} has the id {part.max() if part.max() >= size else part.min()}, but ids"
-                f" from 0 to {size - 1}: encode the rows with the schema of this model"
+                f"attribute {attribute.name!r} has the id {wrong.max()}, but ids from 0 to {last}: encode the rows "
+                "with the schema of this model"
             )
         row, slot = np.nonzero(part)
         rows.append(row)
         columns.append(offset + part[row, slot] - 1)
-        offset += size - 1
-    if not rows:
-        return sparse.csr_array((len(ids), 0))
+        offset += last
     index = (np.concatenate(rows), np.concatenate(columns))
     return sparse.csr_array((np.ones(len(index[0])), index), shape=(len(ids), offset))

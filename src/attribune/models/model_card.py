@@ -1,9 +1,9 @@
-"""The model card that is written beside a saved model, in Markdown with the head that the hub reads."""
+"""Model cards in Markdown, with the metadata block that the hub reads."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,15 @@ from huggingface_hub import EvalResult, ModelCardData
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from attribune.metrics.tables import markdown_cell
-from attribune.models.config import AttributeConfig, Sizes
+from attribune.models.config import AttributeConfig
+from attribune.models.sizes import Sizes
 from attribune.schema import Schema
 
 __all__ = ["model_card", "public_name", "render_card"]
 
 
 def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes) -> str:
-    """Render the card of a model of which no more is known than its folder holds.
-
-    It names attributes and counts their values, but lists none.
-    """
+    """Render the card of a saved model; it names the attributes and counts their values, but lists none."""
     base = public_name(config.backbone)
     return render_card(
         "models/templates/model_card.md.j2",
@@ -52,11 +50,9 @@ def render_card(
     Args:
         template: its path in the package.
         base: the backbone's name on the hub, where it has one.
-        method: its name, a tag.
-        is_generative: whether the model writes text.
-        name: of the model beside its metrics, which the hub shows.
-        metrics: of the model; none are shown without a name.
-        facts: what the template takes beside `method` and the head.
+        method: name of the method, which becomes a tag.
+        name: the model's name, shown on the hub beside the metrics.
+        facts: variables of the template beside `method` and `head`.
     """
     pipeline = "text-generation" if is_generative else "text-classification"
     head = ModelCardData(
@@ -71,8 +67,8 @@ def render_card(
 
 
 def public_name(backbone: str | None) -> str | None:
-    """Return a backbone's name on the hub; None for a folder of this machine, whose path means nothing to others."""
-    # Its path may even tell what should stay here.
+    """Return a backbone's name on the hub; None for a local folder, whose path means nothing to others."""
+    # A path may also reveal what should stay private.
     is_local = not backbone or Path(backbone).is_absolute() or Path(backbone).exists()
     return None if is_local else backbone
 
@@ -90,10 +86,6 @@ def _templates() -> Environment:
         "cell": markdown_cell,
         "code": lambda names: ", ".join(f"`{name}`" for name in names),
         "comma": lambda number, places=None: f"{number:,}" if places is None else f"{number:,.{places}f}",
-        "example": _example_row,
+        "example": lambda columns, cell: json.dumps(dict.fromkeys(columns, cell), ensure_ascii=False),
     }
     return templates
-
-
-def _example_row(columns: Iterable[str], cell: Any) -> str:
-    return json.dumps(dict.fromkeys(columns, cell), ensure_ascii=False)

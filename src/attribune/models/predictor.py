@@ -1,4 +1,4 @@
-"""`Predictor`: a trained model with everything that turns raw rows into logits; what evaluation and prediction use."""
+"""`Predictor`: a trained model with everything that turns raw rows into logits."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _ROWS = 4096  # rows encoded and sorted by length at once
 
 
 class Predictor:
-    """Scores raw rows with a trained model; threads may share it, their passes follow one another.
+    """Score raw rows with a trained model. Threads may share a predictor; their forward passes run one at a time.
 
     Args:
         model: a neural model, or a linear baseline.
-        text_input: which columns are the text, and how it is fitted; what the model was saved with unless given.
+        text_input: which columns are the text, and how it is fitted; as saved with the model unless given.
         batch_size: rows in one forward pass.
         precision: ``float32`` or ``bf16``.
-        cache_mb: of weights generated for the values seen last, which are kept for the next rows with these
-            values; 0 keeps none. See `AttributeModel.enable_weight_cache`.
+        device: where the model runs; by default a GPU if there is one.
+        cache_mb: size of the cache of generated weights, see `AttributeModel.enable_weight_cache`; 0 disables it.
 
     Raises:
-        ConfigError: for a model without a tokenizer, or of which nobody says what its text is.
+        ConfigError: for a model without a tokenizer, or one whose text columns are not known.
     """
 
     @renamed_arguments(kept_megabytes="cache_mb")
@@ -94,16 +94,12 @@ class Predictor:
         device: str | None = None,
         cache_mb: float = 256,
     ) -> Self:
-        """Load a saved neural model, from a folder or the hub, with all it needs to score raw rows.
+        """Load a saved neural model with everything it needs to score raw rows.
 
         Args:
             name: folder of a run or of its model, or a name on the hub.
-            backbone: where the backbone's weights are, if no longer where they were.
+            backbone: new location of the backbone's weights, if they were moved.
             revision: branch, tag or commit of the model on the hub.
-            batch_size: rows in one forward pass.
-            precision: ``float32`` or ``bf16``.
-            device: where the model runs; a GPU when there is one.
-            cache_mb: of weights generated for the values seen last; 0 keeps none.
 
         Raises:
             ModelFolderError: for a missing, truncated or foreign file, or another backbone than in training.
@@ -113,11 +109,7 @@ class Predictor:
         return cls(model, batch_size=batch_size, precision=precision, device=device, cache_mb=cache_mb)
 
     def check_columns(self, names: Sequence[str], *, source: str) -> None:
-        """Check that a table has the columns.
-
-        Raises:
-            DataError: naming the missing column and the cure.
-        """
+        """Raise a DataError if a column is missing, naming it and the cure."""
         for name in self.columns:
             if name not in names:
                 error = missing_column(names, name, source=source)
@@ -128,8 +120,8 @@ class Predictor:
         """Return predictions and probabilities by the column names that `attribune predict` writes.
 
         Args:
-            rows: columns by name, a DataFrame or a datasets object; or a list of one mapping per row, in which an
-                attribute that is not known may be left out.
+            rows: columns by name, a DataFrame or a datasets object; or a list of one mapping per row, in which unknown
+                attributes may be left out.
 
         Raises:
             DataError: naming the column that is missing, or column and row of a value that cannot be used.
@@ -143,14 +135,11 @@ class Predictor:
     def logits(
         self, table: Table, *, hide_attributes: bool = False, first_row: int = 1
     ) -> tuple[npt.NDArray[np.float32], EncodingReport]:
-        """Return the logits of every row, in the order of the rows.
+        """Return the logits of every row, (n, outputs), and the report on their attributes.
 
         Args:
             table: columns by name, a DataFrame, an Arrow table, or a datasets object.
             hide_attributes: treat every attribute as missing.
-
-        Returns:
-            (n, outputs), and what happened to the attributes.
 
         Raises:
             DataError: naming column and row of a value that cannot be used.
@@ -164,18 +153,9 @@ class Predictor:
         return np.concatenate(logits), report
 
     def encode(self, table: Table, *, first_row: int = 1) -> EncodedRows:
-        """Read rows to the point where they can be scored, more than once perhaps with other attributes.
-
-        Args:
-            table: as for `logits`.
-
-        Raises:
-            DataError: naming column and row of a value that cannot be used.
-        """
-        parts = [
-            self._encode(columns, first_row=row)
-            for row, columns in column_batches(table, self.columns, batch_size=_ROWS, first_row=first_row)
-        ]
+        """Encode rows for `score`, which may be called several times with other attributes; errors as in `logits`."""
+        batches = column_batches(table, self.columns, batch_size=_ROWS, first_row=first_row)
+        parts = [self._encode(columns, first_row=row) for row, columns in batches]
         nothing = np.zeros((0, self.model.input_schema.slots), dtype=np.int64)
         return EncodedRows.concat(parts or [EncodedRows.without_attributes([]).with_attribute_ids(nothing)])
 
@@ -184,7 +164,7 @@ class Predictor:
         return encode_rows(columns, schema, self._encoder, text=self.text_input, first_row=first_row)
 
     def score(self, rows: EncodedRows) -> npt.NDArray[np.float32]:
-        """Return the logits (n, outputs) of rows that `encode` read."""
+        """Return the logits (n, outputs) of encoded rows."""
         logits = np.zeros((len(rows), self.task.outputs), dtype=np.float32)
         for index, batch in self.model.batches(rows, size=self.batch_size):
             # One pass at a time: the layers read the attributes of the pass under way.
@@ -194,6 +174,4 @@ class Predictor:
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Return the context in which the model runs: autocast for bf16."""
-        if self.precision != "bf16":
-            return nullcontext()
-        return torch.autocast(self.device.type, dtype=torch.bfloat16)
+        return torch.autocast(self.device.type, dtype=torch.bfloat16) if self.precision == "bf16" else nullcontext()

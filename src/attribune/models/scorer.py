@@ -1,4 +1,4 @@
-"""What is asked of a model that scores rows, neural or linear."""
+"""The protocol of models that score rows, neural or linear."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from attribune.data.encoding import RowEncoder
 from attribune.data.rows import EncodedRows
 from attribune.data.texts import TextInput
-from attribune.models.config import Sizes
+from attribune.models.sizes import Sizes
 from attribune.schema import Schema
 from attribune.tasks import Task
 
@@ -43,38 +43,33 @@ class Scorer(Protocol):
         """Whether the scores depend on the attributes."""
 
     def row_encoder(self, text_input: TextInput | None = None) -> RowEncoder:
-        """Return what encodes the texts of rows.
+        """Return the encoder of the texts of rows; `text_input` replaces the model's own.
 
         Raises:
             ConfigError: for a model without a tokenizer, or a window that it cannot take.
         """
 
     def prepare(self, device: torch.device, *, cache_mb: float | None = None) -> None:
-        """Make ready to score on a device.
+        """Move the model to a device, which linear models ignore, and switch to evaluation.
 
         Args:
-            device: ignored by linear models.
-            cache_mb: size of the weight cache; None leaves it as it is.
+            cache_mb: size of the weight cache; None leaves it unchanged.
         """
 
     def batches(self, rows: EncodedRows, *, size: int) -> Iterator[tuple[npt.NDArray[np.intp], Any]]:
-        """Cut rows into batches of at most `size` as `score` takes them, each with the indices of its rows."""
+        """Cut rows into batches of at most `size` rows, each with the indices of its rows."""
 
     def score(self, batch: Any) -> npt.NDArray[np.float32]:
         """Return the scores of a batch, (rows, outputs), which the task decodes."""
 
     def rows_of_values(self) -> dict[str, str]:
-        """Return the names of the parameters with a row for each id, and the attribute of each; none if linear."""
+        """Return the parameters with one row per id by name, each with its attribute; empty for linear models."""
 
     def value_vectors(self, attribute: str, *, count: int) -> npt.NDArray[np.float64]:
-        """Return the learned vectors of the first values of an attribute side by side, (count, numbers)."""
+        """Concatenate the learned vectors of the first `count` values of an attribute, (count, numbers)."""
 
     def sizes(self) -> Sizes:
         """Count the parameters."""
 
     def describe(self, *, precision: str) -> dict[str, Any]:
-        """Return method, backbone, number of parameters and precision as plain JSON values.
-
-        Args:
-            precision: in which the model is asked to compute, ``float32`` or ``bf16``.
-        """
+        """Return method, backbone, number of parameters and precision (``float32`` or ``bf16``) as JSON values."""

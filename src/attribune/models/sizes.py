@@ -9,16 +9,13 @@ __all__ = ["Sizes"]
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """Numbers of parameters, and the bytes of those that are stored.
+    """Numbers of parameters, and the bytes of the stored ones.
 
     Args:
-        total: of the whole model.
-        trained: that learn.
-        stored: that are saved.
-        outputs: of the head.
-        encoder: of the backbone's layers, LoRA's left out; the papers' measure, 85.05M for BERT-base.
-        injected: that learn in the layers and the method, without attribute tables and head; the papers' TP is this
-            over `encoder`.
+        outputs: number of outputs of the head.
+        encoder: parameters of the backbone's layers without LoRA; the papers' measure, 85.05M for BERT-base.
+        injected: trained parameters in the layers and the method, without attribute tables and head; the papers' TP is
+            `injected` over `encoder`.
     """
 
     total: int

@@ -1,4 +1,4 @@
-"""How a model with attributes is saved and loaded: the learned tensors alone, over a backbone that is found again."""
+"""Saving and loading of neural models: only learned tensors are stored, the backbone is loaded again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from attribune.errors import ConfigError, ModelFolderError
 from attribune.methods.attribute_method import AttributeMethod, meta_tables
 from attribune.methods.base import SiteModule
 from attribune.models import files as saving
-from attribune.models.config import AttributeConfig, Sizes
+from attribune.models.config import AttributeConfig
+from attribune.models.sizes import Sizes
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
 
@@ -29,15 +30,7 @@ __all__ = ["StoredModel"]
 
 
 class StoredModel(PreTrainedModel):
-    """A backbone with a method beside it: which parameters learn, which are stored, and where they are stored.
-
-    Subclasses make these parts.
-
-    Attributes:
-        tokenizer: saved beside the model when there is one.
-        backbone: the pretrained model.
-        placement: where the sites are in `stack`.
-    """
+    """A backbone with a method: which parameters are trained and stored. Subclasses set the attributes."""
 
     config_class = AttributeConfig
     is_generative: ClassVar[bool] = False
@@ -49,70 +42,71 @@ class StoredModel(PreTrainedModel):
 
     @property
     def stack(self) -> PreTrainedModel:
-        """The part of the backbone whose layers have the sites: of one that writes, the layers that write."""
-        return cast(
-            PreTrainedModel, self.backbone.get_submodule(stack_path(self.backbone, is_generative=self.is_generative))
-        )
+        """The part of the backbone whose layers have the sites: for models that write text, the layers that write."""
+        return cast(PreTrainedModel, self.backbone.get_submodule(self._stack_path))
+
+    @property
+    def _stack_path(self) -> str:
+        return stack_path(self.backbone, is_generative=self.is_generative)
 
     def learned_names(self) -> list[str]:
-        """Return the names of the stored tensors: all that learned when the model was built, and all that learn now."""
+        """Return the names of the stored tensors: those trained when the model was built, and those trained now."""
         before = set(self.config.learned or ())
         return [name for name, p in self.named_parameters() if p.requires_grad or name in before]
 
     def sizes(self) -> Sizes:
         """Count the parameters."""
         parameters = dict(self.named_parameters())
+        trained = {name: p for name, p in parameters.items() if p.requires_grad}
         stored = [parameters[name] for name in self.learned_names()]
-        path = f"backbone.{stack_path(self.backbone, is_generative=self.is_generative)}".rstrip(".")
+        path = f"backbone.{self._stack_path}".rstrip(".")
         layers = tuple(f"{path}.{name}." for name in find_layers(self.stack, self.placement))
-        tables = self.attribute_tables()
+        encoder = [p for name, p in parameters.items() if name.startswith(layers) and "lora_" not in name]
+        tables, inserted = self.attribute_tables(), (*layers, "method.")
+        injected = [p for name, p in trained.items() if name.startswith(inserted) and name not in tables]
         return Sizes(
             total=sum(p.numel() for p in parameters.values()),
-            trained=sum(p.numel() for p in parameters.values() if p.requires_grad),
+            trained=sum(p.numel() for p in trained.values()),
             stored=sum(p.numel() for p in stored),
             stored_bytes=sum(p.numel() * p.element_size() for p in stored),
             outputs=self.task.outputs,
-            encoder=sum(p.numel() for name, p in parameters.items() if name.startswith(layers) and "lora_" not in name),
-            injected=sum(
-                p.numel()
-                for name, p in parameters.items()
-                if p.requires_grad and name.startswith((*layers, "method.")) and name not in tables
-            ),
+            encoder=sum(p.numel() for p in encoder),
+            injected=sum(p.numel() for p in injected),
         )
 
     def attribute_parameters(self) -> dict[str, nn.Parameter]:
-        """Return what reads attributes, by name: the method without its task adapters, nothing of backbone and head."""
-        modules = dict(self.named_modules())
-        readers = tuple(f"{name}." for name, module in modules.items() if isinstance(module, AttributeMethod))
-        others = tuple(
-            f"{name}."
-            for name, module in modules.items()
-            if isinstance(module, SiteModule) and not module.reads_attributes
-        )
-        return {
-            name: p for name, p in self.named_parameters() if name.startswith(readers) and not name.startswith(others)
-        }
+        """Return the parameters that read attributes, by name: those of the method without its task adapters."""
+        readers, others = [], []
+        for name, module in self.named_modules():
+            if isinstance(module, AttributeMethod):
+                readers.append(f"{name}.")
+            elif isinstance(module, SiteModule) and not module.reads_attributes:
+                others.append(f"{name}.")
+        named = self.named_parameters()
+        return {name: p for name, p in named if name.startswith(tuple(readers)) and not name.startswith(tuple(others))}
+
+    def _attribute_methods(self) -> list[AttributeMethod]:
+        return [module for module in self.modules() if isinstance(module, AttributeMethod)]
 
     def rows_of_values(self) -> dict[str, str]:
-        """Return the names of the parameters with a row for each id of an attribute, and the attribute of each."""
-        methods = [module for module in self.modules() if isinstance(module, AttributeMethod)]
-        owners = {id(p): attribute for method in methods for p, attribute in method.rows_of_values()}
+        """Return the names of the parameters with one row per id of an attribute, and the attribute of each."""
+        owners = {id(p): name for method in self._attribute_methods() for p, name in method.rows_of_values()}
         return {name: owners[id(p)] for name, p in self.named_parameters() if id(p) in owners}
 
     def value_vectors(self, attribute: str, *, count: int) -> npt.NDArray[np.float64]:
-        """Return what is learned of the first values of an attribute, side by side: (count, numbers)."""
+        """Concatenate the learned vectors of the first `count` values of an attribute, (count, numbers)."""
         tables = [self.get_parameter(name) for name, of in self.rows_of_values().items() if of == attribute]
         with torch.no_grad():
             vectors = [table[1 : count + 1].flatten(1).double().cpu().numpy() for table in tables]
         return np.concatenate(vectors, axis=1) if vectors else np.zeros((count, 0))
 
     def attribute_tables(self) -> set[str]:
-        """Return the names of the tables with a vector for each value."""
-        tables = {id(p) for module in self.modules() if isinstance(module, AttributeMethod) for p in module.tables}
+        """Return the names of the tables with one vector per value."""
+        tables = {id(p) for method in self._attribute_methods() for p in method.tables}
         return {name for name, p in self.named_parameters() if id(p) in tables}
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
-        """Load exactly the learned tensors, or exactly all.
+        """Load the learned tensors, or all tensors.
 
         Raises:
             ModelFolderError: for any other set of names, or a tensor of another shape, naming them.
@@ -142,11 +136,10 @@ class StoredModel(PreTrainedModel):
         """Write the learned tensors, the configuration, the schema, the tokenizer and a model card.
 
         Args:
-            save_directory: made when it is missing; files of an earlier save are replaced, each in one step.
-            is_main_process: of several processes only the main one writes.
+            save_directory: created if missing; files of an earlier save are replaced, each in one step.
+            is_main_process: whether to write; False in the other processes of a distributed run.
             state_dict: tensors to write instead of the model's own, as the stock Trainer passes them.
-            push_to_hub: upload the folder afterwards.
-            kwargs: of ``push_to_hub``.
+            push_to_hub: upload the folder afterwards, with `kwargs`.
 
         Raises:
             ModelFolderError: when the folder cannot be written.
@@ -178,16 +171,13 @@ class StoredModel(PreTrainedModel):
         revision: str | None = None,
         create_pr: bool = False,
     ) -> str:
-        """Upload the folder that `save_pretrained` writes, its model card included.
+        """Upload the folder that `save_pretrained` writes; returns the URL of the commit.
 
         Args:
-            repo_id: name on the hub; the repository is made when it is missing.
-            token: of the hub; the one that is logged in unless given.
+            repo_id: name on the hub; the repository is created if missing.
+            token: of the hub; that of the logged-in user unless given.
             revision: branch.
             create_pr: open a pull request instead of committing.
-
-        Returns:
-            The address of the commit.
         """
         api = HfApi(token=token)
         name = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
@@ -217,11 +207,11 @@ class StoredModel(PreTrainedModel):
 
         Args:
             pretrained_model_name_or_path: a folder, or a name on the hub.
-            backbone: where the backbone's weights are, if no longer where they were.
+            backbone: new location of the backbone's weights, if they were moved.
             revision: branch, tag or commit of the model on the hub.
             dtype: of the backbone's weights, or its name, such as "bfloat16".
-            device_map: the one device on which the model is put, such as "cuda"; the CPU unless given.
-            shared: gives the backbone's weights, which this model then has in common with others, for prediction.
+            device_map: a single device, such as "cuda"; the CPU by default.
+            shared: cache of backbones whose weights several models share, for prediction.
 
         Raises:
             ModelFolderError: for a missing, truncated or foreign file, or another backbone than in training.
@@ -230,31 +220,23 @@ class StoredModel(PreTrainedModel):
         dtype, device = _dtype_of(dtype), _device_of(device_map)
         files = saving.find_model(pretrained_model_name_or_path, revision=revision)
         config, tensors = saving.read_model(files)
-        model = cls._made(files, config, tensors, backbone=backbone, dtype=dtype, shared=shared)
+        model = cls._restored(files, config, tensors, backbone=backbone, dtype=dtype, shared=shared)
         return cast(Self, model.to(device))
 
     @classmethod
     def revised(cls, folder: str | Path, change: Callable[[Schema], Revision], *, backbone: str | None = None) -> Self:
-        """Load a model with values added to its schema or taken away.
+        """Load a saved model after adding values to its schema, or removing values.
 
-        Every row of a table goes with its value; that of a new value is at first that of the unknown.
-
-        Args:
-            folder: that `save_pretrained` wrote.
-            change: makes the revision of its schema.
-            backbone: where the backbone's weights are, if no longer where they were.
-
-        Raises:
-            ModelFolderError: as `from_pretrained`.
-            ConfigError: as `change`.
+        Every row of a table moves with its value; a new value starts with the vector of unknown values. Errors are
+        those of `from_pretrained` and of `change`, which makes the revision of the schema.
         """
         files = saving.find_model(folder)
         config, tensors = saving.read_model(files)
         revision = change(Schema.load(files.schema))
-        return cls._made(files, config, tensors, backbone=backbone, dtype=torch.float32, revision=revision)
+        return cls._restored(files, config, tensors, backbone=backbone, dtype=torch.float32, revision=revision)
 
     @classmethod
-    def _made(
+    def _restored(
         cls,
         files: saving.ModelFiles,
         config: AttributeConfig,
@@ -265,7 +247,7 @@ class StoredModel(PreTrainedModel):
         shared: SharedBackbones | None = None,
         revision: Revision | None = None,
     ) -> Self:
-        """Build a model from what its files hold."""
+        """Build a model from the contents of its files."""
         schema = Schema.load(files.schema) if revision is None else revision.schema
         loaded = saving.restore_backbone(config, files.folder, name=backbone, dtype=dtype, shared=shared)
         with meta_tables():
@@ -275,7 +257,7 @@ class StoredModel(PreTrainedModel):
                 if attribute in revision.ids:
                     tensors[name] = tensors[name][torch.from_numpy(revision.ids[attribute])]
         if shared is not None:
-            for name in tensors:  # what was learned in the backbone must not be written over what others share
+            for name in tensors:  # loading into the backbone must not overwrite weights that other models share
                 parameter = model.get_parameter(name)
                 parameter.data = parameter.data.clone()
         model.load_state_dict(tensors | model._load_tables(tensors))
@@ -283,7 +265,7 @@ class StoredModel(PreTrainedModel):
         return cast(Self, model.eval())
 
     def _load_tables(self, tensors: Mapping[str, Tensor]) -> dict[str, nn.Parameter]:
-        """Make the attribute tables of tensors, which are mapped from a file and not read; returns them."""
+        """Replace the attribute tables by tensors that are memory-mapped from a file; returns the new parameters."""
         parameters = {}
         for name in self.attribute_tables():
             table, tensor = self.get_parameter(name), tensors[name]

@@ -1,7 +1,7 @@
-"""Attribute parameters of one model as the beginning of another: vectors, and what turns them into changes of a text.
+"""Transfer of attribute parameters from one model to another.
 
-Amplayo, Yoo and Lee 2022 (section 5): parameters that read attributes are learned on one task and kept as they are on
-another, where the task adapter and the head alone are learned.
+Amplayo, Yoo and Lee 2022 (section 5): parameters that read attributes are learned on one task and frozen on another,
+where only the task adapter and the head are trained.
 """
 
 from __future__ import annotations
@@ -22,17 +22,12 @@ from attribune.tasks import Task, task_from_dict
 
 __all__ = ["AttributeSource"]
 
-_FITTING = ("min_count", "max_values")  # which values get an id, not how they are read
+_FITTING = ("min_count", "max_values")  # they decide which values get an id, not how values are read
 
 
 @dataclass(frozen=True, kw_only=True)
 class AttributeSource:
-    """A trained model whose attribute parameters are taken over.
-
-    Args:
-        folder: of the run or the model.
-        tensors: what it learned.
-    """
+    """A trained model whose attribute parameters are taken over; `tensors` are the learned ones."""
 
     folder: Path
     config: AttributeConfig
@@ -41,25 +36,21 @@ class AttributeSource:
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Read a run or a model, without its backbone.
-
-        Raises:
-            ModelFolderError: for a folder that holds no whole model.
-        """
+        """Read a run or a model, without its backbone; ModelFolderError for an incomplete one."""
         files = find_model(folder)
         config, tensors = read_model(files)
         return cls(folder=Path(folder), config=config, schema=Schema.load(files.schema), tensors=tensors)
 
     def schema_with(self, fitted: Schema, *, frozen: bool) -> Schema:
-        """Return the attributes of a model that takes over: the source's values under their ids.
+        """Return the schema of the new model: the source's values under their ids.
 
         Args:
-            fitted: on the training rows of that model.
-            frozen: whether nothing is learned about attributes any more, so that values which the source does not know
-                stay unknown; else they get ids of their own, after the source's.
+            fitted: the schema of the new model's training rows.
+            frozen: whether values that the source does not know stay unknown; otherwise they get ids after the
+                source's.
 
         Raises:
-            ConfigError: for other attributes than the source's.
+            ConfigError: for attributes that differ from the source's.
         """
         ours, theirs = ([(a.name, a.spec.kind) for a in schema] for schema in (fitted, self.schema))
         if ours != theirs:
@@ -89,46 +80,45 @@ class AttributeSource:
         """
         task = task_from_dict(self.config.task or {})
         if task.kind != kind:
-            raise ConfigError(f"{self.folder} was trained for the task {task.kind}, not {kind}: its head cannot go on")
+            raise ConfigError(
+                f"{self.folder} was trained for the task {task.kind}, not {kind}: its head cannot be trained further"
+            )
         return task
 
     @torch.no_grad()
     def load_into(self, model: ConditionedModel, *, frozen: bool, full_model: bool = False) -> None:
-        """Put what was learned into a model made for `schema_with`'s schema.
+        """Load the learned tensors into a model with the same backbone and method, and the schema of `schema_with`.
 
         Vectors of values that the source does not know keep their initial values.
 
         Args:
-            model: of the same backbone and method.
-            frozen: whether the attribute parameters stay as they are in training.
-            full_model: whether all that the source learned is given, not attribute parameters alone.
+            frozen: whether the loaded parameters are frozen.
+            full_model: whether to load everything that the source learned, not only its attribute parameters.
 
         Raises:
-            ConfigError: where the two do not fit, naming what differs.
+            ConfigError: naming what differs between the two models.
         """
         if model.config.backbone_fingerprint != self.config.backbone_fingerprint:
             raise ConfigError(
                 f"{self.folder} was trained on the backbone {self.config.backbone}, whose weights are not those of "
                 f"{model.config.backbone}: use the same one"
             )
+        name_of_method = model.method_config.name
         parameters = model.attribute_parameters()
         if full_model:
             parameters = {name: model.get_parameter(name) for name in model.learned_names()}
         if not parameters:
-            raise ConfigError(
-                f"method {model.method_config.name!r} has no parameters that read attributes: use another"
-            )
+            raise ConfigError(f"method {name_of_method!r} has no parameters that read attributes: use another")
         by_value = model.rows_of_values()
         for name, parameter in parameters.items():
             tensor = self.tensors.get(name)
             rows = len(tensor) if tensor is not None and name in by_value else len(parameter)
             if tensor is None or tensor.shape != parameter[:rows].shape:
-                found = "none" if tensor is None else f"one of shape {tuple(tensor.shape)}"
-                method = (self.config.method or {}).get("name")
+                shown = "none" if tensor is None else f"one of shape {tuple(tensor.shape)}"
                 raise ConfigError(
-                    f"{self.folder} (method {method}) has {found} where method {model.method_config.name!r} has "
-                    f"{name} of shape {tuple(parameter.shape)}: give the method, options and tuning with which it was "
-                    "trained"
+                    f"{self.folder} (method {(self.config.method or {}).get('name')}) has {shown} where method "
+                    f"{name_of_method!r} has {name} of shape {tuple(parameter.shape)}: give the method, options and "
+                    "tuning with which it was trained"
                 )
         for name, parameter in parameters.items():
             parameter[: len(self.tensors[name])] = self.tensors[name].to(parameter.dtype)

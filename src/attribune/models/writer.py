@@ -1,4 +1,4 @@
-"""`Writer`: texts written by a trained model for given prompts and attributes."""
+"""`Writer`: generate texts for prompts and attributes."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class Decoding:
     Args:
         sample: draw them at random, by their probabilities.
         temperature: of the draw; below 1 prefers likely tokens.
-        top_p: draw among the likeliest tokens that have this probability together.
-        beams: of a beam search, which looks for the likeliest text as a whole.
-        max_new_tokens: limit of the generated tokens.
+        top_p: draw among the likeliest tokens whose probabilities sum to this.
+        beams: width of a beam search.
+        n: number of texts per row.
 
     Raises:
         ConfigError: for a value out of range, or settings that do not go together.
@@ -82,18 +82,7 @@ class Decoding:
 
 
 class Writer:
-    """Writes texts with a trained model; threads may share it, their passes follow one another.
-
-    Args:
-        model: with a tokenizer.
-        text_input: which columns are the prompt; what the model was saved with unless given.
-        precision: ``float32`` or ``bf16``.
-        device: where the model runs; a GPU when there is one.
-        cache_mb: of weights generated for the values seen last, see `ConditionedModel.enable_weight_cache`.
-
-    Raises:
-        ConfigError: for a model without a tokenizer, or of which nobody says what its text is.
-    """
+    """Generate texts with a trained model. Arguments, errors and use by threads are those of `Predictor`."""
 
     @renamed_arguments(kept_megabytes="cache_mb")
     def __init__(
@@ -122,11 +111,7 @@ class Writer:
         return self._schema.names
 
     def prompts(self, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> list[str]:
-        """Return the prompts of rows whose columns are given by name.
-
-        Raises:
-            DataError: for a column that is missing, or that holds lists.
-        """
+        """Return the prompts of rows; DataError for a column that is missing, or that holds lists."""
         for name in self.text_input.prompt:
             if name not in columns:
                 raise missing_column(list(columns), name)
@@ -140,14 +125,11 @@ class Writer:
         *,
         first_row: int = 1,
     ) -> tuple[list[list[str]], EncodingReport]:
-        """Write ``n`` texts for each row.
+        """Return ``n`` texts for each row, without the prompt, and the report on the attributes.
 
         Args:
-            prompts: of each row. Of a causal model that was trained without a prompt it is the beginning of the text.
+            prompts: one per row; for a causal model trained without a prompt, the beginning of the text.
             attributes: values of each row by attribute; those left out are missing.
-
-        Returns:
-            For each row its texts, without the prompt, and what happened to the attributes.
 
         Raises:
             DataError: for attributes that the model does not have, or a value that cannot be used.
@@ -164,7 +146,7 @@ class Writer:
         texts: list[list[str]] = []
         rows = [{"input_ids": i, "attribute_ids": a} for i, a in zip(input_ids, attribute_ids, strict=True)]
         with torch.random.fork_rng():
-            torch.manual_seed(decoding.seed + first_row - 1)  # of a table written in parts, each has draws of its own
+            torch.manual_seed(decoding.seed + first_row - 1)  # each part of a table has its own draws
             for start in range(0, len(rows), self.batch_size):
                 texts += self._write(rows[start : start + self.batch_size], decoding)
         return texts, report
@@ -181,9 +163,9 @@ class Writer:
     def _write(self, rows: Sequence[Mapping[str, Any]], decoding: Decoding) -> list[list[str]]:
         batch = {name: tensor.to(self.device) for name, tensor in self._collator(rows).items()}
         half = self.precision == "bf16"
-        context = torch.autocast(self.device.type, dtype=torch.bfloat16) if half else nullcontext()
-        # One pass at a time: the layers read the attributes of the pass under way.
-        with self._lock, torch.inference_mode(), context:
+        autocast = torch.autocast(self.device.type, dtype=torch.bfloat16) if half else nullcontext()
+        # One pass at a time: the layers read the attributes of the current pass.
+        with self._lock, torch.inference_mode(), autocast:
             ids = self.model.generate(**batch, **decoding.options(), pad_token_id=self._collator.pad_id)
         start = 1 if self.model.config.is_encoder_decoder else batch["input_ids"].shape[1]
         decoded = self._encoder.tokenizer.batch_decode(ids[:, start:], skip_special_tokens=True)

@@ -1,4 +1,4 @@
-"""Texts written by a run, for the rows of a table or for given attributes; what ``attribune generate`` does."""
+"""Generation of texts with a run, for the rows of a table or for given attributes."""
 
 from __future__ import annotations
 
@@ -33,9 +33,8 @@ def generate(
 
     Args:
         data: anything `read_table` takes, with the columns of prompt and attributes; without it there is one row.
-        attributes: values of every row, in place of the table's.
-        backbone: where the backbone's weights are, if no longer where they were.
-        reporter: is told what happened to the attributes.
+        attributes: values for every row, which replace the table's.
+        backbone: new location of the backbone's weights, if they were moved.
 
     Yields:
         For each text ``row`` and ``sample``, numbers from 1, ``prompt``, ``attributes`` and ``text``.
@@ -74,7 +73,7 @@ def _name(data: Any) -> str:
 def _rows(
     writer: Writer, data: Any, *, prompt: str | None, given: Mapping[str, Any], encoding: str | None
 ) -> Iterator[tuple[int, Sequence[str], dict[str, Sequence[Any]]]]:
-    """Number of the first row, prompts and values of the attributes, batch by batch."""
+    """Yield the number of the first row, the prompts and the attributes of each batch."""
     if data is None:
         if prompt is None and writer.text_input.prompt:
             raise ConfigError(

@@ -1,7 +1,7 @@
-"""Parts scored on a Ray cluster: one task of Ray Data reads a file, and actors that hold the model score its parts.
+"""Scoring of parts on a Ray cluster: tasks of Ray Data read the files, and actors with the model score their parts.
 
-A row of the Ray dataset is a part, packed, so that nothing on the way merges, splits or converts what was read. Errors
-and warnings of a worker travel as rows as well: they are the user's, and no reason to try again.
+A row of the Ray dataset is a serialised part, so that Ray does not merge, split or convert it. Errors and warnings of a
+worker are also rows, since they are meant for the user and no reason to retry.
 """
 
 from __future__ import annotations
@@ -42,22 +42,19 @@ _ROW = pa.schema(
         "message": pa.string(),
     }
 )
-_TRIES = 5  # of one part: Ray would go on for ever with one whose scoring kills worker after worker
+_TRIES = 5  # of one part: Ray would retry a part forever whose scoring kills its workers
 
 
 def score_on_cluster(job: Job, done: Mapping[int, Collection[int]], *, workers: int | None) -> Iterator[Mark]:
-    """Make the missing parts of files; a part whose worker dies is made by another.
+    """Make the missing parts of files and yield their marks; if a worker dies, another one makes its part.
 
     Args:
-        job: what is asked for; the run, the files and the output must be seen by all nodes under the same paths.
-        done: numbers of the files that are read, with the first rows of their parts that are there.
+        job: the run, the files and the output must have the same paths on all nodes.
+        done: numbers of the files to read, with the first rows of their existing parts.
         workers: at a time; None takes what the cluster has.
 
-    Yields:
-        The marks of the parts, in any order.
-
     Raises:
-        AttribuneError: for what a worker could not read or score, or where Ray is not installed.
+        AttribuneError: for what a worker could not read or score, or if Ray is not installed.
     """
     cluster = connect(workers=workers)
     for tries in Path(job.output).glob(f".*{_TRIES_END}"):  # of an earlier command, perhaps with other workers
@@ -81,7 +78,7 @@ def score_on_cluster(job: Job, done: Mapping[int, Collection[int]], *, workers: 
 
 @contextmanager
 def _interruptions() -> Iterator[list[int]]:
-    """Collect Ctrl-C, also where it reaches code of Ray that swallows exceptions."""
+    """Record Ctrl-C, also when it interrupts code of Ray that swallows exceptions."""
     pressed: list[int] = []
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):
@@ -100,10 +97,10 @@ def _interruptions() -> Iterator[list[int]]:
 
 
 def _dataset(cluster: Cluster, job: Job, done: Mapping[int, Collection[int]]) -> Any:
-    """Turn one row for each file into one for each part, and this into its mark.
+    """Map one row per file to one row per part, and this to its mark.
 
-    Whatever dies is begun again: a task that reads, an actor, and the part that an actor was given (`max_retries`,
-    `max_restarts` and `max_task_retries` of Ray Data are -1).
+    Ray restarts tasks and actors that die, and the parts they worked on (`max_retries`, `max_restarts` and
+    `max_task_retries` of Ray Data are -1).
     """
     data: Any = importlib.import_module("ray.data")
     begun_in = os.getcwd()
@@ -113,7 +110,7 @@ def _dataset(cluster: Cluster, job: Job, done: Mapping[int, Collection[int]]) ->
         fn_kwargs={"job": job, "done": dict(done), "begun_in": begun_in},
         batch_size=1,
         batch_format="pyarrow",
-        # Reading takes little beside scoring, and must go on while all cores are the scorers'.
+        # Reading is cheap, and must continue while the scorers occupy all cores.
         num_cpus=0,
         compute=data.TaskPoolStrategy(size=cluster.workers),
     )
@@ -130,14 +127,10 @@ def _dataset(cluster: Cluster, job: Job, done: Mapping[int, Collection[int]]) ->
 
 @contextmanager
 def _quiet_data(cluster: Cluster) -> Iterator[None]:
-    """Keep Ray Data from bars and remarks, and let it hand on each row of a dataset as soon as it is there."""
+    """Silence Ray Data, and make it yield each row of a dataset as soon as it is computed."""
     data: Any = importlib.import_module("ray.data")
     context, logger = data.DataContext.get_current(), logging.getLogger("ray.data")
-    settings = {
-        "enable_progress_bars": False,
-        "print_on_execution_start": False,
-        "target_max_block_size": 1,
-    }
+    settings = {"enable_progress_bars": False, "print_on_execution_start": False, "target_max_block_size": 1}
     before, level = {name: getattr(context, name) for name in settings}, logger.level
     try:
         for name, value in settings.items():
@@ -151,8 +144,8 @@ def _quiet_data(cluster: Cluster) -> Iterator[None]:
 
 
 def _read(batch: pa.Table, *, job: Job, done: dict[int, Collection[int]], begun_in: str) -> Iterator[pa.Table]:
-    """Read files, each row of the batch being one; gives rows with a part or a message."""
-    os.chdir(begun_in)  # paths are seen from where the command was given
+    """Read the files of a batch; yields rows with a part or a message."""
+    os.chdir(begun_in)  # paths are relative to the user's working directory
     for number in batch.column("file").to_pylist():
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", AttribuneWarning)
@@ -167,10 +160,10 @@ def _read(batch: pa.Table, *, job: Job, done: dict[int, Collection[int]], begun_
 
 
 class _Worker:
-    """Scores packed parts, with as many threads as it has cores."""
+    """Score serialised parts, with one thread per core."""
 
     def __init__(self, *, job: Job, threads: int, begun_in: str) -> None:
-        # Here, since torch takes seconds and memory that the processes which read can do without.
+        # Imported here, since the reading processes need no torch.
         import torch
 
         from attribune.prediction.worker import PartScorer
@@ -186,8 +179,8 @@ class _Worker:
             self._failure = _error(error)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        """Score the parts, or hand on what the reader had to say; gives rows with a message."""
-        return pa.table({"message": [self._message(batch.slice(place, 1)) for place in range(len(batch))]})
+        """Score the parts, or forward the messages of the reader; returns rows with a message."""
+        return pa.table({"message": [self._message(batch.slice(index, 1)) for index in range(len(batch))]})
 
     def _message(self, row: pa.Table) -> str:
         message: str | None = row["message"][0].as_py()
@@ -212,7 +205,7 @@ class _Worker:
                 f"{part.first_row:,} to {last:,}, as when memory runs out: use fewer --workers; the same command "
                 "then goes on"
             )
-        with suppress(OSError):  # where nothing can be written, the part says so
+        with suppress(OSError):  # a folder that cannot be written is reported when the part is
             tries.write_text("".join(f"{process}\n" for process in (*lost, os.getpid())))
         message = {"mark": self._scorer.score(part).to_json()}
         tries.unlink(missing_ok=True)
@@ -224,8 +217,8 @@ class _Worker:
         return message
 
 
-def _row(**given: Any) -> pa.Table:
-    return pa.table({field.name: pa.array([given.get(field.name)], type=field.type) for field in _ROW})
+def _row(**values: Any) -> pa.Table:
+    return pa.Table.from_pylist([values], schema=_ROW)
 
 
 def _packed(part: FilePart) -> pa.Table:
@@ -242,12 +235,12 @@ def _unpacked(row: pa.Table) -> FilePart:
 
 
 def _error(error: AttribuneError) -> str:
-    kind = DataError if isinstance(error, DataError) else type(error)  # also of a row, whose error has parts
+    kind = DataError if isinstance(error, DataError) else type(error)  # RowError cannot be made from one text
     return json.dumps({"error": [kind.__name__, str(error)]})
 
 
 def _received(message: dict[str, Any]) -> Iterator[Mark]:
-    """Yield the mark that a worker sent, and tell the user what it says."""
+    """Yield the mark that a worker sent, and pass its warnings and errors on."""
     if "error" in message:
         kind, text = message["error"]
         raise getattr(errors, kind)(text)

@@ -1,8 +1,7 @@
-"""A folder of predictions in parts: what is in it, how it is begun, gone on with and finished.
+"""A folder of predictions in parts: its files, and how it is created, resumed and finished.
 
-``_manifest.json`` is written first and ``_summary.json`` last: a folder with the one and without the other is an
-interrupted prediction. Names that begin with an underscore or a point are passed over by whatever reads a folder of
-Parquet files as one table.
+``_manifest.json`` is written first and ``_summary.json`` last: a folder with only the former is an interrupted
+prediction. Readers that take a folder of Parquet files as one table ignore names with a leading underscore or dot.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from attribune.schema import AttributeCounts, EncodingReport
 __all__ = ["PART_ROWS", "Mark", "PartsFolder", "is_whole"]
 
 PART_ROWS = 16_384
-"""Rows of a part, the last of a file aside."""
+"""Rows of a part, except the last one of a file."""
 
 _KEY = b"attribune"
 _MANIFEST = {"run", "encoding", "part_rows", "files"}
@@ -33,14 +32,14 @@ _MANIFEST = {"run", "encoding", "part_rows", "files"}
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """What a part says of itself, in the metadata of its file.
+    """The description of a part in the metadata of its file.
 
     Args:
         file: number of the input file, from 1.
         first_row: number of its first row in that file, from 1.
-        last: whether the file ends with it.
+        last: whether it is the last part of the file.
         columns: of the input file.
-        report: what encoding did to each attribute.
+        report: of the encoding of attributes.
     """
 
     file: int
@@ -51,25 +50,25 @@ class Mark:
     report: EncodingReport
 
     def to_json(self) -> str:
-        """As text."""
+        """Return the mark as JSON text."""
         fields = {name: getattr(self, name) for name in ("file", "first_row", "rows", "last", "columns")}
         counts = {name: asdict(counts) for name, counts in self.report.attributes.items()}
         return json.dumps({**fields, "attributes": counts}, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """From text that `to_json` wrote."""
+        """Read the result of `to_json`."""
         fields = json.loads(text)
         counts = {name: AttributeCounts(**counts) for name, counts in fields.pop("attributes").items()}
         return cls(**fields | {"columns": tuple(fields["columns"]), "report": EncodingReport(counts)})
 
     def on(self, rows: pa.Table) -> pa.Table:
-        """The rows with the mark in their metadata."""
+        """Return the rows with the mark in their metadata."""
         return rows.replace_schema_metadata({_KEY: self.to_json().encode()})
 
     @classmethod
     def of(cls, path: Path) -> Self | None:
-        """The mark of a part; None where there is no such file, or not a whole one."""
+        """Read the mark of a part; None if the file is missing or damaged."""
         try:
             return cls.from_json(pq.read_schema(path).metadata[_KEY])
         except (OSError, pa.ArrowException, KeyError, TypeError, ValueError):
@@ -78,38 +77,31 @@ class Mark:
 
 @dataclass(frozen=True)
 class PartsFolder(JobFolder):
-    """Paths inside a folder of predictions; the plan says of what, the summary has rows, files and counts."""
+    """Paths inside a folder of predictions; the plan has run and files, the summary rows and counts."""
 
     contents = "predictions"
     plan_name = "_manifest.json"
     summary_name = "_summary.json"
 
     def part(self, file: int, first_row: int) -> Path:
-        """A part; sorted by name, parts are in the order of the rows."""
+        """Return the path of a part; sorted by name, parts are in the order of the rows."""
         return self.path / f"part-{file:05}-{first_row:012}.parquet"
 
     def marks(self) -> dict[tuple[int, int], Mark]:
-        """Marks of the whole parts, by number of the file and of the first row."""
+        """Read the marks of the complete parts, by number of the file and of the first row."""
         marks = filter(None, map(Mark.of, sorted(self.path.glob("part-*.parquet"))))
         return {(mark.file, mark.first_row): mark for mark in marks}
 
     def part_rows(self) -> int:
-        """Rows of a part: what the folder was begun with, `PART_ROWS` for a new one.
-
-        Raises:
-            ConfigError: for a folder of something else, with the cure.
-        """
+        """Return the number of rows of a part: that of the plan, or `PART_ROWS` for a new folder."""
         saved = self._manifest()
         return PART_ROWS if saved is None else int(saved["part_rows"])
 
     def begin(self, job: Job, *, digest: str) -> dict[tuple[int, int], Mark]:
-        """Make the folder, or check that it was begun for the same run and files.
+        """Create the folder, or check that its plan has the same run and files; returns the marks of its parts.
 
         Args:
-            digest: text that another run does not have.
-
-        Returns:
-            The marks of the parts that are there.
+            digest: of the run.
 
         Raises:
             ConfigError: for a folder of something else, with the cure.
@@ -126,7 +118,7 @@ class PartsFolder(JobFolder):
         if saved and (marks or self.summary_file.is_file()):
             self._check(saved, wanted, {file for file, _ in marks})
         if saved != wanted:
-            self.write_plan(_json(wanted))
+            self.write_plan((json.dumps(wanted, ensure_ascii=False) + "\n").encode())
         return marks
 
     def _manifest(self) -> dict[str, Any] | None:
@@ -139,7 +131,7 @@ class PartsFolder(JobFolder):
         return saved
 
     def _check(self, saved: dict[str, Any], wanted: dict[str, Any], begun: set[int]) -> None:
-        """Refuse what would mix predictions of two kinds."""
+        """Refuse to mix predictions of another run, or of other files."""
         before, names = ([name for name, _ in manifest["files"]] for manifest in (saved, wanted))
         different = {
             "with another run": saved["run"] != wanted["run"],
@@ -160,17 +152,14 @@ class PartsFolder(JobFolder):
                 )
 
     def finished(self) -> dict[str, Any] | None:
-        """What was written when all rows were; None before, and where it is damaged."""
-        return _read(self.summary_file) if self.summary_file.is_file() else None
+        """Read the summary of a finished prediction; None if it is missing or damaged."""
+        return _read(self.summary_file)
 
     def finish(self, job: Job, marks: Mapping[tuple[int, int], Mark]) -> EncodingReport:
-        """Check that no row is missing, and write the summary.
-
-        Returns:
-            What happened to the attributes.
+        """Check that no row is missing, write the summary, and return the report on the attributes.
 
         Raises:
-            DataError: for a file of which parts are missing.
+            DataError: for a file with missing parts.
             ModelFolderError: for a summary that cannot be written.
         """
         missing = [name for number, name in enumerate(job.files, start=1) if not is_whole(number, marks)]
@@ -194,17 +183,13 @@ class PartsFolder(JobFolder):
 
 
 def is_whole(file: int, marks: Mapping[tuple[int, int], Mark]) -> bool:
-    """Whether the parts of an input file follow each other from its first row to its last."""
+    """Whether the parts of an input file cover it from its first row to its last."""
     row = 1
     while (mark := marks.get((file, row))) is not None:
         if mark.last:
             return True
         row += mark.rows
     return False
-
-
-def _json(content: dict[str, Any]) -> bytes:
-    return (json.dumps(content, ensure_ascii=False) + "\n").encode()
 
 
 def _read(path: Path) -> dict[str, Any] | None:

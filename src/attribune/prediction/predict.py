@@ -1,4 +1,4 @@
-"""Prediction of whole tables, streamed: to one file, or to a folder of parts that also a cluster can write."""
+"""Streamed prediction of tables into one file, or into a folder of parts."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def predict(
     """Write tables with their own columns and the model's predictions and probabilities.
 
     Args:
-        data: anything `read_table` takes, or a list of files and of folders with files, whose rows follow each other.
-        output: file to write; its ending says the format, and an earlier file is replaced when all rows are written.
-            Without an ending it is a folder of Parquet files of `part_rows` rows; parts that an earlier call with the
+        data: anything `read_table` takes, or a list of files and of folders with files, which are concatenated.
+        output: file to write; its suffix sets the format, and an earlier file is replaced when all rows are written.
+            Without a suffix it is a folder of Parquet files of `part_rows` rows; parts that an earlier call with the
             same arguments wrote are kept.
-        backbone: where the backbone's weights are, if no longer where they were.
-        engine: of a folder: ``local`` is this process, ``ray`` the cluster of ``RAY_ADDRESS``, else one started here.
-        workers: of ``ray``; as many as the cluster has GPUs, or cores, unless given.
-        part_rows: rows of a part; 16,384, or what the folder was begun with, unless given.
+        backbone: new location of the backbone's weights, if they were moved.
+        engine: for a folder: ``local`` is this process, ``ray`` the cluster of ``RAY_ADDRESS``, or one started here.
+        workers: of ``ray``; by default the number of GPUs, or cores, of the cluster.
+        part_rows: rows of a part; by default 16,384, or the value with which the folder was started.
 
     Returns:
         Number of rows.
@@ -72,7 +72,7 @@ def predict(
 
 
 def _is_folder(output: str | Path) -> bool:
-    """Whether an output is a folder of parts: whether its name has no ending."""
+    """Whether an output is a folder of parts, which has no suffix."""
     return str(output) != "" and not Path(output).suffix
 
 
@@ -111,13 +111,15 @@ def _to_file(
     encoding: str | None,
     reporter: Reporter,
 ) -> int:
-    sources = [file for source in sources for file in _expanded(source)]
+    files: list[Source] = []
     for source in sources:
-        if isinstance(source, str | Path) and Path(source).exists() and _is_same(source, output):
-            raise ConfigError(f"{output} is the table that is read: choose another output file")
+        files += table_files([source]) if isinstance(source, str | Path) and Path(source).is_dir() else [source]
+    paths = [Path(file) for file in files if isinstance(file, str | Path)]
+    if Path(output).exists() and any(path.exists() and path.samefile(output) for path in paths):
+        raise ConfigError(f"{output} is the table that is read: choose another output file")
     with open_writer(output) as writer:
         _, predictor = load_run(run, backbone=backbone)
-        tables = [(table_source_name(source), read_table(source, encoding=encoding)) for source in sources]
+        tables = [(table_source_name(source), read_table(source, encoding=encoding)) for source in files]
         schema = _common_schema([(name, table.features.arrow_schema) for name, table in tables])
         for name, table in tables:
             predictor.check_columns(table.column_names, source=name)
@@ -134,16 +136,8 @@ def _to_file(
     return sum(len(table) for _, table in tables)
 
 
-def _expanded(source: Source) -> Sequence[Source]:
-    return table_files([source]) if isinstance(source, str | Path) and Path(source).is_dir() else [source]
-
-
-def _is_same(source: str | Path, output: str | Path) -> bool:
-    return Path(output).exists() and Path(source).samefile(output)
-
-
 def _common_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
-    """Return the columns of the first table, each with a type that holds the values of all."""
+    """Return the columns of the first table, each with a type that fits the values of all tables."""
     check_same_columns([(name, schema.names) for name, schema in schemas])
     first, common = schemas[0]
     for name, schema in schemas[1:]:
@@ -161,7 +155,7 @@ def _common_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
 
 
 def _cast(rows: pa.Table, schema: pa.Schema, source: str) -> pa.Table:
-    """Return the rows with columns in the order, and of the types, of all tables."""
+    """Return the rows with the column order and types of a schema; other columns follow."""
     added = [field for field in rows.schema if field.name not in schema.names]
     try:
         return rows.select([*schema.names, *(field.name for field in added)]).cast(pa.schema([*schema, *added]))

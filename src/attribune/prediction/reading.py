@@ -1,4 +1,4 @@
-"""Files cut into parts while they are read; whoever only reads needs no torch."""
+"""Reading of files in parts, without torch."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["FilePart", "Job", "read_parts"]
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A prediction into a folder: all that a worker must know.
+    """A prediction into a folder.
 
     Args:
-        backbone: where the backbone's weights are, if no longer where they were.
-        files: that are read; their numbers begin with 1.
-        encoding: of these; None finds it out.
+        backbone: new location of the backbone's weights, if they were moved.
+        files: input files, numbered from 1.
+        encoding: of the files; None detects it.
         part_rows: rows of a part.
     """
 
@@ -34,14 +34,7 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class FilePart:
-    """Rows of a file that are scored and written together.
-
-    Args:
-        file: number of the file, from 1.
-        first_row: number of the first row in the file, from 1.
-        last: whether the file ends with them.
-        rows: with the columns of the file.
-    """
+    """Rows of a file that are scored and written together; the other fields are those of `Mark`."""
 
     file: int
     first_row: int
@@ -54,7 +47,7 @@ def read_parts(job: Job, file: int, *, done: Collection[int]) -> Iterator[FilePa
 
     Args:
         file: number of the file, from 1.
-        done: first rows of the parts that are left out.
+        done: first rows of the parts to skip.
 
     Raises:
         AttribuneError: naming file, line or column of what cannot be read.
@@ -62,7 +55,7 @@ def read_parts(job: Job, file: int, *, done: Collection[int]) -> Iterator[FilePa
     first, waiting = 1, list[pa.Table]()
     for batch in table_batches(Path(job.files[file - 1]), encoding=job.encoding):
         waiting.append(batch)
-        # What is left over here is never empty, so that the last part is known to be the last.
+        # `waiting` stays non-empty, so that the last part is known to be the last.
         while sum(map(len, waiting)) > job.part_rows:
             rows = pa.concat_tables(waiting)
             if first not in done:

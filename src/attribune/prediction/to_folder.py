@@ -1,4 +1,4 @@
-"""Prediction of files into a folder of parts: parts that are there are kept, the missing ones are made."""
+"""Prediction of files into a folder of parts; existing parts are kept."""
 
 from __future__ import annotations
 
@@ -16,21 +16,13 @@ from attribune.runs.folder import RunFolder
 
 __all__ = ["predict_parts"]
 
-_EVERY = 60  # seconds between two words on how far it is
+_NOTE_INTERVAL = 60  # seconds between notes about the progress
 
 
 def predict_parts(job: Job, *, engine: str, workers: int | None, reporter: Reporter) -> int:
-    """Make the parts that are missing in the folder.
+    """Make the missing parts of a folder; returns the number of rows of all parts.
 
-    Args:
-        engine: ``local`` or ``ray``.
-        workers: of ``ray``; None takes what the cluster has.
-
-    Returns:
-        Number of rows, with those that were there.
-
-    Raises:
-        AttribuneError: naming file, row or column and the cure.
+    Arguments and errors are those of `predict`.
     """
     headers = [(name, header_columns(Path(name), encoding=job.encoding)) for name in job.files]
     check_same_columns([(name, columns) for name, columns in headers if columns is not None])
@@ -44,9 +36,11 @@ def predict_parts(job: Job, *, engine: str, workers: int | None, reporter: Repor
         reporter.note(f"going on: {len(marks):,} parts with {_rows(marks.values()):,} rows are there")
     told = time.monotonic()
     for mark in _missing(job, marks, engine=engine, workers=workers):
-        _check_columns(job, mark, marks)
+        # `header_columns` does not know the columns of all files beforehand.
+        other = next(iter(marks.values()), mark)
+        check_same_columns([(job.files[one.file - 1], one.columns) for one in (other, mark)])
         marks[mark.file, mark.first_row] = mark
-        if time.monotonic() - told > _EVERY:
+        if time.monotonic() - told > _NOTE_INTERVAL:
             told = time.monotonic()
             reporter.note(f"{_rows(marks.values()):,} rows in {len(marks):,} parts are done")
     for line in folder.finish(job, marks).lines():
@@ -57,7 +51,7 @@ def predict_parts(job: Job, *, engine: str, workers: int | None, reporter: Repor
 
 def _missing(job: Job, marks: Mapping[tuple[int, int], Mark], *, engine: str, workers: int | None) -> Iterator[Mark]:
     """Make the missing parts, in any order."""
-    # Taken now: a file that is read again, since a worker was lost, must be cut as it was the first time.
+    # Fixed at the start: a file that is read again after the loss of a worker must be cut in the same way.
     done = {
         number: frozenset(row for file, row in marks if file == number)
         for number in range(1, len(job.files) + 1)
@@ -80,7 +74,7 @@ def _here(job: Job, done: Mapping[int, Collection[int]]) -> Iterator[Mark]:
 
 
 def _digest(run: str) -> str:
-    """Return a digest of a run's recipe and of everything its model was saved with."""
+    """Return a digest of a run's recipe and of all files of its model."""
     folder = RunFolder(Path(run))
     folder.read_recipe()
     digest = hashlib.sha256()
@@ -89,12 +83,6 @@ def _digest(run: str) -> str:
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
-
-
-def _check_columns(job: Job, mark: Mark, marks: Mapping[tuple[int, int], Mark]) -> None:
-    """Check what `header_columns` could not tell beforehand."""
-    other = next(iter(marks.values()), mark)
-    check_same_columns([(job.files[one.file - 1], one.columns) for one in (other, mark)])
 
 
 def _rows(marks: Iterable[Mark]) -> int:

@@ -1,4 +1,4 @@
-"""The model card of a run: figures, rows, attributes, training, use and limits, from the run's own record."""
+"""The model card of a run: metrics, rows, attributes, training, use and limits."""
 
 from __future__ import annotations
 
@@ -19,11 +19,7 @@ __all__ = ["run_card"]
 
 
 def run_card(recipe: Recipe, schema: Schema, results: RunResults) -> str:
-    """Render the card of a run; values of attributes and paths of this machine are not in it.
-
-    Args:
-        schema: with the vocabularies of the training rows.
-    """
+    """Render the card of a run, without values of attributes or local paths."""
     parts = {part: getattr(recipe.data, part) for part in ("train", "validation", "test")}
     tables = {part: _table_name(source) for part, source in parts.items() if source}
     base = None if recipe.is_baseline else public_name(recipe.backbone.name)
@@ -46,25 +42,26 @@ def run_card(recipe: Recipe, schema: Schema, results: RunResults) -> str:
 
 
 def _table_name(source: str) -> str:
-    """Return the name of a file without its folder; a table of the hub keeps all of its name."""
+    """Return the name of a file without its folder, or the full name of a table on the hub."""
     path = Path(source)
     is_file = path.is_absolute() or path.exists() or path.name.endswith(tuple(ENDINGS))
     return path.name if is_file else source
 
 
 def _hub_metrics(recipe: Recipe, results: RunResults, tables: Mapping[str, str]) -> list[EvalResult]:
-    """Return the metrics of the model itself as the head of the card holds them."""
+    """Return the model's own metrics for the metadata block of the card."""
     return [
         EvalResult(
             task_type="text-generation" if recipe.is_generative else "text-classification",
-            dataset_type=tables.get(part, tables["train"]),
-            dataset_name=tables.get(part, tables["train"]),
+            dataset_type=table,
+            dataset_name=table,
             dataset_split=part,
             metric_type=metric,
             metric_name=metric,
             metric_value=interval.value,
         )
         for part, metrics in results.models[0].parts.items()
+        for table in [tables.get(part, tables["train"])]
         for metric, interval in metrics.items()
         if math.isfinite(interval.value)
     ]

@@ -1,4 +1,4 @@
-"""What a run holds, read from its files alone: no backbone is loaded."""
+"""Description of a run from its files, without loading the backbone."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ _COMMON = 5
 
 
 def describe_run(path: str | Path) -> dict[str, Any]:
-    """Attributes with their vocabularies, method, backbone, data and results of a run.
-
-    Args:
-        path: folder of a run, finished or not.
+    """Return attributes with their vocabularies, method, backbone, data and results of a run, finished or not.
 
     Raises:
         ModelFolderError: when there is no run, or a file of it is damaged.
@@ -30,9 +27,7 @@ def describe_run(path: str | Path) -> dict[str, Any]:
         "task": recipe.task_kind,
         "data": recipe.data.train,
         "text": list(recipe.data.text),
-        "prompt" if recipe.is_generative else "label": list(
-            recipe.data.prompt if recipe.is_generative else recipe.data.label
-        ),
+        **({"prompt": list(recipe.data.prompt)} if recipe.is_generative else {"label": list(recipe.data.label)}),
         "window": str(recipe.data.text_input().window),
         "shuffled": recipe.data.shuffled,
     }
@@ -44,8 +39,8 @@ def describe_run(path: str | Path) -> dict[str, Any]:
             "backbone_learning_rate": recipe.backbone_learning_rate,
         }
     schema_file = folder.model / "schema.json"
-    schema = Schema.load(schema_file) if schema_file.is_file() else None
-    description["attributes"] = [] if schema is None else [_describe(attribute) for attribute in schema.attributes]
+    schema = Schema.load(schema_file) if schema_file.is_file() else Schema([])
+    description["attributes"] = [_describe(attribute) for attribute in schema.attributes]
     if folder.is_finished:
         description["results"] = folder.read_results().to_dict()
     return description
@@ -59,7 +54,6 @@ def _describe(attribute: Any) -> dict[str, Any]:
         "slots": attribute.slots,
         "unseen": getattr(attribute.spec, "unseen", "missing"),
         "most_common": [
-            [value, int(count)]
-            for value, count in zip(attribute.values[:_COMMON], attribute.counts[1 : _COMMON + 1], strict=False)
+            [value, int(count)] for value, count in zip(attribute.values[:_COMMON], attribute.counts[1:], strict=False)
         ],
     }

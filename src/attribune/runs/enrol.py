@@ -1,9 +1,8 @@
-"""Values that a trained model has not seen: their vectors are learned from a few rows, and nothing else changes.
+"""Enrolment of values that a trained model has not seen: their vectors are learned from a few rows.
 
 The vector z of a new value is the maximum of its posterior: the rows' likelihood, and as prior a normal distribution
-around the vector of the unknown, each dimension with the spread that the vectors of training have around it. One row
-moves it little, many rows as far as they say. Old values keep their ids and vectors, so that predictions for them are
-the same to the bit.
+around the vector of unknown values, whose variance in each dimension is that of the trained vectors around it. Old
+values keep their ids and vectors, so that predictions for them are bit-identical.
 """
 
 from __future__ import annotations
@@ -45,18 +44,18 @@ __all__ = [
 ]
 
 ENROLMENTS = "enrolments.json"
-"""In a model's folder, the values that were added after training."""
-_SPREAD_VALUES = 10_000  # the most frequent ones, whose vectors say how far vectors are from that of the unknown
+"""The file in a model's folder that lists the values added after training."""
+_SPREAD_VALUES = 10_000  # number of the most frequent values, from whose vectors the prior's variance is computed
 
 
 @dataclass(frozen=True, kw_only=True)
 class EnrolSettings:
-    """How the vectors of new values are found.
+    """How the vectors of new values are learned.
 
     Args:
-        steps: of L-BFGS, at most; each takes about one pass over all rows, forward and backward.
+        steps: maximum number of L-BFGS steps; each takes about one forward and backward pass over all rows.
         prior: weight of the prior; 0 fits the rows alone.
-        min_rows: of a value; those with fewer stay unknown.
+        min_rows: values with fewer rows stay unknown.
         batch_size: rows in one pass.
     """
 
@@ -78,8 +77,9 @@ class Enrolled:
     """A value that was added.
 
     Args:
-        loss_before: of these rows with the value unknown, on average.
-        loss_after: of these rows with the value known. They taught it: rows that come later will do less well.
+        rows: number of rows from which it was learned.
+        loss_before: mean loss of these rows with the value unknown.
+        loss_after: mean loss of these rows with the value known; new rows will have a higher one.
     """
 
     attribute: str
@@ -91,11 +91,7 @@ class Enrolled:
 
 @dataclass(frozen=True, kw_only=True)
 class Enrolment:
-    """What `enrol` did.
-
-    Args:
-        skipped: new values with too few rows, by attribute.
-    """
+    """The result of `enrol`; `skipped` counts the new values with too few rows, by attribute."""
 
     values: tuple[Enrolled, ...]
     skipped: Mapping[str, int]
@@ -112,19 +108,19 @@ def enrol(
     encoding: str | None = None,
     reporter: Reporter | None = None,
 ) -> Enrolment:
-    """Add the values of new rows that a run has not seen; the run's model is replaced when all is done.
+    """Add the values of new rows that a run has not seen; the run's model is replaced at the end.
 
     Args:
         run: folder of a finished run.
-        data: anything `read_table` takes, with the run's columns and labels; rows without a new value teach nothing.
-        attributes: whose values are added; all with a list of values unless given.
-        backbone: where the backbone's weights are, if no longer where they were.
+        data: anything `read_table` takes, with the run's columns and labels; rows without a new value are ignored.
+        attributes: whose values are added; by default all that have a vocabulary.
+        backbone: new location of the backbone's weights, if they were moved.
         reporter: is notified of every pass over the rows.
 
     Raises:
-        ConfigError: for a run whose method has no vectors of values, or an attribute that has no list of them.
+        ConfigError: for a run whose method has no vectors of values, or an attribute without a vocabulary.
         DataError: naming file, row or column and the cure, or when the rows have no new value.
-        ModelFolderError: when the model cannot be read or written; the earlier one is still whole.
+        ModelFolderError: when the model cannot be read or written; the earlier one is still complete.
     """
     settings, reporter = settings or EnrolSettings(), reporter or Reporter()
     folder = RunFolder(Path(run))
@@ -133,21 +129,20 @@ def enrol(
         raise ConfigError(
             f"method {recipe.method['name']!r} has no vector for each value: new values need a training with them"
         )
-    found = LabelledRows.read(recipe, predictor, data, encoding=encoding)
-    for note in found.notes:
+    rows = LabelledRows.read(recipe, predictor, data, encoding=encoding)
+    for note in rows.notes:
         reporter.note(note)
-    new = _NewValues.among(found, predictor.schema, attributes, min_rows=settings.min_rows)
+    new = _NewValues.among(rows, predictor.schema, attributes, min_rows=settings.min_rows)
     model = folder.revised_model(lambda schema: Revision.adding(schema, new.counts), backbone=backbone)
     started = time.perf_counter()
-    values = _Learner(predictor_of(recipe, model), found, new, settings).learn(reporter)
-    enrolment = Enrolment(values=values, skipped=new.skipped, seconds=time.perf_counter() - started)
-    record = [*enrolments(folder.path), [asdict(value) for value in values]]
-    replace_with(folder, model, record)
-    return enrolment
+    values = _Learner(predictor_of(recipe, model), rows, new, settings).learn(reporter)
+    seconds = time.perf_counter() - started
+    replace_with(folder, model, [*enrolments(run), [asdict(value) for value in values]])
+    return Enrolment(values=values, skipped=new.skipped, seconds=seconds)
 
 
 def enrolments(run: str | Path) -> list[list[dict[str, Any]]]:
-    """What was added to a run since its training: for each time the values, as `Enrolled` has them.
+    """Return the values added to a run since its training: one list of `Enrolled` fields for each `enrol`.
 
     Raises:
         ModelFolderError: for a record that is damaged.
@@ -157,17 +152,16 @@ def enrolments(run: str | Path) -> list[list[dict[str, Any]]]:
 
 
 def replace_with(folder: RunFolder, model: ConditionedModel, record: Sequence[Sequence[Mapping[str, Any]]]) -> None:
-    """Put a revised model in the place of a run's, with the run's card and the record of added values.
+    """Replace a run's model by a revised one, with the run's card and the record of added values.
 
     Raises:
-        ModelFolderError: when it cannot be written; the earlier model is still whole.
+        ModelFolderError: when it cannot be written; the earlier model is still complete.
     """
 
     def save(draft: Path) -> None:
         model.save_pretrained(draft)
         if folder.is_finished:
-            card = run_card(folder.read_recipe(), model.schema, folder.read_results())
-            replace_file(draft / CARD, card.encode())
+            replace_file(draft / CARD, run_card(folder.read_recipe(), model.schema, folder.read_results()).encode())
         if record:
             write_json(draft / ENROLMENTS, record, what="record of added values")
 
@@ -175,18 +169,15 @@ def replace_with(folder: RunFolder, model: ConditionedModel, record: Sequence[Se
 
 
 def undo_enrolment(run: str | Path, *, backbone: str | None = None) -> list[dict[str, Any]]:
-    """Take the values that were added last away again; the model is then what it was, to the bit.
+    """Remove the values that were added last, which restores the earlier model bit for bit; returns the values.
 
     Args:
         run: folder of a finished run.
-        backbone: where the backbone's weights are, if no longer where they were.
-
-    Returns:
-        The values.
+        backbone: new location of the backbone's weights, if they were moved.
 
     Raises:
         ConfigError: when there is nothing to undo.
-        ModelFolderError: when the model cannot be read or written; the earlier one is still whole.
+        ModelFolderError: when the model cannot be read or written; the earlier one is still complete.
     """
     folder = RunFolder(Path(run))
     folder.read_recipe()
@@ -195,30 +186,38 @@ def undo_enrolment(run: str | Path, *, backbone: str | None = None) -> list[dict
     if not record:
         raise ConfigError(f"{run} has no values that were added after training: there is nothing to undo")
     last = record.pop()
-    gone: dict[str, tuple[str, ...]] = {}
+    removed: dict[str, tuple[str, ...]] = {}
     for value in last:
-        gone[value["attribute"]] = (*gone.get(value["attribute"], ()), value["value"])
-    model = folder.revised_model(lambda schema: Revision.removing(schema, gone, count_rows=False), backbone=backbone)
+        removed[value["attribute"]] = (*removed.get(value["attribute"], ()), value["value"])
+    model = folder.revised_model(lambda schema: Revision.removing(schema, removed, count_rows=False), backbone=backbone)
     replace_with(folder, model, record)
     return last
 
 
 @dataclass(frozen=True, kw_only=True)
 class _NewValues:
-    """Values that the schema lacks: by attribute their numbers of rows, where each is, and how many have too few."""
+    """Values that the schema lacks.
+
+    Attributes:
+        counts: number of rows of each value, by attribute.
+        rows: indices of the rows with a new value.
+        skipped: number of values with too few rows, by attribute.
+    """
 
     counts: dict[str, dict[str, int]]
     rows: npt.NDArray[np.int64]
     skipped: dict[str, int]
 
     @classmethod
-    def among(cls, found: LabelledRows, schema: Schema, attributes: Sequence[str] | None, *, min_rows: int) -> Self:
-        """Find them; DataError without any."""
-        names = _listed(schema) if attributes is None else tuple(attributes)
+    def among(cls, rows: LabelledRows, schema: Schema, attributes: Sequence[str] | None, *, min_rows: int) -> Self:
+        """Find the new values; DataError if there are none."""
+        if attributes is None:
+            attributes = [a.name for a in schema if not isinstance(a.spec, Numeric) and a.spec.unseen != "hash"]
+        names = list(attributes)
         for name in names:
             check_listed(schema[name])
-        with numbered_in_file(found.numbers, found.source):
-            unknown = schema.unknown(found.rows)
+        with numbered_in_file(rows.numbers, rows.source):
+            unknown = schema.unknown(rows.rows)
         counts: dict[str, dict[str, int]] = {}
         skipped: dict[str, int] = {}
         for name in names:
@@ -227,24 +226,19 @@ class _NewValues:
             skipped[name] = len(seen) - len(counts[name])
         if not any(counts.values()):
             rare = f" with {min_rows} rows ({sum(skipped.values()):,} have fewer)" if any(skipped.values()) else ""
-            raise DataError(f"{found.source}: its {len(found.rows):,} rows with labels have no new value{rare}")
-        has = [
+            raise DataError(f"{rows.source}: its {len(rows.rows):,} rows with labels have no new value{rare}")
+        has_new = [
             any(value in counts[name] for name in names for value in unknown[name][row])
-            for row in range(len(found.rows))
+            for row in range(len(rows.rows))
         ]
-        return cls(counts=counts, rows=np.flatnonzero(has), skipped=skipped)
-
-
-def _listed(schema: Schema) -> tuple[str, ...]:
-    """Attributes with a list of values."""
-    return tuple(a.name for a in schema if not isinstance(a.spec, Numeric) and a.spec.unseen != "hash")
+        return cls(counts=counts, rows=np.flatnonzero(has_new), skipped=skipped)
 
 
 class _Table:
-    """The rows of new values in one parameter: ``start + spread * change``, of which the change is learned.
+    """The rows of new values in one parameter: ``start + spread * change``, where only `change` is learned.
 
     Args:
-        parameter: (ids, ...); the last rows are those of the new values.
+        parameter: (ids, ...); the last `new` rows are those of the new values.
     """
 
     def __init__(self, parameter: nn.Parameter, new: int) -> None:
@@ -255,12 +249,12 @@ class _Table:
         self.change = torch.zeros_like(parameter.detach()[self.old :], requires_grad=True)
 
     def write(self) -> None:
-        """Put the vectors into the table."""
+        """Write the vectors into the table."""
         with torch.no_grad():
             self.parameter[self.old :] = self.start + self.spread * self.change
 
     def collect(self) -> None:
-        """Add the gradient of the rows to that of the change."""
+        """Add the gradient of the rows to that of `change`."""
         gradient, self.parameter.grad = self.parameter.grad, None
         assert gradient is not None
         assert self.change.grad is not None
@@ -273,7 +267,7 @@ class _Table:
 
 
 class _Learner:
-    def __init__(self, predictor: Predictor, found: LabelledRows, new: _NewValues, settings: EnrolSettings) -> None:
+    def __init__(self, predictor: Predictor, labelled: LabelledRows, new: _NewValues, settings: EnrolSettings) -> None:
         assert isinstance(predictor.model, ConditionedModel)
         self._model, self._settings, self._new = predictor.model, settings, new
         self._autocast = predictor.autocast
@@ -288,14 +282,13 @@ class _Learner:
         for module in self._model.modules():
             if isinstance(module, AttributeMethod):
                 module.sparse_gradients = True
-        rows = found.rows.select(new.rows)
-        with numbered_in_file(found.numbers[new.rows], found.source):
-            ready = predictor.encode(rows)
-        self._ready = ready if ready.labels is not None else replace(ready, labels=found.labels[new.rows])
-        self._batches = list(self._model.batches(self._ready, size=settings.batch_size))
+        with numbered_in_file(labelled.numbers[new.rows], labelled.source):
+            rows = predictor.encode(labelled.rows.select(new.rows))
+        self._rows = rows if rows.labels is not None else replace(rows, labels=labelled.labels[new.rows])
+        self._batches = list(self._model.batches(self._rows, size=settings.batch_size))
 
     def learn(self, reporter: Reporter) -> tuple[Enrolled, ...]:
-        """Find the vectors; returns the values with their losses."""
+        """Learn the vectors; returns the values with their losses."""
         steps, changes = self._settings.steps, [table.change for table in self._tables]
         optimizer = torch.optim.LBFGS(changes, max_iter=steps, max_eval=2 * steps, line_search_fn="strong_wolfe")
         passes: list[npt.NDArray[np.float64]] = []
@@ -316,36 +309,31 @@ class _Learner:
         return tuple(self._enrolled(passes[0], after))
 
     def _gradients(self) -> npt.NDArray[np.float64]:
-        """Of the posterior, in the tables' changes; returns the losses of the rows."""
+        """Compute the gradients of the negative log posterior; returns the losses of the rows."""
         for table in self._tables:
             table.write()
             table.change.grad = self._settings.prior * table.change.detach()
         return self._losses(learn=True)
 
     def _losses(self, *, learn: bool) -> npt.NDArray[np.float64]:
-        """Of each row."""
-        found = np.zeros(len(self._ready))
+        """Return the loss of each row, and collect the gradients if `learn`."""
+        row_losses = np.zeros(len(self._rows))
         for index, batch in self._batches:
             with self._autocast():
                 output = self._model(**batch)
             losses = self._model.row_losses(output.logits, batch["labels"])
-            found[index] = losses.detach().double().cpu().numpy()
+            row_losses[index] = losses.detach().double().cpu().numpy()
             if learn:
                 torch.autograd.backward(losses.sum())
                 for table in self._tables:
                     table.collect()
-        return found
+        return row_losses
 
     def _enrolled(self, before: npt.NDArray[np.float64], after: npt.NDArray[np.float64]) -> Iterator[Enrolled]:
         for name, counts in self._new.counts.items():
             attribute = self._model.schema[name]
-            ids = self._ready.attribute_ids[:, attribute.columns]
-            for place, (value, count) in enumerate(counts.items()):
-                mine = (ids == attribute.size - len(counts) + place).any(axis=1)
-                yield Enrolled(
-                    attribute=name,
-                    value=value,
-                    rows=count,
-                    loss_before=float(before[mine].mean()) if mine.any() else float("nan"),
-                    loss_after=float(after[mine].mean()) if mine.any() else float("nan"),
-                )
+            ids = self._rows.attribute_ids[:, attribute.columns]
+            for new_id, (value, count) in enumerate(counts.items(), start=attribute.size - len(counts)):
+                rows = (ids == new_id).any(axis=1)
+                losses = [float(part[rows].mean()) if rows.any() else float("nan") for part in (before, after)]
+                yield Enrolled(attribute=name, value=value, rows=count, loss_before=losses[0], loss_after=losses[1])

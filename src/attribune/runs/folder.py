@@ -1,4 +1,4 @@
-"""The folder of a run: what is in it, how it is begun, continued and read."""
+"""The folder of a run: its files, and how it is created, resumed and read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from attribune.backbones.loading import SharedBackbones
 from attribune.core.config import read_yaml
-from attribune.core.files import read_json, read_json_lines, replace_file, write_json
+from attribune.core.files import read_json_lines, replace_file, write_json
 from attribune.core.job_folder import JobFolder
 from attribune.core.process import keep_freed_memory
 from attribune.errors import ConfigError, ModelFolderError
@@ -31,10 +31,7 @@ __all__ = ["RunFolder", "load_run"]
 
 @dataclass(frozen=True)
 class RunFolder(JobFolder):
-    """Paths inside the folder of a run.
-
-    The plan is the whole recipe, with what was left to defaults resolved; the summary are all results.
-    """
+    """Paths inside the folder of a run; the plan is the recipe with resolved defaults, the summary are the results."""
 
     contents = "run"
     plan_name = "recipe.yaml"
@@ -42,7 +39,7 @@ class RunFolder(JobFolder):
 
     @property
     def rows(self) -> Path:
-        """The mark by which the rows of the run are recognised."""
+        """The checksum of the rows of the run."""
         return self.path / "rows.json"
 
     @property
@@ -52,7 +49,7 @@ class RunFolder(JobFolder):
 
     @property
     def outcome(self) -> Path:
-        """How the training went; written once the model is."""
+        """How the training went; written after the model."""
         return self.path / "training.json"
 
     @property
@@ -62,22 +59,22 @@ class RunFolder(JobFolder):
 
     @property
     def checkpoints(self) -> Path:
-        """What an interrupted training needs to go on; removed at the end."""
+        """The checkpoints that an interrupted training resumes from; removed at the end."""
         return self.path / "checkpoints"
 
     @property
     def profile(self) -> Path:
-        """A trace of some steps and a summary of where their time went, where these were asked for."""
+        """The trace and the time summary of some steps, if profiled."""
         return self.path / "profile"
 
     @property
     def page(self) -> Path:
-        """The page of the run, where that was asked for."""
+        """The HTML report, if there is one."""
         return self.path / "report.html"
 
     @property
     def tensorboard(self) -> Path:
-        """The files of TensorBoard, where that was asked for."""
+        """The files of TensorBoard, if it was used."""
         return self.path / "tensorboard"
 
     def predictions(self, part: str) -> Path:
@@ -89,12 +86,7 @@ class RunFolder(JobFolder):
         return self.path / f"{part}_logits.safetensors"
 
     def read_recipe(self) -> Recipe:
-        """The recipe of the run.
-
-        Raises:
-            ModelFolderError: when the folder holds no run.
-            ConfigError: when the recipe is damaged.
-        """
+        """Read the recipe; ModelFolderError when there is none or it is truncated, ConfigError when it is damaged."""
         if not self.is_begun:
             names = sorted(os.listdir(self.path))[:8] if self.path.is_dir() else ["no such folder"]
             raise ModelFolderError(
@@ -110,30 +102,20 @@ class RunFolder(JobFolder):
         return Recipe.from_dict(settings, source=str(self.plan_file), saved=True)
 
     def read_results(self) -> RunResults:
-        """Read ``metrics.json``.
-
-        Raises:
-            ModelFolderError: when the run is not finished, or the file is damaged.
-        """
+        """Read ``metrics.json``; ModelFolderError when the run is not finished, or the file is damaged."""
         if not self.is_finished:
             raise ModelFolderError(
                 f"{self.path} is not a finished run, it has no metrics.json: finish it with `attribune train --resume`"
             )
-        return RunResults.from_dict(
-            read_json(self.summary_file, what="record of results"), source=str(self.summary_file)
-        )
+        return RunResults.read(self.summary_file)
 
     def write_results(self, results: RunResults) -> None:
-        """Write ``metrics.json``, the sign of a finished run."""
+        """Write ``metrics.json``, which marks the run as finished."""
         write_json(self.summary_file, results.to_dict(), what="results", indent=1)
 
     def read_schema(self) -> Schema:
-        """The attributes of the run's model.
-
-        Raises:
-            ModelFolderError: when there is no model, or its schema is damaged.
-        """
-        path = self.model / "schema.json"  # a linear baseline has no other file of a model
+        """Read the schema of the run's model; ModelFolderError when it is missing or damaged."""
+        path = self.model / "schema.json"  # the only file that linear and neural models have in common
         return Schema.load(path if path.is_file() else find_model(self.model).schema)
 
     def read_log(self) -> list[dict[str, Any]]:
@@ -145,13 +127,10 @@ class RunFolder(JobFolder):
         return sorted(path.parent.name for path in self.path.glob("compare/*/metrics.json"))
 
     def begin(self, recipe: Recipe, *, resume: bool) -> Recipe:
-        """Make the folder and write the recipe, or check that an interrupted run had the same one.
-
-        Returns:
-            The recipe of the run: that in the folder when it goes on.
+        """Create the folder and write the recipe, or check that of an interrupted run; returns the recipe.
 
         Raises:
-            ConfigError: when the folder has a run already, or has another recipe, naming what differs.
+            ConfigError: when the folder has a run already, or another recipe, naming what differs.
             ModelFolderError: when it cannot be written.
         """
         self.refuse_foreign()
@@ -177,7 +156,7 @@ class RunFolder(JobFolder):
         return saved
 
     def discard(self) -> None:
-        """Take back what `begin` wrote, if nothing was trained: the next attempt then finds no run in its way."""
+        """Undo `begin` if nothing was trained, so that the folder can be used again."""
         if self.outcome.is_file() or any(self.checkpoints.glob("*/trainer_state.json")):
             return
         for folder in (self.checkpoints, self.model, self.tensorboard):
@@ -188,38 +167,31 @@ class RunFolder(JobFolder):
             self.path.rmdir()
 
     def write_predictions(self, part: str, *, table: bytes, logits: bytes) -> None:
-        """Write both files of predictions of a part.
+        """Write both files of predictions of a part; ModelFolderError when that fails."""
+        files = {self.predictions(part): table, self.logits(part): logits}
+        _write(files, f"the predictions of the {part} rows cannot be written to {self.path}")
 
-        Raises:
-            ModelFolderError: when they cannot be written.
-        """
-        try:
-            replace_file(self.predictions(part), table)
-            replace_file(self.logits(part), logits)
-        except OSError as error:
-            raise ModelFolderError(
-                f"the predictions of the {part} rows cannot be written to {self.path} ({error.strerror or error}): "
-                "make room; the run then goes on with --resume"
-            ) from error
+    def write_card(self, text: str) -> None:
+        """Write the model's card; ModelFolderError when that fails."""
+        _write({self.model / CARD: text.encode()}, f"the model card cannot be written to {self.model}")
+
+    def write_outcome(self, outcome: dict[str, Any]) -> None:
+        """Record that the model is complete."""
+        write_json(self.outcome, outcome, what="training record")
 
     def revised_model(self, change: Callable[[Schema], Revision], *, backbone: str | None = None) -> ConditionedModel:
-        """The run's model with values added to its schema or taken away.
-
-        Raises:
-            ModelFolderError: when the model is missing or damaged.
-            ConfigError: as `change`.
-        """
+        """Load the run's model with a revised schema, see `StoredModel.revised`."""
         kind = model_class(read_config(find_model(self.model)))
         return kind.revised(self.model, change, backbone=backbone)
 
     def replace_model(self, save: Callable[[Path], Any]) -> None:
-        """Put another model in the place of the run's; an interruption leaves the one or the other.
+        """Replace the run's model; an interruption leaves the old or the new one.
 
         Args:
             save: writes the new model into a folder.
 
         Raises:
-            ModelFolderError: when it cannot be written; the earlier one is still whole.
+            ModelFolderError: when it cannot be written; the earlier model is still complete.
         """
         self.recover_model()
         draft = self.path / ".model.new"
@@ -238,7 +210,7 @@ class RunFolder(JobFolder):
             shutil.rmtree(draft, ignore_errors=True)
 
     def recover_model(self) -> None:
-        """Bring back the model that an interrupted `replace_model` had put aside, or remove it where it is replaced."""
+        """Restore the model that an interrupted `replace_model` had moved, or remove it if the new one is in place."""
         if not self._old_model.is_dir():
             return
         if self.model.exists():
@@ -250,23 +222,15 @@ class RunFolder(JobFolder):
     def _old_model(self) -> Path:
         return self.path / ".model.old"
 
-    def write_card(self, text: str) -> None:
-        """Write the model's card.
 
-        Raises:
-            ModelFolderError: when it cannot be written.
-        """
-        try:
-            replace_file(self.model / CARD, text.encode())
-        except OSError as error:
-            raise ModelFolderError(
-                f"the model card cannot be written to {self.model} ({error.strerror or error}): make room; the "
-                "run then goes on with --resume"
-            ) from error
-
-    def write_outcome(self, outcome: dict[str, Any]) -> None:
-        """Record that the model is whole."""
-        write_json(self.outcome, outcome, what="training record")
+def _write(files: dict[Path, bytes], failure: str) -> None:
+    try:
+        for path, content in files.items():
+            replace_file(path, content)
+    except OSError as error:
+        raise ModelFolderError(
+            f"{failure} ({error.strerror or error}): make room; the run then goes on with --resume"
+        ) from error
 
 
 def load_run(
@@ -276,13 +240,13 @@ def load_run(
     dtype: str = "float32",
     shared: SharedBackbones | None = None,
 ) -> tuple[Recipe, Predictor]:
-    """Load a finished run.
+    """Load the recipe and the predictor of a trained run.
 
     Args:
         path: the run's folder.
-        backbone: where the backbone's weights are, if no longer where they were.
+        backbone: new location of the backbone's weights, if they were moved.
         dtype: of the backbone's weights.
-        shared: gives these weights, in common with other models.
+        shared: cache of backbones whose weights several models share.
 
     Raises:
         ModelFolderError: for a folder that is no run, or whose model is missing or damaged.
@@ -296,7 +260,7 @@ def load_run(
 
 
 def predictor_of(recipe: Recipe, model: Scorer) -> Predictor:
-    """The predictor of a model trained with a recipe."""
+    """Return the predictor of a model trained with a recipe."""
     keep_freed_memory()
     return Predictor(
         model,
@@ -307,10 +271,11 @@ def predictor_of(recipe: Recipe, model: Scorer) -> Predictor:
 
 
 def _differences(old: Any, new: Any, prefix: str = "") -> list[tuple[str, Any, Any]]:
-    """Leaves in which two trees differ; a setting left to its default (None, auto) agrees with what it became."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        found = []
-        for key in sorted({*old, *new}):
-            found += _differences(old.get(key), new.get(key), f"{prefix}.{key}" if prefix else str(key))
-        return found
-    return [] if old == new or new in (None, "auto") else [(prefix, old, new)]
+    """List the leaves in which two trees differ; a new setting left to its default (None, auto) agrees with any."""
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        return [] if old == new or new in (None, "auto") else [(prefix, old, new)]
+    return [
+        difference
+        for key in sorted({*old, *new})
+        for difference in _differences(old.get(key), new.get(key), f"{prefix}.{key}".removeprefix("."))
+    ]

@@ -1,6 +1,6 @@
-"""A value is taken out of a run: its vector and its name, its rows' predictions, and what training left behind.
+"""Removal of values from a run: their vectors and names, the predictions of their rows, and checkpoints.
 
-Weights that all values share were learned from its rows too. They stay as they are: this is no unlearning.
+Weights that all values share were also learned from these rows. They do not change: this is no unlearning.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
 from attribune.runs.value_search import files_with_value
 from attribune.schema import Schema
-from attribune.schema.attributes import FittedAttribute, read_cells
+from attribune.schema.attributes import read_cells
 from attribune.schema.columns import canonical, column_batches
 from attribune.schema.revision import Revision, check_listed
 
@@ -33,14 +33,14 @@ __all__ = ["Forgotten", "forget"]
 
 @dataclass(kw_only=True)
 class Forgotten:
-    """What `forget` did.
+    """The result of `forget`.
 
     Attributes:
         models: folders of the models that had the values.
-        predictions: rows of stored predictions that were theirs.
+        predictions: number of stored predictions that were removed.
         checkpoints: folders of checkpoints that were removed.
         notes: what could not be done.
-        places: files in which a value is still found.
+        places: files that still contain a value.
     """
 
     models: list[str] = field(default_factory=list)
@@ -51,17 +51,17 @@ class Forgotten:
 
 
 def forget(run: str | Path, attribute: str, values: Sequence[str], *, backbone: str | None = None) -> Forgotten:
-    """Take values of an attribute out of a run, and out of those that were trained beside it for comparison.
+    """Remove values of an attribute from a run and from the runs trained beside it for comparison.
 
-    Each model is replaced in one step. Of the others' predictions none changes. After an interruption the same call
-    does what is left.
+    Each model is replaced in one step; predictions for other values do not change. After an interruption the same call
+    completes the removal.
 
     Args:
         run: folder of a finished run.
-        backbone: where the backbone's weights are, if no longer where they were.
+        backbone: new location of the backbone's weights, if they were moved.
 
     Raises:
-        ConfigError: for an attribute without a list of values, or values that are nowhere in the run.
+        ConfigError: for an attribute without a vocabulary, or values that are nowhere in the run.
         ModelFolderError: for a run that is not finished, or a model that cannot be read or written.
     """
     texts = [_text(value) for value in values]
@@ -84,9 +84,9 @@ def forget(run: str | Path, attribute: str, values: Sequence[str], *, backbone: 
             done.checkpoints.append(str(folder.checkpoints))
     places = {place for text in texts for place in files_with_value(text, Path(run))}
     if not (done.models or done.predictions or places):
-        schema = folders[0].read_schema()
-        _check_there(schema[attribute], texts)
-    for page in (folder.page for folder in folders if folder.page.exists()):  # of values, and of rows now gone
+        # Raises the error for unknown values.
+        Revision.removing(Schema([folders[0].read_schema()[attribute]]), {attribute: tuple(texts)})
+    for page in (folder.page for folder in folders if folder.page.exists()):  # pages show values and rows
         if done.models or done.predictions or page in places:
             page.unlink()
             places.discard(page)
@@ -102,10 +102,6 @@ def _text(value: str) -> str:
     return text
 
 
-def _check_there(attribute: FittedAttribute, values: Sequence[str]) -> None:
-    Revision.removing(Schema([attribute]), {attribute.name: tuple(values)})
-
-
 def _forget_in_model(
     folder: RunFolder, recipe: Recipe, attribute: str, values: Sequence[str], done: Forgotten, *, backbone: str | None
 ) -> None:
@@ -113,21 +109,17 @@ def _forget_in_model(
     if attribute not in schema.names and folder.path.parent.name == "compare":
         return  # a method without attributes
     check_listed(schema[attribute])
-    gone = {attribute: tuple(value for value in values if value in schema[attribute].values)}
-    if not gone[attribute]:
+    removed = {attribute: tuple(value for value in values if value in schema[attribute].values)}
+    if not removed[attribute]:
         return
-
-    def change(schema: Schema) -> Revision:
-        return Revision.removing(schema, gone)
-
     if recipe.is_baseline:
-        folder.replace_model(LinearModel.load(folder.model).revised(change(schema)).save)
+        folder.replace_model(LinearModel.load(folder.model).revised(Revision.removing(schema, removed)).save)
     else:
         added = [
-            [value for value in step if (value["attribute"], value["value"]) not in {(attribute, v) for v in values}]
+            [value for value in step if value["attribute"] != attribute or value["value"] not in values]
             for step in enrolments(folder.path)
         ]
-        model = folder.revised_model(change, backbone=backbone)
+        model = folder.revised_model(lambda schema: Revision.removing(schema, removed), backbone=backbone)
         replace_with(folder, model, [step for step in added if step])
     done.models.append(str(folder.path))
 
@@ -149,27 +141,27 @@ def _forget_rows(folder: RunFolder, recipe: Recipe, attribute: str, values: Sequ
             )
             continue
         table = pq.read_table(path)
-        kept = ~np.isin(table["row"].to_numpy(), rows)
-        if kept.all():
+        others = ~np.isin(table["row"].to_numpy(), rows)
+        if others.all():
             continue
-        removed += int((~kept).sum())
+        removed += int((~others).sum())
         sink = pa.BufferOutputStream()
-        pq.write_table(table.filter(pa.array(kept)), sink)
+        pq.write_table(table.filter(pa.array(others)), sink)
         arrays = load_file(str(folder.logits(part)))
-        mine = ~np.isin(arrays["rows"], rows)
-        logits = save({name: np.ascontiguousarray(array[mine]) for name, array in arrays.items()})
+        others = ~np.isin(arrays["rows"], rows)
+        logits = save({name: np.ascontiguousarray(array[others]) for name, array in arrays.items()})
         folder.write_predictions(part, table=sink.getvalue().to_pybytes(), logits=logits)
     return removed
 
 
 def _rows_with(source: str, recipe: Recipe, attribute: str, values: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Numbers of the rows of a table that have one of the values."""
+    """Return the numbers of the rows of a table that have one of the values."""
     table = read_table(source, encoding=recipe.data.encoding)
     spec = next(kind for kind in recipe.data.kinds() if kind.name == attribute)
     missing = frozenset(text for text in map(canonical, recipe.data.missing) if text is not None)
-    found = []
+    numbers = [np.zeros(0, dtype=np.int64)]
     for first, columns in column_batches(table, [attribute]):
         cells = read_cells(spec, columns[attribute], missing=missing, first_row=first)
-        wanted = np.isin(np.array(cells.texts, dtype=object), list(values)) if cells.texts else np.zeros(0, dtype=bool)
-        found.append(cells.rows[wanted[cells.codes]] + first - 1)
-    return np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
+        wanted = np.array([text in values for text in cells.texts], dtype=bool)
+        numbers.append(cells.rows[wanted[cells.codes]] + first - 1)
+    return np.unique(np.concatenate(numbers))

@@ -1,4 +1,4 @@
-"""The rows of a table that have a text and a label, as a run reads them."""
+"""The rows of a table that have a text and a label, read with the settings of a run."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ class LabelledRows:
     """The rows of a table that have a text and a label.
 
     Args:
-        numbers: of each, its index in the table, from 0.
+        numbers: indices of the rows in the table, from 0.
         labels: as the task encodes them.
-        source: of the table, for messages.
+        source: name of the table, for messages.
+        notes: messages for the user about rows that were dropped or cannot be right.
     """
 
     rows: Dataset
@@ -37,11 +38,7 @@ class LabelledRows:
 
     @classmethod
     def read(cls, recipe: Recipe, predictor: Predictor, data: Any, *, encoding: str | None) -> Self:
-        """Read them as a run was trained on its own.
-
-        Raises:
-            DataError: naming file, row or column and the cure.
-        """
+        """Read a table as the run's own tables were read; DataError naming file, row or column and the cure."""
         table = read_table(data, encoding=encoding)
         source = table_source_name(data)
         require_columns(table.column_names, [*recipe.data.text_input().names, *recipe.data.label], source=source)
@@ -50,21 +47,24 @@ class LabelledRows:
         columns = [list(table[column]) for column in recipe.label_columns]
         with numbered_in_file(range(len(table)), source):
             labels, has_label = task.encode_labels(columns)
-        kept = np.flatnonzero(has_label & rows_with_text(table, recipe.data.text))
+        usable = np.flatnonzero(has_label & rows_with_text(table, recipe.data.text))
         notes = []
-        if len(kept) < len(table):
-            notes.append(f"{len(table) - len(kept):,} of {len(table):,} rows have no text or no label and are left out")
-        if not len(kept):
+        if len(usable) < len(table):
+            notes.append(
+                f"{len(table) - len(usable):,} of {len(table):,} rows have no text or no label and are left out"
+            )
+        if not len(usable):
             raise DataError(f"{source}: no row has both a text and a label: check the columns")
         if unseen := task.unseen_labels(columns):
             notes.append(f"{sum(unseen.values()):,} rows have a label that no training row had; they count as wrong")
-        rows = table.select(kept)
+        rows = table.select(usable)
         if recipe.data.shuffled:
             rows = shuffle_columns(rows, predictor.schema.names, seed=recipe.training.seed)
             notes.append("the attributes are shuffled over the rows, as in the training of this run")
-        return cls(rows=rows, numbers=kept, labels=labels[kept], source=source, notes=notes)
+        return cls(rows=rows, numbers=usable, labels=labels[usable], source=source, notes=notes)
 
-    def first(self, rows: int) -> Self:
-        """The first of them."""
-        kept = slice(0, rows)
-        return replace(self, rows=self.rows.select(range(rows)), numbers=self.numbers[kept], labels=self.labels[kept])
+    def first(self, count: int) -> Self:
+        """Return the first `count` rows."""
+        return replace(
+            self, rows=self.rows.select(range(count)), numbers=self.numbers[:count], labels=self.labels[:count]
+        )

@@ -1,4 +1,4 @@
-"""The recipes of the papers, which come with the library."""
+"""The papers' recipes, which are part of the package."""
 
 from __future__ import annotations
 
@@ -11,21 +11,16 @@ from attribune.errors import ConfigError
 
 __all__ = ["preset_names", "read_preset"]
 
-
 _PRESETS = resources.files("attribune.runs") / "presets"
 
 
 def preset_names() -> list[str]:
-    """The recipes of the papers that come with the library."""
+    """Return the names of the papers' recipes."""
     return sorted(item.name.removesuffix(".yaml") for item in _PRESETS.iterdir() if item.name.endswith(".yaml"))
 
 
 def read_preset(name: str) -> dict[str, Any]:
-    """The tree of settings of a paper's recipe, over which a user's own are laid.
-
-    Raises:
-        ConfigError: for an unknown name; the message lists those there are.
-    """
+    """Return the settings of a paper's recipe; ConfigError for an unknown name, with the known ones."""
     if name not in preset_names():
         raise ConfigError(
             f"unknown recipe {name!r}: choose one of {', '.join(preset_names())}, or give a file by --config"

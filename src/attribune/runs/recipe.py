@@ -1,4 +1,4 @@
-"""Recipes: everything that decides a training run, as data; read from YAML and from flags, saved with every run."""
+"""Recipes: all settings of a training run, read from YAML and from flags, and saved with every run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, fields
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import yaml
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from attribune.backbones.loading import DEFAULT_BACKBONE
 from attribune.backbones.placement import Pooling
@@ -36,12 +36,17 @@ RECIPE_END = "...\n"
 BASELINES = ("linear", "attributes-only")
 
 
+def _as_tuple(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
 Name = Annotated[str, Field(min_length=1)]
-Seed = Annotated[int, Field(ge=0, lt=2**32)]  # NumPy takes no other
+Names = Annotated[tuple[Name, ...], BeforeValidator(_as_tuple)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]  # the range of NumPy
 
 
 class SplitRecipe(Settings):
-    """How rows are shared out when no validation or test file is given.
+    """How rows are split when no validation or test file is given.
 
     ``by`` is ``random``, ``group`` (all rows with one value of `column` stay together) or ``time`` (the earliest rows
     train, the latest test). Rows with the same text always stay in one part.
@@ -56,19 +61,18 @@ class SplitRecipe(Settings):
 class DataRecipe(Settings):
     """Where the rows are and which columns are read.
 
-    ``shuffled`` is a control: in every split the attributes are shuffled over the rows, so that what a method
-    still gains by them is not the attributes' doing. ``partial_labels`` trains on rows that have some of several
-    labels; validation and test rows, which must then be given, have all of them. Of the task ``generation`` the text
-    is the response that is learned; ``prompt`` names the columns that are read before it, which ``chat`` puts into the
-    tokenizer's chat template, and there is no label.
+    ``shuffled`` is a control: in every split the attributes are shuffled over the rows, so that any remaining gain is
+    not due to the attributes. ``partial_labels`` trains on rows that have some of several labels; validation and test
+    files are then required and have all labels. For the task ``generation`` the text is the response, and there is no
+    label; ``prompt`` names the columns that are read before it, which ``chat`` puts into the tokenizer's chat template.
     """
 
     train: Name
     validation: Name | None = None
     test: Name | None = None
-    text: tuple[Name, ...] = Field(min_length=1)
-    label: tuple[Name, ...] = ()
-    prompt: tuple[Name, ...] = ()
+    text: Annotated[tuple[Name, ...], Field(min_length=1), BeforeValidator(_as_tuple)]
+    label: Names = ()
+    prompt: Names = ()
     chat: bool = False
     attributes: tuple[dict[str, Any], ...] = ()
     encoding: str | None = None
@@ -80,18 +84,12 @@ class DataRecipe(Settings):
     shuffled: bool = False
     partial_labels: bool = False
 
-    @field_validator("text", "label", "prompt", mode="before")
-    @classmethod
-    def _one_is_enough(cls, value: Any) -> Any:
-        return _as_several(value)
-
     @field_validator("attributes")
     @classmethod
     def _known_kinds(cls, value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
         kinds = tuple(_kind_from_dict(item) for item in value)
         names = [kind.name for kind in kinds]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
+        if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ConfigError(f"attribute {', '.join(twice)} is named twice: name every column once")
         return tuple({"kind": kind.kind, **asdict(kind)} for kind in kinds)
 
@@ -112,11 +110,10 @@ class DataRecipe(Settings):
 
 
 class BackboneRecipe(Settings):
-    """The pretrained weights, and what of them learns. Empty fields take the method's or the family's default.
+    """The pretrained weights and how they are tuned. Empty fields take the default of the method or of the family.
 
-    ``dropout`` is that of the document vector. ``attention_dropout`` is that of the backbone's attention weights, left
-    as the pretrained model has it unless given: 0 lets training use the fused attention, which takes no dropout on a
-    processor and is much faster for long texts.
+    ``dropout`` applies to the document vector, ``attention_dropout`` to the attention weights of the backbone. With an
+    ``attention_dropout`` of 0, training on a CPU can use the fused attention, which is much faster for long texts.
     """
 
     name: str = DEFAULT_BACKBONE
@@ -137,15 +134,14 @@ class BackboneRecipe(Settings):
 class TrainingRecipe(Settings):
     """Optimisation: AdamW with linear warm-up and decay.
 
-    ``steps``, where it is given, decides the length of the training in place of ``epochs``.
-    ``learning_rate`` is that of what is new, the method and the head; ``backbone_learning_rate`` left empty is 5e-5
-    where pretrained matrices learn, and the same as the other where only norms or biases do. ``evaluate_every`` is
-    ``epoch`` or a number of steps; the model is checked on the validation rows and a checkpoint written as often.
-    Training stops when `patience` checks in a row brought nothing better; the best model is kept. ``precision`` left
-    at ``auto`` is bf16 where the processor computes in it, and is written into the run's recipe as resolved.
-    ``table_updates`` says which rows of the attribute tables a step updates: ``all``, ``rows``, those of the batch's
-    values, or ``auto``, these where the tables hold 2**24 numbers or more; see `RowAdamW`. ``report_to`` names trackers
-    of experiments, as transformers does, such as ``tensorboard``.
+    ``steps`` replaces ``epochs`` if given. ``learning_rate`` is that of the new parameters, the method and the head;
+    ``backbone_learning_rate`` defaults to 5e-5 if pretrained matrices are trained, and to ``learning_rate`` if only
+    norms or biases are. ``evaluate_every`` is ``epoch`` or a number of steps, after which the model is evaluated on the
+    validation rows and a checkpoint is written. Training stops after `patience` evaluations without an improvement; the
+    best model is kept. ``precision`` at ``auto`` is bf16 where the hardware supports it; the run's recipe has the
+    resolved value. ``table_updates`` says which rows of the attribute tables a step updates: ``all``; ``rows``, those
+    of the batch's values; or ``auto``, which is ``rows`` for tables of 2**24 numbers or more; see `RowAdamW`.
+    ``report_to`` names experiment trackers, as in transformers, such as ``tensorboard``.
     """
 
     epochs: float = Field(default=5, gt=0)
@@ -163,12 +159,7 @@ class TrainingRecipe(Settings):
     evaluate_every: Literal["epoch"] | int = "epoch"
     patience: int = Field(default=3, ge=1)
     seed: Seed = 0
-    report_to: tuple[Name, ...] = ()
-
-    @field_validator("report_to", mode="before")
-    @classmethod
-    def _one_is_enough(cls, value: Any) -> Any:
-        return _as_several(value)
+    report_to: Names = ()
 
     @field_validator("evaluate_every", mode="before")
     @classmethod
@@ -181,9 +172,9 @@ class TrainingRecipe(Settings):
 class TransferRecipe(Settings):
     """What a trained model has learned, to begin with in place of initial values.
 
-    ``run`` is the folder of the run or the model. Attribute parameters are taken over: ``frozen`` keeps them as they
-    are, so that values which that run does not know stay unknown, else they learn on and unknown values are added. With
-    ``full_model`` the whole model is, its classes too, and its training goes on with other rows.
+    ``run`` is the folder of the run or the model. Attribute parameters are loaded from it; with ``frozen`` they are not
+    trained, and values that the run does not know stay unknown, otherwise such values are added. With ``full_model``
+    everything is loaded, the classes too, and training continues with other rows.
     """
 
     run: str
@@ -200,16 +191,7 @@ class TransferRecipe(Settings):
 
 
 class Recipe(Settings):
-    """One training run.
-
-    Args:
-        data: rows and columns.
-        method: ``name`` and the method's options.
-        task: ``kind`` and the task's options.
-        backbone: pretrained weights and tuning.
-        training: optimisation.
-        transfer: what another run has learned, to begin with.
-    """
+    """One training run; `method` has the method's ``name`` and options, `task` the task's ``kind`` and options."""
 
     data: DataRecipe
     method: dict[str, Any] = Field(default_factory=lambda: METHODS[DEFAULT_METHOD]().to_dict())
@@ -232,8 +214,7 @@ class Recipe(Settings):
     @field_validator("task")
     @classmethod
     def _known_task(cls, value: dict[str, Any]) -> dict[str, Any]:
-        kind = value.get("kind")
-        if kind is not None and kind not in tuple(TASKS):
+        if (kind := value.get("kind")) not in (None, *TASKS):
             raise ConfigError(f"unknown task {kind!r}: choose one of {', '.join(TASKS)}")
         return value
 
@@ -250,11 +231,10 @@ class Recipe(Settings):
         return self
 
     def _check_generation(self) -> None:
-        """Refuse what a model that writes text has no use for."""
+        """Refuse settings that a model which writes text does not have."""
         if self.data.label or self.data.partial_labels:
             raise ConfigError("task 'generation' learns the text itself: leave label and partial_labels out")
-        read = {*self.data.prompt, *(kind.name for kind in self.data.kinds())}
-        if both := sorted(read.intersection(self.data.text)):
+        if both := sorted({*self.data.prompt, *self.attribute_names}.intersection(self.data.text)):
             raise ConfigError(
                 f"column {', '.join(both)} is the text that is written and also a prompt or an attribute: the model "
                 "would read the answer; name it as the text only"
@@ -273,8 +253,7 @@ class Recipe(Settings):
                 f"task {self.task_kind!r} reads one label column, {len(self.data.label)} are named: name one, or "
                 "choose the task aspects"
             )
-        read = {*self.data.text, *(kind.name for kind in self.data.kinds())}
-        if both := sorted(read.intersection(self.data.label)):
+        if both := sorted({*self.data.text, *self.attribute_names}.intersection(self.data.label)):
             raise ConfigError(
                 f"column {', '.join(both)} is the label and also a text or an attribute: the model would read "
                 "the answer; name it as the label only"
@@ -284,12 +263,10 @@ class Recipe(Settings):
                 f"method {self.method['name']!r} reads no attributes here, so there is nothing to shuffle: leave "
                 "shuffled out, or name attributes and a method that reads them"
             )
-        if self.data.shuffled and (
-            both := sorted({kind.name for kind in self.data.kinds()}.intersection(self.data.text))
-        ):
+        both = sorted(set(self.attribute_names).intersection(self.data.text))
+        if self.data.shuffled and both:
             raise ConfigError(f"column {', '.join(both)} is a text and an attribute: it cannot be shuffled as one only")
-        whole = self.transfer is not None and self.transfer.full_model
-        if self.transfer is not None and (self.is_baseline or not (self.needs_attributes or whole)):
+        if self.transfer is not None and (self.is_baseline or not (self.needs_attributes or self.transfer.full_model)):
             raise ConfigError(
                 f"method {self.method['name']!r} has no attribute parameters to take over: leave transfer out, or use "
                 "the method of that run"
@@ -297,6 +274,11 @@ class Recipe(Settings):
         if self.needs_attributes and not self.data.attributes:
             raise ConfigError(f"method {self.method['name']!r} needs attributes: name their columns with --attributes")
         return self
+
+    @property
+    def attribute_names(self) -> list[str]:
+        """The columns of the attributes."""
+        return [str(attribute["name"]) for attribute in self.data.attributes]
 
     @property
     def task_kind(self) -> str:
@@ -310,7 +292,7 @@ class Recipe(Settings):
 
     @property
     def label_columns(self) -> tuple[str, ...]:
-        """The columns of what is predicted: the labels, or the text that is written."""
+        """The columns that are predicted: the labels, or the generated text."""
         return self.data.text if self.is_generative else self.data.label
 
     @property
@@ -336,7 +318,7 @@ class Recipe(Settings):
 
     @property
     def tuning(self) -> str:
-        """What of the backbone learns."""
+        """Which parameters of the backbone are trained."""
         return self.backbone.tuning or self.method_config().default_tuning
 
     @property
@@ -347,13 +329,9 @@ class Recipe(Settings):
         return 5e-5 if Tuning.parse(self.tuning).pretrained_matrices else self.training.learning_rate
 
     def to_yaml(self) -> str:
-        """The whole recipe, defaults included, as YAML; the end mark shows that nothing was cut off."""
+        """Return the whole recipe, defaults included, as YAML; the end marker shows that it is complete."""
         tree = self.model_dump(mode="json")
         return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, explicit_end=True)
-
-
-def _as_several(value: Any) -> Any:
-    return (value,) if isinstance(value, str) else value
 
 
 def _kind_from_dict(settings: dict[str, Any]) -> Kind:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping, Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from attribune.core.files import read_json
 from attribune.errors import ModelFolderError
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.results import Comparison, Condition, ResultRow, Scored, compare, condition_of, intervals
@@ -25,19 +27,13 @@ _HIDDEN, _SHUFFLED = ", attributes hidden", ", attributes shuffled"
 
 
 class _Record(BaseModel):
-    """A part of the results; what another version wrote beside it is kept."""
+    """A part of the results; fields that another version wrote are preserved."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
 
 class ModelResult(_Record):
-    """A model, or a baseline, and the metrics of its predictions.
-
-    Args:
-        name: as tables show it.
-        condition: what it read of the attributes.
-        parts: part (``validation``, ``test``) to metric name to interval.
-    """
+    """A model, or a baseline, and its metrics: part (``validation``, ``test``) to metric name to interval."""
 
     name: str
     condition: Condition
@@ -45,13 +41,13 @@ class ModelResult(_Record):
 
     @property
     def attributes_hidden(self) -> bool:
-        """Whether this is a model that reads attributes, scored without them."""
+        """Whether the model reads attributes, but was scored without them."""
         return self.condition in ("hidden", "shuffled_hidden")
 
     @model_validator(mode="before")
     @classmethod
     def _condition_by_name(cls, result: Any) -> Any:
-        """Files of version 0.1 tell the condition by the name alone."""
+        """Files of version 0.1 have the condition in the name only."""
         if not isinstance(result, Mapping) or "condition" in result:
             return result
         name = str(result.get("name"))
@@ -59,15 +55,14 @@ class ModelResult(_Record):
 
 
 class TrainingRecord(_Record):
-    """How the training went; a baseline has `C`, any other model all that is about steps.
+    """How the training went; linear baselines have `C`, neural models the fields about steps.
 
     Args:
         C: inverse of the regularisation.
-        steps: optimiser steps made.
-        epochs: passes over the training rows made.
+        epochs: passes over the training rows.
         best_step: the step whose weights the model has.
-        best_value: its main metric on the validation rows.
-        seconds: time spent in training, interruptions left out.
+        best_value: main metric of that step on the validation rows.
+        seconds: time spent in training, without interruptions.
         stopped_early: whether the patience ran out.
         padding_share: of the tokens of the training batches, 0 to 1; None in early files.
     """
@@ -84,16 +79,7 @@ class TrainingRecord(_Record):
 
 
 class Environment(_Record):
-    """Where a run was trained.
-
-    Args:
-        versions: of packages by name.
-        python: its version.
-        machine: its architecture.
-        device: name of the GPU, or ``cpu``.
-        threads: that torch used.
-        precision: of the training.
-    """
+    """The machine and the versions of a training; `device` is the name of the GPU, or ``cpu``."""
 
     versions: dict[str, str]
     python: str
@@ -107,13 +93,12 @@ class RunResults(_Record):
     """All results of a run.
 
     Args:
-        task: of which `task_from_dict` makes the task.
+        task: argument of `task_from_dict`.
         main_metric: the metric by which weights were chosen and models are compared.
         rows: number of rows of each part.
-        models: the trained model first, then what it is compared with.
+        models: the trained model first, then the ones it is compared with.
         comparisons: of the first model with each of the others.
         training: of the first model.
-        environment: where the run was trained.
     """
 
     method: str
@@ -128,11 +113,7 @@ class RunResults(_Record):
 
     @classmethod
     def from_dict(cls, record: Any, *, source: str) -> Self:
-        """Read what `to_dict` gave, or an earlier version wrote.
-
-        Raises:
-            ModelFolderError: for anything else.
-        """
+        """Read the result of `to_dict`, also of an earlier version; ModelFolderError for anything else."""
         try:
             return cls.model_validate(record)
         except ValidationError as error:
@@ -140,6 +121,11 @@ class RunResults(_Record):
                 f"{source} does not hold the results of a run: restore the file, or remove it and finish the run with "
                 "`attribune train --resume`"
             ) from error
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read ``metrics.json``; ModelFolderError for a file that is missing or damaged."""
+        return cls.from_dict(read_json(path, what="record of results"), source=str(path))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as ``metrics.json`` holds them."""
@@ -159,16 +145,15 @@ def run_results(
     training: Mapping[str, Any],
     notes: Sequence[str],
 ) -> RunResults:
-    """Compute the intervals and comparisons of a trained run; these are on the test rows, where there are any.
+    """Compute the intervals of a trained run, and its comparisons on the test rows, or else the validation rows.
 
     Args:
-        recipe: that was trained, with the precision resolved.
-        task: with the classes of the training rows.
+        recipe: with the precision resolved.
         rows: number of rows of each part.
-        scored: the trained model first, then what it is compared with.
+        scored: the trained model first, then the ones it is compared with.
         training: fields of `TrainingRecord`.
     """
-    import torch  # here, since tables of results are made without it
+    import torch  # here, since this module is also read without it
 
     models = [
         ModelResult(

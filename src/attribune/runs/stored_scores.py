@@ -1,4 +1,4 @@
-"""The logits and labels that a run keeps of its validation and test rows."""
+"""The logits and labels that a run stores for its validation and test rows."""
 
 from __future__ import annotations
 
@@ -19,30 +19,23 @@ __all__ = ["StoredScores"]
 
 @dataclass(frozen=True, kw_only=True)
 class StoredScores:
-    """What a run keeps of its validation and test rows.
-
-    Args:
-        parts: by name, ``rows`` (n,) of their table, ``labels`` and ``logits`` (n, outputs).
-    """
+    """Scores of a run: for each part, ``rows`` (n,) of the table, ``labels`` and ``logits`` (n, outputs)."""
 
     task: Task
     parts: dict[str, dict[str, npt.NDArray[Any]]]
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """Those of the run in a folder.
-
-        Raises:
-            ModelFolderError: for a run that is not finished, or a file that is missing or damaged.
-        """
+        """Read the scores of a run; ModelFolderError if it is not finished, or a file is missing or damaged."""
         folder = RunFolder(Path(path))
         results = folder.read_results()
         parts: dict[str, dict[str, npt.NDArray[Any]]] = {}
         for part in [name for name in ("validation", "test") if name in results.rows]:
+            file = folder.logits(part)
             try:
-                parts[part] = load_file(str(folder.logits(part)))
+                parts[part] = load_file(str(file))
             except (SafetensorError, OSError) as error:
                 raise ModelFolderError(
-                    f"{folder.logits(part)} is missing or damaged ({error}): restore the file, or train again"
+                    f"{file} is missing or damaged ({error}): restore the file, or train again"
                 ) from error
         return cls(task=task_from_dict(results.task), parts=parts)

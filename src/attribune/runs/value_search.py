@@ -17,55 +17,41 @@ from attribune.schema.vocabulary import Vocabulary
 
 __all__ = ["files_with_value"]
 
-
-_WHOLE = re.compile(r"\w|[^\W\d]{2}|[-+.\d]+")  # values that are looked for as whole texts, not as words of one
-
-
+_WHOLE = re.compile(r"\w|[^\W\d]{2}|[-+.\d]+")  # values that must be a whole text, not a word of one
 _PRETRAINED = re.compile(r"tokenizer|vocab|merges|special_tokens|added_tokens|spiece|sentencepiece")
-
-
 _SKIPPED = (".png", ".svg", ".pt2", ".onnx")
 
 
 def files_with_value(value: str, folder: Path) -> list[Path]:
-    """The files below a folder that have a value in them.
+    """Return the files below a folder that contain a value.
 
-    Texts are searched for it as a word, whatever file format they are in; values of fewer than three characters, and
-    numbers, must be a whole text. Not searched are the files of the pretrained tokenizer, labels and predictions,
-    words of texts that the linear baseline counts, and numbers of tensors.
+    Texts are searched for it as a word, whatever the file format; values of fewer than three characters, and numbers,
+    must be the whole text. Not searched are the files of the pretrained tokenizer, labels and predictions, the
+    vocabulary of the linear baseline, and the numbers of tensors.
     """
-    is_it = _matcher(value)
-    return [path for path in sorted(folder.rglob("*")) if path.is_file() and any(map(is_it, _texts_of(path)))]
-
-
-def _matcher(value: str) -> Any:
-    if _WHOLE.fullmatch(value):
-        return value.__eq__
-    return re.compile(rf"(?<!\w){re.escape(value)}(?!\w)").search
+    is_whole_text = _WHOLE.fullmatch(value) is not None
+    matches: Any = value.__eq__ if is_whole_text else re.compile(rf"(?<!\w){re.escape(value)}(?!\w)").search
+    return [path for path in sorted(folder.rglob("*")) if path.is_file() and any(map(matches, _texts_of(path)))]
 
 
 def _texts_of(path: Path) -> Iterator[str]:
-    """All texts in a file of a run."""
+    """Yield all texts in a file of a run."""
     if _PRETRAINED.match(path.name) or path.suffix in _SKIPPED:
         return
-    if path.suffix == ".safetensors":
-        yield from _texts_in_tensors(path)
+    if path.suffix == ".safetensors":  # the header alone
+        with path.open("rb") as file:
+            yield file.read(int.from_bytes(file.read(8), "little")).decode(errors="replace")
     elif path.suffix == ".parquet":
         table = pq.read_table(path)
         names = [name for name in table.column_names if not name.startswith(("true_", "prediction"))]
         for name in names:
             if pa.types.is_string(table[name].type) or pa.types.is_large_string(table[name].type):
-                yield from (text for text in table[name].to_pylist() if text is not None)
+                yield from table[name].drop_null().to_pylist()
     elif path.suffix == ".arrow":
         yield from Vocabulary.read(path)[0]
     else:
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         yield from _texts_in(data.decode(errors="replace"), path.suffixes)
-
-
-def _texts_in_tensors(path: Path) -> Iterator[str]:
-    with path.open("rb") as file:
-        yield file.read(int.from_bytes(file.read(8), "little")).decode(errors="replace")
 
 
 def _texts_in(text: str, suffixes: Sequence[str]) -> Iterator[str]:
@@ -80,7 +66,7 @@ def _texts_in(text: str, suffixes: Sequence[str]) -> Iterator[str]:
         else:
             yield text
     except (ValueError, yaml.YAMLError):
-        yield text  # as it is, where it is not what its name says
+        yield text  # the content does not match the file's name
 
 
 def _strings(tree: Any) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Checkpoints of an interrupted training: which of them are whole, and what their state says."""
+"""Checkpoints of an interrupted training."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RANDOM = "rng_state*.pth"  # one of each process
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """Return the newest checkpoint that was written to its end; one that an interruption cut short does not count."""
+    """Return the newest complete checkpoint; one that an interruption truncated does not count."""
     newest_first = sorted(folder.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2]), reverse=True)
     return next((path for path in newest_first if _is_whole(path)), None)
 
@@ -29,7 +29,7 @@ def read_state(checkpoint: Path) -> TrainerState | None:
 
 
 def _is_whole(checkpoint: Path) -> bool:
-    # trainer_state.json is written last; the others are looked at as well, for a copy that was cut short.
+    # trainer_state.json is written last; the other files are checked as well, since a copy may be truncated.
     try:
         with safe_open(checkpoint / _WEIGHTS, framework="pt"):
             pass

@@ -1,4 +1,4 @@
-"""Several processes that train one model, started by `torchrun`: what they agree on, and what they share out."""
+"""Several processes that train one model, as `torchrun` starts them."""
 
 from __future__ import annotations
 
@@ -28,93 +28,85 @@ __all__ = [
 T = TypeVar("T")
 
 PATIENCE = timedelta(days=7)
-"""How long processes wait for each other: one may be scoring a long table; `torchrun` ends all when one fails."""
+"""The timeout of collective operations: one process may score a long table; `torchrun` ends all when one fails."""
 
 
 def process_count() -> int:
-    """How many processes train together."""
+    """Return the number of processes that train together."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def process_number() -> int:
-    """Which of them this is, from 0."""
+    """Return the rank of this process."""
     return int(os.environ.get("RANK", "0"))
 
 
 def is_main() -> bool:
-    """Whether this is the process that writes, scores and speaks to the user."""
+    """Whether this is the process that writes, scores and communicates with the user."""
     return process_number() == 0
 
 
 def backend() -> str | None:
-    """What connects several processes; None leaves the choice to accelerate."""
+    """Return the backend of torch.distributed; None leaves the choice to accelerate."""
     return "gloo" if process_count() > 1 and not torch.cuda.is_available() else None
 
 
 def refuse_processes(what: str) -> None:
-    """Refuse several processes where each would do the whole work.
-
-    Raises:
-        ConfigError: when there are several.
-    """
+    """Raise a ConfigError if there are several processes, where each would do all the work."""
     if process_count() > 1:
         raise ConfigError(f"{what} was started in {process_count()} processes, which would all do the same: start one")
 
 
 def from_main(make: Callable[[], T]) -> T:
-    """What `make` returns in the main process; its error is raised in all of them.
-
-    Args:
-        make: called in the main process alone; its result must be something that can be pickled.
-    """
+    """Call `make` in the main process and return its result, which must be picklable, or raise its error, in all."""
     if process_count() == 1:
         return make()
-    _connect()
-    made: list[Any] = [None, None]
+    if not dist.is_initialized():  # the Trainer would make the same connection, and reuses this one
+        PartialState(cpu=not torch.cuda.is_available(), backend=backend(), timeout=PATIENCE)
+    message: list[Any] = [None, None]
     if is_main():
         try:
-            made[0] = make()
+            message[0] = make()
         except AttribuneError as error:
-            made[1] = error
-    dist.broadcast_object_list(made, src=0)
-    if made[1] is not None:
-        raise made[1]
-    return cast(T, made[0])
+            message[1] = error
+    dist.broadcast_object_list(message, src=0)
+    result, raised = message
+    if raised is not None:
+        raise raised
+    return cast(T, result)
 
 
-def all_rows(*tensors: Tensor, most: int) -> list[Tensor]:
-    """The rows of all processes' tensors, the same in each process; gradients reach this process's own rows.
+def all_rows(*tensors: Tensor, limit: int) -> list[Tensor]:
+    """Gather the rows of all processes; gradients flow into this process's own rows.
 
-    They reach them as often as there are processes, since these average what each has found.
+    The gradients are multiplied by the number of processes, since these average them.
 
     Args:
-        tensors: of one number of rows, which may differ from one process to the next; (rows, ...) float32 numbers, or
-            integers below 2^24.
-        most: rows that a process has at most.
+        tensors: (rows, ...) float32 numbers, or integers below 2^24, all with the same number of rows, which may differ
+            between processes.
+        limit: maximum number of rows of a process.
     """
-    rows = len(tensors[0])
-    sizes = [most * tensor[0].numel() for tensor in tensors]
-    # All in one, with the number of rows: it is the time of a message that counts, not its length.
+    sizes = [limit * tensor[0].numel() for tensor in tensors]
+    # One message with all tensors and the number of rows, since latency matters more than length.
     message = tensors[0].new_zeros(1 + sum(sizes), dtype=torch.float32)
-    message[0] = rows
-    for place, tensor in zip(torch.split(message[1:], sizes), tensors, strict=True):
-        place[: tensor.numel()] = tensor.detach().reshape(-1)
+    message[0] = len(tensors[0])
+    for segment, tensor in zip(torch.split(message[1:], sizes), tensors, strict=True):
+        segment[: tensor.numel()] = tensor.detach().reshape(-1)
     messages = [torch.empty_like(message) for _ in range(process_count())]
     dist.all_gather(messages, message)
-    counts = [int(found[0]) for found in messages]
-    whole = []
+    gathered = []
     for number, tensor in enumerate(tensors):
-        parts = [
-            torch.split(found[1:], sizes)[number].view(most, *tensor.shape[1:])[:count].to(tensor.dtype)
-            for found, count in zip(messages, counts, strict=True)
-        ]
+        parts = []
+        for received in messages:
+            segment = torch.split(received[1:], sizes)[number].view(limit, *tensor.shape[1:])
+            parts.append(segment[: int(received[0])].to(tensor.dtype))
         parts[process_number()] = cast(Tensor, _Multiplied.apply(tensor))  # type: ignore[no-untyped-call]
-        whole.append(torch.cat(parts))
-    return whole
+        gathered.append(torch.cat(parts))
+    return gathered
 
 
 class _Multiplied(torch.autograd.Function):
-    """The same, with a gradient as many times as large as there are processes."""
+    """The identity, whose gradient is multiplied by the number of processes."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor) -> Tensor:
@@ -123,9 +115,3 @@ class _Multiplied(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         return grad * process_count()
-
-
-def _connect() -> None:
-    # The Trainer makes the same connection, and finds this one.
-    if not dist.is_initialized():
-        PartialState(cpu=not torch.cuda.is_available(), backend=backend(), timeout=PATIENCE)

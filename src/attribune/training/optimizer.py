@@ -1,4 +1,4 @@
-"""The optimiser: AdamW, with one learning rate for what is new and one for what was pretrained."""
+"""The optimiser: AdamW, with separate learning rates for new and for pretrained parameters."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 __all__ = ["RowAdamW", "build_optimizer", "clip_gradients", "update_rows_alone"]
 
-_LARGE = 1 << 24  # numbers in the tables from which on `auto` updates rows alone
+_LARGE = 1 << 24  # numbers in the tables from which `auto` updates only the rows of the batch
 
 
 class RowAdamW(torch.optim.AdamW):
-    """AdamW that updates, of parameters with sparse gradients, the rows of the batch alone.
+    """AdamW that updates only the rows of the batch in parameters with sparse gradients.
 
-    For such a table it keeps two numbers a row instead of two for each element: the running mean of the row's squared
-    gradients, averaged over the row, and the step at which the row was seen last. What happens to all rows at every
-    step in AdamW is made up for when a row is seen again: its mean square decays as often, and so does the row itself.
-    There is no momentum: all of a gradient's effect, which AdamW spreads over the next steps, comes at once.
+    Its state is two numbers per row instead of two per element: the running mean of the row's squared gradients,
+    averaged over the row, and the step at which the row was last seen. The decay that AdamW applies to all rows at
+    every step is applied when a row is seen again, to its mean square and to the row itself. There is no momentum: a
+    gradient takes effect at once, which AdamW spreads over the next steps.
 
         v_r <- beta2^(t - t_r) v_r + (1 - beta2) mean(g_r²)
         w_r <- (1 - rate decay)^(t - t_r) w_r - rate g_r / (sqrt(v_r / (1 - beta2^t)) + eps)
@@ -75,36 +75,28 @@ class RowAdamW(torch.optim.AdamW):
 def build_optimizer(
     model: ConditionedModel, *, learning_rate: float, backbone_learning_rate: float, weight_decay: float
 ) -> RowAdamW:
-    """AdamW over everything that learns. Biases, gains and other vectors do not decay.
+    """Return the optimiser of all trained parameters. Biases, gains and other vectors do not decay.
 
     Args:
-        model: the model.
-        learning_rate: of the method, of LoRA and the head, which start from nothing.
-        backbone_learning_rate: of the backbone, which must not forget.
-        weight_decay: of matrices.
+        learning_rate: of the method, LoRA and the head.
+        backbone_learning_rate: of the backbone's own parameters.
     """
     groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            pretrained = name.startswith("backbone.") and ".lora_" not in name
-            rate = backbone_learning_rate if pretrained else learning_rate
+            is_pretrained = name.startswith("backbone.") and ".lora_" not in name
+            rate = backbone_learning_rate if is_pretrained else learning_rate
             decay = weight_decay if parameter.dim() > 1 else 0.0
             groups.setdefault((rate, decay), []).append(parameter)
-    return RowAdamW(
-        [{"params": found, "lr": rate, "weight_decay": decay} for (rate, decay), found in groups.items()],
-        lr=learning_rate,
-    )
+    settings = [{"params": group, "lr": rate, "weight_decay": decay} for (rate, decay), group in groups.items()]
+    return RowAdamW(settings, lr=learning_rate)
 
 
 def update_rows_alone(model: ConditionedModel, choice: str = "rows") -> bool:
-    """Let the attribute tables of a model have sparse gradients, for `RowAdamW` or another optimiser that takes these.
+    """Choose whether a model's attribute tables have sparse gradients, which `RowAdamW` takes; returns the choice.
 
     Args:
-        model: the model.
-        choice: ``rows``, ``all``, or ``auto``: rows where the tables hold 2**24 numbers or more.
-
-    Returns:
-        Whether they have.
+        choice: ``rows``, ``all``, or ``auto``, which is ``rows`` for tables of 2**24 numbers or more.
     """
     methods = [module for module in model.modules() if isinstance(module, AttributeMethod)]
     numbers = sum(table.numel() for method in methods for table in method.tables if table.requires_grad)
@@ -115,24 +107,24 @@ def update_rows_alone(model: ConditionedModel, choice: str = "rows") -> bool:
 
 
 def clip_gradients(parameters: Iterable[Tensor], limit: float, sharded: ShardedTables | None = None) -> Tensor:
-    """Scale gradients, sparse ones among them, so that their common norm is at most `limit`; returns it as it was.
+    """Scale gradients, sparse ones included, so that their total norm is at most `limit`; returns the norm before.
 
     Args:
-        sharded: the parameters of which other processes have the other rows, whose gradients count as well.
+        sharded: parameters whose other rows, in other processes, count as well.
     """
-    grads, parts = list[Tensor](), list[Tensor]()
+    grads, sharded_grads = list[Tensor](), list[Tensor]()
     for parameter in parameters:
-        if parameter.grad is not None:
-            if parameter.grad.is_sparse:
-                parameter.grad = parameter.grad.coalesce()
-            grad = parameter.grad.values() if parameter.grad.is_sparse else parameter.grad
-            grads.append(grad)
-            if sharded is not None and parameter in sharded:
-                parts.append(grad)
-    norm = torch.nn.utils.get_total_norm([grad for grad in grads if not any(grad is part for part in parts)])
+        if parameter.grad is None:
+            continue
+        if parameter.grad.is_sparse:
+            parameter.grad = parameter.grad.coalesce()
+        grad = parameter.grad.values() if parameter.grad.is_sparse else parameter.grad
+        (sharded_grads if sharded is not None and parameter in sharded else grads).append(grad)
+    norm = torch.nn.utils.get_total_norm(grads)
     if sharded is not None:
-        norm = (norm.square() + sharded.squared_norm(parts)).sqrt()
+        norm = (norm.square() + sharded.squared_norm(sharded_grads)).sqrt()
     if limit < float("inf"):
         scale = torch.clamp(limit / (norm + 1e-6), max=1.0)
+        grads += sharded_grads
         torch._foreach_mul_(grads, scale.to(grads[0].device))
     return norm

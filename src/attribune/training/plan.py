@@ -1,4 +1,4 @@
-"""What is to be trained: a recipe resolved once, every default filled in, into the parts that the steps take."""
+"""A recipe resolved into the arguments of the steps of a training, with every default filled in."""
 
 from __future__ import annotations
 
@@ -22,16 +22,14 @@ SHUFFLED = "shuffled"
 
 @dataclass(frozen=True, kw_only=True)
 class DataPlan:
-    """Which rows are read, and what is predicted of them; the same for all methods that are compared.
+    """Which rows are read, and what is predicted; the same for all methods that are compared.
 
     Attributes:
         source: tables, splits and encoding.
         text: text columns and window.
         attributes: the kinds that the schema is fitted with.
-        label_columns: what is predicted; of a generative model the text itself.
-        task_kind: name of the task.
-        task_options: settings of the task.
-        transfer: the run whose schema and classes are taken over.
+        label_columns: what is predicted; for a generative model the text itself.
+        transfer: the run whose schema and classes are used.
         seed: of the shuffling of attributes.
     """
 
@@ -51,7 +49,7 @@ class DataPlan:
         classes = options.get("classes")
         named = {canonical(name) for name in classes} if isinstance(classes, list | tuple) else set()
         missing = options.get("missing", recipe.data.missing)
-        # A class that the task names is no missing label, whatever it is called.
+        # The name of a class never means a missing label.
         options["missing"] = tuple(text for text in missing if text not in named)
         if recipe.task_kind == "aspects":
             options.setdefault("names", recipe.data.label)
@@ -68,9 +66,8 @@ class DataPlan:
 
     @property
     def columns(self) -> list[str]:
-        """Every column that is read."""
-        attributes = (kind.name for kind in self.attributes)
-        return list(dict.fromkeys([*self.text.names, *self.source.label, *attributes]))
+        """All columns that are read."""
+        return list(dict.fromkeys([*self.text.names, *self.source.label, *(kind.name for kind in self.attributes)]))
 
     @property
     def is_generative(self) -> bool:
@@ -80,14 +77,7 @@ class DataPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelPlan:
-    """A neural model before it is trained.
-
-    Attributes:
-        method: its settings.
-        tuning: what of the backbone learns.
-        backbone: name, revision, pooling and dropout.
-        transfer: the run whose parameters it begins with.
-    """
+    """A neural model before it is trained; `transfer` is the run from which parameters are loaded."""
 
     method: MethodConfig
     tuning: str
@@ -100,11 +90,11 @@ class TrainingPlan:
     """One training.
 
     Attributes:
-        recipe: as it is written into the run's folder and onto its card.
+        recipe: as written into the run's folder and onto its card.
         method: name of the method.
         data: rows and task.
         model: the neural model; None for a linear baseline.
-        training: optimisation, with nothing left to a default.
+        training: optimisation, with resolved learning rates.
         reads_attributes: whether predictions depend on the attributes.
     """
 
@@ -120,12 +110,8 @@ class TrainingPlan:
         """Resolve a recipe."""
         model, training = None, recipe.training
         if not recipe.is_baseline:
-            model = ModelPlan(
-                method=recipe.method_config(),
-                tuning=recipe.tuning,
-                backbone=recipe.backbone,
-                transfer=recipe.transfer,
-            )
+            method, backbone, transfer = recipe.method_config(), recipe.backbone, recipe.transfer
+            model = ModelPlan(method=method, tuning=recipe.tuning, backbone=backbone, transfer=transfer)
             training = training.model_copy(update={"backbone_learning_rate": recipe.backbone_learning_rate})
         return cls(
             recipe=recipe,
@@ -143,46 +129,44 @@ class TrainingPlan:
 
     @property
     def name(self) -> str:
-        """As tables show it."""
+        """The name in tables."""
         return f"{self.method}, attributes shuffled" if self.is_shuffled else self.method
 
 
 def with_precision(recipe: Recipe) -> Recipe:
-    """Return the recipe with the precision that ``auto`` is on this machine, as it is written into a new run."""
+    """Return the recipe with the precision ``auto`` resolved for this machine."""
     precision = resolve_precision(recipe.training.precision)
     return recipe.model_copy(update={"training": recipe.training.model_copy(update={"precision": precision})})
 
 
 def comparison_recipes(recipe: Recipe, names: Sequence[str]) -> dict[str, Recipe]:
-    """Return the recipes of the methods to compare with, which differ from a recipe in the method alone.
+    """Return the recipes of the methods to compare with, which differ from a recipe only in the method.
 
     Args:
-        recipe: of the method that is trained.
         names: of methods; `SHUFFLED` is the same method on shuffled attributes.
 
     Raises:
-        ConfigError: for a method that is not there, does not fit, or is trained already.
+        ConfigError: for a method that is unknown, does not fit the recipe, or is that of the recipe.
     """
     if len(set(names)) < len(names):
         raise ConfigError(f"--compare {' '.join(names)}: name every method once")
     recipes = {}
     for name in names:
-        recipes[name] = _with_shuffled(recipe) if name == SHUFFLED else _with_method(recipe, name)
+        recipes[name] = _with_method(recipe, name)
         if name == recipe.method["name"] or (name == SHUFFLED and recipe.data.shuffled):
             raise ConfigError(f"--compare {name}: this is the method that is trained anyway; name another one")
     return recipes
 
 
-def _with_shuffled(recipe: Recipe) -> Recipe:
-    settings = recipe.model_dump()
-    settings["data"]["shuffled"] = True
-    return Recipe.from_dict(settings, source="the recipe with shuffled attributes")
-
-
 def _with_method(recipe: Recipe, name: str) -> Recipe:
-    settings = {**recipe.model_dump(), "method": {"name": name}, "transfer": None}
-    source = f"the recipe with method {name}"
-    if not recipe.data.shuffled:
-        return Recipe.from_dict(settings, source=source)
-    unshuffled = Recipe.from_dict({**settings, "data": {**settings["data"], "shuffled": False}}, source=source)
-    return Recipe.from_dict(settings, source=source) if unshuffled.reads_attributes else unshuffled
+    """Change the method; attributes stay shuffled if the new method reads them."""
+    settings = recipe.model_dump()
+    if name == SHUFFLED:
+        settings["data"]["shuffled"] = True
+        return Recipe.from_dict(settings, source="the recipe with shuffled attributes")
+    settings |= {"method": {"name": name}, "transfer": None}
+    settings["data"]["shuffled"] = False
+    other = Recipe.from_dict(settings, source=f"the recipe with method {name}")
+    if recipe.data.shuffled and other.reads_attributes:
+        return other.model_copy(update={"data": recipe.data})
+    return other

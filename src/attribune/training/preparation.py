@@ -1,4 +1,4 @@
-"""From the tables that a plan names to rows ready for training: splits, schema, task and encoded texts."""
+"""Preparation of tables for training: splits, schema, task and encoded texts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from attribune.training.plan import DataPlan
 
 __all__ = ["PreparedData", "PreparedSplit", "encode_split", "prepare", "rows_digest", "shuffle", "with_all_classes"]
 
-_MANY_CUT = 0.05  # of the texts
+_MANY_CUT = 0.05  # share of the texts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class PreparedSplit:
 
     Attributes:
         table: the rows that have a text and a label, with all their columns.
-        rows: (n,), their numbers in the file they came from, the first row being 0.
+        rows: (n,), their numbers in the source file, from 0.
         labels: as the task encodes them.
     """
 
@@ -46,13 +46,12 @@ class PreparedSplit:
 
 @dataclass(frozen=True, kw_only=True)
 class PreparedData:
-    """Everything a method needs for training, the same for every method that is compared.
+    """The rows of a training, the same for every method that is compared.
 
     Attributes:
-        splits: ``train``, ``validation`` and, unless there is none, ``test``.
-        schema: fitted on the training rows.
-        task: fitted on the training rows.
-        notes: what was counted on the way: rows dropped, values trimmed or unseen.
+        splits: ``train``, ``validation`` and, if there is one, ``test``.
+        schema: fitted on the training rows, as is `task`.
+        notes: counts for the user: rows dropped, values trimmed or unseen.
     """
 
     splits: dict[str, PreparedSplit]
@@ -67,16 +66,17 @@ class PreparedData:
 
 
 def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> PreparedData:
-    """Read, split and encode.
+    """Read and split the tables, fit schema and task, and encode the labels.
 
     Args:
-        tables: instead of the plan's files: ``train``, ``validation``, ``test`` as anything `read_table` takes.
+        tables: ``train``, ``validation`` and ``test`` instead of the plan's files, as anything `read_table` takes.
 
     Raises:
         DataError: for tables that cannot be used, naming file, row or column and the cure.
     """
     notes: list[str] = []
-    usable = {name: _usable_rows(plan, source, name, notes) for name, source in _sources(plan, tables).items()}
+    sources = tables or {name: getattr(plan.source, name) for name in ("train", "validation", "test")}
+    usable = {name: _usable_rows(plan, source, name, notes) for name, source in sources.items() if source is not None}
     if plan.source.partial_labels and "validation" not in usable:
         raise ConfigError(
             "partial_labels is on, but there are no validation rows of their own, which must have all labels: give "
@@ -84,18 +84,18 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
         )
     with numbered_in_file(usable["train"].rows, usable["train"].source):
         parts = _split(plan, usable, notes)
-    transferred = None if plan.transfer is None else AttributeSource.load(plan.transfer.run)
-    with numbered_in_file(parts["train"].rows, parts["train"].source):
-        schema = Schema.fit(parts["train"].table, plan.attributes, missing=plan.source.missing)
-    if transferred is not None and plan.transfer is not None:
-        schema = transferred.schema_with(schema, frozen=plan.transfer.frozen)
-    if schema.fit_report is not None:
-        notes.extend(schema.fit_report.lines())
-    with numbered_in_file(parts["train"].rows, parts["train"].source):
-        if transferred is not None and plan.transfer is not None and plan.transfer.full_model:
+    train, transfer = parts["train"], plan.transfer
+    with numbered_in_file(train.rows, train.source):
+        schema = Schema.fit(train.table, plan.attributes, missing=plan.source.missing)
+        transferred = None if transfer is None else AttributeSource.load(transfer.run)
+        if transferred is not None and transfer is not None:
+            schema = transferred.schema_with(schema, frozen=transfer.frozen)
+        if transferred is not None and transfer is not None and transfer.full_model:
             task = transferred.task(plan.task_kind)
         else:
-            task = _fit_task(plan, parts["train"].table)
+            task = _fit_task(plan, train.table)
+    if schema.fit_report is not None:
+        notes.extend(schema.fit_report.lines())
     splits = {name: _encode_labels(name, part, plan, schema, task, notes) for name, part in parts.items()}
     return PreparedData(splits=splits, schema=schema, task=task, notes=notes)
 
@@ -108,11 +108,11 @@ def _fit_task(plan: DataPlan, *tables: Dataset) -> Task:
 def _encode_labels(
     name: str, part: _Rows, plan: DataPlan, schema: Schema, task: Task, notes: list[str]
 ) -> PreparedSplit:
-    """Encode the labels of a split; labels and values that no training row has are noted."""
+    """Encode the labels of a split, with notes about labels and values that no training row has."""
     columns = [list(part.table[column]) for column in plan.label_columns]
     with numbered_in_file(part.rows, part.source):
         labels, _ = task.encode_labels(columns)
-        # Values of training rows are in the vocabulary, unless that is another run's.
+        # Values of training rows are in the vocabulary, unless it is that of another run.
         is_new = name != "train" or plan.transfer is not None
         report = schema.encode(part.table)[1] if is_new and len(schema) else None
     if unseen := task.unseen_labels(columns):
@@ -127,13 +127,13 @@ def _encode_labels(
 
 
 def with_all_classes(recipe: Recipe, tables: Mapping[str, Dataset]) -> Recipe:
-    """Return the recipe with the classes of all these rows, so that models of some of them have the same outputs."""
+    """Return the recipe with the classes of all these rows, so that models of subsets have the same outputs."""
     classes = _fit_task(DataPlan.of(recipe), *tables.values()).to_dict().get("classes")
     return recipe if classes is None else recipe.model_copy(update={"task": {**recipe.task, "classes": classes}})
 
 
 def shuffle(data: PreparedData, *, seed: int) -> PreparedData:
-    """Shuffle the attributes over the rows of each split: what a method still gains is not their doing."""
+    """Shuffle the attributes over the rows of each split, as a control."""
     splits = {
         name: replace(split, table=shuffle_columns(split.table, data.schema.names, seed=seed))
         for name, split in data.splits.items()
@@ -153,7 +153,7 @@ def rows_digest(data: PreparedData, plan: DataPlan) -> str:
 
 
 def encode_split(name: str, data: PreparedData, plan: DataPlan, model: ConditionedModel) -> Dataset:
-    """Return the rows of a split as the Trainer takes them; texts that were cut are noted.
+    """Return the rows of a split as the Trainer takes them, with a note about truncated texts.
 
     Raises:
         ConfigError: when the plan's texts are longer than the model takes.
@@ -178,11 +178,6 @@ def encode_split(name: str, data: PreparedData, plan: DataPlan, model: Condition
     return rows
 
 
-def _sources(plan: DataPlan, tables: Mapping[str, Any] | None) -> dict[str, Any]:
-    named = tables or {name: getattr(plan.source, name) for name in ("train", "validation", "test")}
-    return {name: source for name, source in named.items() if source is not None}
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Rows:
     """Rows of a table that have a text and a label, and their numbers in it."""
@@ -193,7 +188,7 @@ class _Rows:
 
 
 def _usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> _Rows:
-    """Read a table and leave out the rows without a text or a label, counting them."""
+    """Read a table and drop the rows without a text or a label, with notes about their numbers."""
     table = read_table(source, encoding=plan.source.encoding)
     shown = source if isinstance(source, str) else name
     require_columns(table.column_names, plan.columns, source=shown)
@@ -202,10 +197,9 @@ def _usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> _R
     has_label = rows_with_label(table, plan.label_columns, missing=plan.task_options["missing"], enough=enough)
     usable = np.flatnonzero(has_text & has_label)
     notes.append(f"{name}: {len(table):,} rows read from {shown}")
-    if dropped := int((~has_text).sum()):
-        notes.append(f"{name}: {dropped:,} rows without a text left out")
-    if dropped := int((has_text & ~has_label).sum()):
-        notes.append(f"{name}: {dropped:,} rows without a label left out")
+    for lacking, dropped in {"text": ~has_text, "label": has_text & ~has_label}.items():
+        if dropped.any():
+            notes.append(f"{name}: {dropped.sum():,} rows without a {lacking} left out")
     if not len(usable):
         raise DataError(
             f"{shown}: none of its {len(table):,} rows has both a text in {', '.join(plan.source.text)} and a label in "

@@ -1,12 +1,14 @@
-"""Scores of a model on validation and test rows, and of the baselines that are fitted beside every model."""
+"""Scores on validation and test rows, of a model and of the baselines that are fitted beside it."""
 
 from __future__ import annotations
 
 import io
 import logging
 import time
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from safetensors.numpy import save
@@ -25,42 +27,37 @@ __all__ = ["fit_linear", "score", "score_baselines"]
 
 _log = logging.getLogger(__name__)
 
-_BASELINE_ROWS = 200_000  # more would take longer than the model and teach a linear one little
+_BASELINE_ROWS = 200_000  # more would take longer than the model, and hardly improve a linear baseline
 
 
 def fit_linear(data: PreparedData, text: TextInput | None) -> LinearModel:
-    """Fit on at most `_BASELINE_ROWS` training rows, the regularisation chosen on the validation rows.
+    """Fit on at most `_BASELINE_ROWS` training rows, with the regularisation chosen on the validation rows.
 
     Args:
-        data: rows, schema and task.
-        text: what of a row is its text; None leaves the text out.
+        text: the text columns; None leaves the text out.
     """
-    texts, ids, labels = {}, {}, {}
-    for name in ("train", "validation"):
-        table, labels[name] = data.splits[name].table, data.splits[name].labels
+
+    def inputs(name: str) -> tuple[list[str] | None, npt.NDArray[np.int64], npt.NDArray[Any]]:
+        table, labels = data.splits[name].table, data.splits[name].labels
         if len(table) > _BASELINE_ROWS:
             chosen = np.sort(np.random.default_rng(0).permutation(len(table))[:_BASELINE_ROWS])
-            table, labels[name] = table.select(chosen), labels[name][chosen]
-        texts[name] = None if text is None else text.read(table)
-        ids[name] = data.schema.encode(table)[0] if len(data.schema) else np.zeros((len(table), 0), np.int64)
+            table, labels = table.select(chosen), labels[chosen]
+        ids = data.schema.encode(table)[0] if len(data.schema) else np.zeros((len(table), 0), np.int64)
+        return None if text is None else text.read(table), ids, labels
+
+    texts, ids, labels = inputs("train")
+    validation_texts, validation_ids, validation_labels = inputs("validation")
     model, _ = choose_c(
-        texts["train"],
-        ids["train"],
+        texts,
+        ids,
         schema=data.schema,
-        labels=labels["train"],
+        labels=labels,
         task=data.task,
-        validation_texts=texts["validation"],
-        validation_ids=ids["validation"],
-        validation_labels=labels["validation"],
+        validation_texts=validation_texts,
+        validation_ids=validation_ids,
+        validation_labels=validation_labels,
     )
     return model
-
-
-def _score_majority(data: PreparedData) -> Scored:
-    """Score the majority class of the training rows."""
-    train = data.splits["train"].labels
-    metrics = {name: data.task.majority(train, split.labels) for name, split in data.scored.items()}
-    return Scored(name="majority", metrics=metrics)
 
 
 def score(
@@ -72,7 +69,7 @@ def score(
     folder: RunFolder | None = None,
     hide_attributes: bool = False,
 ) -> Scored:
-    """Compute the metrics on validation and test rows; with a folder, the predictions are written there."""
+    """Compute the metrics on validation and test rows, and write the predictions into `folder`, if given."""
     metrics = {}
     started = time.perf_counter()
     for split_name, split in data.scored.items():
@@ -92,17 +89,19 @@ def score(
 
 
 def score_baselines(source: DataPlan, data: PreparedData, reporter: Reporter, *, exclude: set[str]) -> list[Scored]:
-    """Fit and score the cheap baselines and the majority class."""
-    if not LinearModel.learns(data.task):
-        reporter.note(f"the linear baselines cannot learn the task {data.task.kind!r} and are left out")
-        return [_score_majority(data)]
+    """Fit and score the cheap baselines, except the excluded ones, and the majority class of the training rows."""
     scored = []
+    is_learnable = LinearModel.learns(data.task)
+    if not is_learnable:
+        reporter.note(f"the linear baselines cannot learn the task {data.task.kind!r} and are left out")
     for method, text in (("linear", source.text), ("attributes-only", None)):
-        if method in exclude or not (text or len(data.schema)):
+        if method in exclude or not is_learnable or not (text or len(data.schema)):
             continue
         row_count = len(data.splits["train"].rows)
         some = f" on {_BASELINE_ROWS:,} of {row_count:,} rows" if row_count > _BASELINE_ROWS else ""
         reporter.note(f"fitting the baseline {method}{some}")
         predictor = Predictor(fit_linear(data, text), text_input=source.text)
         scored.append(score(method, predictor, data, source))
-    return [*scored, _score_majority(data)]
+    labels = data.splits["train"].labels
+    majority = {name: data.task.majority(labels, split.labels) for name, split in data.scored.items()}
+    return [*scored, Scored(name="majority", metrics=majority)]

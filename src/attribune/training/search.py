@@ -1,8 +1,8 @@
-"""Search of hyperparameters: trials drawn by Optuna and scored on validation rows, which go on where they were.
+"""Search of hyperparameters with Optuna, scored on validation rows; an interrupted search can be resumed.
 
     search(recipe, "searches/stars", trials=30)
 
-Test rows are never read: they are what the chosen setting is for.
+Test rows are never read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,13 +40,13 @@ from attribune.training.train import train
 __all__ = ["Range", "SearchResult", "Trial", "default_space", "read_space", "search"]
 
 _VALUES, _RESULT, _ATTEMPTS = "values.json", "result.json", "attempts.json"
-_MOST_ATTEMPTS = 3
+_MAX_ATTEMPTS = 3
 _HYPERCOMPLEX = (2, 4, 8, 16)
-_AT_RANDOM = 8  # trials before Optuna goes by what they found
+_STARTUP_TRIALS = 8  # random ones, before Optuna uses their scores
 
 
 class Range(Settings):
-    """Numbers from `low` to `high`, drawn evenly, or with ``log`` evenly over their logarithms."""
+    """Numbers from `low` to `high`, drawn uniformly, or with ``log`` uniformly over their logarithms."""
 
     low: float
     high: float
@@ -63,27 +63,27 @@ class Trial:
 
     Args:
         number: in the order of the draws.
-        values: of the settings that are searched.
-        score: on validation rows, lower is better; None where it failed.
+        values: of the searched settings.
+        score: on validation rows, lower is better; None for a failed trial.
         metrics: on validation rows.
-        error: why it failed.
+        error: reason of a failure.
     """
 
     number: int
     values: dict[str, Any]
-    score: float | None
-    metrics: dict[str, float]
+    score: float | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
     error: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchResult:
-    """What a search found.
+    """The result of a search.
 
     Args:
         folder: of the search; its ``recipe.yaml`` has the best values.
-        tried: every trial that has ended.
-        best: the one with the lowest score; None where all failed.
+        tried: all trials that have ended.
+        best: the trial with the lowest score; None if all failed.
     """
 
     folder: Path
@@ -92,16 +92,17 @@ class SearchResult:
 
 
 def default_space(recipe: Recipe) -> dict[str, Any]:
-    """What is searched unless a space is given: the learning rates, and A, O and Z of methods that have them.
+    """Return the default space: the learning rates, and A, O and Z of methods that have them.
 
     O is drawn from the numbers whose square divides the hidden size. The grids of the papers are not published in full;
     these are ours.
     """
-    rate = recipe.training.learning_rate
-    space: dict[str, Any] = {"training.learning_rate": {"low": rate / 10, "high": rate * 10, "log": True}}
-    if recipe.backbone_learning_rate != rate:
-        own = recipe.backbone_learning_rate
-        space["training.backbone_learning_rate"] = {"low": own / 10, "high": own * 10, "log": True}
+    rates = {"learning_rate": recipe.training.learning_rate}
+    if recipe.backbone_learning_rate != recipe.training.learning_rate:
+        rates["backbone_learning_rate"] = recipe.backbone_learning_rate
+    space: dict[str, Any] = {
+        f"training.{name}": {"low": rate / 10, "high": rate * 10, "log": True} for name, rate in rates.items()
+    }
     options = recipe.method_config().to_dict()
     if "bottleneck" in options:
         space["method.bottleneck"] = [16, 32, 64, 128, 256]
@@ -116,11 +117,7 @@ def default_space(recipe: Recipe) -> dict[str, Any]:
 
 
 def read_space(tree: Mapping[str, Any]) -> Space:
-    """Check a space: settings of the recipe by their dotted names, each with a range or a list of values.
-
-    Raises:
-        ConfigError: naming what is wrong.
-    """
+    """Check a space: dotted names of settings, each with a range or a list of values; ConfigError naming an error."""
     try:
         space = TypeAdapter(Space).validate_python(dict(tree))
     except ValidationError as error:
@@ -163,10 +160,10 @@ def search(
     """
     _check(recipe, trials)
     reporter = reporter or Reporter()
-    folder = Path(output)
+    folder = SearchFolder(Path(output))
     tree = default_space(recipe) if space is None else dict(space)
     checked = read_space(tree)
-    _check_ends(recipe, checked)
+    _check_values(recipe, checked)
     data = DataPlan.of(recipe)
     prepared = prepare(data)
     plan = {
@@ -175,30 +172,29 @@ def search(
         "seed": seed,
         "rows": rows_digest(prepared, data),
     }
-    job = SearchFolder(folder)
-    job.refuse_foreign()
-    with job.held():
-        job.begin(plan)
-        # A trial must not see test rows, nor other rows than the trial before it.
+    folder.refuse_foreign()
+    with folder.held():
+        folder.begin(plan)
+        # All trials use the same rows, and no test rows.
         tables = {name: split.table for name, split in prepared.splits.items() if name != "test"}
         tried: list[Trial] = []
-        for number in range(max(trials, len(list(folder.glob(f"trials/*/{_RESULT}"))))):
-            place = folder / "trials" / f"{number:04d}"
-            if not (place / _RESULT).is_file():
-                if not (place / _VALUES).is_file():
-                    place.mkdir(parents=True, exist_ok=True)
-                    write_json(place / _VALUES, _draw(checked, tried, seed + number), what="values of the trial")
-                values = read_json(place / _VALUES, what="values of the trial")
+        for number in range(max(trials, len(list(folder.path.glob(f"trials/*/{_RESULT}"))))):
+            trial = folder.path / "trials" / f"{number:04d}"
+            if not (trial / _RESULT).is_file():
+                if not (trial / _VALUES).is_file():
+                    trial.mkdir(parents=True, exist_ok=True)
+                    write_json(trial / _VALUES, _draw(checked, tried, seed + number), what="values of the trial")
+                values = read_json(trial / _VALUES, what="values of the trial")
                 reporter.note(f"trial {number + 1} of {trials}: {listed(values)}")
-                found = _try(number, values, recipe, place, tables, reporter)
-                write_json(place / _RESULT, asdict(found), what="result of the trial", indent=1)
-            shutil.rmtree(place / "run", ignore_errors=True)
-            tried.append(Trial(**read_json(place / _RESULT, what="result of the trial")))
+                result = _try(Trial(number=number, values=values), recipe, trial, tables, reporter)
+                write_json(trial / _RESULT, asdict(result), what="result of the trial", indent=1)
+            shutil.rmtree(trial / "run", ignore_errors=True)
+            tried.append(Trial(**read_json(trial / _RESULT, what="result of the trial")))
         scored = [(trial.score, trial.number, trial) for trial in tried if trial.score is not None]
         best = min(scored)[2] if scored else None
         if best is not None:
-            replace_file(folder / "recipe.yaml", _with_values(recipe, best.values).to_yaml().encode())
-        return SearchResult(folder=folder, tried=tuple(tried), best=best)
+            replace_file(folder.path / "recipe.yaml", _with_values(recipe, best.values).to_yaml().encode())
+        return SearchResult(folder=folder.path, tried=tuple(tried), best=best)
 
 
 def _check(recipe: Recipe, trials: int) -> None:
@@ -212,8 +208,8 @@ def _check(recipe: Recipe, trials: int) -> None:
     check_trackers(recipe.training.report_to)
 
 
-def _check_ends(recipe: Recipe, space: Mapping[str, Any]) -> None:
-    """Settings that a recipe does not have, and a backbone that is not there, are no failed trials."""
+def _check_values(recipe: Recipe, space: Mapping[str, Any]) -> None:
+    """Refuse unknown settings and a missing backbone, with which every trial would fail."""
     for name, values in space.items():
         first = values.low if isinstance(values, Range) else values[0]
         _with_values(recipe, {name: int(first) if isinstance(values, Range) and values.integer else first})
@@ -221,45 +217,41 @@ def _check_ends(recipe: Recipe, space: Mapping[str, Any]) -> None:
 
 
 def listed(values: Mapping[str, Any]) -> str:
-    """The values of a trial in one line."""
+    """Return the values of a trial in one line."""
     return ", ".join(
         f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in values.items()
     )
 
 
-def _try(
-    number: int, values: dict[str, Any], recipe: Recipe, place: Path, tables: Mapping[str, Any], reporter: Reporter
-) -> Trial:
+def _try(trial: Trial, recipe: Recipe, folder: Path, tables: Mapping[str, Any], reporter: Reporter) -> Trial:
     """Run a trial, unless its process was killed too often before."""
-    with _counted(place / _ATTEMPTS) as attempt:
-        if attempt <= _MOST_ATTEMPTS:
-            return _run(number, values, recipe, place / "run", tables, reporter)
-    error = f"its process was killed {_MOST_ATTEMPTS} times, as the system does when memory runs out"
-    return Trial(number=number, values=values, score=None, metrics={}, error=error)
+    with _counted(folder / _ATTEMPTS) as attempt:
+        if attempt <= _MAX_ATTEMPTS:
+            return _run(trial, recipe, RunFolder(folder / "run"), tables, reporter)
+    return replace(
+        trial, error=f"its process was killed {_MAX_ATTEMPTS} times, as the system does when memory runs out"
+    )
 
 
-def _run(
-    number: int, values: dict[str, Any], recipe: Recipe, run: Path, tables: Mapping[str, Any], reporter: Reporter
-) -> Trial:
-    """Train with these values, or go on where that was interrupted."""
+def _run(trial: Trial, recipe: Recipe, folder: RunFolder, tables: Mapping[str, Any], reporter: Reporter) -> Trial:
+    """Train with the values of a trial, or resume that training."""
     try:
-        tried = _with_values(recipe, values)
-        train(tried, run, tables=tables, baselines=False, resume=True, reporter=reporter)
-    except (ConfigError, DataError, RuntimeError) as error:  # sizes that do not fit, a loss without end, memory
-        reporter.note(f"trial {number + 1} failed: {error}")
-        return Trial(number=number, values=values, score=None, metrics={}, error=str(error))
-    folder = RunFolder(run)
-    results, found = folder.read_results(), load_file(str(folder.logits("validation")))
-    score = validation_score(task_from_dict(results.task), found["logits"], found["labels"])
+        recipe = _with_values(recipe, trial.values)
+        train(recipe, folder.path, tables=tables, baselines=False, resume=True, reporter=reporter)
+    except (ConfigError, DataError, RuntimeError) as error:  # sizes that do not fit, an infinite loss, memory
+        reporter.note(f"trial {trial.number + 1} failed: {error}")
+        return replace(trial, error=str(error))
+    results, rows = folder.read_results(), load_file(str(folder.logits("validation")))
+    score = validation_score(task_from_dict(results.task), rows["logits"], rows["labels"])
     if not math.isfinite(score):
-        return Trial(number=number, values=values, score=None, metrics={}, error=f"the validation score is {score}")
+        return replace(trial, error=f"the validation score is {score}")
     metrics = {name: interval.value for name, interval in results.models[0].parts["validation"].items()}
-    return Trial(number=number, values=values, score=score, metrics=metrics)
+    return replace(trial, score=score, metrics=metrics)
 
 
 @contextlib.contextmanager
 def _counted(file: Path) -> Iterator[int]:
-    """Count how often a trial was begun, stops by the user left out; yields the number of this time."""
+    """Count the attempts of a trial, except those that the user stopped; yields the number of this attempt."""
     before = int(read_json(file, what="count of attempts")) if file.is_file() else 0
     write_json(file, before + 1, what="count of attempts")
     try:
@@ -290,11 +282,7 @@ class SearchFolder(JobFolder):
     plan_name = "search.json"
 
     def begin(self, plan: Mapping[str, Any]) -> None:
-        """Write the plan, or check that it is the one with which the first trial was begun.
-
-        Raises:
-            ConfigError: for a folder of something else, or of another search.
-        """
+        """Write the plan, or raise a ConfigError if the folder has the trials of another plan."""
         self.refuse_foreign()
         if not (self.path / "trials").is_dir():
             self.write_plan((json.dumps(plan, ensure_ascii=False, indent=1) + "\n").encode())
@@ -306,21 +294,16 @@ class SearchFolder(JobFolder):
 
 
 def _draw(space: Space, tried: Sequence[Trial], seed: int) -> dict[str, Any]:
-    """The values of the next trial by Optuna's tree-structured Parzen estimator; the same for the same history."""
+    """Draw the values of the next trial with Optuna's tree-structured Parzen estimator, seeded."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     distributions = {name: _distribution(choices) for name, choices in space.items()}
-    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed % 2**32, n_startup_trials=_AT_RANDOM))
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed % 2**32, n_startup_trials=_STARTUP_TRIALS))
     for trial in tried:
-        failed = trial.score is None
+        state = optuna.trial.TrialState.FAIL if trial.score is None else optuna.trial.TrialState.COMPLETE
         study.add_trial(
-            optuna.trial.create_trial(
-                params=trial.values,
-                distributions=distributions,
-                value=None if failed else trial.score,
-                state=optuna.trial.TrialState.FAIL if failed else optuna.trial.TrialState.COMPLETE,
-            )
+            optuna.trial.create_trial(params=trial.values, distributions=distributions, value=trial.score, state=state)
         )
     return dict(study.ask(distributions).params)
 

@@ -17,11 +17,7 @@ __all__ = ["ShardedTables"]
 
 
 class ShardedTables:
-    """The attribute tables of a model: sharded over the processes, gathered for files.
-
-    Args:
-        model: of which each process keeps its own rows alone from now on.
-    """
+    """The attribute tables of a model, sharded over the processes by rows, and gathered for files."""
 
     def __init__(self, model: nn.Module) -> None:
         self._shards: dict[nn.Parameter, RowShard] = {}
@@ -32,11 +28,11 @@ class ShardedTables:
         for table, shard in self._shards.items():
             table.data = shard.own(table.data)
         # DistributedDataParallel would make the tables of all processes equal.
-        names = [name for name, parameter in model.named_parameters() if parameter in self._shards]
-        model._ddp_params_and_buffers_to_ignore = names  # type: ignore[assignment]
+        sharded = [name for name, parameter in model.named_parameters() if parameter in self]
+        model._ddp_params_and_buffers_to_ignore = sharded  # type: ignore[assignment]
 
     def squared_norm(self, gradients: Sequence[Tensor]) -> Tensor:
-        """Of the tables' gradients in all processes, of which this one has these."""
+        """Return the squared norm of the tables' gradients in all processes, given those of this process."""
         total = torch.stack([gradient.float().square().sum() for gradient in gradients]).sum()
         dist.all_reduce(total)
         return total
@@ -46,7 +42,7 @@ class ShardedTables:
 
     @contextmanager
     def written(self, optimizer: Any) -> Iterator[None]:
-        """For the duration of a block, the first process has whole tables and the optimiser's state of all rows."""
+        """While the block runs, the first process has complete tables and the optimiser's state of all rows."""
         own = [(table, table.data) for table in self._shards]
         state = [(table, dict(optimizer.state[table])) for table in self._shards if optimizer.state.get(table)]
         for table, data in own:
@@ -63,7 +59,7 @@ class ShardedTables:
 
     @contextmanager
     def read(self) -> Iterator[None]:
-        """For the duration of a block, in which they are read from a file, all have whole tables."""
+        """While the block runs, all processes have complete tables, which are read from a file."""
         for table, shard in self._shards.items():
             table.data = table.new_empty(shard.rows, *table.shape[1:])
         yield
@@ -77,13 +73,13 @@ class ShardedTables:
             state.update({name: shard.own(value) for name, value in state.items() if value.dim()})
 
     def gather(self, model: nn.Module) -> None:
-        """Give the first process the whole tables; the others have no further use for the model."""
+        """Collect the complete tables in the first process; the others cannot use the model any more."""
         for table in self._shards:
             table.data = self._whole(table, table.data)
         for method in (module for module in model.modules() if isinstance(module, AttributeMethod)):
             method.shards = []
 
     def _whole(self, table: nn.Parameter, own: Tensor) -> Tensor:
-        """All rows of what there is for each row, in the first process; else, and where it is one number, as it is."""
-        whole = self._shards[table].gather(own) if own.dim() else None
-        return own if whole is None else whole
+        """Return the values of all rows in the first process; in others, and for a scalar, the argument itself."""
+        gathered = self._shards[table].gather(own) if own.dim() else None
+        return own if gathered is None else gathered

@@ -1,4 +1,4 @@
-"""A whole training, from top to bottom: data, model, Trainer, scores, results; every step can be interrupted."""
+"""A training from top to bottom: data, model, Trainer, scores, results; every step can be interrupted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import shutil
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,25 +71,25 @@ def train(
     """Train, evaluate and save; the same as ``attribune train``.
 
     Several processes, as `torchrun` starts them, train together with the same losses as one; they all read the data.
-    The first one does the rest: it fits baselines, scores, writes the run's folder and tells the reporter.
+    The first one does the rest: it fits baselines, scores, writes the run's folder and notifies the reporter.
 
     Args:
-        output: folder of the run; see `RunFolder` for what it will hold.
-        others: methods to train with the same recipe, rows and budget, and to compare with; ``shuffled`` is the same
-            method on shuffled attributes.
+        output: folder of the run; see `RunFolder` for its files.
+        others: methods to train with the same recipe, rows and budget for comparison; ``shuffled`` is the same method
+            on shuffled attributes.
         baselines: whether to fit the cheap baselines and the majority class beside the model.
-        resume: go on with an interrupted run in the folder.
-        tables: in place of the recipe's files, ``train``, ``validation`` and ``test`` as anything `read_table` takes.
-        profile: look at a few steps, and write a trace and a summary of where their time went to ``profile``.
+        resume: whether to continue an interrupted run in the folder.
+        tables: ``train``, ``validation`` and ``test`` instead of the recipe's files, as anything `read_table` takes.
+        profile: profile a few steps, and write a trace and a time summary to ``profile``.
 
     Returns:
-        What ``metrics.json`` holds, as plain values; `RunFolder.read_results` gives the same with types.
+        The content of ``metrics.json`` as plain values; `RunFolder.read_results` returns it with types.
 
     Raises:
         AttribuneError: with one message that names the thing, the value seen and the cure.
     """
     reporter = reporter if reporter is not None and is_main() else Reporter()
-    comparison_recipes(recipe, others)  # a wrong name shows before anything is written
+    comparison_recipes(recipe, others)  # refuses wrong names before anything is written
     folder = RunFolder(Path(output))
     is_new = from_main(lambda: not folder.is_begun)
     recipe = from_main(lambda: folder.begin(with_precision(recipe) if is_new else recipe, resume=resume))
@@ -148,7 +148,7 @@ def _run(
 
 
 def _check(plan: TrainingPlan) -> None:
-    """Find what is wrong before a long table is read."""
+    """Check trackers and backbone before a long table is read."""
     check_trackers(plan.training.report_to)
     if plan.model is not None:
         load_tokenizer(plan.model.backbone.name, revision=plan.model.backbone.revision)
@@ -160,7 +160,7 @@ def _check(plan: TrainingPlan) -> None:
 
 
 def _check_same_rows(folder: RunFolder, digest: str) -> None:
-    """Refuse to go on with other rows than those with which the run was begun."""
+    """Refuse to resume a run with other rows."""
     identity = {"digest": digest}
     if not folder.rows.is_file():
         write_json(folder.rows, identity, what="mark of the rows")
@@ -174,11 +174,10 @@ def _check_same_rows(folder: RunFolder, digest: str) -> None:
 def _train_and_score(
     plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter: Reporter, *, profile: bool = False
 ) -> tuple[list[Scored], dict[str, Any]]:
-    """Train one method, unless its model is there, and score it with and without its attributes.
+    """Train one method, unless its model exists, and score it with and without its attributes.
 
     Returns:
-        Scores of the model, and of the model with its attributes hidden where it reads any; the training record.
-        Nothing in processes other than the first.
+        In the first process, the scores and the training record; nothing in the others.
     """
     is_trained = from_main(folder.outcome.is_file)
     if plan.model is not None and not is_trained:
@@ -226,11 +225,11 @@ def _train_neural(
     outcome = _fit(model, train, validation, settings, folder, reporter, profile=profile)
     if is_main():
         model.save_pretrained(folder.model)
-        folder.write_outcome({**asdict(outcome), "parameters": asdict(model.sizes())})
+        folder.write_outcome({**outcome, "parameters": asdict(model.sizes())})
 
 
 def _build_model(plan: ModelPlan, source: DataPlan, data: PreparedData) -> ConditionedModel:
-    """Build the untrained model, with what it takes over from another run."""
+    """Build the untrained model, with parameters transferred from another run."""
     backbone = plan.backbone
     options: dict[str, Any] = {
         "task": data.task,
@@ -241,12 +240,10 @@ def _build_model(plan: ModelPlan, source: DataPlan, data: PreparedData) -> Condi
         "tokenizer": load_tokenizer(backbone.name, revision=backbone.revision),
         "text_input": source.text,
     }
-    model: ConditionedModel
-    if source.is_generative:
-        model = AttributeGenerator.build(backbone.name, data.schema, **options)
-    else:
+    if not source.is_generative:
         options |= {"pooling": backbone.pooling, "dropout": backbone.dropout}
-        model = AttributeModel.build(backbone.name, data.schema, **options)
+    kind = AttributeGenerator if source.is_generative else AttributeModel
+    model: ConditionedModel = kind.build(backbone.name, data.schema, **options)
     if plan.transfer is not None:
         transferred = AttributeSource.load(plan.transfer.run)
         transferred.load_into(model, frozen=plan.transfer.frozen, full_model=plan.transfer.full_model)
@@ -261,29 +258,6 @@ def _check_checkpointing(model: ConditionedModel, settings: TrainingRecipe) -> N
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """How a training went.
-
-    Attributes:
-        steps: optimiser steps made.
-        epochs: passes over the training rows made.
-        best_step: the step whose model was kept.
-        best_value: its main metric on the validation rows.
-        seconds: time spent in training, interruptions and their repeated steps left out.
-        stopped_early: whether the patience ran out before the last epoch.
-        padding_share: of the tokens of the training batches, 0 to 1.
-    """
-
-    steps: int
-    epochs: float
-    best_step: int
-    best_value: float
-    seconds: float
-    stopped_early: bool
-    padding_share: float
-
-
 def _fit(
     model: ConditionedModel,
     train: Dataset,
@@ -293,11 +267,14 @@ def _fit(
     reporter: Reporter,
     *,
     profile: bool,
-) -> Outcome:
-    """Train until the last epoch or until patience runs out, and leave the best weights in the model.
+) -> dict[str, Any]:
+    """Train until the last epoch or until patience runs out, and load the best weights into the model.
 
-    An interrupted training goes on from its last whole checkpoint. Several processes make steps together; the first
-    one then has the best weights.
+    An interrupted training continues from its last complete checkpoint. Of several processes only the first one has the
+    best weights at the end.
+
+    Returns:
+        Fields of `TrainingRecord`.
     """
     keep_freed_memory()
     padding = _padding(train, settings, reporter)
@@ -324,7 +301,7 @@ def _fit(
         ],
         sharded=sharded,
     )
-    if not is_main():  # with other dropout than the rows of the first process have
+    if not is_main():  # every process needs its own dropout
         torch.manual_seed(settings.seed + process_number())
     checkpoint = last_checkpoint(folder.checkpoints)
     state = None if checkpoint is None else read_state(checkpoint)
@@ -340,7 +317,7 @@ def _fit(
 
 
 def _prepare_tables(model: ConditionedModel, settings: TrainingRecipe, reporter: Reporter) -> ShardedTables | None:
-    """Choose which rows of the attribute tables a step updates, and shard the tables over several processes."""
+    """Choose which rows of the attribute tables a step updates, and shard the tables over the processes."""
     if not update_rows_alone(model, settings.table_updates):
         return None
     reporter.note("attribute tables: of each batch, the rows of its values alone are updated (RowAdamW)")
@@ -353,7 +330,7 @@ def _prepare_tables(model: ConditionedModel, settings: TrainingRecipe, reporter:
 
 
 def _padding(train: Dataset, settings: TrainingRecipe, reporter: Reporter) -> float:
-    """Return the share of padding in the batches, and note it where it is much."""
+    """Return the share of padding in the batches, with a note if it is high."""
     lengths, size = np.asarray(train["length"]), settings.batch_size
     order = LengthGroupedBatches(lengths, batch_size=size, seed=settings.seed).order()
     share = padding_share(lengths[order], batch_size=size)
@@ -373,22 +350,22 @@ def _check_losses(state: TrainerState) -> None:
         )
 
 
-def _outcome(state: TrainerState, *, padding: float) -> Outcome:
-    return Outcome(
-        steps=state.global_step,
-        epochs=float(state.epoch or 0),
-        best_step=int(state.best_global_step or state.global_step),
-        best_value=float(state.best_metric if state.best_metric is not None else math.nan),
-        seconds=float(sum(entry.get("train_seconds", 0) for entry in state.log_history)),
-        stopped_early=state.global_step < state.max_steps,
-        padding_share=padding,
-    )
+def _outcome(state: TrainerState, *, padding: float) -> dict[str, Any]:
+    return {
+        "steps": state.global_step,
+        "epochs": float(state.epoch or 0),
+        "best_step": int(state.best_global_step or state.global_step),
+        "best_value": float(state.best_metric if state.best_metric is not None else math.nan),
+        "seconds": float(sum(entry.get("train_seconds", 0) for entry in state.log_history)),
+        "stopped_early": state.global_step < state.max_steps,
+        "padding_share": padding,
+    }
 
 
 def _write_results(
     folder: RunFolder, recipe: Recipe, data: PreparedData, scored: Sequence[Scored], record: dict[str, Any]
 ) -> RunResults:
-    """Write the card, and metrics.json, the sign of a finished run."""
+    """Write the card, then metrics.json, which marks the run as finished."""
     rows = {name: len(split.rows) for name, split in data.splits.items()}
     results = run_results(recipe, data.task, rows=rows, scored=scored, training=record, notes=data.notes)
     folder.write_card(run_card(recipe, data.schema, results))

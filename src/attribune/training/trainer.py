@@ -1,4 +1,4 @@
-"""The stock Trainer as it is used here: its arguments, and what it does otherwise."""
+"""The Trainer of transformers with the batches, gradients and checkpoints of this package."""
 
 from __future__ import annotations
 
@@ -30,16 +30,14 @@ __all__ = ["AttributeTrainer", "training_arguments"]
 
 
 class AttributeTrainer(transformers.Trainer):
-    """The stock Trainer with batches of texts of like length, the same ones in a resumed run and with more processes.
+    """The stock Trainer with batches of texts of similar length, also in a resumed run and with several processes.
 
     Args:
         model: with a tokenizer; it is moved to the device.
-        settings: optimisation.
-        args: of the stock Trainer, as `training_arguments` makes them.
-        train: encoded rows with a column ``length``.
-        validation: encoded rows with a column ``length``.
-        callbacks: in place of the stock ones that print.
-        sharded: the tables of which each process has some rows.
+        args: as `training_arguments` makes them.
+        train: encoded rows with a column ``length``, as `validation`.
+        callbacks: replace the stock callbacks that print.
+        sharded: the tables whose rows are sharded over the processes.
     """
 
     def __init__(
@@ -79,28 +77,28 @@ class AttributeTrainer(transformers.Trainer):
         self._sharded = sharded
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """This process's rows of every batch."""
+        """Return the loader of this process's rows of every batch."""
         rows = self._remove_unused_columns(self.train_dataset, description="training")
         pinned = self.args.dataloader_pin_memory
         return DataLoader(rows, batch_sampler=self._batches, collate_fn=self.data_collator, pin_memory=pinned)
 
     def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **options: Any) -> Any:
-        """The loss; in training that of the rows of all processes, which the mean of their losses need not be.
+        """Return the loss, in training over the rows of all processes, which may differ from the mean of their losses.
 
-        A model that divides by a number that it is given is given that of all processes.
+        Models that accept the number of items divide by that of all processes themselves.
         """
         if process_count() == 1 or not model.training or self.model_accepts_loss_kwargs:
             return super().compute_loss(model, inputs, *args, **options)
         labels = inputs.pop("labels")
         logits = model(**inputs).logits.float()
-        return self.model.task.loss(*all_rows(logits, labels, most=self._batches.most))
+        return self.model.task.loss(*all_rows(logits, labels, limit=self._batches.most))
 
     def restore_best_model(self, state: TrainerState, checkpoints: Path) -> None:
-        """Load the best model of a training that had come to its end before it was interrupted.
+        """Load the best model of a training that had ended before it was interrupted.
 
         Args:
             state: of its last checkpoint.
-            checkpoints: where they are now: the folder may have been moved since their paths were written.
+            checkpoints: their folder, which may have been moved since.
         """
         state.best_model_checkpoint = str(checkpoints / f"checkpoint-{state.best_global_step}")
         self.state = state
@@ -140,13 +138,13 @@ class AttributeTrainer(transformers.Trainer):
 
 
 class _EpochOrder(TrainerCallback):
-    """Sets the order of the rows of each epoch, also in a resumed run, where the data loader was replaced."""
+    """Set the order of the rows of each epoch, also in a resumed run, where the data loader was replaced."""
 
     def on_epoch_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         batches = kwargs["train_dataloader"].batch_sampler
-        while not isinstance(batches, SharedBatches):  # a resumed epoch begins with one that passes batches over
+        while not isinstance(batches, SharedBatches):  # a resumed epoch starts with a sampler that skips batches
             batches = batches.batch_sampler
         batches.set_epoch(int(state.epoch or 0))
 
@@ -154,15 +152,7 @@ class _EpochOrder(TrainerCallback):
 def training_arguments(
     settings: TrainingRecipe, *, checkpoints: Path, run_name: str, metric: str, greater_is_better: bool
 ) -> TrainingArguments:
-    """Return the settings of a training as the stock Trainer takes them.
-
-    Args:
-        settings: optimisation.
-        checkpoints: where they are written.
-        run_name: for trackers.
-        metric: by which the best model is chosen.
-        greater_is_better: whether its best value is the largest.
-    """
+    """Return the arguments of the stock Trainer; the best model is chosen by `metric`."""
     by_epoch = settings.evaluate_every == "epoch"
     strategy = "epoch" if by_epoch else "steps"
     interval = {} if by_epoch else {"eval_steps": settings.evaluate_every, "save_steps": settings.evaluate_every}
@@ -172,7 +162,7 @@ def training_arguments(
         run_name=run_name,
         num_train_epochs=settings.epochs,
         max_steps=settings.steps or -1,
-        per_device_train_batch_size=settings.batch_size,  # recorded alone: the loader shares batches out
+        per_device_train_batch_size=settings.batch_size,  # only recorded: the loader distributes batches
         per_device_eval_batch_size=-(-settings.batch_size * 2 // process_count()),
         gradient_accumulation_steps=settings.gradient_accumulation,
         activation_checkpointing=settings.gradient_checkpointing,
@@ -208,13 +198,12 @@ def training_arguments(
 
 def _metrics_of(model: ConditionedModel) -> Callable[[EvalPrediction], dict[str, float]]:
     def compute(prediction: EvalPrediction) -> dict[str, float]:
-        logits = np.asarray(prediction.predictions)
-        labels = np.asarray(prediction.label_ids)
-        return {name: metric.value() for name, metric in model.task.metrics(logits, labels).items()}
+        metrics = model.task.metrics(np.asarray(prediction.predictions), np.asarray(prediction.label_ids))
+        return {name: metric.value() for name, metric in metrics.items()}
 
     return compute
 
 
 def _sorted_by_length(rows: Dataset) -> Dataset:
-    """Rows of like length together, so that evaluation pads little; metrics do not depend on the order."""
+    """Sort rows by length, so that evaluation pads little; metrics do not depend on the order."""
     return rows.select(np.argsort(np.asarray(rows["length"]), kind="stable")[::-1])

@@ -1,4 +1,4 @@
-"""Where the time of a training goes: a trace, and a page that says how much of it is spent on attributes."""
+"""Profile of a training: a trace, and a summary of how much time is spent on attributes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from attribune.models.base import ConditionedModel
 
 __all__ = ["ProfileSteps", "summary", "time_by_part"]
 
-_STEPS, _BEFORE = 8, 3  # measured, and made before that without being looked at
+_STEPS, _BEFORE = 8, 3  # measured steps, and steps before them that are not measured
 _POINTS = ("condition", "embed", "encode", "pool", "classify", "act_at")
 _PREFIX = "attribune."
 _BACKWARD = "autograd::engine::evaluate_function"
@@ -39,11 +39,7 @@ _WORDS = {
 
 
 class ProfileSteps(TrainerCallback):
-    """Profiles a few steps after the first ones, and writes ``trace.json.gz`` and ``summary.md``.
-
-    Args:
-        model: whose method's work is told apart.
-    """
+    """Profile a few steps after the first ones, and write ``trace.json.gz`` and ``summary.md``."""
 
     def __init__(self, model: ConditionedModel, folder: Path) -> None:
         self.model, self.folder = model, folder
@@ -52,7 +48,7 @@ class ProfileSteps(TrainerCallback):
         self._begun = 0
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Begin to look when the first steps are made, or at once where there are not enough."""
+        """Start after the first steps, or at once if there are too few."""
         if self._profile is not None:
             return
         if state.global_step >= min(_BEFORE, max(0, state.max_steps - _STEPS)):
@@ -69,7 +65,7 @@ class ProfileSteps(TrainerCallback):
             self._finish(state)
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Stop where the training was shorter."""
+        """Stop if the training was shorter."""
         self._finish(state)
 
     def _finish(self, state: TrainerState) -> None:
@@ -89,7 +85,7 @@ class ProfileSteps(TrainerCallback):
 
 
 def _named(model: ConditionedModel) -> ExitStack:
-    """Give what the method does a name in the trace, until the stack is closed."""
+    """Name the method's work in the trace, until the stack is closed."""
     stack = ExitStack()
     for module in model.modules():
         if isinstance(module, Method):
@@ -112,10 +108,9 @@ def _within(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def time_by_part(events: Iterable[Any]) -> dict[str, float]:
-    """Microseconds of each part of a training, forward and backward together.
+    """Sum up the microseconds of each part of a training, forward and backward together.
 
-    A backward operation belongs to the part of the forward operation that it is the gradient of, which the profiler
-    marks with the same sequence number.
+    A backward operation belongs to the part of its forward operation, which has the same sequence number.
 
     Args:
         events: of ``torch.profiler.profile.events()``.
@@ -136,7 +131,7 @@ def time_by_part(events: Iterable[Any]) -> dict[str, float]:
 
 
 def _enclosing(event: Any) -> str:
-    """The innermost part in which an event happened."""
+    """Return the innermost part in which an event happened."""
     while event is not None:
         if event.name.startswith(_PREFIX):
             return str(event.name.removeprefix(_PREFIX))
@@ -155,31 +150,27 @@ def _ancestor(event: Any, prefix: str) -> Any:
 
 
 def _own_time(event: Any) -> float:
-    """Of the device where there is one, else of the processor."""
+    """Return the time on the GPU if there is one, else on the CPU."""
     return float(event.self_device_time_total if torch.cuda.is_available() else event.self_cpu_time_total)
 
 
-def summary(found: profile, *, steps: int, name: str) -> str:
-    """One page of Markdown: time by part and by operation, and memory.
+def summary(finished: profile, *, steps: int, name: str) -> str:
+    """Render a finished profile as Markdown: time by part and by operation, and memory."""
+    parts = time_by_part(finished.events())  # type: ignore[no-untyped-call]
+    total = sum(parts.values()) or 1.0
 
-    Args:
-        found: a finished profile.
-    """
-    parts = time_by_part(found.events())  # type: ignore[no-untyped-call]
-    whole = sum(parts.values()) or 1.0
+    def cost(microseconds: float) -> str:
+        return f"{microseconds / 1e3 / steps:.2f} | {microseconds / total:.1%}"
+
     lines = [f"# Where the time of {steps} steps went: {name}", ""]
-    lines += [f"Attributes took {parts.get(_ATTRIBUTES, 0.0) / whole:.1%} of the time, forward and backward.", ""]
+    lines += [f"Attributes took {parts.get(_ATTRIBUTES, 0.0) / total:.1%} of the time, forward and backward.", ""]
     lines += ["| part | ms a step | share | |", "|---|---:|---:|---|"]
-    for part in sorted(_WORDS, key=lambda part: -parts.get(part, 0.0)):
-        if part in parts:
-            lines.append(f"| {part} | {parts[part] / 1e3 / steps:.2f} | {parts[part] / whole:.1%} | {_WORDS[part]} |")
-    averages = [one for one in found.key_averages() if not one.key.startswith((_PREFIX, "ProfilerStep"))]
+    slowest_first = sorted((part for part in _WORDS if part in parts), key=lambda part: -parts[part])
+    lines += [f"| {part} | {cost(parts[part])} | {_WORDS[part]} |" for part in slowest_first]
+    averages = [one for one in finished.key_averages() if not one.key.startswith((_PREFIX, "ProfilerStep"))]
     lines += ["", "| operation | calls a step | ms a step | share |", "|---|---:|---:|---:|"]
     for one in sorted(averages, key=_own_time, reverse=True)[:_OPERATIONS]:
-        lines.append(
-            f"| `{one.key}` | {one.count / steps:.0f} | {_own_time(one) / 1e3 / steps:.2f} | "
-            f"{_own_time(one) / whole:.1%} |"
-        )
+        lines.append(f"| `{one.key}` | {one.count / steps:.0f} | {cost(_own_time(one))} |")
     memory = f"The process held {peak_megabytes():,.0f} MB at most."
     if torch.cuda.is_available():
         memory += f" On the device, {torch.cuda.max_memory_allocated() / 2**20:,.0f} MB were allocated at most."

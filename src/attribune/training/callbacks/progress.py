@@ -1,4 +1,4 @@
-"""What a training tells the reporter, and writes into the log of the run."""
+"""Progress of a training for the reporter and for the log of the run."""
 
 from __future__ import annotations
 
@@ -20,11 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 class Progress(TrainerCallback):
-    """Tell the reporter what happens, and keep the log file and the time spent in training.
-
-    Args:
-        log_file: one JSON object per line.
-    """
+    """Notify the reporter, write the log file (one JSON object per line) and measure the time spent in training."""
 
     def __init__(self, reporter: Reporter, log_file: Path) -> None:
         self.reporter, self.log_file = reporter, log_file
@@ -42,12 +38,12 @@ class Progress(TrainerCallback):
         self.reporter.step(done=state.global_step, loss=loss)
 
     def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Leave no loss pending when the checkpoint of the epoch is written."""
+        """Log the pending losses before the checkpoint of the epoch is written."""
         self._log_before_saving(control)
 
     @staticmethod
     def _log_before_saving(control: TrainerControl) -> None:
-        # Checkpoints do not hold the losses since the last line of the log: a resumed run would average over fewer.
+        # Checkpoints do not contain the losses since the last log entry: a resumed run would average over fewer.
         control.should_log |= control.should_save
 
     def on_evaluate(
@@ -61,7 +57,7 @@ class Progress(TrainerCallback):
         self.reporter.checked(epoch=float(state.epoch or 0), metrics=values)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Write the log anew from the history, so that a resumed run repeats no line."""
+        """Rewrite the log from the history, so that a resumed run repeats no line."""
         _log.debug("checkpoint of step %d written to %s", state.global_step, args.output_dir)
         if is_main():
             lines = "".join(json.dumps(entry) + "\n" for entry in state.log_history)

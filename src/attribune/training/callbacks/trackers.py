@@ -1,4 +1,4 @@
-"""Trackers of experiments (TensorBoard, Weights & Biases, MLflow, ...), by the callbacks of transformers."""
+"""Experiment trackers (TensorBoard, Weights & Biases, MLflow, ...) through the callbacks of transformers."""
 
 from __future__ import annotations
 
@@ -26,11 +26,7 @@ _CURES = {
 
 
 def check_trackers(names: Sequence[str]) -> None:
-    """Refuse trackers that are not known, or cannot be used here, before any time is spent.
-
-    Raises:
-        ConfigError: naming the tracker and what to install or set.
-    """
+    """Refuse trackers that are unknown or not installed; ConfigError naming what to install or set."""
     for name in names:
         if name not in INTEGRATION_TO_CALLBACK:
             raise ConfigError(
@@ -41,35 +37,29 @@ def check_trackers(names: Sequence[str]) -> None:
 
 
 def trackers(names: Sequence[str], folder: RunFolder) -> list[TrainerCallback]:
-    """The callbacks that tell these trackers of a training.
+    """Return the callbacks of trackers, named as in ``report_to`` of transformers.
 
-    Args:
-        names: as ``report_to`` of transformers takes them.
-        folder: of the run; TensorBoard's files lie in it unless ``TENSORBOARD_LOGGING_DIR`` says otherwise.
+    TensorBoard's files are written into the run's folder unless ``TENSORBOARD_LOGGING_DIR`` is set.
     """
-    found = []
+    callbacks: list[TrainerCallback] = []
     for name in names:
         callback = _callback(name)
         if name == "tensorboard" and "TENSORBOARD_LOGGING_DIR" not in os.environ:
             callback.logging_dir = str(folder.tensorboard)
-        found.append(Tracker(name, callback, folder.path))
-    return found
+        callbacks.append(Tracker(name, callback, folder.path))
+    return callbacks
 
 
 def run_name(run: Path) -> str:
-    """By what trackers know a run: the name of its folder, after that of the run with which it is compared."""
+    """Return a run's name for trackers: that of its folder, for a comparison after the name of the main run."""
     return "/".join(run.parts[-3:]) if run.parent.name == "compare" else run.name
 
 
 class Tracker(TrainerCallback):
-    """Passes all that happens on to a tracker.
+    """Forward all events to the callback of a tracker.
 
-    One that fails at the beginning stops the training, when little is lost. One that fails later, as a network may, is
-    told nothing more, with a warning: the training is worth more.
-
-    Args:
-        callback: that of transformers.
-        run: the folder in which it may leave files.
+    A tracker that fails at the beginning stops the training. One that fails later, as the network may, is disabled with
+    a warning, and the training continues.
     """
 
     def __init__(self, name: str, callback: Any, run: Path) -> None:
@@ -80,7 +70,7 @@ class Tracker(TrainerCallback):
     ) -> None:
         if self.failed:
             return
-        if event == "on_init_end":  # when codecarbon chooses its folder; that of the checkpoints is removed at the end
+        if event == "on_init_end":  # codecarbon chooses its folder here; that of the checkpoints is removed at the end
             args = copy.copy(args)
             args.output_dir = str(self.run)
         try:
@@ -105,12 +95,12 @@ for _event in [name for name in dir(TrainerCallback) if name.startswith("on_")]:
 
 
 def _callback(name: str) -> Any:
-    if name not in (*get_available_reporting_integrations(), "flyte"):  # flyte can be had, and is not in that list
+    if name not in (*get_available_reporting_integrations(), "flyte"):  # flyte is missing from that list
         cure = _CURES.get(name, f"pip install {name}")
         raise ConfigError(f"the tracker {name!r} cannot be used here: {cure}, or leave it out of report_to")
     try:
         return INTEGRATION_TO_CALLBACK[name]()
-    except Exception as error:  # a package that is there may fail in a way of its own
+    except Exception as error:  # each tracker has errors of its own
         raise ConfigError(
             f"the tracker {name!r} cannot be used here ({_reason(error)}): mend that, or leave it out of report_to"
         ) from error
