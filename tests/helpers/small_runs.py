@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import multiprocessing
 import os
 import random
@@ -97,6 +98,7 @@ class Command:
 
 def _run(words: list[str], log: str, out: str, file_limit: int | None, environment: dict[str, str]) -> None:
     """In the child: messages and results go to files."""
+    gc.freeze()
     os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for path, stream in ((out, 1), (log, 2)):
