@@ -93,12 +93,20 @@ def load_backbone(
     _log.info("backbone %s is read from %s", name, source)
     with _quiet():
         try:
-            config = transformers.AutoConfig.from_pretrained(source, revision=revision)
+            config = transformers.AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
             model_class, options = _architecture(config, is_generative=is_generative)
             if attention_dropout is not None:
                 _set_attention_dropout(config, attention_dropout)
+            _refuse_pickled_weights(name, Path(source))
             model, report = model_class.from_pretrained(
-                source, config=config, revision=revision, dtype="auto", output_loading_info=True, **options
+                source,
+                config=config,
+                revision=revision,
+                dtype="auto",
+                output_loading_info=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+                **options,
             )
         except ConfigError:
             raise
@@ -116,6 +124,17 @@ def load_backbone(
             "they would stay random; give complete weights of this architecture"
         )
     return cast(PreTrainedModel, model)
+
+
+def _refuse_pickled_weights(name: str, folder: Path) -> None:
+    """Refuse a folder whose weights are pickled alone: reading such a file can run code that it holds."""
+    pickled = sorted(path.name for path in folder.glob("*.bin"))
+    if pickled and not any(folder.glob("*.safetensors")):
+        raise ConfigError(
+            f"the weights of the backbone {name!r} are pickled ({pickled[0]}), and such files can run code: if you "
+            "trust them, write them as safetensors with transformers, "
+            f"AutoModel.from_pretrained({str(folder)!r}).save_pretrained(NEW_FOLDER), and give that folder"
+        )
 
 
 class SharedBackbones:
@@ -150,7 +169,9 @@ def load_tokenizer(name: str, *, revision: str | None = None) -> PreTrainedToken
         ConfigError: if it cannot be loaded.
     """
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(locate_backbone(name), revision=revision)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            locate_backbone(name), revision=revision, trust_remote_code=False
+        )
     except Exception as error:  # damaged files lead to any exception, even Exception itself
         raise ConfigError(
             f"the tokenizer of the backbone {name!r} could not be loaded ({_first_line(error)}): give a name on the "

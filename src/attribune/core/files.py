@@ -1,15 +1,31 @@
-"""JSON files of a run or model folder: written whole or not at all, read with one clear error."""
+"""Files that are written whole or not at all, also when the power fails; JSON files are read with one clear error."""
 
 from __future__ import annotations
 
 import contextlib
+import glob
+import hashlib
 import json
+import os
+import shutil
+import socket
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from attribune.errors import ModelFolderError
 
-__all__ = ["draft_of", "read_json", "read_json_lines", "replace_file", "write_json"]
+__all__ = [
+    "clear_drafts",
+    "draft_of",
+    "move_into_place",
+    "read_json",
+    "read_json_lines",
+    "remove",
+    "replace_file",
+    "sync",
+    "write_json",
+]
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -21,16 +37,67 @@ def replace_file(path: Path, content: bytes) -> None:
     draft = draft_of(path)
     try:
         draft.write_bytes(content)
-        draft.replace(path)
+        move_into_place(draft, path)
     except BaseException:
         with contextlib.suppress(OSError):
             draft.unlink()
         raise
 
 
+def move_into_place(draft: Path, path: Path) -> None:
+    """Rename a finished draft, file or folder, so that its content is on the disk before its name is.
+
+    Raises:
+        OSError: when it cannot be done; the earlier file is still whole.
+    """
+    for entry in (*draft.rglob("*"), draft) if draft.is_dir() else (draft,):
+        sync(entry)
+    draft.replace(path)
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the list of names of a folder, is on the disk.
+
+    Raises:
+        OSError: when the system cannot write it.
+    """
+    if os.name == "nt" and path.is_dir():  # Windows opens no folders, and writes their names by itself
+        return
+    descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def draft_of(path: Path) -> Path:
-    """Return where a file is written before it is moved; always the same name, so the next write replaces a draft."""
-    return path.with_name(f".{path.name}.tmp")
+    """Return where this process writes a file before it takes its place; no other process writes there."""
+    return path.with_name(f".{path.name}.{_host()}-{os.getpid()}.tmp")
+
+
+def clear_drafts(folder: Path, *, name: str | None = None) -> None:
+    """Remove what killed processes of this machine left half written in a folder, of all files or of one."""
+    import psutil
+
+    for draft in folder.glob(f".{'*' if name is None else glob.escape(name)}.{_host()}-*.tmp"):
+        process = draft.name.removesuffix(".tmp").rpartition("-")[2]
+        if process.isdigit() and not psutil.pid_exists(int(process)):
+            remove(draft)
+
+
+@cache
+def _host() -> str:
+    return hashlib.blake2b(socket.gethostname().encode(), digest_size=4).hexdigest()
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder if it is there, as far as the system allows."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 def write_json(path: str | Path, data: Any, *, what: str, indent: int | None = None) -> None:

@@ -6,6 +6,9 @@ interrupted job, which the same command continues.
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,12 +17,10 @@ from typing import ClassVar
 
 from filelock import FileLock, Timeout
 
-from attribune.core.files import replace_file
+from attribune.core.files import clear_drafts, remove, replace_file
 from attribune.errors import ConfigError, ModelFolderError
 
 __all__ = ["JobFolder", "locked"]
-
-_LOCK = ".lock"
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,11 @@ class JobFolder:
         """What came of it; written last."""
         assert self.summary_name is not None
         return self.path / self.summary_name
+
+    @property
+    def lock_file(self) -> Path:
+        """The file by which a process holds the folder."""
+        return self.path / ".lock"
 
     @property
     def is_begun(self) -> bool:
@@ -109,9 +115,10 @@ class JobFolder:
             raise ModelFolderError(
                 f"the output folder {self.path} cannot be made ({error.strerror or error}): choose another one"
             ) from error
-        with locked(self.path / _LOCK, timeout=-1 if wait else 0) as free:
+        with locked(self.lock_file, timeout=-1 if wait else 0) as free:
             if not free:
-                raise ConfigError(f"another process works in {self.path}: wait for it, or stop it")
+                raise ConfigError(f"{_holder(self.lock_file)} works in {self.path}: wait for it, or stop it")
+            clear_drafts(self.path)
             yield
 
 
@@ -131,6 +138,22 @@ def locked(path: Path, *, timeout: float = 0) -> Iterator[bool]:
         yield False
         return
     try:
+        with contextlib.suppress(OSError):  # who holds it is for messages alone
+            _holder_file(path).write_text(f"{os.getpid()} {socket.gethostname()}", encoding="utf-8")
         yield True
     finally:
+        remove(_holder_file(path))
         lock.release()
+
+
+def _holder_file(lock: Path) -> Path:
+    return lock.with_name(f"{lock.name}.holder")
+
+
+def _holder(lock: Path) -> str:
+    """Say which process holds a lock, as far as it can be told."""
+    try:
+        process, host = _holder_file(lock).read_text(encoding="utf-8").split()
+    except (OSError, ValueError):
+        return "another process"
+    return f"another process ({process} on {host})"

@@ -6,7 +6,6 @@ import contextlib
 import csv
 import json
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -16,6 +15,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from attribune.core.files import draft_of, move_into_place
 from attribune.errors import ConfigError, DataError
 
 __all__ = ["ENDINGS", "TableWriter", "open_writer", "prediction_array"]
@@ -39,11 +39,11 @@ def open_writer(path: str | Path) -> Iterator[TableWriter]:
     path = Path(path)
     if path.suffix.lower() not in ENDINGS:
         raise ConfigError(f"{path}: the ending {path.suffix!r} is not one of {', '.join(ENDINGS)}")
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    draft = draft_of(path)
     try:
         with ExitStack() as stack:
             yield ENDINGS[path.suffix.lower()](draft, stack)
-        draft.replace(path)
+        move_into_place(draft, path)
     except OSError as error:
         raise DataError(
             f"{path} cannot be written ({error.strerror or error}): choose a place that you may write to, with room"

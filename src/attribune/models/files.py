@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +17,8 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
 from attribune.backbones.loading import SharedBackbones, build_backbone, check_fingerprint, fingerprint, load_backbone
-from attribune.core.files import draft_of, read_json, replace_file
+from attribune.core.checksums import CHECKSUMS, check_files, write_checksums
+from attribune.core.files import draft_of, move_into_place, read_json, replace_file
 from attribune.errors import ModelFolderError
 from attribune.models.config import AttributeConfig
 from attribune.models.model_card import model_card
@@ -61,22 +61,24 @@ def write_model(
     tokenizer: PreTrainedTokenizerBase | None,
     sizes: Sizes,
 ) -> None:
-    """Write the folder; each file except the tokenizer's is replaced in one step, the tensors last.
+    """Write the folder; each file except the tokenizer's is replaced in one step, the checksums last.
 
     Raises:
         ModelFolderError: when the folder cannot be written, with the system's reason.
     """
     partial = draft_of(folder / TENSORS)
+    names = {CONFIG, SCHEMA, TENSORS}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         replace_file(folder / CONFIG, config.to_json_string().encode())
         schema.save(folder / SCHEMA)
         replace_file(folder / CARD, model_card(config, schema, sizes).encode())
         if tokenizer is not None:
-            tokenizer.save_pretrained(str(folder))
+            names |= {Path(file).name for file in tokenizer.save_pretrained(str(folder)) if Path(file).is_file()}
         save_file({k: v.detach().contiguous() for k, v in tensors.items()}, str(partial), metadata={"format": "pt"})
         shutil.copymode(folder / CONFIG, partial)  # safetensors writes files that only the owner can read
-        os.replace(partial, folder / TENSORS)
+        move_into_place(partial, folder / TENSORS)
+        write_checksums(folder, {*names, *Schema.files_beside(folder / SCHEMA)})
         _log.info("%d learned tensors written to %s", len(tensors), folder)
     except (OSError, SafetensorError) as error:
         raise ModelFolderError(
@@ -109,6 +111,7 @@ def find_model(name: str | Path, *, revision: str | None = None) -> ModelFiles:
         paths = {file: Path(str(cached_file(str(name), file, revision=revision))) for file in (CONFIG, SCHEMA, TENSORS)}
         for file in Schema.files_beside(paths[SCHEMA]):
             cached_file(str(name), file, revision=revision)
+        cached_file(str(name), CHECKSUMS, revision=revision, _raise_exceptions_for_missing_entries=False)
     except OSError as error:
         reason = str(error).strip().splitlines()[0]
         raise ModelFolderError(f"{name} is neither a folder here nor a model that the hub gives ({reason})") from error
@@ -142,12 +145,17 @@ def read_config(files: ModelFiles) -> AttributeConfig:
     return config
 
 
-def read_model(files: ModelFiles) -> tuple[AttributeConfig, dict[str, Tensor]]:
+def read_model(files: ModelFiles, *, verify: bool = True) -> tuple[AttributeConfig, dict[str, Tensor]]:
     """Read configuration and tensors.
 
+    Args:
+        verify: compare all files of the model with their checksums.
+
     Raises:
-        ModelFolderError: for a truncated or foreign file, naming it.
+        ModelFolderError: for a truncated, changed or foreign file, naming it.
     """
+    if verify:
+        check_files(files.folder)
     config = read_config(files)
     try:
         tensors = load_file(str(files.tensors))
@@ -211,14 +219,14 @@ def read_tokenizer(files: ModelFiles) -> PreTrainedTokenizerBase | None:
     """Load the tokenizer saved beside a model; None when there is none."""
     if files.hub_name is not None:
         try:
-            return AutoTokenizer.from_pretrained(files.hub_name, revision=files.revision)
+            return AutoTokenizer.from_pretrained(files.hub_name, revision=files.revision, trust_remote_code=False)
         except OSError:
             return None
     folder = files.folder
     if not (folder / "tokenizer_config.json").is_file():
         return None
     try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(folder))
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False)
     except Exception as error:  # tokenizers raises errors of many types, Exception itself among them
         reason = " ".join(str(error).split())
         raise ModelFolderError(f"the tokenizer in {folder} cannot be read ({reason}): copy the folder again") from error

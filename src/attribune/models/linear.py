@@ -21,6 +21,7 @@ from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 from sklearn.linear_model import LogisticRegression, Ridge
 
+from attribune.core.checksums import check_files, write_checksums
 from attribune.core.files import read_json, replace_file, write_json
 from attribune.data.encoding import RowEncoder
 from attribune.data.rows import EncodedRows
@@ -211,6 +212,7 @@ class LinearModel:
             "sha256": hashlib.sha256(data).hexdigest(),
         }
         write_json(path.with_name(_SETTINGS), settings, what="linear model")
+        write_checksums(path.parent, {_TENSORS, _SETTINGS, _SCHEMA, *Schema.files_beside(path.with_name(_SCHEMA))})
 
     @staticmethod
     def is_in(folder: str | Path) -> bool:
@@ -220,6 +222,7 @@ class LinearModel:
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """Read what `save` wrote; ModelFolderError for a file that is missing, truncated or of another model."""
+        check_files(Path(folder))
         path = Path(folder) / _SETTINGS
         settings = read_json(path, what="linear model")
         if not isinstance(settings, Mapping) or settings.get("format") != _FORMAT:

@@ -93,6 +93,7 @@ class Predictor:
         precision: str = "float32",
         device: str | None = None,
         cache_mb: float = 256,
+        verify: bool = True,
     ) -> Self:
         """Load a saved neural model with everything it needs to score raw rows.
 
@@ -100,12 +101,13 @@ class Predictor:
             name: folder of a run or of its model, or a name on the hub.
             backbone: new location of the backbone's weights, if they were moved.
             revision: branch, tag or commit of the model on the hub.
+            verify: compare the model's files with the checksums that were saved with them.
 
         Raises:
-            ModelFolderError: for a missing, truncated or foreign file, or another backbone than in training.
+            ModelFolderError: for a missing, changed or foreign file, or another backbone than in training.
             ConfigError: for a model saved without tokenizer or text columns.
         """
-        model = load_model(name, backbone=backbone, revision=revision)
+        model = load_model(name, backbone=backbone, revision=revision, verify=verify)
         return cls(model, batch_size=batch_size, precision=precision, device=device, cache_mb=cache_mb)
 
     def check_columns(self, names: Sequence[str], *, source: str) -> None:

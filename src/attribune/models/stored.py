@@ -202,6 +202,7 @@ class StoredModel(PreTrainedModel):
         dtype: torch.dtype | str = torch.float32,
         device_map: torch.device | str | None = None,
         shared: SharedBackbones | None = None,
+        verify: bool = True,
     ) -> Self:
         """Load a model that `save_pretrained` wrote, ready for evaluation.
 
@@ -212,14 +213,15 @@ class StoredModel(PreTrainedModel):
             dtype: of the backbone's weights, or its name, such as "bfloat16".
             device_map: a single device, such as "cuda"; the CPU by default.
             shared: cache of backbones whose weights several models share, for prediction.
+            verify: compare the files with the checksums that were saved with them; see `attribune.core.checksums`.
 
         Raises:
-            ModelFolderError: for a missing, truncated or foreign file, or another backbone than in training.
+            ModelFolderError: for a missing, changed or foreign file, or another backbone than in training.
             ConfigError: when the backbone cannot be loaded.
         """
         dtype, device = _dtype_of(dtype), _device_of(device_map)
         files = saving.find_model(pretrained_model_name_or_path, revision=revision)
-        config, tensors = saving.read_model(files)
+        config, tensors = saving.read_model(files, verify=verify)
         model = cls._restored(files, config, tensors, backbone=backbone, dtype=dtype, shared=shared)
         return cast(Self, model.to(device))
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from attribune.core.files import clear_drafts
 from attribune.core.progress import Reporter
 from attribune.data.tables import Source, check_same_columns, read_table, table_files, table_source_name
 from attribune.data.writing import open_writer
@@ -117,6 +118,7 @@ def _to_file(
     paths = [Path(file) for file in files if isinstance(file, str | Path)]
     if Path(output).exists() and any(path.exists() and path.samefile(output) for path in paths):
         raise ConfigError(f"{output} is the table that is read: choose another output file")
+    clear_drafts(Path(output).parent, name=Path(output).name)
     with open_writer(output) as writer:
         _, predictor = load_run(run, backbone=backbone)
         tables = [(table_source_name(source), read_table(source, encoding=encoding)) for source in files]

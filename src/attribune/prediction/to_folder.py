@@ -27,6 +27,12 @@ def predict_parts(job: Job, *, engine: str, workers: int | None, reporter: Repor
     headers = [(name, header_columns(Path(name), encoding=job.encoding)) for name in job.files]
     check_same_columns([(name, columns) for name, columns in headers if columns is not None])
     folder = PartsFolder(Path(job.output))
+    folder.refuse_foreign()
+    with folder.held():
+        return _predict_parts(job, folder, engine=engine, workers=workers, reporter=reporter)
+
+
+def _predict_parts(job: Job, folder: PartsFolder, *, engine: str, workers: int | None, reporter: Reporter) -> int:
     marks = folder.begin(job, digest=_digest(job.run))
     summary = folder.finished()
     if summary is not None:

@@ -124,7 +124,23 @@ def enrol(
     """
     settings, reporter = settings or EnrolSettings(), reporter or Reporter()
     folder = RunFolder(Path(run))
-    recipe, predictor = load_run(run, backbone=backbone)
+    folder.read_recipe()
+    with folder.held():
+        return _enrol(folder, data, attributes, settings, backbone=backbone, encoding=encoding, reporter=reporter)
+
+
+def _enrol(
+    folder: RunFolder,
+    data: Any,
+    attributes: Sequence[str] | None,
+    settings: EnrolSettings,
+    *,
+    backbone: str | None,
+    encoding: str | None,
+    reporter: Reporter,
+) -> Enrolment:
+    folder.recover_model()
+    recipe, predictor = load_run(folder.path, backbone=backbone)
     if not predictor.model.rows_of_values():
         raise ConfigError(
             f"method {recipe.method['name']!r} has no vector for each value: new values need a training with them"
@@ -137,7 +153,7 @@ def enrol(
     started = time.perf_counter()
     values = _Learner(predictor_of(recipe, model), rows, new, settings).learn(reporter)
     seconds = time.perf_counter() - started
-    replace_with(folder, model, [*enrolments(run), [asdict(value) for value in values]])
+    replace_with(folder, model, [*enrolments(folder.path), [asdict(value) for value in values]])
     return Enrolment(values=values, skipped=new.skipped, seconds=seconds)
 
 
@@ -181,10 +197,15 @@ def undo_enrolment(run: str | Path, *, backbone: str | None = None) -> list[dict
     """
     folder = RunFolder(Path(run))
     folder.read_recipe()
+    with folder.held():
+        return _undo_enrolment(folder, backbone=backbone)
+
+
+def _undo_enrolment(folder: RunFolder, *, backbone: str | None) -> list[dict[str, Any]]:
     folder.recover_model()
-    record = enrolments(run)
+    record = enrolments(folder.path)
     if not record:
-        raise ConfigError(f"{run} has no values that were added after training: there is nothing to undo")
+        raise ConfigError(f"{folder.path} has no values that were added after training: there is nothing to undo")
     last = record.pop()
     removed: dict[str, tuple[str, ...]] = {}
     for value in last:

@@ -12,7 +12,7 @@ from typing import Any
 
 from attribune.backbones.loading import SharedBackbones
 from attribune.core.config import read_yaml
-from attribune.core.files import read_json_lines, replace_file, write_json
+from attribune.core.files import move_into_place, read_json_lines, replace_file, write_json
 from attribune.core.job_folder import JobFolder
 from attribune.core.process import keep_freed_memory
 from attribune.errors import ConfigError, ModelFolderError
@@ -161,7 +161,7 @@ class RunFolder(JobFolder):
             return
         for folder in (self.checkpoints, self.model, self.tensorboard):
             shutil.rmtree(folder, ignore_errors=True)
-        for file in (self.log, self.rows, self.plan_file):
+        for file in (self.log, self.rows, self.plan_file, self.lock_file):
             file.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.path.rmdir()
@@ -185,7 +185,7 @@ class RunFolder(JobFolder):
         return kind.revised(self.model, change, backbone=backbone)
 
     def replace_model(self, save: Callable[[Path], Any]) -> None:
-        """Replace the run's model; an interruption leaves the old or the new one.
+        """Replace the run's model, in a run that is `held`; an interruption leaves the old or the new one.
 
         Args:
             save: writes the new model into a folder.
@@ -199,7 +199,7 @@ class RunFolder(JobFolder):
             shutil.rmtree(draft, ignore_errors=True)
             save(draft)
             self.model.rename(self._old_model)
-            draft.rename(self.model)
+            move_into_place(draft, self.model)
         except OSError as error:
             raise ModelFolderError(
                 f"the model of {self.path} cannot be replaced ({error.strerror or error}): make room, or check the "
@@ -210,13 +210,21 @@ class RunFolder(JobFolder):
             shutil.rmtree(draft, ignore_errors=True)
 
     def recover_model(self) -> None:
-        """Restore the model that an interrupted `replace_model` had moved, or remove it if the new one is in place."""
+        """Restore the model that an interrupted `replace_model` had moved, or remove it if the new one is in place.
+
+        For a run that is `held`, or another process may be replacing the model just now.
+        """
         if not self._old_model.is_dir():
             return
         if self.model.exists():
             shutil.rmtree(self._old_model, ignore_errors=True)
         else:
             self._old_model.rename(self.model)
+
+    @property
+    def lacks_model(self) -> bool:
+        """Whether `replace_model` is between its two steps, or was interrupted there."""
+        return self._old_model.is_dir() and not self.model.exists()
 
     @property
     def _old_model(self) -> Path:
@@ -253,7 +261,9 @@ def load_run(
     """
     folder = RunFolder(Path(path))
     recipe = folder.read_recipe()
-    folder.recover_model()
+    if folder.lacks_model:
+        with folder.held(wait=True):
+            folder.recover_model()
     if not folder.outcome.is_file():
         raise ModelFolderError(f"{path} is an interrupted run without a model: go on with `attribune train --resume`")
     return recipe, predictor_of(recipe, load_scorer(folder.model, backbone=backbone, dtype=dtype, shared=shared))

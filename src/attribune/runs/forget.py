@@ -67,8 +67,15 @@ def forget(run: str | Path, attribute: str, values: Sequence[str], *, backbone: 
     texts = [_text(value) for value in values]
     if not texts:
         raise ConfigError("no value is given to forget: name at least one")
+    folder = RunFolder(Path(run))
+    folder.read_recipe()
+    with folder.held():
+        return _forget(folder, attribute, texts, backbone=backbone)
+
+
+def _forget(run: RunFolder, attribute: str, texts: Sequence[str], *, backbone: str | None) -> Forgotten:
     done = Forgotten()
-    folders = [RunFolder(Path(run)), *map(RunFolder, sorted(Path(run).glob("compare/*/")))]
+    folders = [run, *map(RunFolder, sorted(run.path.glob("compare/*/")))]
     for folder in folders:
         recipe = folder.read_recipe()
         folder.recover_model()
@@ -82,7 +89,7 @@ def forget(run: str | Path, attribute: str, values: Sequence[str], *, backbone: 
         if folder.checkpoints.exists():
             shutil.rmtree(folder.checkpoints)
             done.checkpoints.append(str(folder.checkpoints))
-    places = {place for text in texts for place in files_with_value(text, Path(run))}
+    places = {place for text in texts for place in files_with_value(text, run.path)}
     if not (done.models or done.predictions or places):
         # Raises the error for unknown values.
         Revision.removing(Schema([folders[0].read_schema()[attribute]]), {attribute: tuple(texts)})

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from attribune.core.files import draft_of
+from attribune.core.files import draft_of, move_into_place
 
 __all__ = ["Vocabulary"]
 
@@ -54,7 +54,7 @@ class Vocabulary(Sequence[str]):
         try:
             with pa.OSFile(str(draft), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as file:
                 file.write_batch(batch)
-            draft.replace(path)
+            move_into_place(draft, path)
         finally:
             draft.unlink(missing_ok=True)
         return path

@@ -108,7 +108,9 @@ def default_space(recipe: Recipe) -> dict[str, Any]:
         space["method.bottleneck"] = [16, 32, 64, 128, 256]
     if "hypercomplex" in options:
         source = locate_backbone(recipe.backbone.name)
-        hidden = transformers.AutoConfig.from_pretrained(source, revision=recipe.backbone.revision).hidden_size
+        hidden = transformers.AutoConfig.from_pretrained(
+            source, revision=recipe.backbone.revision, trust_remote_code=False
+        ).hidden_size
         if fitting := [number for number in _HYPERCOMPLEX if hidden % number**2 == 0]:
             space["method.hypercomplex"] = fitting
     if "vector_size" in options:

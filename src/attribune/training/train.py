@@ -7,6 +7,7 @@ import math
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -91,6 +92,24 @@ def train(
     reporter = reporter if reporter is not None and is_main() else Reporter()
     comparison_recipes(recipe, others)  # refuses wrong names before anything is written
     folder = RunFolder(Path(output))
+    from_main(folder.refuse_foreign)
+    with ExitStack() as stack:
+        from_main(lambda: stack.enter_context(folder.held()))
+        return _train(recipe, folder, others, tables, reporter, baselines=baselines, resume=resume, profile=profile)
+
+
+def _train(
+    recipe: Recipe,
+    folder: RunFolder,
+    others: Sequence[str],
+    tables: Mapping[str, Any] | None,
+    reporter: Reporter,
+    *,
+    baselines: bool,
+    resume: bool,
+    profile: bool,
+) -> dict[str, Any]:
+    """Begin or continue the run, and train."""
     is_new = from_main(lambda: not folder.is_begun)
     recipe = from_main(lambda: folder.begin(with_precision(recipe) if is_new else recipe, resume=resume))
     compared = from_main(folder.compared)

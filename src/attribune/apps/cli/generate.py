@@ -16,6 +16,7 @@ import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from attribune.apps.cli.arguments import add_shared, add_verb
@@ -55,6 +56,7 @@ def _after_interrupt(options: argparse.Namespace) -> str:
 
 
 def _run(options: argparse.Namespace) -> None:
+    from attribune.core.files import clear_drafts
     from attribune.data.writing import open_writer
     from attribune.models.writer import Decoding
     from attribune.prediction.generate import generate
@@ -77,6 +79,7 @@ def _run(options: argparse.Namespace) -> None:
         return
     import pyarrow as pa
 
+    clear_drafts(Path(options.output).parent, name=Path(options.output).name)
     with open_writer(options.output) as writer:
         rows = list(texts)
         writer.write(pa.Table.from_pylist(rows))
