@@ -47,7 +47,7 @@ from attribune.training.preparation import prepare
 
 pytestmark = pytest.mark.slow
 
-KILLS = int(os.environ.get("ATTRIBUNE_KILLS", "3"))
+KILLS = int(os.environ.get("ATTRIBUNE_KILLS", "2"))
 
 
 @pytest.fixture(scope="module")
@@ -334,7 +334,10 @@ def test_a_cluster_of_two_workers_one_of_which_is_killed(
     finished: BenchmarkFolder, experiment: dict[str, Any], tmp_path: Path
 ) -> None:
     """In a process of its own, since Ray leaves threads and warnings behind."""
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(experiment))
+    alone = next(entry for entry in experiment["settings"] if isinstance(entry, dict) and entry["name"] == "user alone")
+    (tmp_path / "tiny.yaml").write_text(
+        yaml.safe_dump({**experiment, "settings": [alone, "linear"], "reference": "linear"})
+    )
     folder = BenchmarkFolder(tmp_path / "out")
     words = ["benchmark", "run", str(tmp_path / "tiny.yaml"), "--output", str(folder.path)]
     command = [sys.executable, "-m", "attribune", *words, "--engine", "ray", "--workers", "2"]
@@ -348,8 +351,8 @@ def test_a_cluster_of_two_workers_one_of_which_is_killed(
     _, messages = running.communicate(timeout=300)
     assert running.returncode == 0, messages
     assert killed, "no worker was met at its work"
-    assert names(folder) == names(finished)
-    assert scores(folder) == scores(finished)
+    assert len(names(folder)) == 4
+    assert scores(folder).items() <= scores(finished).items()
     told = [line.split(": ")[0] for line in messages.splitlines() if ": done" in line]
     assert sorted(told) == names(folder), "each cell is done once"
 
@@ -596,7 +599,7 @@ def test_a_killed_cell_is_named_with_the_likely_cause(experiment: dict[str, Any]
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(one))
     folder = BenchmarkFolder(tmp_path / "out")
     words = ["benchmark", "run", str(tmp_path / "tiny.yaml"), "--output", str(folder.path)]
-    running = subprocess.Popen([sys.executable, "-m", "attribune", *words], stderr=subprocess.PIPE, text=True)
+    running = small_runs.Command(words, log=tmp_path / "log.txt")
     for _ in range(2):
         killed, deadline = 0, time.monotonic() + 120
         while not killed and time.monotonic() < deadline:
@@ -604,8 +607,8 @@ def test_a_killed_cell_is_named_with_the_likely_cause(experiment: dict[str, Any]
                 killed = kill_a_worker(folder)
             time.sleep(0.05)
         assert killed, "no process was met at its work"
-    _, messages = running.communicate(timeout=120)
-    assert running.returncode == 1
+    assert running.wait() == 1
+    messages = (tmp_path / "log.txt").read_text()
     assert "reviews/injector/0: failed: its process was killed, as the system does when memory runs out" in messages
     assert "2 cells are not done, the first being reviews/injector/0" in messages
     assert "resource_tracker" not in messages
