@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import families
+from file_faults import FileFault
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
@@ -85,8 +86,9 @@ class Command:
         out: Path | None = None,
         file_limit: int | None = None,
         environment: dict[str, str] | None = None,
+        fault: FileFault | None = None,
     ) -> None:
-        given = (words, str(log), str(out or log), file_limit, environment or {})
+        given = (words, str(log), str(out or log), file_limit, environment or {}, fault)
         self.process = PROCESSES.Process(target=_run, args=given)
         self.process.start()
 
@@ -96,7 +98,14 @@ class Command:
         return self.process.exitcode
 
 
-def _run(words: list[str], log: str, out: str, file_limit: int | None, environment: dict[str, str]) -> None:
+def _run(
+    words: list[str],
+    log: str,
+    out: str,
+    file_limit: int | None,
+    environment: dict[str, str],
+    fault: FileFault | None,
+) -> None:
     """In the child: messages and results go to files."""
     gc.freeze()
     os.environ.update(environment)
@@ -106,6 +115,8 @@ def _run(words: list[str], log: str, out: str, file_limit: int | None, environme
     sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     if file_limit is not None:  # writing fails half-way in every larger file, as on a full disk
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
+    if fault is not None:
+        fault.install()
     sys.exit(main(words))
 
 

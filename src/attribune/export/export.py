@@ -139,6 +139,8 @@ class _Source:
         predictor.use("cpu")
         fixed = assignments is not None and predictor.reads_attributes
         ids = assigned_ids(predictor.schema, assignments or {}) if fixed else None
+        if ids is not None:
+            _clear_other_vectors(model, ids)
         return cls(model=model, predictor=predictor, assignments=assignments, ids=ids, backbone=backbone)
 
     @property
@@ -155,6 +157,16 @@ class _Source:
     def assignments_text(self) -> str:
         """The fixed values in words."""
         return assignments_text(self.assignments or {})
+
+
+def _clear_other_vectors(model: AttributeModel, ids: npt.NDArray[np.int64]) -> None:
+    """Set the vectors of all values to zero that are not fixed: they are other people's, and stay with the run."""
+    for name, attribute in model.rows_of_values().items():
+        parameter = model.get_parameter(name)
+        own = torch.from_numpy(np.union1d(ids[model.schema[attribute].columns], [0]))
+        vectors = torch.zeros_like(parameter)
+        vectors[own] = parameter.detach()[own]
+        parameter.data = vectors
 
 
 def _export_folder(source: _Source, path: Path, rows: Rows) -> tuple[str, float]:

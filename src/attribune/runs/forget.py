@@ -17,11 +17,12 @@ import pyarrow.parquet as pq
 from safetensors.numpy import load_file, save
 
 from attribune.data.tables import read_table
-from attribune.errors import AttribuneError, ConfigError, ModelFolderError
+from attribune.errors import AttribuneError, ConfigError, DataError, ModelFolderError
 from attribune.models.linear import LinearModel
 from attribune.runs.enrol import enrolments, replace_with
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
+from attribune.runs.value_marks import drop_rows, marked_rows
 from attribune.runs.value_search import files_with_value
 from attribune.schema import Schema
 from attribune.schema.attributes import read_cells
@@ -41,6 +42,7 @@ class Forgotten:
         checkpoints: folders of checkpoints that were removed.
         notes: what could not be done.
         places: files that still contain a value.
+        undecided: files of which it cannot be told, with the reason and the cure.
     """
 
     models: list[str] = field(default_factory=list)
@@ -48,6 +50,7 @@ class Forgotten:
     checkpoints: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     places: list[str] = field(default_factory=list)
+    undecided: list[str] = field(default_factory=list)
 
 
 def forget(run: str | Path, attribute: str, values: Sequence[str], *, backbone: str | None = None) -> Forgotten:
@@ -85,7 +88,7 @@ def _forget(run: RunFolder, attribute: str, texts: Sequence[str], *, backbone: s
                 "train --resume` first, or remove it"
             )
         _forget_in_model(folder, recipe, attribute, texts, done, backbone=backbone)
-        done.predictions += _forget_rows(folder, recipe, attribute, texts, done.notes)
+        done.predictions += _forget_rows(folder, recipe, attribute, texts, done)
         if folder.checkpoints.exists():
             shutil.rmtree(folder.checkpoints)
             done.checkpoints.append(str(folder.checkpoints))
@@ -131,39 +134,48 @@ def _forget_in_model(
     done.models.append(str(folder.path))
 
 
-def _forget_rows(folder: RunFolder, recipe: Recipe, attribute: str, values: Sequence[str], notes: list[str]) -> int:
+def _forget_rows(folder: RunFolder, recipe: Recipe, attribute: str, values: Sequence[str], done: Forgotten) -> int:
     """Remove the predictions of the rows that have a value; returns their number."""
     removed = 0
     for part in ("validation", "test"):
         path = folder.predictions(part)
         if not path.is_file():
             continue
-        source = getattr(recipe.data, part) or recipe.data.train
-        try:
-            rows = _rows_with(source, recipe, attribute, values)
-        except (AttribuneError, OSError) as error:
-            notes.append(
-                f"{path} has the predictions of all rows, and which are the value's cannot be told ({error}): restore "
-                "the table and run this again, or remove the file"
-            )
+        arrays, table = load_file(str(folder.logits(part))), pq.read_table(path)
+        positions = marked_rows(arrays, attribute, values)
+        if positions is None:
+            source = Path(getattr(recipe.data, part) or recipe.data.train)
+            try:
+                positions = np.flatnonzero(np.isin(arrays["rows"], _rows_with(source, path, recipe, attribute, values)))
+            except (AttribuneError, OSError) as error:
+                done.undecided.append(
+                    f"{path} and {folder.logits(part).name} have the scores of all rows, and which are the value's "
+                    f"cannot be told ({error}): remove both files, or train again"
+                )
+                continue
+        if not len(positions) and np.array_equal(table["row"].to_numpy(), arrays["rows"]):
             continue
-        table = pq.read_table(path)
-        others = ~np.isin(table["row"].to_numpy(), rows)
-        if others.all():
-            continue
+        arrays = drop_rows(arrays, positions)
+        # By number: an interruption may have left one of the two files without the rows already.
+        others = np.isin(table["row"].to_numpy(), arrays["rows"])
         removed += int((~others).sum())
         sink = pa.BufferOutputStream()
         pq.write_table(table.filter(pa.array(others)), sink)
-        arrays = load_file(str(folder.logits(part)))
-        others = ~np.isin(arrays["rows"], rows)
-        logits = save({name: np.ascontiguousarray(array[others]) for name, array in arrays.items()})
-        folder.write_predictions(part, table=sink.getvalue().to_pybytes(), logits=logits)
+        folder.write_predictions(part, table=sink.getvalue().to_pybytes(), logits=save(arrays))
     return removed
 
 
-def _rows_with(source: str, recipe: Recipe, attribute: str, values: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Return the numbers of the rows of a table that have one of the values."""
-    table = read_table(source, encoding=recipe.data.encoding)
+def _rows_with(
+    source: Path, predictions: Path, recipe: Recipe, attribute: str, values: Sequence[str]
+) -> npt.NDArray[np.int64]:
+    """Return the numbers of the rows of a table with one of the values, for runs of releases that stored no marks.
+
+    Raises:
+        DataError: for a table that was changed since: its rows may have other numbers.
+    """
+    if source.is_file() and source.stat().st_mtime > predictions.stat().st_mtime:
+        raise DataError(f"{source} was changed since")
+    table = read_table(str(source), encoding=recipe.data.encoding)
     spec = next(kind for kind in recipe.data.kinds() if kind.name == attribute)
     missing = frozenset(text for text in map(canonical, recipe.data.missing) if text is not None)
     numbers = [np.zeros(0, dtype=np.int64)]

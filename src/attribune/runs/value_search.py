@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import bz2
+import contextlib
+import csv
 import gzip
+import html
+import io
 import json
+import lzma
 import re
-from collections.abc import Iterator, Sequence
+import zipfile
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -13,70 +21,147 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from attribune.schema.vocabulary import Vocabulary
-
 __all__ = ["files_with_value"]
 
 _WHOLE = re.compile(r"\w|[^\W\d]{2}|[-+.\d]+")  # values that must be a whole text, not a word of one
-_PRETRAINED = re.compile(r"tokenizer|vocab|merges|special_tokens|added_tokens|spiece|sentencepiece")
-_SKIPPED = (".png", ".svg", ".pt2", ".onnx")
+# The files of a pretrained tokenizer, whose words are those of its language.
+_TOKENIZER = {
+    "added_tokens.json",
+    "chat_template.jinja",
+    "merges.txt",
+    "sentencepiece.bpe.model",
+    "special_tokens_map.json",
+    "spiece.model",
+    "tokenizer.json",
+    "tokenizer.model",
+    "tokenizer_config.json",
+    "vocab.json",
+    "vocab.txt",
+}
+_LABELS = ("true_", "prediction")  # columns of predictions whose texts are classes
+_DEPTH = 4  # archives inside archives
 
 
 def files_with_value(value: str, folder: Path) -> list[Path]:
-    """Return the files below a folder that contain a value.
+    """Return the files below a folder that contain a value, or that cannot be read.
 
-    Texts are searched for it as a word, whatever the file format; values of fewer than three characters, and numbers,
-    must be the whole text. Not searched are the files of the pretrained tokenizer, labels and predictions, the
+    Texts are searched for it as a word, in cells, tags, strings and compressed files alike; values of one or two
+    letters, and numbers, must be a whole text, and are not looked for in files of unknown formats, whose bytes hold any
+    short name by chance. Not searched are the files of the pretrained tokenizer, labels and predictions, the
     vocabulary of the linear baseline, and the numbers of tensors.
     """
     is_whole_text = _WHOLE.fullmatch(value) is not None
     matches: Any = value.__eq__ if is_whole_text else re.compile(rf"(?<!\w){re.escape(value)}(?!\w)").search
-    return [path for path in sorted(folder.rglob("*")) if path.is_file() and any(map(matches, _texts_of(path)))]
+    return [path for path in sorted(folder.rglob("*")) if path.is_file() and _has_match(path, matches)]
 
 
-def _texts_of(path: Path) -> Iterator[str]:
-    """Yield all texts in a file of a run."""
-    if _PRETRAINED.match(path.name) or path.suffix in _SKIPPED:
-        return
-    if path.suffix == ".safetensors":  # the header alone
-        with path.open("rb") as file:
-            yield file.read(int.from_bytes(file.read(8), "little")).decode(errors="replace")
-    elif path.suffix == ".parquet":
-        table = pq.read_table(path)
-        names = [name for name in table.column_names if not name.startswith(("true_", "prediction"))]
-        for name in names:
-            if pa.types.is_string(table[name].type) or pa.types.is_large_string(table[name].type):
-                yield from table[name].drop_null().to_pylist()
-    elif path.suffix == ".arrow":
-        yield from Vocabulary.read(path)[0]
-    else:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        yield from _texts_in(data.decode(errors="replace"), path.suffixes)
-
-
-def _texts_in(text: str, suffixes: Sequence[str]) -> Iterator[str]:
+def _has_match(path: Path, matches: Callable[[str], Any]) -> bool:
+    if path.name in _TOKENIZER and (path.parent / "tokenizer_config.json").is_file():
+        return False
     try:
-        if ".json" in suffixes:
-            yield from _strings(json.loads(text))
-        elif ".jsonl" in suffixes:
-            for line in text.splitlines():
-                yield from _strings(json.loads(line))
-        elif ".yaml" in suffixes:
-            yield from _strings(yaml.safe_load(text))
+        return any(map(matches, _texts_of(path.name, path.read_bytes())))
+    except OSError:
+        return True
+
+
+def _texts_of(name: str, data: bytes, depth: int = 0) -> Iterator[str]:
+    """Yield all texts in a file, by what its content says it is."""
+    unpacked = list(_unpacked(name, data)) if depth < _DEPTH else []
+    for member, content in unpacked:
+        yield member
+        yield from _texts_of(member, content, depth + 1)
+    if unpacked:
+        return
+    try:
+        if data[:4] == b"PAR1":
+            yield from _texts_in_table(pq.read_table(pa.BufferReader(data)))
+        elif data[:6] == b"ARROW1":
+            yield from _texts_in_table(pa.ipc.open_file(pa.BufferReader(data)).read_all())
+        elif name.endswith(".safetensors"):  # the header alone
+            yield data[8 : 8 + int.from_bytes(data[:8], "little")].decode(errors="replace")
         else:
-            yield text
-    except (ValueError, yaml.YAMLError):
-        yield text  # the content does not match the file's name
+            yield from _texts_in(name, _decoded(data))
+    except (pa.ArrowException, ValueError, RecursionError, yaml.YAMLError, csv.Error):
+        yield data.decode(errors="replace")  # the content is not what it seems
 
 
-def _strings(tree: Any) -> Iterator[str]:
+def _unpacked(name: str, data: bytes) -> Iterator[tuple[str, bytes]]:
+    """Yield the names and contents of the files in a compressed file; nothing for another file."""
+    packers: dict[bytes, Callable[[bytes], bytes]] = {
+        b"\x1f\x8b": gzip.decompress,
+        b"BZh": bz2.decompress,
+        b"\xfd7zXZ": lzma.decompress,
+        b"\x28\xb5\x2f\xfd": lambda data: pa.CompressedInputStream(pa.BufferReader(data), "zstd").read(),
+    }
+    with contextlib.suppress(OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError, RuntimeError):
+        for start, unpack in packers.items():
+            if data.startswith(start):
+                yield Path(name).stem, unpack(data)
+        if data.startswith(b"PK\x03\x04"):
+            archive = zipfile.ZipFile(io.BytesIO(data))
+            yield from ((member, archive.read(member)) for member in archive.namelist())
+
+
+def _texts_in_table(table: pa.Table) -> Iterator[str]:
+    for name in table.column_names:
+        if not name.startswith(_LABELS):
+            yield from _strings(table[name].to_pylist())
+
+
+def _decoded(data: bytes) -> str:
+    for encoding in ("utf-16", "utf-8-sig"):
+        if encoding != "utf-16" or data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+            with contextlib.suppress(UnicodeDecodeError):
+                return data.decode(encoding)
+    return data.decode("latin-1") if b"\0" not in data else data.decode(errors="replace")
+
+
+def _texts_in(name: str, text: str) -> Iterator[str]:
+    suffixes = Path(name).suffixes
+    if ".json" in suffixes:
+        yield from _strings(json.loads(text), without="words" if name == "linear.json" else None)
+    elif ".jsonl" in suffixes:
+        for line in text.splitlines():
+            yield from _strings(json.loads(line))
+    elif {".yaml", ".yml"}.intersection(suffixes):
+        yield from _strings(yaml.safe_load(text))
+    else:
+        yield text
+    if {".csv", ".tsv", ".txt"}.intersection(suffixes):
+        for delimiter in ",;\t|":
+            for row in csv.reader(io.StringIO(text), delimiter=delimiter):
+                yield from row
+    if "<" in text:
+        page = _Page()
+        page.feed(text)
+        yield from page.texts
+
+
+class _Page(HTMLParser):
+    """Collects the texts and the values of attributes of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.texts += [value for _, value in attrs if value]
+
+    def handle_data(self, data: str) -> None:
+        self.texts += [data.strip(), html.unescape(data)]
+
+
+def _strings(tree: Any, *, without: str | None = None) -> Iterator[str]:
+    """Yield the strings of nested values, keys among them."""
     if isinstance(tree, str):
         yield tree
+    elif isinstance(tree, bytes):
+        yield tree.decode(errors="replace")
     elif isinstance(tree, dict):
         for key, item in tree.items():
-            if key != "words":
+            if key != without:
                 yield str(key)
                 yield from _strings(item)
-    elif isinstance(tree, list):
+    elif isinstance(tree, list | tuple):
         for item in tree:
             yield from _strings(item)

@@ -152,7 +152,7 @@ def _check_parts(
         raise ValueError(f"attribute {spec.name!r} has counts of shape {counts.shape} for {size} ids, or negative ones")
     if (twice := values.repeated()) is not None:
         raise ValueError(f"attribute {spec.name!r} lists {twice!r} twice")
-    if size == 1 or (values and size != len(values) + 1):
+    if (size == 1 and isinstance(spec, Numeric)) or (values and size != len(values) + 1):
         raise ValueError(f"attribute {spec.name!r} lists {len(values)} values for {size} ids")
     ascending = all(low < high for low, high in pairwise(edges))
     if not np.isfinite(edges).all() or not ascending or (edges and not isinstance(spec, Numeric)):

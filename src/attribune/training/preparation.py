@@ -37,11 +37,13 @@ class PreparedSplit:
         table: the rows that have a text and a label, with all their columns.
         rows: (n,), their numbers in the source file, from 0.
         labels: as the task encodes them.
+        unshuffled: the table with every row's own attributes, where `table` has those of others.
     """
 
     table: Dataset
     rows: npt.NDArray[np.int64]
     labels: npt.NDArray[Any]
+    unshuffled: Dataset | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +137,7 @@ def with_all_classes(recipe: Recipe, tables: Mapping[str, Dataset]) -> Recipe:
 def shuffle(data: PreparedData, *, seed: int) -> PreparedData:
     """Shuffle the attributes over the rows of each split, as a control."""
     splits = {
-        name: replace(split, table=shuffle_columns(split.table, data.schema.names, seed=seed))
+        name: replace(split, table=shuffle_columns(split.table, data.schema.names, seed=seed), unshuffled=split.table)
         for name, split in data.splits.items()
     }
     return replace(data, splits=splits)

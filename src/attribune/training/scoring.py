@@ -20,6 +20,7 @@ from attribune.metrics.results import Scored, condition_of
 from attribune.models.linear import LinearModel, choose_c
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
+from attribune.runs.value_marks import value_marks
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import PreparedData
 
@@ -81,6 +82,8 @@ def score(
             sink = io.BytesIO()
             pq.write_table(pa.table({"row": split.rows, **true, **columns}), sink)
             arrays = {"rows": split.rows, "labels": split.labels, "logits": logits}
+            own = split.table if split.unshuffled is None else split.unshuffled
+            arrays |= value_marks(own, data.schema)
             stored = save({key: np.ascontiguousarray(array) for key, array in arrays.items()})
             folder.write_predictions(split_name, table=sink.getvalue(), logits=stored)
     _log.info("%s: validation and test rows scored in %.1f s", name, time.perf_counter() - started)

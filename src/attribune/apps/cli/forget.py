@@ -43,6 +43,8 @@ def _run(options: argparse.Namespace) -> None:
         console.note(f"{folder}: removed")
     for note in forgotten.notes:
         console.note(note)
+    if forgotten.undecided:
+        raise ModelFolderError("; ".join(forgotten.undecided))
     if forgotten.places:
         raise ModelFolderError(
             f"the value is still found in {', '.join(forgotten.places)}: look whether it means the same "

@@ -27,7 +27,9 @@ class Progress(TrainerCallback):
         self._since = time.perf_counter()
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Start the clock and the display."""
+        """Start the clock and the display; a resumed run may have been killed before it could write its log."""
+        if state.log_history:
+            self._write_log(state)
         self._since = time.perf_counter()
         self.reporter.started(done=state.global_step, total=state.max_steps)
 
@@ -40,6 +42,11 @@ class Progress(TrainerCallback):
     def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Log the pending losses before the checkpoint of the epoch is written."""
         self._log_before_saving(control)
+
+    def _write_log(self, state: TrainerState) -> None:
+        if is_main():
+            lines = "".join(json.dumps(entry) + "\n" for entry in state.log_history)
+            replace_file(self.log_file, lines.encode())
 
     @staticmethod
     def _log_before_saving(control: TrainerControl) -> None:
@@ -59,6 +66,4 @@ class Progress(TrainerCallback):
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Rewrite the log from the history, so that a resumed run repeats no line."""
         _log.debug("checkpoint of step %d written to %s", state.global_step, args.output_dir)
-        if is_main():
-            lines = "".join(json.dumps(entry) + "\n" for entry in state.log_history)
-            replace_file(self.log_file, lines.encode())
+        self._write_log(state)
