@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from attribune.core.logs import LOGGER, is_quiet
 from attribune.core.progress import Reporter
+from attribune.core.terminal import one_line
 
 __all__ = ["ConsoleReporter", "quiet_libraries", "quiet_ray"]
 
@@ -67,7 +68,7 @@ class ConsoleReporter(Reporter):
 
     def note(self, text: str) -> None:
         """Print a line."""
-        self.console.print(text, markup=False)
+        self.console.print(one_line(text), markup=False)
 
     @contextmanager
     def training(self) -> Iterator[None]:

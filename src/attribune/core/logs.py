@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from attribune.core.terminal import one_line
 from attribune.errors import AttribuneWarning
 
 __all__ = ["LEVELS", "LOGGER", "VARIABLE", "is_quiet", "logging_to_stderr"]
@@ -48,7 +49,7 @@ class _OnStderr(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         name = f" {record.name}:" if record.levelno < logging.WARNING else ""
-        sys.stderr.write(f"{record.levelname.lower()}:{name} {record.getMessage()}\n")
+        sys.stderr.write(f"{record.levelname.lower()}:{name} {one_line(record.getMessage())}\n")
 
 
 def _log_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:

@@ -29,20 +29,28 @@ class TableWriter(Protocol):
 
 
 @contextmanager
-def open_writer(path: str | Path) -> Iterator[TableWriter]:
+def open_writer(path: str | Path, *, escape_formulas: bool = False) -> Iterator[TableWriter]:
     """Open a file for writing; it replaces an earlier one only when the block ends without an error.
 
+    Args:
+        escape_formulas: put an apostrophe before texts in CSV and TSV that spreadsheet programs run as formulas.
+
     Raises:
-        ConfigError: for an ending other than those in `ENDINGS`.
+        ConfigError: for an ending other than those in `ENDINGS`, or formulas of a format that has none.
         DataError: when the file cannot be written, with the system's reason.
     """
     path = Path(path)
     if path.suffix.lower() not in ENDINGS:
         raise ConfigError(f"{path}: the ending {path.suffix!r} is not one of {', '.join(ENDINGS)}")
+    open_format = ENDINGS[path.suffix.lower()]
+    if escape_formulas:
+        if path.suffix.lower() not in (".csv", ".tsv"):
+            raise ConfigError(f"{path}: only CSV and TSV have cells that run as formulas: leave --escape-formulas out")
+        open_format = partial(open_format, escape_formulas=True)
     draft = draft_of(path)
     try:
         with ExitStack() as stack:
-            yield ENDINGS[path.suffix.lower()](draft, stack)
+            yield open_format(draft, stack)
         move_into_place(draft, path)
     except OSError as error:
         raise DataError(
@@ -54,16 +62,19 @@ def open_writer(path: str | Path) -> Iterator[TableWriter]:
 
 
 class _Csv:
-    def __init__(self, path: Path, stack: ExitStack, *, delimiter: str = ",") -> None:
+    def __init__(self, path: Path, stack: ExitStack, *, delimiter: str = ",", escape_formulas: bool = False) -> None:
         file = stack.enter_context(path.open("w", encoding="utf-8", newline=""))
+        self._cell = _escaped_cell if escape_formulas else _cell
         self._writer = csv.writer(file, delimiter=delimiter)
         self._begun = False
 
     def write(self, rows: pa.Table) -> None:
         if not self._begun:
-            self._writer.writerow(rows.column_names)
+            self._writer.writerow(map(self._cell, rows.column_names))
             self._begun = True
-        self._writer.writerows(zip(*(map(_cell, rows[name].to_pylist()) for name in rows.column_names), strict=True))
+        self._writer.writerows(
+            zip(*(map(self._cell, rows[name].to_pylist()) for name in rows.column_names), strict=True)
+        )
 
 
 class _JsonLines:
@@ -107,7 +118,12 @@ def _cell(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False, default=str) if isinstance(value, list | dict) else value
 
 
-ENDINGS: dict[str, Callable[[Path, ExitStack], TableWriter]] = {
+def _escaped_cell(value: Any) -> Any:
+    text = _cell(value)
+    return f"'{text}" if isinstance(text, str) and text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
+ENDINGS: dict[str, Callable[..., TableWriter]] = {
     ".csv": _Csv,
     ".tsv": partial(_Csv, delimiter="\t"),
     ".jsonl": _JsonLines,

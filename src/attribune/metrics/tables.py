@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 
+from attribune.core.terminal import one_line
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.results import Comparison, ResultRow
@@ -54,6 +55,7 @@ def text_table(rows: Sequence[ResultRow]) -> str:
 
 def text_cells(lines: Sequence[Sequence[str]], *, left: int = 1) -> str:
     """Render lines of cells, the header first, for a terminal; the first `left` columns are left-aligned."""
+    lines = [[one_line(cell) for cell in line] for line in lines]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     head, *rest = ("  ".join(_aligned(line, widths, left)).rstrip() for line in lines)
     return "\n".join([head, "  ".join("-" * width for width in widths), *rest])

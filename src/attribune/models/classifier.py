@@ -120,7 +120,7 @@ class AttributeModel(ConditionedModel):
 
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the task's loss of each row alone, (B,)."""
-        return torch.stack([self.task.loss(logits[row : row + 1], labels[row : row + 1]) for row in range(len(logits))])
+        return self.task.row_losses(logits, labels)
 
     @can_return_tuple  # type: ignore[untyped-decorator]
     def forward(

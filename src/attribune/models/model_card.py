@@ -11,6 +11,7 @@ from typing import Any
 from huggingface_hub import EvalResult, ModelCardData
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from attribune.core.terminal import one_line
 from attribune.metrics.tables import markdown_cell
 from attribune.models.config import AttributeConfig
 from attribune.models.sizes import Sizes
@@ -73,6 +74,11 @@ def public_name(backbone: str | None) -> str | None:
     return None if is_local else backbone
 
 
+def _in_code(text: object) -> str:
+    """Return a text for the inside of a code span, which a backtick or an empty line would end."""
+    return one_line(str(text)).replace("`", "'")
+
+
 @cache
 def _templates() -> Environment:
     templates = Environment(
@@ -83,8 +89,9 @@ def _templates() -> Environment:
         keep_trailing_newline=True,
     )
     templates.filters |= {
-        "cell": markdown_cell,
-        "code": lambda names: ", ".join(f"`{name}`" for name in names),
+        "cell": lambda text: markdown_cell(one_line(text)).replace("<", "&lt;"),
+        "code": lambda names: ", ".join(f"`{_in_code(name)}`" for name in names),
+        "in_code": _in_code,
         "comma": lambda number, places=None: f"{number:,}" if places is None else f"{number:,.{places}f}",
         "example": lambda columns, cell: json.dumps(dict.fromkeys(columns, cell), ensure_ascii=False),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 from attribune.core.files import clear_drafts
 from attribune.core.progress import Reporter
 from attribune.data.tables import Source, check_same_columns, read_table, table_files, table_source_name
-from attribune.data.writing import open_writer
+from attribune.data.writing import TableWriter, open_writer
 from attribune.errors import ConfigError, DataError
 from attribune.prediction.parts import PartsFolder
 from attribune.prediction.reading import Job
@@ -35,6 +36,7 @@ def predict(
     engine: Literal["local", "ray"] = "local",
     workers: int | None = None,
     part_rows: int | None = None,
+    escape_formulas: bool = False,
     reporter: Reporter | None = None,
 ) -> int:
     """Write tables with their own columns and the model's predictions and probabilities.
@@ -48,6 +50,7 @@ def predict(
         engine: for a folder: ``local`` is this process, ``ray`` the cluster of ``RAY_ADDRESS``, or one started here.
         workers: of ``ray``; by default the number of GPUs, or cores, of the cluster.
         part_rows: rows of a part; by default 16,384, or the value with which the folder was started.
+        escape_formulas: put an apostrophe before texts in CSV and TSV that spreadsheet programs run as formulas.
 
     Returns:
         Number of rows.
@@ -58,7 +61,7 @@ def predict(
     reporter, sources = reporter or Reporter(), data if isinstance(data, list | tuple) else [data]
     if not sources:
         raise ConfigError("no table is given to predict: name a file")
-    _check_options(output, engine=engine, workers=workers, part_rows=part_rows)
+    _check_options(output, engine=engine, workers=workers, part_rows=part_rows, escape_formulas=escape_formulas)
     if _is_folder(output):
         job = Job(
             run=str(run),
@@ -69,7 +72,8 @@ def predict(
             output=str(output),
         )
         return predict_parts(job, engine=engine, workers=workers, reporter=reporter)
-    return _to_file(run, sources, output, backbone=backbone, encoding=encoding, reporter=reporter)
+    writer = open_writer(output, escape_formulas=escape_formulas)
+    return _to_file(run, sources, output, writer, backbone=backbone, encoding=encoding, reporter=reporter)
 
 
 def _is_folder(output: str | Path) -> bool:
@@ -77,7 +81,9 @@ def _is_folder(output: str | Path) -> bool:
     return str(output) != "" and not Path(output).suffix
 
 
-def _check_options(output: str | Path, *, engine: str, workers: int | None, part_rows: int | None) -> None:
+def _check_options(
+    output: str | Path, *, engine: str, workers: int | None, part_rows: int | None, escape_formulas: bool
+) -> None:
     if engine not in ("local", "ray"):
         raise ConfigError(f"unknown engine {engine!r}: choose local or ray")
     if engine == "ray" and not _is_folder(output):
@@ -89,6 +95,8 @@ def _check_options(output: str | Path, *, engine: str, workers: int | None, part
     for name, number in (("--workers", workers), ("part_rows", part_rows)):
         if number is not None and number < 1:
             raise ConfigError(f"{name} {number}: give at least 1")
+    if escape_formulas and _is_folder(output):
+        raise ConfigError(f"--escape-formulas is for .csv and .tsv; {output} is a folder of Parquet files")
     if part_rows is not None and not _is_folder(output):
         raise ConfigError(f"part_rows {part_rows} is for an output without an ending, a folder; {output} is one file")
 
@@ -107,6 +115,7 @@ def _to_file(
     run: str | Path,
     sources: Sequence[Source],
     output: str | Path,
+    opened: AbstractContextManager[TableWriter],
     *,
     backbone: str | None,
     encoding: str | None,
@@ -119,7 +128,7 @@ def _to_file(
     if Path(output).exists() and any(path.exists() and path.samefile(output) for path in paths):
         raise ConfigError(f"{output} is the table that is read: choose another output file")
     clear_drafts(Path(output).parent, name=Path(output).name)
-    with open_writer(output) as writer:
+    with opened as writer:
         _, predictor = load_run(run, backbone=backbone)
         tables = [(table_source_name(source), read_table(source, encoding=encoding)) for source in files]
         schema = _common_schema([(name, table.features.arrow_schema) for name, table in tables])

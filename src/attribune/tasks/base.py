@@ -84,6 +84,15 @@ class Task(ABC):
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the float32 scalar loss of logits (B, outputs); zero if all labels are ignored."""
 
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the loss of each row, (B,), whose sum is the negative log-likelihood of a batch up to a constant.
+
+        By default that of each row alone; tasks whose mean weights rows differently define it.
+        """
+        import torch
+
+        return torch.stack([self.loss(logits[row : row + 1], labels[row : row + 1]) for row in range(len(logits))])
+
     @abstractmethod
     def decode(self, logits: Array) -> Decoded:
         """Turn logits (n, outputs) into predictions and probabilities."""

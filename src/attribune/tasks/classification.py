@@ -193,6 +193,14 @@ class Classification(Task):
             return cross_entropy(logits, labels, self.class_weights)
         return binary_cross_entropy(logits, labels[:, : self.outputs], self.class_weights)
 
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the weighted cross-entropy of each row; a mean over single rows would cancel the weights."""
+        from attribune.tasks.losses import row_cross_entropy
+
+        if self.multi_label:
+            return super().row_losses(logits, labels)
+        return row_cross_entropy(logits, labels, self.class_weights)
+
     def decode(self, logits: Array) -> Decoded:
         """Return the most probable class, or all classes with a probability above one half."""
         logits = checked_logits(logits, self.outputs)

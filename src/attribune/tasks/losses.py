@@ -13,7 +13,14 @@ from torch.nn import functional
 
 from attribune.tasks.labels import UNSEEN
 
-__all__ = ["binary_cross_entropy", "cross_entropy", "mean_cross_entropy", "squared_error", "token_scores"]
+__all__ = [
+    "binary_cross_entropy",
+    "cross_entropy",
+    "mean_cross_entropy",
+    "row_cross_entropy",
+    "squared_error",
+    "token_scores",
+]
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
@@ -23,6 +30,12 @@ def cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, ...] | N
     total = functional.cross_entropy(logits, labels, weight=scale, ignore_index=UNSEEN, reduction="sum")
     weight = torch.where(labels == UNSEEN, 0.0, scale[labels.clamp(min=0)]).sum()
     return total / weight.clamp(min=torch.finfo(torch.float32).tiny)
+
+
+def row_cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
+    """Return the weighted cross-entropy of each row, (B,), which no mean divides by the weights; zero for UNSEEN."""
+    scale = None if weights is None else logits.new_tensor(weights, dtype=torch.float32)
+    return functional.cross_entropy(logits.float(), labels, weight=scale, ignore_index=UNSEEN, reduction="none")
 
 
 def token_scores(logits: Tensor, labels: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from attribune.core.terminal import one_line
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.tables import format_interval, text_cells
@@ -41,7 +42,8 @@ def as_text(record: Record) -> str:
     blocks = [f"{record['data']}, {record['rows']:,} rows, {record['metric']}"]
     for section in sections(record):
         table = text_cells(section.table) if section.table else ""
-        blocks.append("\n".join(line for line in (section.title, *section.sentences, table, section.note) if line))
+        title, *sentences, note = map(one_line, (section.title, *section.sentences, section.note))
+        blocks.append("\n".join(line for line in (title, *sentences, table, note) if line))
     return "\n\n".join(blocks)
 
 

@@ -11,6 +11,7 @@ from importlib import import_module, metadata
 from attribune.apps.cli.arguments import warn_of_renamed_flags
 from attribune.apps.cli.verbosity import VerbParser, level_of
 from attribune.core.logs import logging_to_stderr
+from attribune.core.terminal import one_line
 from attribune.errors import AttribuneError
 
 __all__ = ["build_parser", "main"]
@@ -36,19 +37,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             finally:
                 _leave_group()
     except AttribuneError as error:
-        _write_error(f"attribune {options.verb}: error: {error}\n")
+        _write_error(f"attribune {options.verb}: error: {one_line(str(error))}\n")
         return 1
     except KeyboardInterrupt:
         after = options.after_interrupt
         after = after.format(**vars(options)) if isinstance(after, str) else after(options)
-        _write_error(f"\nattribune {options.verb}: interrupted{after}\n")
+        _write_error(f"\nattribune {options.verb}: interrupted{one_line(after)}\n")
         return _INTERRUPTED
     except BrokenPipeError:
         # The reader of the output has exited; without this, Python raises again when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        _write_error(f"attribune {options.verb}: error: {_system_error(error)}\n")
+        _write_error(f"attribune {options.verb}: error: {one_line(_system_error(error))}\n")
         return 1
     return 0
 

@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from attribune.core.terminal import printable
+
 if TYPE_CHECKING:
     from attribune.core.console import ConsoleReporter
 
@@ -15,6 +17,7 @@ __all__ = ["open_console", "results_text", "show", "show_json"]
 
 def show(text: str) -> None:
     """Write a result to stdout."""
+    text = printable(text)
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
 
 

@@ -41,6 +41,11 @@ def add_parser(verbs: Any) -> None:
         help="what fills a folder: this process, or Ray: the cluster of RAY_ADDRESS, else this machine",
     )
     add("--workers", type=int, metavar="N", help="with --engine ray (default: one per GPU, or per core without one)")
+    add(
+        "--escape-formulas",
+        action="store_true",
+        help="put ' before texts that spreadsheet programs would run as formulas, in .csv and .tsv",
+    )
 
 
 def _after_interrupt(options: argparse.Namespace) -> str:
@@ -62,6 +67,7 @@ def _run(options: argparse.Namespace) -> None:
             encoding=options.encoding,
             engine=options.engine,
             workers=options.workers,
+            escape_formulas=options.escape_formulas,
             reporter=console,
         )
     if Path(options.output).suffix:  # for a folder, `predict` has noted its parts
