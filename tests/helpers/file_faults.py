@@ -44,7 +44,9 @@ class FileFault:
 
         def watch(event: str, arguments: tuple[Any, ...]) -> None:
             nonlocal seen
-            if event not in _CHANGES and event != "open" or not any(self._is_ours(p) for p in _paths(event, arguments)):
+            if (event not in _CHANGES and event != "open") or not any(
+                self._is_ours(p) for p in _paths(event, arguments)
+            ):
                 return
             seen += 1
             if record is not None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import small_runs
 import torch
+from attacks import NEW
 
 from attribune.apps.cli import main
 
@@ -29,6 +30,18 @@ def runs(tmp_path_factory: pytest.TempPathFactory, backbone: Path) -> Path:
     torch.set_num_threads(1)
     for method in ("injector", "none", "linear"):
         assert main(small_runs.train_command(data, folder / method, backbone=backbone, method=method)) == 0
+    return folder
+
+
+@pytest.fixture(scope="session")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What attacks begin with: tables, a backbone and a finished run."""
+    folder = tmp_path_factory.mktemp("attacked")
+    small_runs.save_backbone(folder / "backbone")
+    data = small_runs.write_csv(folder / "data.csv", ROWS)
+    small_runs.write_csv(folder / "new.csv", NEW)
+    torch.set_num_threads(1)
+    assert main(small_runs.train_command(data, folder / "run", backbone=folder / "backbone")) == 0
     return folder
 
 

@@ -6,136 +6,14 @@ has.
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import small_runs
-from file_faults import FileFault
-
-from attribune.apps.cli import main
+from attacks import ATTACKS, VERBS, Attacks, contents
 
 pytestmark = pytest.mark.slow
-
-ATTACKS = int(os.environ.get("ATTRIBUNE_ATTACKS", "2"))
-NEW = small_runs.reviews(40, seed=9, users=12)  # users 7 to 11 are new
-# What differs from one undisturbed run to the next.
-TIMED = ("seconds", "train_seconds", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
-
-
-@dataclass(frozen=True)
-class Verb:
-    """A command that writes.
-
-    Attributes:
-        words: of the command.
-        again: more words with which it goes on.
-    """
-
-    words: Callable[[Path], list[str]]
-    again: tuple[str, ...] = ()
-
-
-VERBS = {
-    "train": Verb(
-        lambda folder: [
-            *small_runs.train_command(folder / "data.csv", folder / "new", backbone=folder / "backbone"),
-            *("training.evaluate_every=2", "--resume"),
-        ]
-    ),
-    "train linear": Verb(
-        lambda folder: [
-            *small_runs.train_command(
-                folder / "data.csv", folder / "new", backbone=folder / "backbone", method="linear"
-            ),
-            "--resume",
-        ]
-    ),
-    "predict": Verb(lambda folder: ["predict", *_run_and_rows(folder), "--output", str(folder / "predictions.parquet")]),
-    "predict to a folder": Verb(lambda folder: ["predict", *_run_and_rows(folder), "--output", str(folder / "parts")]),
-    "enrol": Verb(lambda folder: ["enrol", *_run_and_rows(folder)]),
-    "forget": Verb(lambda folder: ["forget", str(folder / "run"), "--attribute", "user", "--value", "u3"]),
-    "report": Verb(lambda folder: ["report", str(folder / "run")]),
-    "explain": Verb(lambda folder: ["explain", *_run_and_rows(folder), "--output", str(folder / "explain.html")]),
-    "export": Verb(
-        lambda folder: ["export", str(folder / "run"), "--for", "user=u1", "--output", str(folder / "exported")]
-    ),
-    "search": Verb(
-        lambda folder: [
-            *("search", str(folder / "data.csv"), "--text", "text", "--label", "stars", "--attributes", "user"),
-            *("--method", "linear", "--trials", "2", "--output", str(folder / "search")),
-        ]
-    ),
-}
-
-
-def _run_and_rows(folder: Path) -> tuple[str, str]:
-    return str(folder / "run"), str(folder / "new.csv")
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What every attack begins with: tables, a backbone and a finished run."""
-    folder = tmp_path_factory.mktemp("base")
-    small_runs.save_backbone(folder / "backbone")
-    data = small_runs.write_csv(folder / "data.csv", small_runs.reviews(90, seed=3))
-    small_runs.write_csv(folder / "new.csv", NEW)
-    assert main(small_runs.train_command(data, folder / "run", backbone=folder / "backbone")) == 0
-    return folder
-
-
-class Attacks:
-    """One verb, begun from the same files as often as wanted, always at the same place."""
-
-    def __init__(self, verb: Verb, base: Path, folder: Path) -> None:
-        self.base, self.place, self.log, self.count = base, folder / "work", folder / "log.txt", folder / "count"
-        self.words = verb.words(self.place)
-        self.again = [*self.words, *verb.again]
-
-    def begin(self) -> None:
-        shutil.rmtree(self.place, ignore_errors=True)
-        shutil.copytree(self.base, self.place)
-
-    def run(self, words: list[str], fault: FileFault | None = None) -> int | None:
-        return small_runs.Command(words, log=self.log, fault=fault).wait()
-
-    def fault(self, at: int = 0) -> FileFault:
-        return FileFault(str(self.place), at=at, count=str(self.count))
-
-    def undisturbed(self) -> tuple[dict[str, Any], int]:
-        """The files at the end, and how many changes led there."""
-        self.begin()
-        assert self.run(self.words, self.fault()) == 0, self.log.read_text()
-        return contents(self.place), int(self.count.read_text())
-
-
-def contents(folder: Path) -> dict[str, Any]:
-    """All files but locks, without times."""
-    return {
-        str(path.relative_to(folder)): _content(path)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and not path.name.startswith(".lock")
-    }
-
-
-def _content(path: Path) -> Any:
-    if path.suffix == ".json":
-        return _without_times(json.loads(path.read_text()))
-    if path.suffix == ".jsonl":
-        return [_without_times(json.loads(line)) for line in path.read_text().splitlines()]
-    return path.read_bytes()
-
-
-def _without_times(tree: Any) -> Any:
-    if isinstance(tree, dict):
-        return {key: _without_times(value) for key, value in tree.items() if key not in TIMED}
-    return [_without_times(value) for value in tree] if isinstance(tree, list) else tree
 
 
 def moments(changes: int) -> Iterator[int]:
@@ -144,8 +22,8 @@ def moments(changes: int) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_a_killed_verb_comes_to_the_same_end(name: str, base: Path, tmp_path: Path) -> None:
-    attacks = Attacks(VERBS[name], base, tmp_path)
+def test_a_killed_verb_comes_to_the_same_end(name: str, attacked: Path, tmp_path: Path) -> None:
+    attacks = Attacks(VERBS[name], attacked, tmp_path)
     expected, changes = attacks.undisturbed()
     for at in moments(changes):
         attacks.begin()
