@@ -9,7 +9,7 @@ import pytest
 
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import MISSING
-from attribune.tasks import labels
+from attribune.tasks import Generation, labels
 
 
 def test_texts_are_canonical_and_missing_ones_are_none():
@@ -115,6 +115,6 @@ def test_wrong_columns():
 
 def test_missing_must_be_a_list_of_texts():
     with pytest.raises(ConfigError, match="missing is 'NA'"):
-        labels.missing_texts("NA")
+        Generation(missing="NA")
     with pytest.raises(ConfigError, match="give a list of texts"):
-        labels.missing_texts([None])
+        Generation(missing=[None])

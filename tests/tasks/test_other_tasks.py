@@ -135,7 +135,7 @@ def test_wrong_numbers():
         Regression.fit([[3, "3.0"]])
     with pytest.raises(DataError, match="no labelled training row"):
         Regression.fit([[None]])
-    with pytest.raises(ConfigError, match="std 0"):
+    with pytest.raises(ConfigError, match="std is 0"):
         Regression(mean=0.0, std=0.0)
     with pytest.raises(DataError, match="1 of 2 labels are missing"):
         Regression().metrics(np.zeros((2, 1)), np.array([0.0, np.nan]))

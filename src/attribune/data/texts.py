@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from typing import Any, Self
 
 import pyarrow as pa
 
+from attribune.core.config import checked_dataclass
 from attribune.data.rows import EncodedRows
 from attribune.data.windows import Head, SpecialTokens, Window, content_ids, longest_input, parse_window
 from attribune.errors import ConfigError, DataError
@@ -32,7 +33,7 @@ def canonical_text(value: Any) -> str:
     return value.strip() if isinstance(value, str) else canonical(value) or ""
 
 
-@dataclass(frozen=True)
+@checked_dataclass()
 class TextInput:
     """The text of a row; saved with the model, so that new rows are read as those of training.
 

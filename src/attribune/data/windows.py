@@ -9,10 +9,12 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import BeforeValidator, ValidationInfo
 from transformers import TokenizersBackend
 
+from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError
 
 __all__ = ["Chunks", "Head", "HeadTail", "SpecialTokens", "Window", "content_ids", "longest_input", "parse_window"]
@@ -122,7 +124,16 @@ class Window(ABC):
             )
 
 
-@dataclass(frozen=True)
+def _at_least_one(size: object, info: ValidationInfo) -> object:
+    if type(size) is not int or size < 1:
+        raise ConfigError(f"window: {info.field_name}={size!r} must be a whole number of at least 1")
+    return size
+
+
+Size = Annotated[int, BeforeValidator(_at_least_one)]
+
+
+@checked_dataclass()
 class Head(Window):
     """Keep the beginning.
 
@@ -130,10 +141,7 @@ class Head(Window):
         size: maximum number of ids, special tokens included (the tokenizer's `max_length`).
     """
 
-    size: int
-
-    def __post_init__(self) -> None:
-        _check_sizes(size=self.size)
+    size: Size
 
     def __str__(self) -> str:
         return f"head:{self.size}"
@@ -143,7 +151,7 @@ class Head(Window):
         return self.size
 
 
-@dataclass(frozen=True)
+@checked_dataclass()
 class HeadTail(Window):
     """Keep `head` ids of the beginning and `tail` ids of the end, side by side.
 
@@ -152,13 +160,10 @@ class HeadTail(Window):
             128 + 384 with them is 512 ids, 510 of them of the text.
     """
 
-    head: int
-    tail: int
+    head: Size
+    tail: Size
     _: KW_ONLY
     count_special: bool = False
-
-    def __post_init__(self) -> None:
-        _check_sizes(head=self.head, tail=self.tail)
 
     def __str__(self) -> str:
         return f"head+tail:{self.head}+{self.tail}" + (":special" if self.count_special else "")
@@ -185,7 +190,7 @@ class HeadTail(Window):
             )
 
 
-@dataclass(frozen=True)
+@checked_dataclass()
 class Chunks(Window):
     """Keep the beginning of a document longer than the backbone takes, which reads it chunk by chunk.
 
@@ -196,11 +201,8 @@ class Chunks(Window):
         count: maximum number of chunks of a document.
     """
 
-    chunk: int
-    count: int = _CHUNKS
-
-    def __post_init__(self) -> None:
-        _check_sizes(chunk=self.chunk, count=self.count)
+    chunk: Size
+    count: Size = _CHUNKS
 
     def __str__(self) -> str:
         return f"chunks:{self.chunk}x{self.count}"
@@ -266,9 +268,3 @@ def longest_input(tokenizer: Any) -> int | None:
     """Return the number of ids that the tokenizer says its backbone takes; None when it says nothing."""
     limit = tokenizer.model_max_length
     return int(limit) if limit is not None and limit < _UNLIMITED else None
-
-
-def _check_sizes(**sizes: object) -> None:
-    wrong = [f"{name}={size!r}" for name, size in sizes.items() if type(size) is not int or size < 1]
-    if wrong:
-        raise ConfigError(f"window: {' and '.join(wrong)} must be a whole number of at least 1")

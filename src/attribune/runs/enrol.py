@@ -7,18 +7,21 @@ values keep their ids and vectors, so that predictions for them are bit-identica
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from pydantic import AfterValidator, ValidationInfo
 from torch import nn
 
+from attribune.core.config import checked_dataclass
 from attribune.core.files import read_json, replace_file, write_json
 from attribune.core.progress import Reporter
 from attribune.errors import ConfigError, DataError, numbered_in_file
@@ -48,7 +51,18 @@ ENROLMENTS = "enrolments.json"
 _SPREAD_VALUES = 10_000  # number of the most frequent values, from whose vectors the prior's variance is computed
 
 
-@dataclass(frozen=True, kw_only=True)
+def _in_range(value: float, info: ValidationInfo) -> float:
+    is_prior = info.field_name == "prior"
+    good, cure = (0 <= value < math.inf, "a number of 0 or more") if is_prior else (value >= 1, "at least 1")
+    if not good:
+        raise ConfigError(f"{info.field_name} is {value}: give {cure}")
+    return value
+
+
+Count = Annotated[int, AfterValidator(_in_range)]
+
+
+@checked_dataclass(kw_only=True)
 class EnrolSettings:
     """How the vectors of new values are learned.
 
@@ -59,17 +73,10 @@ class EnrolSettings:
         batch_size: rows in one pass.
     """
 
-    steps: int = 20
-    prior: float = 1.0
-    min_rows: int = 1
-    batch_size: int = 32
-
-    def __post_init__(self) -> None:
-        for name in ("steps", "min_rows", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}: give at least 1")
-        if not 0 <= self.prior < float("inf"):
-            raise ConfigError(f"prior is {self.prior}: give a number of 0 or more")
+    steps: Count = 20
+    prior: Annotated[float, AfterValidator(_in_range)] = 1.0
+    min_rows: Count = 1
+    batch_size: Count = 32
 
 
 @dataclass(frozen=True, kw_only=True)

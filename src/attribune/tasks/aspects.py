@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
+from pydantic import BeforeValidator, ValidationInfo
 from scipy.special import softmax
 
+from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError
 from attribune.metrics import formulas as metric
 from attribune.metrics.formulas import Metric
@@ -18,10 +19,10 @@ from attribune.tasks.base import Decoded, Task, checked_logits, log_frequencies,
 from attribune.tasks.labels import (
     Array,
     Column,
+    MissingTexts,
     class_ids,
     class_names,
     label_texts,
-    missing_texts,
     require_columns,
     require_flag,
     sorted_classes,
@@ -33,7 +34,37 @@ if TYPE_CHECKING:
 __all__ = ["Aspects"]
 
 
-@dataclass(frozen=True, kw_only=True)
+def _aspect_names(names: Any) -> tuple[str, ...]:
+    return class_names(names, of="the list of aspects", least=1)
+
+
+def _class_lists(classes: Any, info: ValidationInfo) -> tuple[tuple[str, ...], ...]:
+    """Return one tuple of class names per aspect."""
+    names = info.data.get("names", ())
+    if isinstance(classes, Mapping):
+        if set(classes) != set(names):
+            raise ConfigError(
+                f"classes are given for {sorted(classes)}, the aspects are {sorted(names)}: give the same"
+            )
+        lists = [classes[name] for name in names]
+    elif isinstance(classes, list | tuple) and classes and all(isinstance(part, list | tuple) for part in classes):
+        lists = list(classes)
+    else:
+        lists = [classes] * len(names)
+    if len(lists) != len(names):
+        raise ConfigError(
+            f"there are {len(lists)} lists of classes for {len(names)} aspects: give one list per aspect, or one"
+        )
+    return tuple(class_names(part, of=f"the aspect {name!r}") for name, part in zip(names, lists, strict=True))
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_aspect_names)]
+ClassLists = Annotated[
+    tuple[str, ...] | tuple[tuple[str, ...], ...] | Mapping[str, Sequence[str]], BeforeValidator(_class_lists)
+]
+
+
+@checked_dataclass(kw_only=True)
 class Aspects(Task):
     """One class per row for each of several aspects; one head and one cross-entropy each, averaged.
 
@@ -48,15 +79,9 @@ class Aspects(Task):
 
     kind: ClassVar[str] = "aspects"
     main_metric: ClassVar[str] = "mean_accuracy"
-    names: tuple[str, ...]
-    classes: tuple[str, ...] | tuple[tuple[str, ...], ...] | Mapping[str, Sequence[str]]
-    missing: Sequence[str] = MISSING
-
-    def __post_init__(self) -> None:
-        """Check the fields, and bring the classes to one tuple per aspect."""
-        object.__setattr__(self, "names", class_names(self.names, of="the list of aspects", least=1))
-        object.__setattr__(self, "classes", _classes_of(self.names, self.classes))
-        object.__setattr__(self, "missing", missing_texts(self.missing))
+    names: Names
+    classes: ClassLists
+    missing: MissingTexts = MISSING
 
     @classmethod
     def fit(
@@ -84,7 +109,7 @@ class Aspects(Task):
     @property
     def class_lists(self) -> tuple[tuple[str, ...], ...]:
         """The class names of each aspect, in the order of `names`."""
-        return self.classes  # type: ignore[return-value]  # one tuple per aspect since __post_init__
+        return self.classes  # type: ignore[return-value]  # one tuple per aspect since `_class_lists`
 
     @property
     def _sizes(self) -> list[int]:
@@ -151,22 +176,3 @@ class Aspects(Task):
     def prior(self, train_labels: Array) -> Array:
         """Return the log frequencies of the classes of each aspect."""
         return np.concatenate([log_frequencies(train_labels[:, i], size) for i, size in enumerate(self._sizes)])
-
-
-def _classes_of(names: Sequence[str], classes: Any) -> tuple[tuple[str, ...], ...]:
-    """Return one tuple of class names per aspect."""
-    if isinstance(classes, Mapping):
-        if set(classes) != set(names):
-            raise ConfigError(
-                f"classes are given for {sorted(classes)}, the aspects are {sorted(names)}: give the same"
-            )
-        lists = [classes[name] for name in names]
-    elif isinstance(classes, list | tuple) and classes and all(isinstance(part, list | tuple) for part in classes):
-        lists = list(classes)
-    else:
-        lists = [classes] * len(names)
-    if len(lists) != len(names):
-        raise ConfigError(
-            f"there are {len(lists)} lists of classes for {len(names)} aspects: give one list per aspect, or one"
-        )
-    return tuple(class_names(part, of=f"the aspect {name!r}") for name, part in zip(names, lists, strict=True))

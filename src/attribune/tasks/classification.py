@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
+from pydantic import BeforeValidator, ValidationInfo
 from scipy.special import expit, softmax
 
+from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError, DataError
 from attribune.metrics import formulas as metric
 from attribune.metrics.formulas import Metric
@@ -19,11 +21,12 @@ from attribune.tasks.base import Decoded, Task, checked_logits, log_frequencies,
 from attribune.tasks.labels import (
     Array,
     Column,
+    Flag,
+    MissingTexts,
     class_ids,
     class_names,
     label_lists,
     label_texts,
-    missing_texts,
     require_columns,
     require_flag,
     sorted_classes,
@@ -35,9 +38,14 @@ if TYPE_CHECKING:
 __all__ = ["Classification"]
 
 
-def _checked_weights(weights: Any, *, classes: Sequence[str]) -> tuple[float, ...] | None:
-    if weights is None:
+def _class_names(classes: Any) -> tuple[str, ...]:
+    return class_names(classes, of="the classification", least=1)
+
+
+def _checked_weights(weights: Any, info: ValidationInfo) -> tuple[float, ...] | None:
+    if weights is None or "classes" not in info.data:
         return None
+    classes = info.data["classes"]
     if isinstance(weights, str):
         raise ConfigError(
             f'class_weights is {weights!r}: a task holds numbers; "balanced" is computed from training rows by'
@@ -53,11 +61,15 @@ def _checked_weights(weights: Any, *, classes: Sequence[str]) -> tuple[float, ..
     return tuple(float(number) for number in numbers)
 
 
+Classes = Annotated[int | tuple[str, ...], BeforeValidator(_class_names)]
+ClassWeights = Annotated[tuple[float, ...], BeforeValidator(_checked_weights)]
+
+
 def _flat(cells: Sequence[Sequence[str] | None]) -> list[str | None]:
     return [label for cell in cells for label in cell or ()]
 
 
-@dataclass(frozen=True, kw_only=True)
+@checked_dataclass(kw_only=True)
 class Classification(Task):
     """One of C classes per row, or with `multi_label` any number of them.
 
@@ -75,21 +87,16 @@ class Classification(Task):
     """
 
     kind: ClassVar[str] = "classification"
-    classes: int | tuple[str, ...]
-    class_weights: tuple[float, ...] | None = None
-    multi_label: bool = False
+    classes: Classes
+    class_weights: ClassWeights | None = None
+    multi_label: Flag = False
     separator: str | None = None
-    positive: str | None = None
-    missing: Sequence[str] = MISSING
+    positive: Annotated[str | None, BeforeValidator(canonical)] = None
+    missing: MissingTexts = MISSING
 
     def __post_init__(self) -> None:
-        """Check the fields, and bring them to their stored form."""
-        require_flag(self.multi_label, name="multi_label")
+        """Check what depends on several fields."""
         names = class_names(self.classes, of="the classification", least=1 if self.multi_label else 2)
-        object.__setattr__(self, "classes", names)
-        object.__setattr__(self, "class_weights", _checked_weights(self.class_weights, classes=names))
-        object.__setattr__(self, "missing", missing_texts(self.missing))
-        object.__setattr__(self, "positive", canonical(self.positive))
         if self.positive is not None and (self.multi_label or self.positive not in names):
             raise ConfigError(
                 f"positive is {self.positive!r}: name one of the classes ({', '.join(names)})"

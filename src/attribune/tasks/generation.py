@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
+from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError
 from attribune.metrics import formulas as metric
 from attribune.metrics.formulas import Metric
 from attribune.schema.columns import MISSING
 from attribune.tasks.base import Decoded, Task, checked_logits
-from attribune.tasks.labels import Array, Column, label_texts, missing_texts
+from attribune.tasks.labels import Array, Column, MissingTexts, label_texts
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Generation"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@checked_dataclass(kw_only=True)
 class Generation(Task):
     """A text per row, learned by the cross-entropy of its ids given all before them.
 
@@ -39,11 +39,7 @@ class Generation(Task):
     main_metric: ClassVar[str] = "perplexity"
     higher_is_better: ClassVar[bool] = False
     outputs: ClassVar[int] = 2
-    missing: Sequence[str] = MISSING
-
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        object.__setattr__(self, "missing", missing_texts(self.missing))
+    missing: MissingTexts = MISSING
 
     @classmethod
     def fit(cls, label_columns: Sequence[Column], *, missing: Sequence[str] = MISSING) -> Self:

@@ -6,10 +6,11 @@ import math
 import numbers
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BeforeValidator, ValidationInfo
 
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.cells import list_cells
@@ -17,12 +18,13 @@ from attribune.schema.columns import as_array, canonical
 
 __all__ = [
     "UNSEEN",
+    "Flag",
+    "MissingTexts",
     "class_ids",
     "class_names",
     "label_lists",
     "label_numbers",
     "label_texts",
-    "missing_texts",
     "number_of",
     "require_columns",
     "require_flag",
@@ -74,7 +76,7 @@ def label_texts(
     return texts
 
 
-def missing_texts(missing: Any) -> tuple[str, ...]:
+def _missing_texts(missing: Any) -> tuple[str, ...]:
     """Return the texts that mean a missing label as a tuple; ConfigError for anything but a list of texts."""
     if not isinstance(missing, list | tuple) or not all(isinstance(text, str) for text in missing):
         raise ConfigError(f"missing is {missing!r}: give a list of texts, for example ['', 'NA']")
@@ -85,6 +87,11 @@ def require_flag(value: Any, *, name: str) -> None:
     """Check that an option is True or False, since the text "false" would count as true."""
     if not isinstance(value, bool):
         raise ConfigError(f"{name} is {value!r}: give true or false")
+
+
+def _flag(value: Any, info: ValidationInfo) -> bool:
+    require_flag(value, name=str(info.field_name))
+    return bool(value)
 
 
 def number_of(text: str) -> float | None:
@@ -144,6 +151,12 @@ def label_lists(
         if labels is not None:
             labels.append(cells.texts[code])
     return result
+
+
+MissingTexts = Annotated[Sequence[str], BeforeValidator(_missing_texts)]
+"""The texts that mean a missing label, of a list of them."""
+Flag = Annotated[bool, BeforeValidator(_flag)]
+"""True or False, no text."""
 
 
 def class_names(classes: Any, *, of: str, least: int = 2) -> tuple[str, ...]:

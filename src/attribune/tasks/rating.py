@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
+from pydantic import BeforeValidator
 from scipy.special import softmax
 
+from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError
 from attribune.metrics import formulas as metric
 from attribune.metrics.formulas import Metric
@@ -19,12 +20,12 @@ from attribune.tasks.labels import (
     UNSEEN,
     Array,
     Column,
+    Flag,
+    MissingTexts,
     class_names,
     label_numbers,
-    missing_texts,
     number_of,
     require_columns,
-    require_flag,
     sorted_classes,
 )
 
@@ -34,7 +35,20 @@ if TYPE_CHECKING:
 __all__ = ["Rating"]
 
 
-@dataclass(frozen=True, kw_only=True)
+def _sorted_ratings(classes: Any) -> tuple[str, ...]:
+    values = {name: number_of(name) for name in class_names(classes, of="the rating")}
+    wrong = [name for name, value in values.items() if value is None]
+    if wrong:
+        raise ConfigError(f"the ratings {wrong} are not numbers: give numbers, or choose the classification task")
+    if len(set(values.values())) < len(values):
+        raise ConfigError(f"some of the ratings {list(values)} are the same number: give each once")
+    return sorted_classes(values, of="the rating")
+
+
+Ratings = Annotated[tuple[str, ...], BeforeValidator(_sorted_ratings)]
+
+
+@checked_dataclass(kw_only=True)
 class Rating(Task):
     """One of C numbers per row, learned by cross-entropy, with errors measured in the unit of the numbers.
 
@@ -49,21 +63,9 @@ class Rating(Task):
 
     kind: ClassVar[str] = "rating"
     main_metric: ClassVar[str] = "accuracy"
-    classes: tuple[str, ...]
-    expected: bool = False
-    missing: Sequence[str] = MISSING
-
-    def __post_init__(self) -> None:
-        """Check the fields, and sort the classes."""
-        require_flag(self.expected, name="expected")
-        values = {name: number_of(name) for name in class_names(self.classes, of="the rating")}
-        wrong = [name for name, value in values.items() if value is None]
-        if wrong:
-            raise ConfigError(f"the ratings {wrong} are not numbers: give numbers, or choose the classification task")
-        if len(set(values.values())) < len(values):
-            raise ConfigError(f"some of the ratings {list(values)} are the same number: give each once")
-        object.__setattr__(self, "classes", sorted_classes(values, of="the rating"))
-        object.__setattr__(self, "missing", missing_texts(self.missing))
+    classes: Ratings
+    expected: Flag = False
+    missing: MissingTexts = MISSING
 
     @classmethod
     def fit(

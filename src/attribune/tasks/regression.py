@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
+from pydantic import BeforeValidator, ValidationInfo
 
+from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError, DataError
 from attribune.metrics import formulas as metric
 from attribune.metrics.formulas import Metric
 from attribune.schema.columns import MISSING
 from attribune.tasks.base import Decoded, Task, checked_logits
-from attribune.tasks.labels import Array, Column, label_numbers, missing_texts, require_columns
+from attribune.tasks.labels import Array, Column, MissingTexts, label_numbers, require_columns
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,7 +24,17 @@ if TYPE_CHECKING:
 __all__ = ["Regression"]
 
 
-@dataclass(frozen=True, kw_only=True)
+def _finite(value: Any, info: ValidationInfo) -> float:
+    is_number = isinstance(value, int | float) and math.isfinite(value)
+    if not is_number or (info.field_name == "std" and value <= 0):
+        raise ConfigError(f"{info.field_name} is {value!r} and cannot standardise: give finite numbers, std above 0")
+    return float(value)
+
+
+Finite = Annotated[float, BeforeValidator(_finite)]
+
+
+@checked_dataclass(kw_only=True)
 class Regression(Task):
     """A number per row, learned by the mean squared error of standardised targets.
 
@@ -40,18 +51,9 @@ class Regression(Task):
     main_metric: ClassVar[str] = "rmse"
     higher_is_better: ClassVar[bool] = False
     outputs: ClassVar[int] = 1
-    mean: float = 0.0
-    std: float = 1.0
-    missing: Sequence[str] = MISSING
-
-    def __post_init__(self) -> None:
-        """Check the fields."""
-        numbers = (self.mean, self.std)
-        if not all(isinstance(one, int | float) and math.isfinite(one) for one in numbers) or self.std <= 0:
-            raise ConfigError(
-                f"mean {self.mean!r} and std {self.std!r} cannot standardise: give finite numbers, std above 0"
-            )
-        object.__setattr__(self, "missing", missing_texts(self.missing))
+    mean: Finite = 0.0
+    std: Finite = 1.0
+    missing: MissingTexts = MISSING
 
     @classmethod
     def fit(cls, label_columns: Sequence[Column], *, missing: Sequence[str] = MISSING) -> Self:
