@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             finally:
                 _leave_group()
     except AttribuneError as error:
-        _write_error(f"attribune {options.verb}: error: {one_line(str(error))}\n")
+        _write_error(f"attribune {options.verb}: error: {_items(str(error))}\n")
         return 1
     except KeyboardInterrupt:
         after = options.after_interrupt
@@ -66,6 +66,11 @@ def build_parser() -> VerbParser:
     for verb in _VERBS:
         import_module(f"attribune.apps.cli.{verb}").add_parser(verbs)
     return parser
+
+
+def _items(message: str) -> str:
+    """Return a message for the terminal: one line, or one for each item of a list of errors."""
+    return "\n  - ".join(map(one_line, message.split("\n  - ")))
 
 
 def _write_error(text: str) -> None:
