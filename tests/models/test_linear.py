@@ -11,6 +11,7 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 
+from attribune.core.checksums import CHECKSUMS
 from attribune.errors import AttribuneWarning, ConfigError, DataError, ModelFolderError
 from attribune.models import linear, linear_features
 from attribune.models.linear import LinearModel, choose_c
@@ -140,6 +141,7 @@ def test_saves_and_loads_to_the_same_numbers(name, texts, tmp_path):
     assert loaded.C == model.C
     assert loaded.uses_text is (texts is not None)
     assert sorted(path.name for path in (tmp_path / "new" / "folder").iterdir()) == [
+        CHECKSUMS,
         "linear.json",
         "linear.safetensors",
         "schema.json",
@@ -275,7 +277,18 @@ def test_text_alone_works():
 @pytest.fixture
 def folder(tmp_path):
     fitted().save(tmp_path / "model")
+    (tmp_path / "model" / CHECKSUMS).unlink()  # as of an earlier release
     return tmp_path / "model"
+
+
+@pytest.mark.parametrize("name", ["linear.json", "linear.safetensors", "schema.json"])
+def test_a_changed_file_is_refused(tmp_path, name):
+    fitted().save(tmp_path)
+    content = bytearray((tmp_path / name).read_bytes())
+    content[-3] ^= 1
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ModelFolderError, match=f"{name} differs from what was saved"):
+        LinearModel.load(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["linear.json", "linear.safetensors", "schema.json"])

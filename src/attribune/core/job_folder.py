@@ -57,6 +57,11 @@ class JobFolder:
         """The file by which a process holds the folder."""
         return self.path / ".lock"
 
+    def remove_lock(self) -> None:
+        """Remove what `held` wrote, by the process that holds the folder and is about to remove it."""
+        for file in (self.lock_file, _holder_file(self.lock_file)):
+            file.unlink(missing_ok=True)
+
     @property
     def is_begun(self) -> bool:
         """Whether the folder has a plan."""

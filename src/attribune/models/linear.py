@@ -220,9 +220,17 @@ class LinearModel:
         return (Path(folder) / _SETTINGS).is_file()
 
     @classmethod
-    def load(cls, folder: str | Path) -> Self:
-        """Read what `save` wrote; ModelFolderError for a file that is missing, truncated or of another model."""
-        check_files(Path(folder))
+    def load(cls, folder: str | Path, *, verify: bool = True) -> Self:
+        """Read what `save` wrote.
+
+        Args:
+            verify: compare the files with the checksums that were saved with them.
+
+        Raises:
+            ModelFolderError: for a file that is missing, changed, truncated or of another model.
+        """
+        if verify:
+            check_files(Path(folder))
         path = Path(folder) / _SETTINGS
         settings = read_json(path, what="linear model")
         if not isinstance(settings, Mapping) or settings.get("format") != _FORMAT:

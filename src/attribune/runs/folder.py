@@ -161,8 +161,9 @@ class RunFolder(JobFolder):
             return
         for folder in (self.checkpoints, self.model, self.tensorboard):
             shutil.rmtree(folder, ignore_errors=True)
-        for file in (self.log, self.rows, self.plan_file, self.lock_file):
+        for file in (self.log, self.rows, self.plan_file):
             file.unlink(missing_ok=True)
+        self.remove_lock()
         with contextlib.suppress(OSError):
             self.path.rmdir()
 
