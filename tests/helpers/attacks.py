@@ -38,12 +38,7 @@ class Verb:
 
 
 VERBS = {
-    "train": Verb(
-        lambda folder: [
-            *small_runs.train_command(folder / "data.csv", folder / "new", backbone=folder / "backbone"),
-            *("training.evaluate_every=2", "--resume"),
-        ]
-    ),
+    "train": Verb(lambda folder: [*_small_training(folder), "training.evaluate_every=2", "--resume"]),
     "train linear": Verb(
         lambda folder: [
             *small_runs.train_command(
@@ -63,13 +58,12 @@ VERBS = {
     "export": Verb(
         lambda folder: ["export", str(folder / "run"), "--for", "user=u1", "--output", str(folder / "exported")]
     ),
-    "search": Verb(
-        lambda folder: [
-            *("search", str(folder / "data.csv"), "--text", "text", "--label", "stars", "--attributes", "user"),
-            *("--method", "linear", "--trials", "2", "--output", str(folder / "search")),
-        ]
-    ),
+    "search": Verb(lambda folder: ["search", *_small_training(folder)[1:], "--trials", "2"]),
 }
+
+
+def _small_training(folder: Path) -> list[str]:
+    return small_runs.train_command(folder / "data.csv", folder / "new", backbone=folder / "backbone")
 
 
 def _run_and_rows(folder: Path) -> tuple[str, str]:

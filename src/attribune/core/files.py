@@ -34,6 +34,7 @@ def replace_file(path: Path, content: bytes) -> None:
     Raises:
         OSError: when it cannot be written; the earlier file is still whole.
     """
+    clear_drafts(path.parent, name=path.name)
     draft = draft_of(path)
     try:
         draft.write_bytes(content)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ import numpy.typing as npt
 import torch
 
 from attribune.core.deprecation import renamed_arguments
-from attribune.core.files import draft_of, replace_file
+from attribune.core.files import clear_drafts, draft_of, move_into_place, replace_file
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.export import graph
 from attribune.export.check import Rows, largest_difference, random_rows, table_rows
@@ -175,15 +174,15 @@ def _export_folder(source: _Source, path: Path, rows: Rows) -> tuple[str, float]
             "--format adapter is for fixed values: give them with --for, such as --for "
             f"{source.predictor.schema.names[0]}=VALUE, or --for alone for texts of which nothing is known"
         )
+    clear_drafts(path.parent, name=path.name)
     draft = draft_of(path)
-    shutil.rmtree(draft, ignore_errors=True)
     try:
         with _writing(path):
             description, score = _write_folder(source, draft)
             difference = largest_difference(source.predictor, rows, score)
             if path.is_dir():
                 path.rmdir()
-            os.replace(draft, path)
+            move_into_place(draft, path)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return description, difference

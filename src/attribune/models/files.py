@@ -18,7 +18,7 @@ from transformers.utils import cached_file
 
 from attribune.backbones.loading import SharedBackbones, build_backbone, check_fingerprint, fingerprint, load_backbone
 from attribune.core.checksums import CHECKSUMS, check_files, write_checksums
-from attribune.core.files import draft_of, move_into_place, read_json, replace_file
+from attribune.core.files import clear_drafts, draft_of, move_into_place, read_json, replace_file
 from attribune.errors import ModelFolderError
 from attribune.models.config import AttributeConfig
 from attribune.models.model_card import model_card
@@ -70,6 +70,7 @@ def write_model(
     names = {CONFIG, SCHEMA, TENSORS}
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        clear_drafts(folder)
         replace_file(folder / CONFIG, config.to_json_string().encode())
         schema.save(folder / SCHEMA)
         replace_file(folder / CARD, model_card(config, schema, sizes).encode())

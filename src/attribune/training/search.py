@@ -191,6 +191,7 @@ def search(
                 result = _try(Trial(number=number, values=values), recipe, trial, tables, reporter)
                 write_json(trial / _RESULT, asdict(result), what="result of the trial", indent=1)
             shutil.rmtree(trial / "run", ignore_errors=True)
+            (trial / _ATTEMPTS).unlink(missing_ok=True)
             tried.append(Trial(**read_json(trial / _RESULT, what="result of the trial")))
         scored = [(trial.score, trial.number, trial) for trial in tried if trial.score is not None]
         best = min(scored)[2] if scored else None
