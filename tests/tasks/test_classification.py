@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -236,3 +237,10 @@ def test_majority_of_several_labels_predicts_those_of_most_rows():
 )
 def test_way_through_json(task):
     assert task_from_dict(json.loads(json.dumps(task.to_dict()))) == task
+
+
+def test_losses_of_rows_keep_the_weights_of_their_classes() -> None:
+    task = Classification(classes=2, class_weights=(1.0, 4.0))
+    logits, labels = torch.zeros(3, 2), torch.tensor([0, 1, -100])
+    torch.testing.assert_close(task.row_losses(logits, labels), torch.tensor([1.0, 4.0, 0.0]) * math.log(2))
+    assert Classification(classes=2).row_losses(logits, labels)[:2].tolist() == pytest.approx([math.log(2)] * 2)

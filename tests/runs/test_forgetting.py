@@ -1,0 +1,225 @@
+"""What `forget` leaves of a value: nothing in vectors, names and stored scores, wherever its table has gone."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import html
+import json
+import lzma
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import small_runs
+import torch
+from safetensors.numpy import load_file, save_file
+
+from attribune import Categorical, MultiLabel, Schema
+from attribune.apps.cli import main
+from attribune.export.export import export
+from attribune.runs.folder import load_run
+from attribune.runs.forget import forget
+from attribune.runs.value_marks import drop_rows, marked_rows, value_marks
+from attribune.runs.value_search import files_with_value
+
+ROWS = small_runs.reviews(80, seed=3)
+USERS = sorted({row["user"] for row in ROWS})
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Factory: the folder of a finished run of a method, with its table beside it."""
+    folder = tmp_path_factory.mktemp("trained")
+    backbone = small_runs.save_backbone(folder / "backbone")
+    torch.set_num_threads(1)
+
+    def make(method: str) -> Path:
+        place = folder / method
+        if not place.exists():
+            place.mkdir()
+            data = small_runs.write_csv(place / "data.csv", ROWS)
+            words = small_runs.train_command(data, place / "run", backbone=backbone, method=method)
+            assert main([*words, "--multi-label", "tags:;", "--no-baselines"]) == 0
+        return place
+
+    return make
+
+
+@pytest.fixture
+def copy(trained: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
+    """Factory: a copy of it, which still names the first one's table."""
+    return lambda method: Path(shutil.copytree(trained(method), tmp_path / "copy"))
+
+
+def owners(run: Path, part: str) -> list[str]:
+    """The users of the rows whose predictions are stored."""
+    rows = pd.read_parquet(run / f"{part}_predictions.parquet")["row"]
+    assert rows.tolist() == load_file(run / f"{part}_logits.safetensors")["rows"].tolist()
+    return [ROWS[row]["user"] for row in rows]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["injector", "linear", "upa", "tokens", "chim"])
+def test_a_run_whose_last_value_is_forgotten_still_predicts(method: str, copy: Callable[[str], Path]) -> None:
+    run = copy(method) / "run"
+    assert forget(run, "user", USERS).places == []
+    model = load_run(run)[1].model
+    assert list(model.schema["user"].values) == []
+    columns = {name: [row[name] for row in ROWS[:9]] for name in ("text", "user", "tags")}
+    logits = load_run(run)[1].logits(columns)[0]
+    assert np.isfinite(logits).all()
+    unknown = load_run(run)[1].logits({**columns, "user": [None] * 9})[0]
+    np.testing.assert_array_equal(logits, unknown)
+    assert owners(run, "test") == owners(run, "validation") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fate", ["gone", "sorted", "without the person", "as it was"])
+@pytest.mark.parametrize("method", ["injector", "linear"])
+def test_the_persons_scores_go_whatever_became_of_the_table(
+    method: str, fate: str, copy: Callable[[str], Path], trained: Callable[[str], Path]
+) -> None:
+    table = trained(method) / "data.csv"
+    before = table.read_bytes()
+    run = copy(method) / "run"
+    kept = {part: [user for user in owners(run, part) if user != "u3"] for part in ("validation", "test")}
+    removed = sum(len(owners(run, part)) - len(kept[part]) for part in kept)
+    assert removed
+    try:
+        if fate == "gone":
+            table.unlink()
+        elif fate != "as it was":
+            rows = sorted(ROWS, key=lambda row: row["text"])
+            left = [row for row in ROWS if row["user"] != "u3"]
+            small_runs.write_csv(table, rows if fate == "sorted" else left)
+        forgotten = forget(run, "user", ["u3"])
+    finally:
+        table.write_bytes(before)
+    assert (forgotten.predictions, forgotten.undecided) == (removed, [])
+    assert {part: owners(run, part) for part in kept} == kept
+    forget(run, "user", ["u4"])  # the marks of the others have moved with their rows
+    assert {part: owners(run, part) for part in kept} == {
+        part: [user for user in users if user != "u4"] for part, users in kept.items()
+    }
+
+
+@pytest.mark.slow
+def test_a_run_without_marks_and_a_table_that_has_changed_is_an_error(
+    copy: Callable[[str], Path], trained: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copy("linear") / "run"
+    for part in ("validation", "test"):
+        arrays = load_file(run / f"{part}_logits.safetensors")
+        save_file({n: a for n, a in arrays.items() if not n.startswith("values.")}, run / f"{part}_logits.safetensors")
+    table = trained("linear") / "data.csv"
+    table.touch()
+    assert main(["forget", str(run), "--attribute", "user", "--value", "u3"]) == 1
+    message = capsys.readouterr().err
+    assert "which are the value's cannot be told" in message
+    assert "was changed since): remove both files, or train again" in message
+
+
+def test_marks_follow_their_rows() -> None:
+    table = {"user": ["a", None, "b", " a ", "new"], "tags": ["x;y", "y", "", "x", None]}
+    schema = Schema.fit(
+        {name: values[:4] for name, values in table.items()}, [Categorical("user"), MultiLabel("tags", separator=";")]
+    )
+    arrays = {"rows": np.array([4, 9, 2, 7, 5]), "logits": np.arange(10).reshape(5, 2), **value_marks(table, schema)}
+    assert marked_rows(arrays, "user", ["a"]).tolist() == [0, 3]
+    assert marked_rows(arrays, "user", ["new", "b"]).tolist() == [2, 4]
+    assert marked_rows(arrays, "tags", ["y"]).tolist() == [0, 1]
+    assert marked_rows(arrays, "year", ["y"]) is None
+    rest = drop_rows(arrays, np.array([0, 2]))
+    assert rest["rows"].tolist() == [9, 7, 5]
+    assert rest["logits"].tolist() == [[2, 3], [6, 7], [8, 9]]
+    assert marked_rows(rest, "user", ["a"]).tolist() == [1]
+    assert marked_rows(rest, "user", ["b"]).tolist() == []
+    assert marked_rows(rest, "tags", ["x", "y"]).tolist() == [0, 1]
+
+
+NAME = "Zoë O'Neil"
+TEXT = f"a review by {NAME}, last year"
+
+
+def _zip(path: Path) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("inner/notes.csv", f"user,text\n{NAME},fine\n")
+
+
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "notes.txt": lambda path: path.write_text(TEXT),
+    "utf16.txt": lambda path: path.write_text(TEXT, encoding="utf-16"),
+    "latin.txt": lambda path: path.write_text(TEXT, encoding="latin-1"),
+    "page.html": lambda path: path.write_text(f"<td>{html.escape(NAME)}</td>"),
+    "entities.html": lambda path: path.write_text("<td>Zo&euml; O&#x27;Neil</td>"),
+    "title.html": lambda path: path.write_text(f'<td title="{html.escape(NAME)}"></td>'),
+    "table.csv": lambda path: path.write_text(f'user,text\n"{NAME}",fine\n'),
+    "rows.json": lambda path: path.write_text(json.dumps({"rows": [{"user": NAME}]})),
+    "key.json": lambda path: path.write_text(json.dumps({NAME: 1})),
+    "log.jsonl": lambda path: path.write_text(json.dumps({"a": 1}) + "\n" + json.dumps({"user": NAME}) + "\n"),
+    "set.yaml": lambda path: path.write_text(f'user: "{NAME}"\n'),
+    "a.gz": lambda path: path.write_bytes(gzip.compress(TEXT.encode())),
+    "a.bz2": lambda path: path.write_bytes(bz2.compress(TEXT.encode())),
+    "a.xz": lambda path: path.write_bytes(lzma.compress(TEXT.encode())),
+    "no ending": lambda path: path.write_bytes(bz2.compress(gzip.compress(TEXT.encode()))),
+    "a.zip": _zip,
+    "a.zst": lambda path: path.write_bytes(pa.compress(TEXT.encode(), codec="zstd", asbytes=True)),
+    "text.parquet": lambda path: pq.write_table(pa.table({"user": [NAME]}), path),
+    "list.parquet": lambda path: pq.write_table(pa.table({"user": [["x", NAME]]}), path),
+    "dictionary.parquet": lambda path: pq.write_table(pa.table({"u": pa.array([NAME]).dictionary_encode()}), path),
+    "struct.parquet": lambda path: pq.write_table(pa.table({"u": [{"name": NAME}]}), path),
+    "bytes.parquet": lambda path: pq.write_table(pa.table({"u": [NAME.encode()]}), path),
+    "tokenizer_users.json": lambda path: path.write_text(json.dumps([NAME])),
+    "vocab_of_users.txt": lambda path: path.write_text(NAME),
+    "graph.onnx": lambda path: path.write_bytes(b"\x08\x01\x12" + f"user={NAME}".encode() + bytes(9)),
+    "half.parquet": lambda path: path.write_bytes(b"PAR1\0" + NAME.encode()),
+    "half.json": lambda path: path.write_text(f'{{"user": "{NAME}"'),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_value_is_found_in_every_format(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    WRITERS[name](path)
+    assert files_with_value(NAME, tmp_path) == [path]
+    assert files_with_value("Zoë O'Nei", tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("table.csv", "user,n\n17,3\n"), ("page.html", "<td> 17 </td>"), ("rows.json", '["17"]'), ("tabs.tsv", "a\t17\n")],
+)
+def test_a_number_is_found_as_a_cell(name: str, content: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content)
+    assert files_with_value("17", tmp_path) == [tmp_path / name]
+    assert files_with_value("7", tmp_path) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["upa", "tokens"])
+@pytest.mark.parametrize("kind", ["onnx", "torch"])
+def test_an_export_for_a_value_holds_no_vector_of_another(
+    method: str, kind: str, copy: Callable[[str], Path], tmp_path: Path
+) -> None:
+    pytest.importorskip("onnxscript")
+    run = copy(method) / "run"
+    model = load_run(run)[1].model
+    (name, *_) = [name for name, attribute in model.rows_of_values().items() if attribute == "user"]
+    vectors = model.get_parameter(name).detach().numpy().astype("<f4")
+    path = tmp_path / f"exported.{'onnx' if kind == 'onnx' else 'pt2'}"
+    export(run, path, kind=kind, assignments={"user": ["u3"]})
+    content = path.read_bytes()
+    if kind == "torch":
+        with zipfile.ZipFile(path) as archive:
+            content = b"".join(archive.read(member) for member in archive.namelist())
+    held = [vector.tobytes() in content for vector in vectors]
+    fixed = model.schema["user"].values.ids(["u3"])[0]
+    assert held[fixed]
+    assert not any(there for number, there in enumerate(held) if number not in (0, fixed))
