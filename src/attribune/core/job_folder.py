@@ -57,6 +57,13 @@ class JobFolder:
         """The file by which a process holds the folder."""
         return self.path / ".lock"
 
+    def is_held(self) -> bool:
+        """Whether another process holds the folder just now."""
+        if not self.lock_file.is_file():
+            return False
+        with locked(self.lock_file) as free:
+            return not free
+
     def remove_lock(self) -> None:
         """Remove what `held` wrote, by the process that holds the folder and is about to remove it."""
         for file in (self.lock_file, _holder_file(self.lock_file)):

@@ -267,7 +267,14 @@ def load_run(
             folder.recover_model()
     if not folder.outcome.is_file():
         raise ModelFolderError(f"{path} is an interrupted run without a model: go on with `attribune train --resume`")
-    return recipe, predictor_of(recipe, load_scorer(folder.model, backbone=backbone, dtype=dtype, shared=shared))
+    try:
+        model = load_scorer(folder.model, backbone=backbone, dtype=dtype, shared=shared)
+    except ModelFolderError:
+        if not folder.is_held():
+            raise
+        with folder.held(wait=True):  # its model was replaced while it was read
+            model = load_scorer(folder.model, backbone=backbone, dtype=dtype, shared=shared)
+    return recipe, predictor_of(recipe, model)
 
 
 def predictor_of(recipe: Recipe, model: Scorer) -> Predictor:
