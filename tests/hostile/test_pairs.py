@@ -44,7 +44,7 @@ def check(codes: list[int | None], messages: list[str]) -> None:
         assert code == 0 or any(reason in message for reason in REASONS), message
 
 
-@pytest.mark.parametrize(("first", "second"), PAIRS, ids=" and ".join)
+@pytest.mark.parametrize(("first", "second"), PAIRS, ids=[" and ".join(pair) for pair in PAIRS])
 def test_two_verbs_on_one_run(first: str, second: str, attacked: Path, tmp_path: Path) -> None:
     chance = random.Random(first + second)
     attacks = Attacks(VERBS[first], attacked, tmp_path)

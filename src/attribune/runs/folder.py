@@ -223,6 +223,14 @@ class RunFolder(JobFolder):
             self._old_model.rename(self.model)
 
     @property
+    def model_inode(self) -> int | None:
+        """By which a replaced model is told from the one before; None between the two steps of `replace_model`."""
+        try:
+            return self.model.stat().st_ino
+        except OSError:
+            return None
+
+    @property
     def lacks_model(self) -> bool:
         """Whether `replace_model` is between its two steps, or was interrupted there."""
         return self._old_model.is_dir() and not self.model.exists()
@@ -267,12 +275,13 @@ def load_run(
             folder.recover_model()
     if not folder.outcome.is_file():
         raise ModelFolderError(f"{path} is an interrupted run without a model: go on with `attribune train --resume`")
+    inode = folder.model_inode
     try:
         model = load_scorer(folder.model, backbone=backbone, dtype=dtype, shared=shared)
     except ModelFolderError:
-        if not folder.is_held():
+        if not folder.is_held() and folder.model_inode == inode:
             raise
-        with folder.held(wait=True):  # its model was replaced while it was read
+        with folder.held(wait=True):  # the model was replaced while it was read
             model = load_scorer(folder.model, backbone=backbone, dtype=dtype, shared=shared)
     return recipe, predictor_of(recipe, model)
 

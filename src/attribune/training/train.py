@@ -300,6 +300,7 @@ def _fit(
     sharded = _prepare_tables(model, settings, reporter)
     metric, greater_is_better = model.task.main_metric, model.task.higher_is_better
     patience = EarlyStopping(f"eval_{metric}", greater_is_better=greater_is_better, patience=settings.patience)
+    progress = Progress(reporter, folder.log)
     trainer = AttributeTrainer(
         model,
         settings,
@@ -314,7 +315,7 @@ def _fit(
         validation=validation,
         callbacks=[
             patience,
-            Progress(reporter, folder.log),
+            progress,
             *trackers(settings.report_to, folder),
             *([ProfileSteps(model, folder.profile)] if profile and is_main() else []),
         ],
@@ -324,6 +325,8 @@ def _fit(
         torch.manual_seed(settings.seed + process_number())
     checkpoint = last_checkpoint(folder.checkpoints)
     state = None if checkpoint is None else read_state(checkpoint)
+    if state is not None:
+        progress.write_log(state)
     if state is not None and (patience.is_exhausted(state) or state.global_step >= state.max_steps):
         trainer.restore_best_model(state, folder.checkpoints)
     else:

@@ -27,9 +27,7 @@ class Progress(TrainerCallback):
         self._since = time.perf_counter()
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        """Start the clock and the display; a resumed run may have been killed before it could write its log."""
-        if state.log_history:
-            self._write_log(state)
+        """Start the clock and the display."""
         self._since = time.perf_counter()
         self.reporter.started(done=state.global_step, total=state.max_steps)
 
@@ -43,7 +41,8 @@ class Progress(TrainerCallback):
         """Log the pending losses before the checkpoint of the epoch is written."""
         self._log_before_saving(control)
 
-    def _write_log(self, state: TrainerState) -> None:
+    def write_log(self, state: TrainerState) -> None:
+        """Write the log of a state; a run may have been killed between its last checkpoint and its log."""
         if is_main():
             lines = "".join(json.dumps(entry) + "\n" for entry in state.log_history)
             replace_file(self.log_file, lines.encode())
@@ -66,4 +65,4 @@ class Progress(TrainerCallback):
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Rewrite the log from the history, so that a resumed run repeats no line."""
         _log.debug("checkpoint of step %d written to %s", state.global_step, args.output_dir)
-        self._write_log(state)
+        self.write_log(state)
