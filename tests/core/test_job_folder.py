@@ -47,7 +47,7 @@ def test_a_plan_that_cannot_be_written_says_why(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ModelFolderError, match="cannot be written"):
         Knitting(tmp_path / "file" / "new").write_plan(b"plan")
-    with pytest.raises(ModelFolderError, match="cannot be made"), Knitting(tmp_path / "file" / "new").held():
+    with pytest.raises(ModelFolderError, match="cannot be written"), Knitting(tmp_path / "file" / "new").held():
         raise AssertionError
 
 

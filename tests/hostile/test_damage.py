@@ -90,7 +90,7 @@ def test_damaged_logits_do_not_make_compare_take_other_rows(
 def test_tensors_of_another_save_are_refused(fails: Callable[..., str], runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "injector", tmp_path / "run")
     shutil.copy(runs / "none" / "model" / "model.safetensors", tmp_path / "run" / "model" / "model.safetensors")
-    assert "come from two different saves" in fails("evaluate", tmp_path / "run", runs / "data.csv")
+    assert "model.safetensors differs from what was saved" in fails("evaluate", tmp_path / "run", runs / "data.csv")
 
 
 class TestBackbone:

@@ -451,7 +451,7 @@ class TestInterruption:
         paths = {"source": write_source(tmp_path / "source", self.CARD.name), "output": tmp_path / "out"}
         with (
             locked(tmp_path / "out" / ".lock"),
-            pytest.raises(ConfigError, match=r"another process works in .*out: wait"),
+            pytest.raises(ConfigError, match=r"another process .*works in .*out: wait"),
         ):
             prepare(self.CARD, **paths)
         assert not prepare(self.CARD, **paths).reused

@@ -219,7 +219,7 @@ class TestOutputs:
         monkeypatch.setattr(_Parquet, "write", full)
         message = fails("predict", runs / "none", data, "--output", tmp_path / "out")
         assert "part-00001-000000000017.parquet cannot be written (No space left on device)" in message
-        assert sorted(os.listdir(tmp_path / "out")) == ["_manifest.json", *parts(tmp_path / "out")]
+        assert sorted(os.listdir(tmp_path / "out")) == [".lock", "_manifest.json", *parts(tmp_path / "out")]
         assert len(parts(tmp_path / "out")) == 2
 
 

@@ -346,7 +346,7 @@ def test_two_workers_interrupted_and_one_of_them_killed(run: Path, tmp_path: Pat
     assert replaced, "no other worker took its place"
     assert {name: (output / name).stat().st_ino for name in kept} == kept
     assert len(names(output)) == total
-    assert sorted(os.listdir(output)) == ["_manifest.json", "_summary.json", *names(output)]
+    assert sorted(os.listdir(output)) == [".lock", "_manifest.json", "_summary.json", *names(output)]
 
     interruption, going_on, error = messages.split("--\n")
     assert interruption == (

@@ -125,7 +125,7 @@ class JobFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ModelFolderError(
-                f"the output folder {self.path} cannot be made ({error.strerror or error}): choose another one"
+                f"the output folder {self.path} cannot be written ({error.strerror or error}): choose another one"
             ) from error
         with locked(self.lock_file, timeout=-1 if wait else 0) as free:
             if not free:

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -112,6 +113,10 @@ def _text(value: str) -> str:
     return text
 
 
+def _labels(predictions: pa.Table, column: str) -> list[Any]:
+    return list(predictions[f"true_{column}"].to_pylist())
+
+
 def _forget_in_model(
     folder: RunFolder, recipe: Recipe, attribute: str, values: Sequence[str], done: Forgotten, *, backbone: str | None
 ) -> None:
@@ -144,9 +149,10 @@ def _forget_rows(folder: RunFolder, recipe: Recipe, attribute: str, values: Sequ
         arrays, table = load_file(str(folder.logits(part))), pq.read_table(path)
         positions = marked_rows(arrays, attribute, values)
         if positions is None:
-            source = Path(getattr(recipe.data, part) or recipe.data.train)
+            source = getattr(recipe.data, part) or recipe.data.train
             try:
-                positions = np.flatnonzero(np.isin(arrays["rows"], _rows_with(source, path, recipe, attribute, values)))
+                rows = _rows_with(source, table, recipe, attribute, values)
+                positions = np.flatnonzero(np.isin(arrays["rows"], rows))
             except (AttribuneError, OSError) as error:
                 done.undecided.append(
                     f"{path} and {folder.logits(part).name} have the scores of all rows, and which are the value's "
@@ -166,16 +172,17 @@ def _forget_rows(folder: RunFolder, recipe: Recipe, attribute: str, values: Sequ
 
 
 def _rows_with(
-    source: Path, predictions: Path, recipe: Recipe, attribute: str, values: Sequence[str]
+    source: str, predictions: pa.Table, recipe: Recipe, attribute: str, values: Sequence[str]
 ) -> npt.NDArray[np.int64]:
     """Return the numbers of the rows of a table with one of the values, for runs of releases that stored no marks.
 
     Raises:
-        DataError: for a table that was changed since: its rows may have other numbers.
+        DataError: for a table whose labels are not those of the predictions: its rows have other numbers now.
     """
-    if source.is_file() and source.stat().st_mtime > predictions.stat().st_mtime:
-        raise DataError(f"{source} was changed since")
-    table = read_table(str(source), encoding=recipe.data.encoding)
+    table, rows = read_table(source, encoding=recipe.data.encoding), predictions["row"].to_numpy()
+    for column in recipe.label_columns:
+        if len(rows) and (rows.max() >= len(table) or list(table.select(rows)[column]) != _labels(predictions, column)):
+            raise DataError(f"{source} was changed since: its labels are not those of the predictions")
     spec = next(kind for kind in recipe.data.kinds() if kind.name == attribute)
     missing = frozenset(text for text in map(canonical, recipe.data.missing) if text is not None)
     numbers = [np.zeros(0, dtype=np.int64)]
