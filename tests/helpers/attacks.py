@@ -59,6 +59,12 @@ VERBS = {
     "export": Verb(
         lambda folder: ["export", str(folder / "run"), "--for", "user=u1", "--output", str(folder / "exported")]
     ),
+    "data prepare": Verb(
+        lambda folder: [
+            *("data", "prepare", "critics", "--partial"),
+            *("--source", str(folder / "source"), "--output", str(folder / "set")),
+        ]
+    ),
     "search": Verb(lambda folder: ["search", *_small_training(folder)[1:], "--trials", "2"]),
 }
 

@@ -10,6 +10,7 @@ import pytest
 import small_runs
 import torch
 from attacks import NEW
+from published import write_source
 
 from attribune.apps.cli import main
 
@@ -40,6 +41,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     small_runs.save_backbone(folder / "backbone")
     data = small_runs.write_csv(folder / "data.csv", ROWS)
     small_runs.write_csv(folder / "new.csv", NEW)
+    write_source(folder / "source", "critics")
     torch.set_num_threads(1)
     assert main(small_runs.train_command(data, folder / "run", backbone=folder / "backbone")) == 0
     return folder

@@ -184,9 +184,12 @@ def prepare(
         ],
     }
     folder = _PreparedFolder(Path(output))
-    if (earlier := folder.finished(origin)) is not None:
+    if (earlier := folder.finished(origin)) is not None and not folder.plan_file.exists():
         return earlier
     with folder.held():
+        if (earlier := folder.finished(origin)) is not None:  # interrupted at its end, or by another process just now
+            folder.plan_file.unlink(missing_ok=True)
+            return earlier
         folder.begin(origin)
         log = RowLog(skip_bad=skip_bad)
         rows = _Rows()
