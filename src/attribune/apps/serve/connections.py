@@ -15,7 +15,8 @@ class Connection(H11Protocol):
     """A connection that waits for its caller for a limited time, and no longer than there is room.
 
     It is closed when the head of a request has not come within the time since the connection was made, or since the
-    last answer, or when this has not been read by then. The time of the body and of the answer is the application's.
+    last answer; and when the caller does not read what it is sent. The time of the body and of the answer is the
+    application's.
 
     Args:
         timeout: seconds.
@@ -41,7 +42,7 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Handle a part of a request."""
         super().data_received(data)
-        if self._is_asking:
+        if self._is_asking and not self.flow.write_paused:
             self._stop_timer()
 
     def on_response_complete(self) -> None:
@@ -50,10 +51,21 @@ class Connection(H11Protocol):
         if not self._is_asking:
             self._wait()
 
+    def pause_writing(self) -> None:
+        """Begin to wait until the caller reads."""
+        super().pause_writing()
+        self._wait()
+
+    def resume_writing(self) -> None:
+        """Write on."""
+        super().resume_writing()
+        if self._is_asking:
+            self._stop_timer()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
-        self._stop_timer()
         super().connection_lost(exc)
+        self._stop_timer()
 
     @property
     def is_waiting(self) -> bool:

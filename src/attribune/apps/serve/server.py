@@ -20,7 +20,7 @@ from attribune.apps.serve.models import ServedModel
 from attribune.apps.serve.settings import ServeSettings, hosts_for, keys_for
 from attribune.errors import ConfigError
 
-__all__ = ["end_at_once", "serve"]
+__all__ = ["end_at_once", "make_server", "serve"]
 
 
 def serve(
@@ -42,12 +42,23 @@ def serve(
     Raises:
         ConfigError: for a host beyond this machine without keys, or an address that cannot be listened on.
     """
-    settings = settings or ServeSettings()
+    server = make_server(models, host=host, settings=settings or ServeSettings())
+    with _listen(host, port) as listener:
+        name = f"[{host}]" if ":" in host else host
+        on_start(f"http://{name}:{listener.getsockname()[1]}")
+        server.run(sockets=[listener])
+
+
+def make_server(models: Mapping[str, ServedModel], *, host: str, settings: ServeSettings) -> uvicorn.Server:
+    """Make the server of a host, whose `run` answers requests.
+
+    Raises:
+        ConfigError: for a host beyond this machine without keys.
+    """
     settings = settings.model_copy(update={"allowed_hosts": hosts_for(host, settings.allowed_hosts)})
-    app = create_app(models, settings=settings, keys=keys_for(host))
     connection: Any = functools.partial(Connection, timeout=settings.timeout, limit=settings.max_connections)
     config = uvicorn.Config(
-        app,
+        create_app(models, settings=settings, keys=keys_for(host)),
         http=connection,
         ws="none",
         log_config=None,
@@ -56,10 +67,7 @@ def serve(
         timeout_graceful_shutdown=int(settings.timeout) + 1,
         server_header=False,
     )
-    with _listen(host, port) as listener:
-        name = f"[{host}]" if ":" in host else host
-        on_start(f"http://{name}:{listener.getsockname()[1]}")
-        _Server(config).run(sockets=[listener])
+    return _Server(config)
 
 
 class _Server(uvicorn.Server):
