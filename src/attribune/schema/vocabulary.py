@@ -20,21 +20,22 @@ __all__ = ["Vocabulary"]
 _COLUMNS = ("value", "count", "hash", "place")
 _TYPES = [pa.large_string(), pa.int64(), pa.uint64(), pa.int64()]
 _BLOCK = 1 << 18  # values that are Python objects at a time
+_LARGEST_COPY = 1 << 26  # bytes of a file that is read into memory, where nobody can change it
 
 
 class Vocabulary(Sequence[str]):
     """Texts in their order, which can be looked up; equal to any sequence of the same texts.
 
     Stored as one Arrow array, with a sorted array of hashes that is made at the first lookup. Texts of equal hash are
-    compared, so that hash collisions do no harm. A file of a vocabulary is not read but mapped: the
-    system reads the pages that lookups touch.
+    compared, so that hash collisions do no harm. A large file of a vocabulary is not read but mapped:
+    the system reads the pages that lookups touch.
     """
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._texts: pa.Array = pa.array(values, type=pa.large_string())
 
     def write(self, folder: Path, stem: str, *, counts: npt.NDArray[np.int64]) -> Path:
-        """Write a file that `read` maps, named by its content; returns its path.
+        """Write a file for `read`, named by its content; returns its path.
 
         Args:
             stem: how its name begins.
@@ -61,14 +62,16 @@ class Vocabulary(Sequence[str]):
 
     @classmethod
     def read(cls, path: Path) -> tuple[Self, npt.NDArray[np.int64]]:
-        """Map a file that `write` made; returns the values and their counts.
+        """Read a file that `write` made, or map a large one; returns the values and their counts.
 
         Raises:
             OSError: for a missing file.
             ValueError: for one that is truncated or foreign.
         """
         try:
-            with pa.ipc.open_file(pa.memory_map(str(path))) as file:
+            is_large = path.stat().st_size > _LARGEST_COPY
+            source = pa.memory_map(str(path)) if is_large else pa.BufferReader(path.read_bytes())
+            with pa.ipc.open_file(source) as file:
                 if file.num_record_batches != 1 or file.schema.types != _TYPES:
                     raise ValueError(f"it holds {file.num_record_batches} batches of {file.schema.types}")
                 batch = file.get_batch(0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import shutil
 import signal
@@ -188,7 +190,8 @@ def test_names_are_escaped_in_the_answer(session: Session) -> None:
 @pytest.fixture(scope="module")
 def address(run_of: Callable[..., Path]) -> Iterator[str]:
     words = [sys.executable, "-m", "attribune", "playground", str(run_of("injector")), "--port", "0"]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+    ill = {"GRADIO_ALLOWED_PATHS": "/", "GRADIO_SHARE": "true", "GRADIO_ROOT_PATH": "/other", "GRADIO_VIBE_MODE": "1"}
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=os.environ | ill) as process:
         assert process.stderr is not None
         found = None
         while found is None:
@@ -223,6 +226,90 @@ def test_the_page_answers_over_http(address: str, session: Session) -> None:
     assert "two different values" in call(address, "compare", "film", "user", "u1", "u1", None, "", [])
     assert "has no value" in call(address, "compare", "film", "user", "u1", "stranger", None, "", [])
     assert "Nearest vectors, by cosine" in call(address, "compare", "the film", "user", "u1", "u2", None, "", [])
+
+
+# Ill will
+
+
+def test_the_page_and_what_it_is_made_of_are_there(address: str) -> None:
+    page = httpx.get(address)
+    assert page.status_code == 200
+    made_of = {link for link in re.findall(r'(?:href|src)="([^"]+)"', page.text) if not link.startswith("http")}
+    assert made_of
+    for link in ("config", "gradio_api/info", "theme.css", *(made_of - {"./"})):
+        assert httpx.get(f"{address}/{link.removeprefix('.').removeprefix('/')}").status_code == 200, link
+
+
+HOSTS = ["evil.example", "evil.example:7860", "localhost.evil.example", "127.0.0.1.nip.io", "0.0.0.0", "192.0.2.1"]
+HOSTS += ["", "localhost@evil.example", "evil.example@localhost", "[::ffff:7f00:1]", "localhost:x", "local host"]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_another_host_is_refused(host: str, address: str) -> None:
+    for path in ("/", "/config", "/gradio_api/info", "/assets/x.js", "/gradio_api/upload"):
+        assert httpx.get(f"{address}{path}", headers={"host": host}).status_code in (400, 421)
+    assert httpx.post(f"{address}/gradio_api/call/search", json={"data": []}, headers={"host": host}).status_code != 200
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://{host}", "http://localhost:1", ""])
+def test_another_origin_is_refused(origin: str, address: str) -> None:
+    headers = {"origin": origin.format(host=address.removeprefix("http://"))}
+    body = {"data": ["the film", "u1", "", []]}
+    assert httpx.post(f"{address}/gradio_api/call/predict", json=body, headers=headers).status_code == 403
+    headers["content-type"] = "text/plain"
+    body = json.dumps(body)  # type: ignore[assignment]
+    assert httpx.post(f"{address}/gradio_api/queue/join", content=body, headers=headers).status_code == 403  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "{run}/recipe.yaml", "/proc/self/environ", "{tmp}"])
+@pytest.mark.parametrize("by", ["file=", "file/", "stream/", "proxy=http://127.0.0.1:1/", "custom_component/0/client/"])
+def test_no_file_is_opened(by: str, path: str, address: str, run_of: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    path = path.format(run=run_of("injector"), tmp=tmp_path / "secret")
+    for prefix in ("/gradio_api/", "/"):
+        assert httpx.get(f"{address}{prefix}{by}{path}").status_code == 404
+    for known in ("/assets/", "/static/", "/svelte/"):
+        for up in ("../" * 12, "..%2f" * 12, "/"):
+            assert httpx.get(f"{address}{known}{up}{path}").status_code in (403, 404)
+
+
+OTHER = ["upload", "upload/", "component_server", "process_recording", "vibe-edit", "run/predict", "api/predict"]
+OTHER += ["call/v2/predict", "stream/x", "run-history/connect", "login", "profiling/clear", "../upload", "%75pload"]
+
+
+@pytest.mark.parametrize("path", OTHER)
+def test_nothing_is_uploaded(path: str, address: str) -> None:
+    for prefix in ("/gradio_api/", "/"):
+        files = {"files": ("a.txt", b"x" * 1000)}
+        assert httpx.post(f"{address}{prefix}{path}", files=files).status_code == 404
+        for method in ("PUT", "DELETE", "PATCH", "OPTIONS"):
+            assert httpx.request(method, f"{address}{prefix}{path}").status_code == 404
+
+
+FILE = {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}
+DATA = [[FILE], [[FILE]], [[[FILE]]], {"0": FILE}, FILE, "text", 1, None, ["film", {"path": "http://127.0.0.1:1/x"}]]
+
+
+@pytest.mark.parametrize("data", DATA, ids=range(len(DATA)))
+def test_objects_are_refused(data: Any, address: str) -> None:
+    for path in ("call/predict", "queue/join"):
+        answer = httpx.post(f"{address}/gradio_api/{path}", json={"data": data, "session_hash": "x"})
+        assert (answer.status_code, "texts alone" in answer.text) == (400, True)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"[" * 100_000, b"\xff", b'{"data": [' + b"1" * 5000 + b"]}"])
+def test_bodies_that_are_no_calls_are_refused(body: bytes, address: str) -> None:
+    assert httpx.post(f"{address}/gradio_api/call/predict", content=body).status_code == 400
+
+
+@pytest.mark.parametrize("size", [2**21 + 1, 2**24])
+def test_large_bodies_are_refused(size: int, address: str) -> None:
+    def parts() -> Iterator[bytes]:
+        yield from [b"x" * 2**16] * (size // 2**16 + 1)
+
+    with contextlib.suppress(httpx.TransportError):  # it is closed before all has been sent
+        assert httpx.post(f"{address}/gradio_api/call/predict", content=parts()).status_code == 413
+    assert httpx.get(f"{address}/config").status_code == 200
 
 
 def test_a_taken_port_is_told(run_of: Callable[..., Path], address: str) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import small_runs
 import torch
 from fastapi.testclient import TestClient
+from live_service import Gated
 
 from attribune.apps.cli import main
 from attribune.apps.serve import ServedModel, create_app, load_models
@@ -43,3 +45,18 @@ def client(models: dict[str, ServedModel]) -> Iterator[TestClient]:
     """A service of all runs, without limits that a test would meet by chance."""
     with TestClient(create_app(models), raise_server_exceptions=False) as client:
         yield client
+
+
+@pytest.fixture
+def slow(models: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch) -> Iterator[Gated]:
+    """Holds the model until it is opened."""
+    gate, predictor = Gated(), models["none"].predictor
+    score = predictor.score
+
+    def wait(rows: Any) -> Any:
+        gate.answer({"text": rows.inputs})
+        return score(rows)
+
+    monkeypatch.setattr(predictor, "score", wait)
+    yield gate
+    gate.open.set()

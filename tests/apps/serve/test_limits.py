@@ -11,8 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 import httpx
 import pytest
 from fastapi.testclient import TestClient
+from live_service import Gated, until
 
 from attribune.apps.cli import main
 from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
@@ -31,32 +31,11 @@ from attribune.errors import ConfigError
 KEY = "0123456789abcdef"
 
 
-class Gated:
-    """Stands in for a model: it answers when it is allowed to, and remembers what it was asked together."""
-
-    def __init__(self) -> None:
-        self.open, self.asked = threading.Event(), list[list[Any]]()
-
-    def answer(self, columns: dict[str, list[Any]]) -> list[Any]:
-        """What came in, once the gate is open."""
-        self.asked.append(columns["text"])
-        assert self.open.wait(20)
-        return columns["text"]
-
-
 def waiting_for_first(batcher: Batcher, gated: Gated) -> Future[Any]:
     """Occupy the model."""
     first = batcher.submit(gated, {"text": [0]})  # type: ignore[arg-type]
     until(lambda: bool(gated.asked))
     return first
-
-
-def until(true: Callable[[], bool]) -> None:
-    for _ in range(20_000):
-        if true():
-            return
-        time.sleep(0.001)
-    raise AssertionError("it did not become true in 20 seconds")
 
 
 def test_requests_gather_while_the_model_works() -> None:
@@ -144,21 +123,6 @@ def test_who_has_left_is_not_scored() -> None:
     gated.open.set()
     batcher.close()
     assert (first.result(), stays.result(), gated.asked) == ([0], [2], [[0], [2]])
-
-
-@pytest.fixture
-def slow(models: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch) -> Iterator[Gated]:
-    """Holds the model until it is opened."""
-    gate, predictor = Gated(), models["none"].predictor
-    score = predictor.score
-
-    def wait(rows: Any) -> Any:
-        gate.answer({"text": rows.inputs})
-        return score(rows)
-
-    monkeypatch.setattr(predictor, "score", wait)
-    yield gate
-    gate.open.set()
 
 
 @contextmanager

@@ -37,7 +37,9 @@ def _run(options: argparse.Namespace) -> None:
         raise ConfigError("attribune playground needs gradio: pip install 'attribune[playground]'")
     if not 0 <= options.port < 2**16:
         raise ConfigError(f"--port {options.port}: give a number from 0 to 65,535")
-    os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+    for name in [name for name in os.environ if name.startswith("GRADIO_")]:
+        del os.environ[name]  # settings of other pages: files to serve, a tunnel to this machine, another root
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = os.environ["GRADIO_RUN_HISTORY"] = "False"
     from attribune.apps.playground.page import launch
     from attribune.apps.playground.session import Session
 

@@ -14,6 +14,7 @@ Examples:
 from __future__ import annotations
 
 import argparse
+import signal
 from importlib.util import find_spec
 from typing import Any
 
@@ -43,11 +44,27 @@ def add_parser(verbs: Any) -> None:
     add("--max-queue-size", type=int, metavar="N", help="texts that may wait (default: 2,048)")
     add("--max-connections", type=int, metavar="N", help="connections open at once (default: 512)")
     add("--timeout", type=float, metavar="SECONDS", help="time of one request (default: 30)")
+    add(
+        "--allowed-hosts",
+        nargs="+",
+        metavar="NAME",
+        help="names that requests may ask for, such as example.org (default: on this machine its own, else any)",
+    )
     for old, new in _RENAMED.items():
         add_renamed_flag(parser, old, new)
 
 
 def _run(options: argparse.Namespace) -> None:
+    try:
+        _serve(options)
+    except KeyboardInterrupt:  # from here on the thread of the models alone is waited for
+        from attribune.apps.serve.server import end_at_once
+
+        signal.signal(signal.SIGINT, end_at_once)
+        raise
+
+
+def _serve(options: argparse.Namespace) -> None:
     if any(find_spec(name) is None for name in ("fastapi", "fastapi_offline", "uvicorn", "prometheus_client")):
         raise ConfigError("attribune serve needs packages of its own: pip install 'attribune[serve]'")
     from attribune.apps.serve import ServeSettings, load_models, serve

@@ -11,7 +11,9 @@ import gradio as gr
 import numpy as np
 import pandas as pd
 from jinja2 import Environment
+from starlette.middleware import Middleware
 
+from attribune.apps.playground.guard import PageGuard
 from attribune.apps.playground.session import Answer, Session, ValueMap, is_listed, takes_several
 from attribune.errors import AttribuneError
 from attribune.schema import FittedAttribute
@@ -104,6 +106,8 @@ def launch(session: Session, *, title: str, port: int) -> tuple[gr.Blocks, str]:
         server_port=port or None,
         quiet=True,
         prevent_thread_lock=True,
+        share=False,
+        app_kwargs={"middleware": [Middleware(PageGuard)]},
         theme=theme,
         css=CSS,
         footer_links=[],

@@ -3,38 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from importlib import metadata
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 
 from attribune.apps.serve.batching import Batcher, Overloaded, Stopping
-from attribune.apps.serve.limits import Gate, refusal
+from attribune.apps.serve.limits import LEFT, Gate, refusal
 from attribune.apps.serve.metrics import ServiceMetrics
-from attribune.apps.serve.models import ServedModel
+from attribune.apps.serve.models import Answer, ServedModel
 from attribune.apps.serve.requests import (
     ErrorAnswer,
     ModelsAnswer,
     PredictAnswer,
     PredictRequest,
     Refused,
-    columns_of,
-    faults_of,
+    read_request,
 )
 from attribune.apps.serve.settings import ServeSettings
-from attribune.errors import AttribuneError
+from attribune.errors import AttribuneError, ModelFolderError
 
 __all__ = ["create_app"]
 
 _LOG = logging.getLogger(__name__)
 _RETRY = {"Retry-After": "1"}
+_LARGE = 1 << 16  # bytes; reading a smaller body takes the event loop a few milliseconds at most
+
+Result = TypeVar("Result")
 _FAULTS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorAnswer, "description": text}
     for status, text in {
@@ -43,9 +46,10 @@ _FAULTS: dict[int | str, dict[str, Any]] = {
         404: "There is no such model.",
         408: "The body did not come in time.",
         413: "The body is too large.",
+        421: "The host that the request names is not one of this service.",
         422: "A field cannot be used; its name and the reason are said.",
         429: "Too many texts wait: try again later.",
-        503: "The service stops, or the answer took too long: try again later.",
+        503: "The service stops, its models have changed, or the answer took too long: try again later.",
     }.items()
 }
 
@@ -68,11 +72,13 @@ def create_app(
         summary="Predictions for texts and the attributes they come with.",
         lifespan=service.lifespan,
     )
-    app.post("/v1/predict", response_model=PredictAnswer, responses=_FAULTS)(service.predict)
-    app.get("/v1/models", response_model=ModelsAnswer, responses={401: _FAULTS[401]})(service.list_models)
-    app.get("/health", responses={503: _FAULTS[503]})(service.health)
-    app.get("/metrics", response_class=Response, responses={401: _FAULTS[401]})(service.metrics)
-    app.add_exception_handler(RequestValidationError, _invalid)
+    schema = {"application/json": {"schema": {"$ref": "#/components/schemas/PredictRequest"}}}
+    body = {"requestBody": {"required": True, "content": schema}}  # which the handler reads itself, within its limits
+    app.post("/v1/predict", response_model=PredictAnswer, responses=_FAULTS, openapi_extra=body)(service.predict)
+    closed: dict[int | str, Any] = {status: _FAULTS[status] for status in (401, 421)}
+    app.get("/v1/models", response_model=ModelsAnswer, responses=closed)(service.list_models)
+    app.get("/health", responses={status: _FAULTS[status] for status in (421, 503)})(service.health)
+    app.get("/metrics", response_class=Response, responses=closed)(service.metrics)
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _failed)
@@ -85,6 +91,8 @@ def create_app(
 def _document_limits(app: FastAPI, models: Mapping[str, ServedModel], settings: ServeSettings) -> None:
     """Write the names of the models and the limits into the OpenAPI schema."""
     schemas = app.openapi()["components"]["schemas"]
+    body = PredictRequest.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas |= body.pop("$defs") | {"PredictRequest": body}
     request, row = (schemas[name]["properties"] for name in ("PredictRequest", "Row"))
     strings = {kind.get("type"): kind for kind in (*request["model"]["anyOf"], *request["rows"]["anyOf"])}
     strings["string"]["enum"] = list(models)
@@ -104,6 +112,7 @@ class _Service:
     def __init__(self, models: Mapping[str, ServedModel], settings: ServeSettings, metrics: ServiceMetrics) -> None:
         self._models, self._settings, self._metrics = models, settings, metrics
         self._batcher: Batcher | None = None
+        self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attribune-reader")
 
     @asynccontextmanager
     async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
@@ -111,20 +120,20 @@ class _Service:
         self._batcher = Batcher(max_queue_size=self._settings.max_queue_size, observe=self._metrics.batch_sizes.observe)
         self._metrics.watch(self._batcher)
         yield
+        self._reader.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self._batcher.close)
 
-    async def predict(self, request: PredictRequest) -> Response:
+    async def predict(self, request: Request) -> Response:
         """Predict one text with its attributes, or many rows.
 
         Attributes may be left out, and values that the model has never seen are accepted: the answer lists them under
         `unknown`, and is the prediction for a text without them.
         """
-        model = self._model(request.model)
-        columns = columns_of(request, model, self._settings)
-        assert self._batcher is not None
+        body = await request.body()  # what comes after it says that the caller has left
         try:
-            future = asyncio.wrap_future(self._batcher.submit(model, columns))
-            answers = await asyncio.wait_for(future, self._settings.timeout)
+            async with asyncio.timeout(self._settings.timeout):
+                work = self._answer(body, request.headers.get("content-type", ""))
+                answered = await _while_connected(request, work)
         except Overloaded:
             raise Refused(
                 429, "body", f"more than {self._settings.max_queue_size:,} texts wait already: try again later"
@@ -136,20 +145,22 @@ class _Service:
                 503, "body", f"no answer within {self._settings.timeout:g} seconds: send fewer texts, or later"
             ) from None
         except AttribuneError as error:
-            raise Refused(422, "body", str(error).encode("ascii", "backslashreplace").decode()) from None
+            status, field = (503, "model") if isinstance(error, ModelFolderError) else (422, "body")
+            raise Refused(status, field, str(error).encode("ascii", "backslashreplace").decode()) from None
+        if answered is None:
+            return Response(status_code=LEFT)
+        model, answers = answered
         self._metrics.answered(model, answers)
         predictions = [{"output": answer.output, "unknown": answer.unknown} for answer in answers]
         return JSONResponse({"model": model.name, "predictions": predictions})
 
-    def _model(self, name: str | None) -> ServedModel:
-        listed = ", ".join(self._models)
-        if name is None:
-            if len(self._models) > 1:
-                raise Refused(422, "model", f"several models are served: name one of {listed}")
-            return next(iter(self._models.values()))
-        if name not in self._models:
-            raise Refused(404, "model", f"there is no such model: name one of {listed}")
-        return self._models[name]
+    async def _answer(self, body: bytes, content_type: str) -> tuple[ServedModel, list[Answer]]:
+        """Read a request and wait for its answers; a large body is read on a thread, one at a time."""
+        read = functools.partial(read_request, body, content_type, self._models, self._settings)
+        loop = asyncio.get_running_loop()
+        model, columns = read() if len(body) < _LARGE else await loop.run_in_executor(self._reader, read)
+        assert self._batcher is not None
+        return model, await asyncio.wrap_future(self._batcher.submit(model, columns))
 
     async def list_models(self) -> Response:
         """List the models, with the texts and attributes that each reads."""
@@ -157,25 +168,36 @@ class _Service:
 
     async def health(self) -> Response:
         """Say whether requests are answered."""
-        alive = self._batcher is not None and self._batcher.alive
-        return JSONResponse({"status": "ok" if alive else "stopping"}, status_code=200 if alive else 503)
+        status = "ok" if self._batcher is not None and self._batcher.alive else "stopping"
+        if any(model.changed_files() for model in self._models.values()):
+            status = "the files of a model have changed"
+        return JSONResponse({"status": status}, status_code=200 if status == "ok" else 503)
 
     async def metrics(self) -> Response:
         """Return metrics in Prometheus' text format."""
         return Response(self._metrics.text(), media_type="text/plain; version=1.0.0; charset=utf-8")
 
 
-async def _invalid(_: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    broken = any(item["type"] == "json_invalid" for item in error.errors())
-    faults = [fault.model_dump() for fault in faults_of(error.errors())]
-    return JSONResponse({"errors": faults}, status_code=400 if broken else 422)
+async def _while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result | None:
+    """Wait for the result of work on a request; when its caller leaves, the work is cancelled, and there is None."""
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_leave(request))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        working.cancel()
+        leaving.cancel()
+
+
+async def _leave(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _refused(_: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
     headers = _RETRY if error.status in (429, 503) else None
-    return refusal(error.status, error.fault.field, error.fault.reason, headers)
+    return JSONResponse({"errors": [fault.model_dump() for fault in error.faults]}, error.status, headers)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
@@ -29,7 +30,7 @@ class Stopping(Exception):  # noqa: N818
     """The service answers what waits and takes no more requests."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class _Waiting:
     model: ServedModel
     columns: Mapping[str, Sequence[Any]]
@@ -75,6 +76,8 @@ class Batcher:
     def submit(self, model: ServedModel, columns: Mapping[str, Sequence[Any]]) -> Future[list[Answer]]:
         """Queue rows, as columns by name; the future has an answer for each, or the error of this request.
 
+        Rows whose future is cancelled before they are scored leave the queue.
+
         Raises:
             Overloaded: when the queue is full.
             Stopping: after `close`.
@@ -91,7 +94,12 @@ class Batcher:
             if not self._working:
                 self._working = True
                 start(self._work)
+        request.answers.add_done_callback(lambda answers: self._forget(request) if answers.cancelled() else None)
         return request.answers
+
+    def _forget(self, request: _Waiting) -> None:
+        with self._changed, contextlib.suppress(ValueError):  # it may be in a batch already
+            self._queue.remove(request)
 
     def close(self) -> None:
         """Take no more requests, and wait until those in the queue have been answered."""

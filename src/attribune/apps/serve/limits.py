@@ -1,4 +1,4 @@
-"""The middleware in front of the service: keys, limits of size and time, counts of requests."""
+"""The middleware in front of the service: hosts, keys, limits of size and time, counts of requests."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from attribune.apps.serve.metrics import ServiceMetrics
 from attribune.apps.serve.settings import ServeSettings
+from attribune.core.hosts import is_allowed
 
-__all__ = ["Gate", "refusal"]
+__all__ = ["LEFT", "Gate", "refusal"]
 
+LEFT = 499  # what logs and metrics show of a request whose caller left; it is never sent
 _OPEN = ("/health",)  # a container's probe sends no key
-
 
 _CLOSE = {"connection": "close"}
 
@@ -27,7 +28,7 @@ def refusal(status: int, field: str, reason: str, headers: Mapping[str, str] | N
 
 
 class Gate:
-    """Passes on requests with a valid key and a complete body within the limits; counts and times all of them.
+    """Passes on requests with an allowed host, a valid key and a complete body within the limits; counts and times all.
 
     Args:
         app: the application behind it.
@@ -56,9 +57,11 @@ class Gate:
 
         try:
             body = await self._read_body(scope, receive)
-            if isinstance(body, bytes):
+            if body is None:
+                status = LEFT
+            elif isinstance(body, bytes):
                 await self._app(scope, _replay(body, receive), send_and_record)
-            elif body is not None:
+            else:
                 await body(scope, receive, send_and_record)
         finally:
             path = scope["path"] if scope["path"] in self._paths else "other"
@@ -67,6 +70,13 @@ class Gate:
 
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes | JSONResponse | None:
         """Return the body of a request, or a refusal of it; None when the caller has left."""
+        hosts, host = self._settings.allowed_hosts, dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+        if hosts and not is_allowed(host, hosts):
+            named = host[:60].encode("ascii", "backslashreplace").decode()
+            reason = (
+                f"{named!r} is not a name of this service: use {' or '.join(hosts)}, or allow it by --allowed-hosts"
+            )
+            return refusal(421, "header.host", reason, _CLOSE)
         if not self._is_authorized(scope):
             reason = "send one of the service's keys, as in 'Authorization: Bearer KEY'"
             return refusal(401, "header.authorization", reason, {"www-authenticate": "Bearer"})

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from torch import nn
 
 from attribune.apps.serve.compute import compute
+from attribune.apps.serve.model_files import MappedFiles, copy_into_memory
 from attribune.backbones.loading import SharedBackbones
-from attribune.errors import ConfigError
+from attribune.errors import ConfigError, ModelFolderError
 from attribune.methods.weight_cache import WeightCache
 from attribune.models.auto import load_model
 from attribune.models.base import ConditionedModel
@@ -40,11 +42,21 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ServedModel:
-    """A model under the name by which requests choose it; ``source`` is its folder."""
+    """A model under the name by which requests choose it.
+
+    Args:
+        source: its folder.
+        files: those from which the system reads the model while it is served.
+    """
 
     name: str
     predictor: Predictor
     source: str
+    files: MappedFiles = field(default_factory=MappedFiles)
+
+    def changed_files(self) -> list[str]:
+        """Return the files that have changed since the model was loaded, from which it reads on."""
+        return self.files.changed()
 
     @property
     def attributes(self) -> tuple[FittedAttribute, ...]:
@@ -62,7 +74,13 @@ class ServedModel:
 
         Raises:
             DataError: naming column and row of a value that cannot be used.
+            ModelFolderError: when a file has changed from which the model is read.
         """
+        if changed := self.changed_files():
+            raise ModelFolderError(
+                f"model {self.name!r} cannot answer: {changed[0]} has changed since it was loaded. Start the service "
+                "again, and replace the folder of a served model as a whole, or serve a copy"
+            )
         predictor = self.predictor
         output = predictor.task.decode(predictor.score(predictor.encode(columns))).columns()
         lists = {name: _plain(values) for name, values in output.items()}
@@ -143,15 +161,22 @@ def load_models(
 
 
 def _load_models(runs: Sequence[str], *, backbone: str | None, dtype: str, cache_mb: float) -> dict[str, ServedModel]:
-    shared, models = SharedBackbones(), {}
+    mapped = MappedFiles.of_this_process()
+    shared, predictors = SharedBackbones(), dict[str, tuple[Predictor, str]]()
     for run in runs:
         name, source = _parse_run(run)
-        if name in models:
+        if name in predictors:
             raise ConfigError(f"two runs are named {name!r}: give them names, as in NAME=FOLDER")
         predictor = _load(source, backbone=backbone, dtype=dtype, shared=shared)
         if predictor.task.kind == "generation":
             raise ConfigError(f"{source} writes text, which the service does not: use `attribune generate`")
-        models[name] = ServedModel(name=name, predictor=predictor, source=source)
+        predictors[name] = predictor, source
+    copy_into_memory([model for predictor, _ in predictors.values() if isinstance(model := predictor.model, nn.Module)])
+    files = MappedFiles.of_this_process(apart_from=mapped)
+    models = {
+        name: ServedModel(name=name, predictor=predictor, source=source, files=files)
+        for name, (predictor, source) in predictors.items()
+    }
     neural = [model for served in models.values() if isinstance(model := served.predictor.model, ConditionedModel)]
     for model in neural:
         model.enable_weight_cache(cache_mb / len(neural))

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SkipValidation,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+)
 
 from attribune.apps.serve.models import ServedModel
 from attribune.apps.serve.settings import ServeSettings
@@ -15,10 +27,12 @@ from attribune.errors import DataError
 from attribune.schema import FittedAttribute, MultiLabel, Numeric, Schema
 from attribune.schema.columns import canonical
 
-__all__ = ["ErrorAnswer", "Fault", "ModelsAnswer", "PredictAnswer", "PredictRequest", "Refused", "columns_of"]
+__all__ = ["ErrorAnswer", "Fault", "ModelsAnswer", "PredictAnswer", "PredictRequest", "Refused", "read_request"]
 
+Body = TypeVar("Body", bound=BaseModel)
 Scalar = StrictStr | StrictBool | StrictInt | StrictFloat | None
 _MAX_VALUES = 1_000  # of one attribute of one text
+_MAX_FAULTS = 10  # in an answer
 
 
 class _Body(BaseModel):
@@ -41,19 +55,23 @@ class Row(_Body):
 class PredictRequest(_Body):
     """One text with its attributes, or many as `rows`."""
 
+    # What is skipped here is checked row by row, so that a body is refused at its first bad row.
+
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={"example": {"text": "A joy from start to end.", "attributes": {"user": "u17"}}},
     )
 
     model: StrictStr | None = Field(default=None, description="Name of the model; needed where several are served.")
-    text: StrictStr | dict[str, StrictStr | None] | None = Field(
+    text: SkipValidation[StrictStr | dict[str, StrictStr | None] | None] = Field(
         default=None, description="The text, unless `rows` are given."
     )
-    attributes: dict[str, Scalar | list[Scalar]] = Field(
+    attributes: SkipValidation[dict[str, Scalar | list[Scalar]]] = Field(
         default_factory=dict, description="Of `text`: values by attribute, any subset."
     )
-    rows: list[Row] | None = Field(default=None, description="Many texts, in place of `text` and `attributes`.")
+    rows: SkipValidation[list[Row] | None] = Field(
+        default=None, description="Many texts, in place of `text` and `attributes`."
+    )
 
 
 class Prediction(BaseModel):
@@ -94,39 +112,130 @@ class ErrorAnswer(BaseModel):
 
 
 class Refused(Exception):  # noqa: N818 - an answer, not a mistake
-    """A request that is answered with an HTTP status and a fault: the field and the reason, with the cure."""
+    """A request that is answered with an HTTP status and faults: the field and the reason of each, with the cure."""
 
-    def __init__(self, status: int, field: str, reason: str) -> None:
-        super().__init__(reason)
-        self.status, self.fault = status, Fault(field=field, reason=reason)
+    def __init__(self, status: int, field: str = "body", reason: str = "", faults: Sequence[Fault] = ()) -> None:
+        self.status, self.faults = status, list(faults) or [Fault(field=field, reason=reason)]
+        super().__init__(self.faults[0].reason)
 
 
-def columns_of(request: PredictRequest, model: ServedModel, settings: ServeSettings) -> dict[str, list[Any]]:
-    """Check a request, and return the columns that the model reads.
+def read_request(
+    body: bytes, content_type: str, models: Mapping[str, ServedModel], settings: ServeSettings
+) -> tuple[ServedModel, dict[str, list[Any]]]:
+    """Read the body of a request: its model, and the columns that this reads.
+
+    Whatever is in the body, the work and the memory are a small multiple of its size: how many rows, fields and values
+    there are is checked before the values, and the first bad row ends it.
 
     Raises:
         Refused: naming the field, the value seen and the cure.
     """
-    if request.rows is None:
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise Refused(422, "body", f"its type is {_shown(kind)!r}: send JSON, with 'content-type: application/json'")
+    if not body:
+        raise Refused(422, "body", "Field required: the body is empty")
+    request = _checked(PredictRequest, _parse(body), "")
+    model = _choose(models, request.model)
+    return model, _columns(request, model, settings)
+
+
+def _parse(body: bytes) -> Any:
+    collects = gc.isenabled()
+    gc.disable()  # millions of new lists would be visited again and again, which takes most of the time
+    try:
+        return json.loads(body)
+    except json.JSONDecodeError as error:
+        raise Refused(400, "body", f"it is not JSON, from character {error.pos} on: {error.msg}") from None
+    except UnicodeDecodeError as error:
+        raise Refused(400, "body", f"it is not JSON, from character {error.start} on: not UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        reason = "too deep" if isinstance(error, RecursionError) else "a number of too many digits"
+        raise Refused(400, "body", f"it is not JSON that can be read: {reason}") from None
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _choose(models: Mapping[str, ServedModel], name: str | None) -> ServedModel:
+    listed = ", ".join(models)
+    if name is None:
+        if len(models) > 1:
+            raise Refused(422, "model", f"several models are served: name one of {listed}")
+        return next(iter(models.values()))
+    if name not in models:
+        raise Refused(404, "model", f"there is no such model: name one of {listed}")
+    return models[name]
+
+
+def _columns(request: PredictRequest, model: ServedModel, settings: ServeSettings) -> dict[str, list[Any]]:
+    rows: Any = request.rows
+    if rows is None:
         if request.text is None:
             raise Refused(422, "text", "there is neither text nor rows: give one of them")
-        rows, prefixes = [Row.model_construct(text=request.text, attributes=request.attributes)], [""]
+        rows, prefix = [{"text": request.text, "attributes": request.attributes}], ""
     else:
         if request.text is not None or request.attributes:
             field = "attributes" if request.text is None else "text"
             raise Refused(422, field, f"there are rows beside {field}: put it into each row")
-        rows, prefixes = request.rows, [f"rows[{number}]." for number in range(len(request.rows))]
+        if not isinstance(rows, list):
+            raise Refused(422, "rows", "Input should be a valid list")
         if not rows:
             raise Refused(422, "rows", "the list is empty: give at least one row")
         if len(rows) > settings.max_rows:
             raise Refused(422, "rows", f"{len(rows)} rows, but at most {settings.max_rows} in a request: send several")
-    known = {attribute.name: attribute for attribute in model.attributes}
+        prefix = "rows[{}]."
     columns: dict[str, list[Any]] = {name: [] for name in model.predictor.columns}
-    for row, prefix in zip(rows, prefixes, strict=True):
-        read = _attributes(row.attributes, known, prefix, model) | _texts(row.text, prefix, model, settings)
+    for number, row in enumerate(rows):
+        read = _row(row, prefix.format(number), model, settings)
         for name, column in columns.items():
             column.append(read.get(name))
     return columns
+
+
+def _row(given: Any, prefix: str, model: ServedModel, settings: ServeSettings) -> dict[str, Any]:
+    """Read a row: the values of its text columns and attributes."""
+    known = {attribute.name: attribute for attribute in model.attributes}
+    if isinstance(given, dict):
+        cure = f"model {model.name!r} has no such attribute: it has {', '.join(known) or 'none'}"
+        _check_names(given.get("attributes"), known, f"{prefix}attributes.", cure)
+        names = model.predictor.text_input.columns
+        _check_names(
+            given.get("text"), names, f"{prefix}text.", f"this model has no such text column: give {', '.join(names)}"
+        )
+        _check_numbers(given.get("attributes"), f"{prefix}attributes.")
+    row = _checked(Row, given, prefix)
+    schema = model.predictor.schema
+    values: dict[str, Any] = {
+        name: _value(value, known[name], f"{prefix}attributes.{_shown(name)}", schema)
+        for name, value in row.attributes.items()
+    }
+    values |= _texts(row.text, prefix, model, settings)
+    return values
+
+
+def _checked(kind: type[Body], given: Any, prefix: str) -> Body:
+    """Check an object of a body by its types."""
+    if not isinstance(given, dict):
+        raise Refused(422, prefix.removesuffix(".") or "body", "Input should be a valid dictionary or object")
+    _check_names(given, kind.model_fields, prefix, "there is no such field")
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        raise Refused(422, faults=_faults(error.errors(include_url=False, include_input=False), prefix)) from None
+
+
+def _check_names(given: Any, known: Iterable[str], prefix: str, reason: str) -> None:
+    unknown = next((name for name in given if name not in known), None) if isinstance(given, dict) else None
+    if unknown is not None:
+        raise Refused(422, f"{prefix}{_shown(unknown)}", reason)
+
+
+def _check_numbers(attributes: Any, prefix: str) -> None:
+    for name, values in attributes.items() if isinstance(attributes, dict) else ():
+        if isinstance(values, list) and len(values) > _MAX_VALUES:
+            reason = f"{len(values):,} values, but at most {_MAX_VALUES:,} are read: leave some out"
+            raise Refused(422, f"{prefix}{_shown(name)}", reason)
 
 
 def _texts(text: str | Mapping[str, str | None], prefix: str, model: ServedModel, settings: ServeSettings) -> Any:
@@ -137,28 +246,13 @@ def _texts(text: str | Mapping[str, str | None], prefix: str, model: ServedModel
             raise Refused(422, f"{prefix}text", f"this model reads {listed}: give an object with the text of each")
         text = {names[0]: text}
     for name, value in text.items():
-        field = f"{prefix}text" if len(names) == 1 and name == names[0] else f"{prefix}text.{_shown(name)}"
-        if name not in names:
-            raise Refused(422, field, f"this model has no such text column: give {', '.join(names)}")
         if value is not None:
+            field = f"{prefix}text" if len(names) == 1 else f"{prefix}text.{_shown(name)}"
             _check_characters(value, field)
             if len(value) > settings.max_text_length:
                 limit = f"at most {settings.max_text_length:,} are read"
                 raise Refused(422, field, f"{len(value):,} characters, but {limit}: cut the text")
     return dict(text)
-
-
-def _attributes(
-    attributes: Mapping[str, Any], known: Mapping[str, FittedAttribute], prefix: str, model: ServedModel
-) -> dict[str, Any]:
-    read = {}
-    for name, value in attributes.items():
-        field = f"{prefix}attributes.{_shown(name)}"
-        if name not in known:
-            listed = ", ".join(known) or "none"
-            raise Refused(422, field, f"model {model.name!r} has no such attribute: it has {listed}")
-        read[name] = _value(value, known[name], field, model.predictor.schema)
-    return read
 
 
 def _value(value: Any, attribute: FittedAttribute, field: str, schema: Schema) -> Any:
@@ -168,8 +262,7 @@ def _value(value: Any, attribute: FittedAttribute, field: str, schema: Schema) -
         if isinstance(value, str) and spec.separator is not None:
             value = value.split(spec.separator)
         values = value if isinstance(value, list) else [value]
-        if len(values) > _MAX_VALUES:
-            raise Refused(422, field, f"{len(values):,} values, but at most {_MAX_VALUES:,} are read: leave some out")
+        _check_numbers({"": values}, field)  # also those of one text with separators
         texts = [_text(item, f"{field}[{index}]") for index, item in enumerate(values)]
         return [text for text in texts if not schema.means_missing(text)] or None
     if isinstance(value, list):
@@ -219,24 +312,18 @@ def _shown(text: str) -> str:
     return short.encode("ascii", "backslashreplace").decode()
 
 
-def faults_of(errors: Sequence[Any], *, limit: int = 10) -> list[Fault]:
-    """Translate pydantic's errors in a body, each with its field as a caller would write it."""
+def _faults(errors: Sequence[Any], prefix: str) -> list[Fault]:
+    """Translate pydantic's errors in an object, each with its field as a caller would write it."""
     faults: dict[str, str] = {}
     for error in errors:
-        if error["type"] == "json_invalid":
-            reason, position = error.get("ctx", {}).get("error", ""), error["loc"][-1]
-            return [Fault(field="body", reason=f"it is not JSON, from character {position} on: {reason}")]
-        field = ""
+        field = prefix
         for part in error["loc"]:
             if isinstance(part, int):
-                field += f"[{part}]"
-            elif part != "body" and not _is_branch(part):
-                field += f".{_shown(part)}" if field else _shown(part)
-        reason = "there is no such field" if error["type"] == "extra_forbidden" else str(error["msg"])
-        faults.setdefault(field or "body", reason.encode("ascii", "backslashreplace").decode())
-        if len(faults) == limit:
-            break
-    return [Fault(field=field, reason=reason) for field, reason in faults.items()]
+                field = f"{field.removesuffix('.')}[{part}]."
+            elif not _is_branch(part):
+                field += f"{_shown(part)}."
+        faults.setdefault(field.removesuffix(".") or "body", error["msg"].encode("ascii", "backslashreplace").decode())
+    return [Fault(field=field, reason=reason) for field, reason in list(faults.items())[:_MAX_FAULTS]]
 
 
 def _is_branch(part: str) -> bool:

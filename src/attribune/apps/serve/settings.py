@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from collections.abc import Mapping
 from typing import ClassVar
@@ -10,9 +9,10 @@ from typing import ClassVar
 from pydantic import Field
 
 from attribune.core.config import Settings
+from attribune.core.hosts import LOOPBACK, is_loopback
 from attribune.errors import ConfigError
 
-__all__ = ["KEYS", "ServeSettings", "keys_for"]
+__all__ = ["KEYS", "ServeSettings", "hosts_for", "keys_for"]
 
 KEYS = "ATTRIBUNE_SERVE_KEYS"
 """The environment variable with the keys that callers may send, separated by commas."""
@@ -27,9 +27,12 @@ class ServeSettings(Settings):
         max_text_length: characters of one text.
         max_body_mb: size of the body of one request, in MiB.
         max_queue_size: texts that wait for a model; a request that exceeds it is answered with 429.
-        max_connections: open at once; more are answered with 503.
-        timeout: seconds that a request may take, sending its body included.
+        max_connections: open at once. Beyond it those that ask for nothing are closed; where all of them ask, more are
+            answered with 503.
+        timeout: seconds that a request may take: its head, its body, the answer, and the reading of that.
         cache_mb: size of the weight caches of all models together, in MiB.
+        allowed_hosts: names that requests may ask for in their Host header, such as ``example.org`` or
+            ``*.example.org``; any if empty.
     """
 
     what: ClassVar[str] = "the service"
@@ -46,6 +49,7 @@ class ServeSettings(Settings):
     max_connections: int = Field(default=512, ge=1)
     timeout: float = Field(default=30, gt=0)
     cache_mb: float = Field(default=256, ge=0)
+    allowed_hosts: tuple[str, ...] = ()
 
 
 def keys_for(host: str) -> tuple[str, ...]:
@@ -55,7 +59,7 @@ def keys_for(host: str) -> tuple[str, ...]:
         ConfigError: for a host beyond this machine without keys, or a key that is easily guessed.
     """
     keys = tuple(key.strip() for key in os.environ.get(KEYS, "").split(",") if key.strip())
-    if not keys and not _is_loopback(host):
+    if not keys and not is_loopback(host):
         raise ConfigError(
             f"--host {host} can be reached from other machines: set {KEYS} to one or several keys, separated by "
             "commas, that callers must send; or listen on 127.0.0.1"
@@ -69,10 +73,10 @@ def keys_for(host: str) -> tuple[str, ...]:
     return keys
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+def hosts_for(host: str, allowed: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the names that requests may ask for: those allowed, else on this machine its own, elsewhere any.
+
+    A page that someone here visits reaches this machine by a name of its own (DNS rebinding). Other machines need keys,
+    which such a page does not have.
+    """
+    return allowed or ((*LOOPBACK, host) if is_loopback(host) else ())

@@ -1,0 +1,62 @@
+"""The files of models that are served: a change of one must not reach the answers, nor end the process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import psutil
+from torch import Tensor, nn
+
+__all__ = ["MappedFiles", "copy_into_memory"]
+
+_LARGEST_COPY = 1 << 28  # bytes of a tensor; larger ones, such as tables of millions of values, stay in their files
+_SUFFIXES = (".safetensors", ".arrow")
+_LISTS_FILES = hasattr(psutil.Process, "memory_maps")  # not on macOS
+
+
+def copy_into_memory(models: Sequence[nn.Module]) -> None:
+    """Copy the tensors of models, which the system otherwise reads from their files when they are needed.
+
+    Tensors that are shared between models stay shared. Large ones are not copied, where `MappedFiles` can watch them.
+    """
+    copies: dict[tuple[object, ...], Tensor] = {}
+    for model in models:
+        for tensor in (*model.parameters(), *model.buffers()):
+            if tensor.device.type == "cpu" and (tensor.nbytes <= _LARGEST_COPY or not _LISTS_FILES):
+                key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+                if key not in copies:
+                    copies[key] = tensor.data.clone()
+                tensor.data = copies[key]
+
+
+@dataclass(frozen=True)
+class MappedFiles:
+    """Files from which the system reads while a process runs, and what they were when it began.
+
+    Args:
+        stamps: by path, the inode, the size and the time of the last change.
+    """
+
+    stamps: dict[str, tuple[int, ...] | None] = field(default_factory=dict)
+
+    @classmethod
+    def of_this_process(cls, *, apart_from: Self | None = None) -> Self:
+        """Find the files of models that this process has mapped."""
+        maps = psutil.Process().memory_maps() if _LISTS_FILES else []
+        paths = {one.path for one in maps if one.path.endswith(_SUFFIXES)}
+        return cls({path: _stamp(path) for path in sorted(paths.difference(apart_from.stamps if apart_from else ()))})
+
+    def changed(self) -> list[str]:
+        """Return the files that are no longer what they were, or no longer there."""
+        return [path for path, stamp in self.stamps.items() if _stamp(path) != stamp]
+
+
+def _stamp(path: str) -> tuple[int, ...] | None:
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
