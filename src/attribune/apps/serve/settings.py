@@ -27,7 +27,7 @@ class ServeSettings(Settings):
         max_text_length: characters of one text.
         max_body_mb: size of the body of one request, in MiB.
         max_queue_size: texts that wait for a model; a request that exceeds it is answered with 429.
-        max_connections: requests that are answered at once, one on a connection; more are refused with 503. Half as many
+        max_connections: requests that are answered at once, one on a connection; more get 503. Half as many
             connections, 16 at least, may be open besides; beyond that those are closed that have waited longest for
             their callers.
         timeout: seconds that a request may take: its head, its body, the answer, and the reading of that.
