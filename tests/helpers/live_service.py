@@ -27,7 +27,8 @@ class Gated:
 
 
 def until(true: Callable[[], bool]) -> None:
-    for _ in range(20_000):
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
         if true():
             return
         time.sleep(0.001)

@@ -150,15 +150,19 @@ SLOW: dict[str, tuple[bytes, bytes]] = {  # what is sent at first, and then agai
 }
 
 
+CALLERS = 50  # more than may be open
+
+
 @pytest.mark.parametrize("kind", SLOW)
 def test_slow_callers_are_closed_and_hold_no_place(kind: str, models: dict[str, ServedModel]) -> None:
     first, again = SLOW[kind]
     with contextlib.ExitStack() as stack:
         address = stack.enter_context(listening({"none": models["none"]}, max_connections=20, timeout=1))
-        callers = [stack.enter_context(socket.create_connection(address)) for _ in range(22)]
+        callers = [stack.enter_context(socket.create_connection(address)) for _ in range(CALLERS)]
         for caller in callers:
             caller.setblocking(False)
-            caller.send(first)
+            with contextlib.suppress(OSError):  # it may have made room already
+                caller.send(first)
         url = f"http://{address[0]}:{address[1]}"
         assert httpx.get(f"{url}/health").status_code == 200
         assert httpx.post(f"{url}/v1/predict", json={"text": "x"}).status_code == 200, "they do not count"
@@ -182,13 +186,18 @@ def ends(caller: socket.socket, more: bytes) -> bool:
     return True
 
 
-def test_who_does_not_read_is_closed(models: dict[str, ServedModel]) -> None:
+@pytest.mark.parametrize("at_once", [20, 100_000], ids=["some", "many"])
+def test_who_does_not_read_is_closed(at_once: int, models: dict[str, ServedModel]) -> None:
+    def send() -> None:
+        for _ in range(2_000_000 // at_once):
+            caller.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n" * at_once)
+
     with listening({"none": models["none"]}, timeout=1) as address, socket.socket() as caller:
         caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         caller.connect(address)
         caller.settimeout(20)
         with pytest.raises(OSError, match=r"reset|[Bb]roken pipe"):
-            caller.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n" * 1_000_000)
+            send()
         assert httpx.get(f"http://{address[0]}:{address[1]}/health").status_code == 200
 
 
@@ -203,7 +212,8 @@ def test_more_callers_than_there_is_room_for_are_told(models: dict[str, ServedMo
         for one in asking:
             one.start()
         until(lambda: bool(slow.asked))
-        until(lambda: httpx.get(f"http://{host}:{port}/health").status_code == 503)
+        until(lambda: httpx.get(f"http://{host}:{port}/metrics").status_code == 503)
+        assert httpx.get(f"http://{host}:{port}/health").status_code == 200
         slow.open.set()
         for one in asking:
             one.join()
@@ -307,12 +317,12 @@ ServedModel.answer = slow
 sys.exit(main(sys.argv[1:]))
 """
 ENDS = [  # signals, seconds that the answer takes, status of the answer, exit code
-    (("SIGHUP",), 2, 200, -signal.SIGHUP),
-    (("SIGTERM",), 2, 200, -signal.SIGTERM),
+    (("SIGHUP",), 2, 200, -1),
     (("SIGINT", "SIGINT"), 60, None, 130),
-    (("SIGTERM", "SIGTERM"), 60, None, -signal.SIGTERM),
+    (("SIGTERM",), 2, 200, -15),
+    (("SIGTERM", "SIGTERM"), 60, None, -15),
     (("SIGHUP", "SIGINT"), 60, None, 130),
-]
+][: 2 if ATTACKS == 1 else None]
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs POSIX signals")
@@ -421,5 +431,5 @@ def test_a_change_of_a_file_that_is_too_large_to_copy_is_noticed(
 
 
 def test_models_of_one_backbone_share_its_copy(models: dict[str, ServedModel]) -> None:
-    first, second = ({p.data_ptr() for p in models[name].predictor.model.parameters()} for name in ("none", "pln"))  # type: ignore[union-attr]
+    first, second = ({p.data_ptr() for p in models[name].predictor.model.parameters()} for name in ("injector", "pln"))  # type: ignore[union-attr]
     assert len(first & second) > 10

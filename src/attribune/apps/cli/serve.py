@@ -42,7 +42,7 @@ def add_parser(verbs: Any) -> None:
     add("--max-text-length", type=int, metavar="N", help="characters of one text (default: 100,000)")
     add("--max-body-mb", type=float, metavar="MB", help="body of one request (default: 8)")
     add("--max-queue-size", type=int, metavar="N", help="texts that may wait (default: 2,048)")
-    add("--max-connections", type=int, metavar="N", help="connections open at once (default: 512)")
+    add("--max-connections", type=int, metavar="N", help="connections answered at once (default: 512)")
     add("--timeout", type=float, metavar="SECONDS", help="time of one request (default: 30)")
     add(
         "--allowed-hosts",

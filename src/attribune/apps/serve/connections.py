@@ -10,6 +10,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 __all__ = ["Connection"]
 
+_MAX_AHEAD = 1 << 21  # bytes of the requests that a caller sends before it has the answer to the last one
+
 
 class Connection(H11Protocol):
     """A connection that waits for its caller for a limited time, and no longer than there is room.
@@ -42,6 +44,8 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Handle a part of a request."""
         super().data_received(data)
+        if len(self.conn.trailing_data[0]) > _MAX_AHEAD:
+            self._close()
         if self._is_asking and not self.flow.write_paused:
             self._stop_timer()
 

@@ -40,6 +40,7 @@ class Gate:
         self, app: ASGIApp, *, settings: ServeSettings, keys: Sequence[str], metrics: ServiceMetrics, paths: set[str]
     ) -> None:
         self._app, self._settings, self._metrics, self._paths = app, settings, metrics, paths
+        self._answering = 0
         self._keys = [f"Bearer {key}".encode() for key in keys]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -60,13 +61,25 @@ class Gate:
             if body is None:
                 status = LEFT
             elif isinstance(body, bytes):
-                await self._app(scope, _replay(body, receive), send_and_record)
+                await self._answer(body, scope, receive, send_and_record)
             else:
                 await body(scope, receive, send_and_record)
         finally:
             path = scope["path"] if scope["path"] in self._paths else "other"
             self._metrics.requests.labels(path, str(status)).inc()
             self._metrics.durations.labels(path).observe(time.perf_counter() - started)
+
+    async def _answer(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, unless as many are being answered as there may be; those still being sent do not count."""
+        if self._answering >= self._settings.max_connections and scope["path"] not in _OPEN:
+            reason = f"{self._answering} requests are being answered, which is all that may be at once: try again later"
+            await refusal(503, "body", reason, {**_CLOSE, "retry-after": "1"})(scope, receive, send)
+            return
+        self._answering += 1
+        try:
+            await self._app(scope, _replay(body, receive), send)
+        finally:
+            self._answering -= 1
 
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes | JSONResponse | None:
         """Return the body of a request, or a refusal of it; None when the caller has left."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -162,16 +163,10 @@ def load_models(
 
 def _load_models(runs: Sequence[str], *, backbone: str | None, dtype: str, cache_mb: float) -> dict[str, ServedModel]:
     mapped = MappedFiles.of_this_process()
-    shared, predictors = SharedBackbones(), dict[str, tuple[Predictor, str]]()
-    for run in runs:
-        name, source = _parse_run(run)
-        if name in predictors:
-            raise ConfigError(f"two runs are named {name!r}: give them names, as in NAME=FOLDER")
-        predictor = _load(source, backbone=backbone, dtype=dtype, shared=shared)
-        if predictor.task.kind == "generation":
-            raise ConfigError(f"{source} writes text, which the service does not: use `attribune generate`")
-        predictors[name] = predictor, source
-    copy_into_memory([model for predictor, _ in predictors.values() if isinstance(model := predictor.model, nn.Module)])
+    predictors = _load_predictors(runs, backbone=backbone, dtype=dtype)
+    networks = [model for predictor, _ in predictors.values() if isinstance(model := predictor.model, nn.Module)]
+    copy_into_memory(networks)
+    gc.collect()  # nothing may hold what has been copied
     files = MappedFiles.of_this_process(apart_from=mapped)
     models = {
         name: ServedModel(name=name, predictor=predictor, source=source, files=files)
@@ -183,6 +178,20 @@ def _load_models(runs: Sequence[str], *, backbone: str | None, dtype: str, cache
     for served in models.values():
         served.check()
     return models
+
+
+def _load_predictors(runs: Sequence[str], *, backbone: str | None, dtype: str) -> dict[str, tuple[Predictor, str]]:
+    """Load runs over shared weights; by name, with the folder of each."""
+    shared, predictors = SharedBackbones(), dict[str, tuple[Predictor, str]]()
+    for run in runs:
+        name, source = _parse_run(run)
+        if name in predictors:
+            raise ConfigError(f"two runs are named {name!r}: give them names, as in NAME=FOLDER")
+        predictor = _load(source, backbone=backbone, dtype=dtype, shared=shared)
+        if predictor.task.kind == "generation":
+            raise ConfigError(f"{source} writes text, which the service does not: use `attribune generate`")
+        predictors[name] = predictor, source
+    return predictors
 
 
 def _load(source: str, *, backbone: str | None, dtype: str, shared: SharedBackbones) -> Predictor:

@@ -56,14 +56,14 @@ def make_server(models: Mapping[str, ServedModel], *, host: str, settings: Serve
         ConfigError: for a host beyond this machine without keys.
     """
     settings = settings.model_copy(update={"allowed_hosts": hosts_for(host, settings.allowed_hosts)})
-    connection: Any = functools.partial(Connection, timeout=settings.timeout, limit=settings.max_connections)
+    limit = settings.max_connections + max(settings.max_connections // 2, 16)  # some ask, others wait
+    connection: Any = functools.partial(Connection, timeout=settings.timeout, limit=limit)
     config = uvicorn.Config(
         create_app(models, settings=settings, keys=keys_for(host)),
         http=connection,
         ws="none",
         log_config=None,
         access_log=False,
-        limit_concurrency=settings.max_connections + 1,  # connections make room; what is left is one too many
         timeout_graceful_shutdown=int(settings.timeout) + 1,
         server_header=False,
     )

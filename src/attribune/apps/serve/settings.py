@@ -27,8 +27,9 @@ class ServeSettings(Settings):
         max_text_length: characters of one text.
         max_body_mb: size of the body of one request, in MiB.
         max_queue_size: texts that wait for a model; a request that exceeds it is answered with 429.
-        max_connections: open at once. Beyond it those that ask for nothing are closed; where all of them ask, more are
-            answered with 503.
+        max_connections: requests that are answered at once, one on a connection; more get 503. Half as many
+            connections, 16 at least, may be open besides; beyond that those are closed that have waited longest for
+            their callers.
         timeout: seconds that a request may take: its head, its body, the answer, and the reading of that.
         cache_mb: size of the weight caches of all models together, in MiB.
         allowed_hosts: names that requests may ask for in their Host header, such as ``example.org`` or
