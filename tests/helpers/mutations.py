@@ -147,7 +147,7 @@ class Attempts:
                 outcome = "worked" if run() else "refused"
         except Hung:
             outcome, self.failed[name] = "hung", traceback.format_exc()
-        except BaseException:  # noqa: BLE001 - whatever it is, the user would see it
+        except BaseException:
             outcome, self.failed[name] = "raised", traceback.format_exc()
         self.counts[outcome] += 1
 

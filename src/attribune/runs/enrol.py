@@ -22,8 +22,9 @@ from pydantic import AfterValidator, ValidationInfo
 from torch import nn
 
 from attribune.core.config import checked_dataclass
-from attribune.core.files import read_json, replace_file, write_json
+from attribune.core.files import replace_file, write_json
 from attribune.core.progress import Reporter
+from attribune.core.records import read_record
 from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
@@ -171,7 +172,8 @@ def enrolments(run: str | Path) -> list[list[dict[str, Any]]]:
         ModelFolderError: for a record that is damaged.
     """
     path = RunFolder(Path(run)).model / ENROLMENTS
-    return list(read_json(path, what="record of added values")) if path.is_file() else []
+    steps = read_record(path, list[list[Enrolled]], what="record of added values") if path.is_file() else []
+    return [[asdict(value) for value in step] for step in steps]
 
 
 def replace_with(folder: RunFolder, model: ConditionedModel, record: Sequence[Sequence[Mapping[str, Any]]]) -> None:

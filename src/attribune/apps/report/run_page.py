@@ -87,8 +87,8 @@ def _metrics(rows: RunRows) -> Section:
 
 
 def _training(rows: RunRows) -> Iterator[Section]:
-    checks = [line for line in rows.log if "eval_loss" in line]
-    steps = [line for line in rows.log if "loss" in line]
+    checks = [line for line in rows.log if {"eval_loss", "epoch"} <= line.keys()]
+    steps = [line for line in rows.log if {"loss", "epoch", "step"} <= line.keys()]
     if not checks:
         return
     epochs = _column(checks, "epoch")
