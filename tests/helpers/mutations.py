@@ -25,7 +25,7 @@ import psutil
 
 from attribune.apps.cli import main
 
-__all__ = ["VALUES", "Attempts", "Hung", "Mutation", "mutations", "sampled", "write_tree"]
+__all__ = ["VALUES", "Attempts", "Hung", "Mutation", "flipped", "mutations", "sampled", "write_tree"]
 
 VALUES: dict[str, Any] = {
     "null": None,
@@ -155,6 +155,14 @@ class Attempts:
         """Fail when anything raised or hung, with the first of them in full."""
         first = next(iter(self.failed.items()), None)
         assert first is None, f"{dict(self.counts)}; {'; '.join(list(self.failed)[:20])}\n\n{first[0]}:\n{first[1]}"
+
+
+def flipped(content: bytes, *, seed: int) -> bytes:
+    """The content with one to four bits turned over."""
+    chance, changed = random.Random(seed), bytearray(content)
+    for _ in range(chance.choice([1, 1, 4])):
+        changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
+    return bytes(changed)
 
 
 def write_tree(path: Path, tree: Any) -> None:

@@ -14,12 +14,14 @@ from attribune.errors import ConfigError
 __all__ = [
     "available_bytes",
     "core_count",
+    "is_out_of_memory",
     "keep_freed_memory",
     "peak_megabytes",
     "require_memory",
     "return_freed_memory",
 ]
 
+_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory", "bad_alloc", "not enough memory")
 _SMALL = 1 << 20  # bytes that are there without a look
 # Parameters of mallopt in glibc's malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
@@ -69,6 +71,13 @@ def available_bytes() -> int:
         if most.isdecimal():
             known.append(int(most) - int(current))
     return max(0, min(known))
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory, of the machine or of a GPU, ran out."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _OUT_OF_MEMORY)
+    )
 
 
 def require_memory(needed: int, *, what: str, cure: str) -> None:

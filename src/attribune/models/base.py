@@ -216,7 +216,7 @@ class ConditionedModel(StoredModel):
             columns["labels"] = rows.labels
         examples = [{name: values[row] for name, values in columns.items()} for row in range(len(rows))]
         batch = self.collator(self.input_schema)(examples)
-        known = self.get_input_embeddings().num_embeddings
+        known = cast(nn.Embedding, self.get_input_embeddings()).num_embeddings
         if batch["input_ids"].numel() and (largest := int(batch["input_ids"].max())) >= known:
             raise DataError(
                 f"the tokenizer gives the id {largest}, but the backbone has {known} embeddings: copy the tokenizer's "

@@ -50,10 +50,28 @@ _log = logging.getLogger(__name__)
 CONFIG, SCHEMA, TENSORS, CARD = "config.json", "schema.json", "model.safetensors", "README.md"
 
 
+class _TextInput(BaseModel):
+    columns: list[str]
+    separator: str
+    window: str | None
+    prompt: list[str] = []
+    chat: bool = False
+
+
+class _Backbone(BaseModel):
+    """Numbers with which a backbone can be built, but not run."""
+
+    model_type: str
+    num_attention_heads: int = Field(default=1, ge=1)
+    chunk_size_feed_forward: int = Field(default=0, ge=0)
+    output_hidden_states: bool = False
+    output_attentions: bool = False
+
+
 class _Settings(BaseModel):
     """The part of ``config.json`` that is ours; the fields are those of `AttributeConfig`."""
 
-    text_config: dict[str, Any]
+    text_config: _Backbone
     backbone: str | None = None
     revision: str | None = None
     backbone_fingerprint: str | None = None
@@ -63,7 +81,7 @@ class _Settings(BaseModel):
     pooling: str | None = None
     dropout: float = Field(default=0.2, ge=0, lt=1)
     chunk: int | None = Field(default=None, ge=1)
-    text_input: dict[str, Any] | None = None
+    text_input: _TextInput | None = None
     learned: list[str]
     generation: dict[str, Any] | None = None
 

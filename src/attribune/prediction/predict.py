@@ -11,7 +11,9 @@ import pyarrow as pa
 
 from attribune.core.files import clear_drafts
 from attribune.core.progress import Reporter
+from attribune.data.storage import check_stored
 from attribune.data.tables import Source, check_same_columns, read_table, table_files, table_source_name
+from attribune.data.text_files import is_text
 from attribune.data.writing import TableWriter, open_writer
 from attribune.errors import ConfigError, DataError
 from attribune.prediction.parts import PartsFolder
@@ -108,6 +110,10 @@ def _paths(sources: Sequence[Any], output: str | Path) -> list[str | Path]:
                 f"a {type(source).__name__} cannot be predicted into the folder {output}, which parts of files go to: "
                 f"give an output with an ending, such as {output}.parquet"
             )
+        if not is_text(str(source)):
+            raise ConfigError(
+                f"the name {str(source)!r} is not UTF-8, and cannot be noted in {output}: rename the file"
+            )
     return list(sources)
 
 
@@ -138,6 +144,7 @@ def _to_file(
         for name, table in tables:
             arrow = table.with_format("arrow")
             for start in range(0, len(table), _ROWS):
+                check_stored(table)
                 rows = arrow[start : start + _ROWS]
                 scored, counted = score_rows(predictor, rows, source=name, first_row=start + 1)
                 report = report + counted

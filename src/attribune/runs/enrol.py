@@ -7,7 +7,6 @@ values keep their ids and vectors, so that predictions for them are bit-identica
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,12 +48,17 @@ __all__ = [
 
 ENROLMENTS = "enrolments.json"
 """The file in a model's folder that lists the values added after training."""
+_LARGEST_PRIOR = 1e12  # with which new values stay where they start
 _SPREAD_VALUES = 10_000  # number of the most frequent values, from whose vectors the prior's variance is computed
 
 
 def _in_range(value: float, info: ValidationInfo) -> float:
     is_prior = info.field_name == "prior"
-    good, cure = (0 <= value < math.inf, "a number of 0 or more") if is_prior else (value >= 1, "at least 1")
+    good, cure = (
+        (0 <= value <= _LARGEST_PRIOR, f"a number from 0 to {_LARGEST_PRIOR:g}")
+        if is_prior
+        else (value >= 1, "at least 1")
+    )
     if not good:
         raise ConfigError(f"{info.field_name} is {value}: give {cure}")
     return value
