@@ -19,6 +19,7 @@ from attribune.backbones.loading import build_backbone, fingerprint, load_backbo
 from attribune.backbones.placement import placement_for
 from attribune.backbones.sites import first_position, most_positions
 from attribune.backbones.tuning import tune_backbone
+from attribune.core.config import short_repr
 from attribune.core.deprecation import warn_renamed
 from attribune.core.process import require_memory
 from attribune.data.batching import length_cuts
@@ -102,15 +103,14 @@ class ConditionedModel(StoredModel):
                 draft = self.method_config.build(host)
         except (OverflowError, RuntimeError, TypeError) as error:  # numbers beyond those of tensors
             raise ConfigError(
-                f"method {self.method_config.name!r} cannot be built ({str(error).partition(chr(10))[0]}): lower its "
-                "sizes"
+                f"no tensors have the sizes of method {short_repr(self.method_config)}: lower them"
             ) from error
         mapped = ".tables." if has_meta_tables() else "..."  # stay in their file
         named = draft.named_parameters()
         needed = sum(p.numel() * p.element_size() for name, p in named if mapped not in f".{name}")
         require_memory(
             needed,
-            what=f"method {self.method_config.name!r} with {len(self.schema)} attributes",
+            what=f"method {short_repr(self.method_config)} with {len(self.schema)} attributes",
             cure="lower its sizes, or the numbers of values (max_values)",
         )
         return cast(Method, self.method_config.build(host))
