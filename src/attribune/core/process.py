@@ -21,7 +21,14 @@ __all__ = [
     "return_freed_memory",
 ]
 
-_OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "cannot allocate memory", "bad_alloc", "not enough memory")
+_OUT_OF_MEMORY = (
+    "out of memory",
+    "can't allocate memory",
+    "cannot allocate memory",
+    "bad_alloc",
+    "failed to map segment",
+    "not enough memory",
+)
 _SMALL = 1 << 20  # bytes that are there without a look
 # Parameters of mallopt in glibc's malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
@@ -76,7 +83,7 @@ def available_bytes() -> int:
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error says that memory, of the machine or of a GPU, ran out."""
     return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _OUT_OF_MEMORY)
+        isinstance(error, RuntimeError | ImportError) and any(words in str(error).lower() for words in _OUT_OF_MEMORY)
     )
 
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from attribune.data.json_lines import json_batches
 from attribune.data.storage import IN_MEMORY, ArrowStore
 from attribune.data.text_files import checked_columns, csv_batches, csv_header, find_encoding, readable
-from attribune.errors import DataError
+from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import as_array
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "check_same_columns",
     "header_columns",
     "read_table",
+    "refuse_input_as_output",
     "table_batches",
     "table_files",
     "table_source_name",
@@ -117,6 +118,17 @@ def header_columns(path: Path, *, encoding: str | None = None) -> list[str] | No
             return list(file.schema_arrow.names)
     delimiter = _delimiter(ending)
     return None if delimiter is None else csv_header(path, encoding=encoding, delimiter=delimiter)
+
+
+def refuse_input_as_output(output: str | Path, sources: Iterable[object]) -> None:
+    """Refuse an output that is a file to read, by whatever path.
+
+    Raises:
+        ConfigError: naming the output.
+    """
+    paths = [Path(source) for source in sources if isinstance(source, str | Path)]
+    if Path(output).exists() and any(path.exists() and path.samefile(output) for path in paths):
+        raise ConfigError(f"{output} is the table that is read: choose another output file")
 
 
 def table_files(sources: Iterable[str | Path]) -> list[Path]:

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         _write_error(f"attribune {options.verb}: error: {one_line(_system_error(error))}\n")
         return 1
-    except (MemoryError, RuntimeError) as error:
+    except (MemoryError, RuntimeError, ImportError) as error:
         if not is_out_of_memory(error):
             raise
         _write_error(f"attribune {options.verb}: error: {_out_of_memory(error)}\n")
