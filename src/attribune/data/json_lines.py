@@ -50,7 +50,16 @@ def json_batches(path: Path, *, encoding: str) -> Iterator[pa.Table]:
             raise DataError(f"{path}: the rows are empty objects: give each row its columns")
         rows = json_objects(path, encoding)
         while batch := list(islice(rows, _BATCH)):
-            yield _table(batch, kinds)
+            row_count -= len(batch)
+            try:
+                if any(not row.keys() <= kinds.keys() for _, row in batch):
+                    raise TypeError("a new key")
+                table = _table(batch, kinds)
+            except (TypeError, OverflowError, pa.ArrowException) as error:
+                raise DataError(f"{path}: the file changed while it was read ({error}): read it again") from error
+            yield table
+        if row_count:
+            raise DataError(f"{path}: the file changed while it was read: read it again")
 
 
 def json_objects(

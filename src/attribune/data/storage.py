@@ -15,7 +15,9 @@ import pyarrow as pa
 
 from attribune.errors import DataError
 
-__all__ = ["IN_MEMORY", "ArrowStore"]
+__all__ = ["IN_MEMORY", "ArrowStore", "check_stored"]
+
+_SIZES: dict[str, int] = {}  # in bytes, of the files that this process has written
 
 IN_MEMORY = 64 * 2**20
 """Bytes up to which a table stays in memory."""
@@ -72,7 +74,9 @@ class ArrowStore:
             self._writer.close()
         except OSError as error:
             raise self._failure(error) from error
-        return datasets.Dataset.from_file(str(self._path))
+        path = str(self._path)
+        _SIZES[path] = os.stat(path).st_size
+        return datasets.Dataset.from_file(path)
 
     def _spill(self) -> None:
         try:
@@ -100,6 +104,17 @@ class ArrowStore:
             f"a table of more than {size} cannot be kept in {where} ({error.strerror or error}): make room there, or "
             " name another folder (cache_dir, or TMPDIR in the environment)"
         )
+
+
+def check_stored(table: datasets.Dataset) -> None:
+    """Check that the files of a table are as they were written: a read beyond the end of one would kill the process.
+
+    Raises:
+        DataError: for a file that was cut or removed.
+    """
+    for name in (str(entry["filename"]) for entry in table.cache_files):
+        if name in _SIZES and (not os.path.exists(name) or os.stat(name).st_size != _SIZES[name]):
+            raise DataError(f"{name}, which holds the table that is read, was changed by another program: begin again")
 
 
 @cache

@@ -12,12 +12,13 @@ from typing import TypeAlias
 import datasets
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from attribune.data.json_lines import json_batches
 from attribune.data.storage import IN_MEMORY, ArrowStore
 from attribune.data.text_files import checked_columns, csv_batches, csv_header, find_encoding, readable
-from attribune.errors import DataError
+from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import as_array
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "check_same_columns",
     "header_columns",
     "read_table",
+    "refuse_input_as_output",
     "table_batches",
     "table_files",
     "table_source_name",
@@ -35,6 +37,7 @@ Source: TypeAlias = "str | Path | pd.DataFrame | pa.Table | datasets.Dataset"
 
 _HUB_ID = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(?::(?P<split>[\w.]+(?:\[[\d:%]+\])?))?")
 _TEXT_ENDINGS = {".csv": ",", ".tsv": "\t", ".jsonl": None, ".ndjson": None, ".json": None}
+_TIMES = re.compile("timestamp|date|time|duration")
 _COMPRESSED = ("", ".gz", ".bz2")
 
 ENDINGS: tuple[str, ...] = (*(text + packed for text in _TEXT_ENDINGS for packed in _COMPRESSED), ".parquet")
@@ -88,10 +91,18 @@ def table_batches(path: Path, *, encoding: str | None = None, quoting: bool = Tr
     ending = _ending(path)
     if ending == ".parquet":
         return _read_parquet(path)
-    encoding, delimiter = find_encoding(path, encoding=encoding), _delimiter(ending)
-    if delimiter is None:
-        return json_batches(path, encoding=encoding)
-    return csv_batches(path, encoding=encoding, delimiter=delimiter, quoting=quoting)
+    return _read_text(path, encoding=find_encoding(path, encoding=encoding), quoting=quoting)
+
+
+def _read_text(path: Path, *, encoding: str, quoting: bool) -> Iterator[pa.Table]:
+    delimiter = _delimiter(_ending(path))
+    try:
+        if delimiter is None:
+            yield from json_batches(path, encoding=encoding)
+        else:
+            yield from csv_batches(path, encoding=encoding, delimiter=delimiter, quoting=quoting)
+    except UnicodeDecodeError as error:  # its encoding was checked before
+        raise DataError(f"{path}: the file changed while it was read: read it again") from error
 
 
 def header_columns(path: Path, *, encoding: str | None = None) -> list[str] | None:
@@ -107,6 +118,17 @@ def header_columns(path: Path, *, encoding: str | None = None) -> list[str] | No
             return list(file.schema_arrow.names)
     delimiter = _delimiter(ending)
     return None if delimiter is None else csv_header(path, encoding=encoding, delimiter=delimiter)
+
+
+def refuse_input_as_output(output: str | Path, sources: Iterable[object]) -> None:
+    """Refuse an output that is a file to read, by whatever path.
+
+    Raises:
+        ConfigError: naming the output.
+    """
+    paths = [Path(source) for source in sources if isinstance(source, str | Path)]
+    if Path(output).exists() and any(path.exists() and path.samefile(output) for path in paths):
+        raise ConfigError(f"{output} is the table that is read: choose another output file")
 
 
 def table_files(sources: Iterable[str | Path]) -> list[Path]:
@@ -210,22 +232,46 @@ def _read_parquet(path: Path) -> Iterator[pa.Table]:
         if not file.metadata.num_rows:
             raise DataError(f"{path}: the file has columns but no rows: give a file with rows")
         checked_columns(file.schema_arrow.names, source=str(path))
+        rows = 0
         for batch in file.iter_batches(batch_size=10_000):
+            rows += len(batch)
             yield _plain(pa.Table.from_batches([batch]), str(path))
+        if rows != file.metadata.num_rows:
+            raise DataError(f"{path}: holds {rows:,} rows, and says {file.metadata.num_rows:,}: write it again")
 
 
 def _plain(table: pa.Table, source: str) -> pa.Table:
     """Return the table with types that a Dataset can hold: categories become their values, nothing becomes text."""
     checked_columns(table.column_names, source=source)
     columns = []
-    for column in table.columns:
+    for name, column in zip(table.column_names, table.columns, strict=True):
         kind = column.type
+        _check_values(column, f"{source}: column {name!r}")
         if pa.types.is_dictionary(kind):
             column = column.cast(kind.value_type)
         elif pa.types.is_null(kind):
             column = column.cast(pa.string())
         columns.append(column)
     return pa.table(columns, names=table.column_names)
+
+
+def _check_values(column: pa.ChunkedArray, what: str) -> None:
+    """Refuse types that a Dataset cannot hold, and times that Python cannot: beyond the year 9999, or of no zone."""
+    kind = str(column.type)
+    if "map<" in kind or "interval" in kind:
+        raise DataError(f"{what} is of the type {kind:.80}: write it as texts, numbers or lists of them")
+    if not _TIMES.search(kind):
+        return
+    try:
+        if pa.types.is_temporal(column.type) and not pa.types.is_duration(column.type):
+            pc.min_max(column).as_py()
+        else:
+            column.to_pylist()
+    except (OverflowError, ValueError, KeyError) as error:  # a KeyError for zones
+        raise DataError(
+            f"{what}, {kind:.80}, holds a time that does not exist in Python ({error}): write times of the years 1 to "
+            "9999, of a known zone, or texts"
+        ) from error
 
 
 def _from_pandas(frame: pd.DataFrame) -> pa.Table:

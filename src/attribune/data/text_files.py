@@ -24,12 +24,23 @@ from attribune.errors import AttribuneWarning, ConfigError, DataError
 if TYPE_CHECKING:
     from _csv import Reader
 
-__all__ = ["checked_columns", "csv_batches", "csv_header", "csv_rows", "find_encoding", "open_text", "readable"]
+__all__ = [
+    "checked_columns",
+    "csv_batches",
+    "csv_header",
+    "csv_rows",
+    "find_encoding",
+    "is_text",
+    "open_text",
+    "readable",
+]
 
 _log = logging.getLogger(__name__)
 _CHUNK = 2**20
 _BATCH = 10_000
 _BLOCK = 256  # rows that are lists at once: with many more, the garbage collector takes most of the time
+# Codecs of domain names and of the source code of Python, and one that refuses everything.
+_NO_FILES = ("idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined")
 _NOT_CP1252 = b"\x81\x8d\x8f\x90\x9d"
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -178,9 +189,20 @@ def _csv_file(path: Path, encoding: str, delimiter: str, quoting: bool) -> Itera
         yield checked_columns([name.strip().lstrip("\ufeff") for name in header], source=str(path)), reader
 
 
+def is_text(value: str) -> bool:
+    """Whether a file can hold a text: none can hold half of a character pair."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def checked_columns(names: list[str], *, source: str) -> list[str]:
     """Return the column names; a DataError says which is empty or given twice."""
     for number, name in enumerate(names, start=1):
+        if not name.isascii() and not is_text(name):
+            raise DataError(f"{source}: the name of column {number}, {name!r}, is no text: correct it")
         if not name:
             raise DataError(
                 f"{source}: column {number} of {len(names)} has no name: name it in the header "
@@ -209,8 +231,11 @@ def _marked(path: Path) -> str | None:
 def _known(encoding: str) -> str:
     try:
         name = codecs.lookup(encoding).name
-    except LookupError as error:
+        "Aa1,\n".encode(name)  # a LookupError for codecs that are for bytes, or from text to text
+    except (LookupError, ValueError) as error:  # a ValueError for a name with NUL
         raise ConfigError(f"unknown encoding {encoding!r}: try utf-8, cp1252, latin-1 or utf-16") from error
+    if name in _NO_FILES:
+        raise ConfigError(f"{encoding!r} is no encoding of files: try utf-8, cp1252, latin-1 or utf-16")
     return "utf-8-sig" if name == "utf-8" else name
 
 

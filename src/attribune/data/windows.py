@@ -267,4 +267,9 @@ def _encodes_plainly(tokenizer: Any) -> bool:
 def longest_input(tokenizer: Any) -> int | None:
     """Return the number of ids that the tokenizer says its backbone takes; None when it says nothing."""
     limit = tokenizer.model_max_length
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | float) or not limit >= 1):
+        raise ConfigError(
+            f"the tokenizer says that texts have at most {limit!r} ids: write a number as model_max_length in its "
+            "tokenizer_config.json, or leave it out"
+        )
     return int(limit) if limit is not None and limit < _UNLIMITED else None

@@ -23,7 +23,7 @@ from attribune.methods.shapes import AttributeIds, DropoutDraw
 if TYPE_CHECKING:
     from attribune.methods.row_shard import RowShard
 
-__all__ = ["AttributeMethod", "VectorMethod", "meta_tables"]
+__all__ = ["AttributeMethod", "VectorMethod", "has_meta_tables", "meta_tables"]
 
 _meta_tables: ContextVar[bool] = ContextVar("meta_tables", default=False)
 
@@ -36,6 +36,11 @@ def meta_tables() -> Iterator[None]:
         yield
     finally:
         _meta_tables.reset(token)
+
+
+def has_meta_tables() -> bool:
+    """Whether methods are built with tables on the meta device just now."""
+    return _meta_tables.get()
 
 
 class AttributeMethod(Method):

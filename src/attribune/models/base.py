@@ -19,7 +19,9 @@ from attribune.backbones.loading import build_backbone, fingerprint, load_backbo
 from attribune.backbones.placement import placement_for
 from attribune.backbones.sites import first_position, most_positions
 from attribune.backbones.tuning import tune_backbone
+from attribune.core.config import short_repr
 from attribune.core.deprecation import warn_renamed
+from attribune.core.process import require_memory
 from attribune.data.batching import length_cuts
 from attribune.data.collator import Collator
 from attribune.data.rows import EncodedRows
@@ -27,6 +29,7 @@ from attribune.data.texts import TextEncoder, TextInput
 from attribune.data.windows import longest_input
 from attribune.errors import ConfigError, DataError
 from attribune.methods import DEFAULT_METHOD, METHODS, Host, MethodConfig, method_from_dict
+from attribune.methods.attribute_method import has_meta_tables
 from attribune.methods.base import Method
 from attribune.methods.condition import Condition, check_attribute_ids
 from attribune.models.config import AttributeConfig
@@ -80,7 +83,7 @@ class ConditionedModel(StoredModel):
         self._check_method()
         _claim(self.backbone, acting="sites" in self.method_config.points or "lora" in (config.tuning or ""))
         host = Host.of(self.stack, placement=self.placement, outputs=self.task.outputs, slots=self.slots)
-        self.method = cast(Method, self.method_config.build(host))
+        self.method = self._build_method(host)
         self._add_head(host)
         self.first_position = first_position(self.stack, self.placement)
         self.most_positions = most_positions(self.stack, self.placement)
@@ -92,6 +95,25 @@ class ConditionedModel(StoredModel):
             module._is_hf_initialized = True
         self.post_init()
         config.learned = self.learned_names()
+
+    def _build_method(self, host: Host) -> Method:
+        """Build the method, after its parameters were counted."""
+        try:
+            with torch.device("meta"):
+                draft = self.method_config.build(host)
+        except (OverflowError, RuntimeError, TypeError) as error:  # numbers beyond those of tensors
+            raise ConfigError(
+                f"no tensors have the sizes of method {short_repr(self.method_config)}: lower them"
+            ) from error
+        mapped = ".tables." if has_meta_tables() else "..."  # stay in their file
+        named = draft.named_parameters()
+        needed = sum(p.numel() * p.element_size() for name, p in named if mapped not in f".{name}")
+        require_memory(
+            needed,
+            what=f"method {short_repr(self.method_config)} with {len(self.schema)} attributes",
+            cure="lower its sizes, or the numbers of values (max_values)",
+        )
+        return cast(Method, self.method_config.build(host))
 
     @classmethod
     def _loaded(
@@ -193,7 +215,14 @@ class ConditionedModel(StoredModel):
         if rows.labels is not None:
             columns["labels"] = rows.labels
         examples = [{name: values[row] for name, values in columns.items()} for row in range(len(rows))]
-        return {name: x.to(self.device) for name, x in self.collator(self.input_schema)(examples).items()}
+        batch = self.collator(self.input_schema)(examples)
+        known = cast(nn.Embedding, self.get_input_embeddings()).num_embeddings
+        if batch["input_ids"].numel() and (largest := int(batch["input_ids"].max())) >= known:
+            raise DataError(
+                f"the tokenizer gives the id {largest}, but the backbone has {known} embeddings: copy the tokenizer's "
+                "files from the folder of the backbone"
+            )
+        return {name: x.to(self.device) for name, x in batch.items()}
 
     def batches(self, rows: EncodedRows, *, size: int) -> Iterator[tuple[npt.NDArray[np.intp], dict[str, Tensor]]]:
         """Cut rows into batches of at most `size` rows of similar length, the longest first.

@@ -8,17 +8,27 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+from pydantic import BaseModel, Field
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
-from attribune.backbones.loading import SharedBackbones, build_backbone, check_fingerprint, fingerprint, load_backbone
+from attribune.backbones.loading import (
+    SharedBackbones,
+    build_backbone,
+    check_counts,
+    check_fingerprint,
+    fingerprint,
+    load_backbone,
+)
 from attribune.core.checksums import CHECKSUMS, check_files, write_checksums
 from attribune.core.files import clear_drafts, draft_of, move_into_place, read_json, replace_file
+from attribune.core.records import checked_record
 from attribune.errors import ModelFolderError
 from attribune.models.config import AttributeConfig
 from attribune.models.model_card import model_card
@@ -38,6 +48,42 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 CONFIG, SCHEMA, TENSORS, CARD = "config.json", "schema.json", "model.safetensors", "README.md"
+
+
+class _TextInput(BaseModel):
+    columns: list[str]
+    separator: str
+    window: str | None
+    prompt: list[str] = []
+    chat: bool = False
+
+
+class _Backbone(BaseModel):
+    """Numbers with which a backbone can be built, but not run."""
+
+    model_type: str
+    num_attention_heads: int = Field(default=1, ge=1)
+    chunk_size_feed_forward: int = Field(default=0, ge=0)
+    output_hidden_states: bool = False
+    output_attentions: bool = False
+
+
+class _Settings(BaseModel):
+    """The part of ``config.json`` that is ours; the fields are those of `AttributeConfig`."""
+
+    text_config: _Backbone
+    backbone: str | None = None
+    revision: str | None = None
+    backbone_fingerprint: str | None = None
+    method: dict[str, Any] | None = None
+    task: dict[str, Any] | None = None
+    tuning: str | None = None
+    pooling: str | None = None
+    dropout: float = Field(default=0.2, ge=0, lt=1)
+    chunk: int | None = Field(default=None, ge=1)
+    text_input: _TextInput | None = None
+    learned: list[str]
+    generation: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,9 +185,12 @@ def read_config(files: ModelFiles) -> AttributeConfig:
             f"{files.config} describes a model of type {kind!r}, not one of this library: give a folder that "
             "AttributeModel.save_pretrained wrote"
         )
+    checked_record(settings, _Settings, source=files.config, what="configuration", strict=True)
+    check_counts(settings, source=files.config)
+    check_counts(settings["text_config"], source=files.config)
     try:
         config: AttributeConfig = AttributeConfig.from_dict(settings)
-    except (KeyError, TypeError, ValueError) as error:
+    except Exception as error:  # settings of another type lead to errors of many types
         raise ModelFolderError(f"{files.config} cannot be used ({error}): copy the folder again") from error
     return config
 

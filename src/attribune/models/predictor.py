@@ -53,6 +53,8 @@ class Predictor:
         device: str | None = None,
         cache_mb: float = 256,
     ) -> None:
+        if batch_size < 1:
+            raise ConfigError(f"batch_size is {batch_size}: give at least 1")
         text_input = text_input or model.text_input
         if text_input is None:
             raise ConfigError(

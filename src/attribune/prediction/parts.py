@@ -6,6 +6,7 @@ prediction. Readers that take a folder of Parquet files as one table ignore name
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -14,7 +15,9 @@ from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import Field
 
+from attribune.core.config import Settings
 from attribune.core.files import write_json
 from attribune.core.job_folder import JobFolder
 from attribune.errors import ConfigError, DataError
@@ -27,7 +30,20 @@ PART_ROWS = 16_384
 """Rows of a part, except the last one of a file."""
 
 _KEY = b"attribune"
-_MANIFEST = {"run", "encoding", "part_rows", "files"}
+
+
+class _Manifest(Settings):
+    run: str
+    encoding: str | None
+    part_rows: int = Field(ge=1)
+    files: list[tuple[str, int]]
+
+
+class _Summary(Settings):
+    rows: int
+    parts: int
+    files: dict[str, int]
+    attributes: dict[str, dict[str, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +87,7 @@ class Mark:
         """Read the mark of a part; None if the file is missing or damaged."""
         try:
             return cls.from_json(pq.read_schema(path).metadata[_KEY])
-        except (OSError, pa.ArrowException, KeyError, TypeError, ValueError):
+        except (OSError, pa.ArrowException, AttributeError, KeyError, TypeError, ValueError, RecursionError):
             return None
 
 
@@ -126,9 +142,13 @@ class PartsFolder(JobFolder):
         if not self.is_begun:
             return None
         saved = _read(self.plan_file)
-        if saved is None or set(saved) != _MANIFEST:
-            raise ConfigError(f"{self.plan_file} is not what a prediction writes: choose another output folder")
-        return saved
+        try:
+            return _Manifest.from_dict(saved).model_dump(mode="json")
+        except ConfigError as error:
+            reason = str(error).partition("  - ")[2]
+            raise ConfigError(
+                f"{self.plan_file} is not what a prediction writes ({reason}): choose another output folder"
+            ) from error
 
     def _check(self, saved: dict[str, Any], wanted: dict[str, Any], begun: set[int]) -> None:
         """Refuse to mix predictions of another run, or of other files."""
@@ -153,7 +173,9 @@ class PartsFolder(JobFolder):
 
     def finished(self) -> dict[str, Any] | None:
         """Read the summary of a finished prediction; None if it is missing or damaged."""
-        return _read(self.summary_file)
+        with contextlib.suppress(ConfigError):
+            return _Summary.from_dict(_read(self.summary_file)).model_dump()
+        return None
 
     def finish(self, job: Job, marks: Mapping[tuple[int, int], Mark]) -> EncodingReport:
         """Check that no row is missing, write the summary, and return the report on the attributes.
@@ -195,7 +217,7 @@ def is_whole(file: int, marks: Mapping[tuple[int, int], Mark]) -> bool:
 def _read(path: Path) -> dict[str, Any] | None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return content if isinstance(content, dict) else None
 

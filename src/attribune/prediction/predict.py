@@ -11,7 +11,16 @@ import pyarrow as pa
 
 from attribune.core.files import clear_drafts
 from attribune.core.progress import Reporter
-from attribune.data.tables import Source, check_same_columns, read_table, table_files, table_source_name
+from attribune.data.storage import check_stored
+from attribune.data.tables import (
+    Source,
+    check_same_columns,
+    read_table,
+    refuse_input_as_output,
+    table_files,
+    table_source_name,
+)
+from attribune.data.text_files import is_text
 from attribune.data.writing import TableWriter, open_writer
 from attribune.errors import ConfigError, DataError
 from attribune.prediction.parts import PartsFolder
@@ -108,6 +117,10 @@ def _paths(sources: Sequence[Any], output: str | Path) -> list[str | Path]:
                 f"a {type(source).__name__} cannot be predicted into the folder {output}, which parts of files go to: "
                 f"give an output with an ending, such as {output}.parquet"
             )
+        if not is_text(str(source)):
+            raise ConfigError(
+                f"the name {str(source)!r} is not UTF-8, and cannot be noted in {output}: rename the file"
+            )
     return list(sources)
 
 
@@ -124,9 +137,7 @@ def _to_file(
     files: list[Source] = []
     for source in sources:
         files += table_files([source]) if isinstance(source, str | Path) and Path(source).is_dir() else [source]
-    paths = [Path(file) for file in files if isinstance(file, str | Path)]
-    if Path(output).exists() and any(path.exists() and path.samefile(output) for path in paths):
-        raise ConfigError(f"{output} is the table that is read: choose another output file")
+    refuse_input_as_output(output, files)
     clear_drafts(Path(output).parent, name=Path(output).name)
     with opened as writer:
         _, predictor = load_run(run, backbone=backbone)
@@ -138,6 +149,7 @@ def _to_file(
         for name, table in tables:
             arrow = table.with_format("arrow")
             for start in range(0, len(table), _ROWS):
+                check_stored(table)
                 rows = arrow[start : start + _ROWS]
                 scored, counted = score_rows(predictor, rows, source=name, first_row=start + 1)
                 report = report + counted

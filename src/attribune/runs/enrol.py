@@ -7,7 +7,6 @@ values keep their ids and vectors, so that predictions for them are bit-identica
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,8 +21,9 @@ from pydantic import AfterValidator, ValidationInfo
 from torch import nn
 
 from attribune.core.config import checked_dataclass
-from attribune.core.files import read_json, replace_file, write_json
+from attribune.core.files import replace_file, write_json
 from attribune.core.progress import Reporter
+from attribune.core.records import read_record
 from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
@@ -48,12 +48,17 @@ __all__ = [
 
 ENROLMENTS = "enrolments.json"
 """The file in a model's folder that lists the values added after training."""
+_LARGEST_PRIOR = 1e12  # with which new values stay where they start
 _SPREAD_VALUES = 10_000  # number of the most frequent values, from whose vectors the prior's variance is computed
 
 
 def _in_range(value: float, info: ValidationInfo) -> float:
     is_prior = info.field_name == "prior"
-    good, cure = (0 <= value < math.inf, "a number of 0 or more") if is_prior else (value >= 1, "at least 1")
+    good, cure = (
+        (0 <= value <= _LARGEST_PRIOR, f"a number from 0 to {_LARGEST_PRIOR:g}")
+        if is_prior
+        else (value >= 1, "at least 1")
+    )
     if not good:
         raise ConfigError(f"{info.field_name} is {value}: give {cure}")
     return value
@@ -171,7 +176,8 @@ def enrolments(run: str | Path) -> list[list[dict[str, Any]]]:
         ModelFolderError: for a record that is damaged.
     """
     path = RunFolder(Path(run)).model / ENROLMENTS
-    return list(read_json(path, what="record of added values")) if path.is_file() else []
+    steps = read_record(path, list[list[Enrolled]], what="record of added values") if path.is_file() else []
+    return [[asdict(value) for value in step] for step in steps]
 
 
 def replace_with(folder: RunFolder, model: ConditionedModel, record: Sequence[Sequence[Mapping[str, Any]]]) -> None:

@@ -15,6 +15,7 @@ from attribune.core.config import read_yaml
 from attribune.core.files import move_into_place, read_json_lines, replace_file, write_json
 from attribune.core.job_folder import JobFolder
 from attribune.core.process import keep_freed_memory
+from attribune.core.records import checked_record
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.models.auto import load_scorer, model_class
 from attribune.models.base import ConditionedModel
@@ -119,8 +120,10 @@ class RunFolder(JobFolder):
         return Schema.load(path if path.is_file() else find_model(self.model).schema)
 
     def read_log(self) -> list[dict[str, Any]]:
-        """Losses and metrics during training."""
-        return read_json_lines(self.log)
+        """Read the losses and metrics of the steps; ModelFolderError for a log with anything but numbers."""
+        lines = read_json_lines(self.log)
+        checked_record(lines, list[dict[str, float]], source=self.log, what="log of the training")
+        return lines
 
     def compared(self) -> list[str]:
         """Methods whose comparison with this run is finished."""

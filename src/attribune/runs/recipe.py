@@ -93,6 +93,13 @@ class DataRecipe(Settings):
             raise ConfigError(f"attribute {', '.join(twice)} is named twice: name every column once")
         return tuple({"kind": kind.kind, **asdict(kind)} for kind in kinds)
 
+    @field_validator("text", "label", "prompt")
+    @classmethod
+    def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if twice := sorted({name for name in value if value.count(name) > 1}):
+            raise ConfigError(f"column {', '.join(twice)} is named twice: name every column once")
+        return value
+
     @field_validator("window")
     @classmethod
     def _readable_window(cls, value: str) -> str:
@@ -146,13 +153,13 @@ class TrainingRecipe(Settings):
 
     epochs: float = Field(default=5, gt=0)
     steps: int | None = Field(default=None, ge=1)
-    batch_size: int = Field(default=32, ge=1)
-    learning_rate: float = Field(default=5e-4, gt=0)
-    backbone_learning_rate: float | None = Field(default=None, gt=0)
+    batch_size: int = Field(default=32, ge=1, lt=2**31)
+    learning_rate: float = Field(default=5e-4, gt=0, le=1_000)
+    backbone_learning_rate: float | None = Field(default=None, gt=0, le=1_000)
     warmup: float = Field(default=0.1, ge=0, lt=1)
     weight_decay: float = Field(default=0.01, ge=0)
     max_grad_norm: float = Field(default=1.0, ge=0)
-    gradient_accumulation: int = Field(default=1, ge=1)
+    gradient_accumulation: int = Field(default=1, ge=1, lt=2**31)
     gradient_checkpointing: bool = False
     precision: Literal["auto", "float32", "bf16"] = "auto"
     table_updates: Literal["auto", "all", "rows"] = "auto"

@@ -21,6 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from attribune.core.config import parse_yaml
+
 __all__ = ["files_with_value"]
 
 _WHOLE = re.compile(r"\w|[^\W\d]{2}|[-+.\d]+")  # values that must be a whole text, not a word of one
@@ -124,7 +126,7 @@ def _texts_in(name: str, text: str) -> Iterator[str]:
         for line in text.splitlines():
             yield from _strings(json.loads(line))
     elif {".yaml", ".yml"}.intersection(suffixes):
-        yield from _strings(yaml.safe_load(text))
+        yield from _strings(parse_yaml(text))
     else:
         yield text
     if {".csv", ".tsv", ".txt"}.intersection(suffixes):

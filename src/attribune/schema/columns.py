@@ -210,6 +210,7 @@ def column_batches(
         DataError: for a missing column, or columns of different lengths.
     """
     require_columns(column_names(table), names)
+    names = list(dict.fromkeys(names))
     if isinstance(table, datasets.Dataset):
         if names and len(table):
             arrow = table.select_columns(list(names)).with_format("arrow")

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BeforeValidator, ValidationInfo
 
+from attribune.core.config import short_repr
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.cells import list_cells
 from attribune.schema.columns import as_array, canonical
@@ -33,6 +34,8 @@ __all__ = [
 
 UNSEEN = -100
 """Class id of a label that no training row has: ignored by the loss, an error in every metric."""
+
+_MOST_CLASSES = 1_000_000  # with a probability of each in every row
 
 Array = npt.NDArray[Any]
 Column = Sequence[Any]
@@ -162,6 +165,8 @@ Flag = Annotated[bool, BeforeValidator(_flag)]
 def class_names(classes: Any, *, of: str, least: int = 2) -> tuple[str, ...]:
     """Return class names as text, from a list or their number; ConfigError for duplicates or fewer than `least`."""
     if isinstance(classes, int) and not isinstance(classes, bool):
+        if classes > _MOST_CLASSES:
+            raise ConfigError(f"{of} has {short_repr(classes)} classes: give at most {_MOST_CLASSES:,}")
         classes = range(classes)
     if isinstance(classes, str) or not isinstance(classes, Sequence):
         raise ConfigError(f"the classes of {of} are {classes!r}: give their number, or a list of their names")

@@ -23,6 +23,7 @@ from attribune.backbones.loading import load_tokenizer
 from attribune.core.files import read_json, write_json
 from attribune.core.process import keep_freed_memory
 from attribune.core.progress import Reporter
+from attribune.core.records import checked_record, read_record
 from attribune.data.batching import LengthGroupedBatches, padding_share
 from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.metrics.results import Scored
@@ -35,7 +36,7 @@ from attribune.models.transfer import AttributeSource
 from attribune.runs.card import run_card
 from attribune.runs.folder import RunFolder, predictor_of
 from attribune.runs.recipe import Recipe, TrainingRecipe
-from attribune.runs.results import RunResults, run_results
+from attribune.runs.results import RunResults, TrainingRecord, run_results
 from attribune.training.callbacks.early_stopping import EarlyStopping
 from attribune.training.callbacks.profile import ProfileSteps
 from attribune.training.callbacks.progress import Progress
@@ -207,7 +208,9 @@ def _train_and_score(
         _train_linear(plan, folder, data)
     model = LinearModel.load(folder.model) if plan.model is None else load_model(folder.model)
     shutil.rmtree(folder.checkpoints, ignore_errors=True)
-    record = {"parameters": asdict(model.sizes()), **read_json(folder.outcome, what="training record")}
+    outcome = read_record(folder.outcome, dict[str, Any], what="training record")
+    record = {"parameters": asdict(model.sizes()), **outcome}
+    checked_record(record, TrainingRecord, source=folder.outcome, what="training record")
     predictor = predictor_of(plan.recipe, model)
     scored = [score(plan.name, predictor, data, plan.data, folder=folder)]
     if len(predictor.schema) and plan.reads_attributes:

@@ -11,6 +11,7 @@ from importlib import import_module, metadata
 from attribune.apps.cli.arguments import warn_of_renamed_flags
 from attribune.apps.cli.verbosity import VerbParser, level_of
 from attribune.core.logs import logging_to_stderr
+from attribune.core.process import is_out_of_memory
 from attribune.core.terminal import one_line
 from attribune.errors import AttribuneError
 
@@ -51,6 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         _write_error(f"attribune {options.verb}: error: {one_line(_system_error(error))}\n")
         return 1
+    except (MemoryError, RuntimeError, ImportError) as error:
+        if not is_out_of_memory(error):
+            raise
+        _write_error(f"attribune {options.verb}: error: {_out_of_memory(error)}\n")
+        return 1
     return 0
 
 
@@ -84,6 +90,14 @@ def _leave_group() -> None:
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         distributed.destroy_process_group()
+
+
+def _out_of_memory(error: Exception) -> str:
+    reason = next(iter(str(error).strip().splitlines()), "")
+    return one_line(
+        f"there is not enough memory{f' ({reason:.300})' if reason else ''}. Finished work is kept; lower batch_size, "
+        "max_length or the sizes of the method, or use a machine with more memory"
+    )
 
 
 def _system_error(error: OSError) -> str:

@@ -48,9 +48,12 @@ def _run(options: argparse.Namespace) -> None:
     from attribune.analysis.explain.wording import as_text
     from attribune.apps.report.explanation_page import explanation_page
     from attribune.apps.report.page import write_page
+    from attribune.data.tables import refuse_input_as_output
     from attribune.schema.assignments import parse_assignments
 
     console = open_console()
+    if options.output is not None:
+        refuse_input_as_output(options.output, [options.data])
     record = explain(
         options.run_folder,
         options.data,

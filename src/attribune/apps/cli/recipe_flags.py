@@ -193,8 +193,10 @@ def _put(settings: dict[str, Any], key: str, value: Any) -> None:
 def _parse_value(item: str, text: str) -> Any:
     import yaml
 
+    from attribune.core.config import parse_yaml
+
     try:
-        return yaml.safe_load(text)
+        return parse_yaml(text)
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
         raise ConfigError(

@@ -23,6 +23,7 @@ from attribune.analysis.diagnostics import (
 from attribune.analysis.run_rows import RunRows, rows_of_run
 from attribune.apps.report.page import Figure, Section, render_page, write_page
 from attribune.apps.report.plots import Curve, Estimate, binned_plot, calibration_plot, confusion_plot, curve_plot
+from attribune.data.tables import refuse_input_as_output
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.tables import comparison_lines, format_interval, table_cells
 from attribune.runs.folder import RunFolder
@@ -57,6 +58,8 @@ def write_run_page(
     Raises:
         AttribuneError: naming file, row or column and the cure.
     """
+    if output is not None:
+        refuse_input_as_output(output, [data])
     rows = rows_of_run(run, data, backbone=backbone, encoding=encoding)
     return write_page(output if output is not None else RunFolder(Path(run)).page, run_page(rows)), rows.notes
 
@@ -87,8 +90,8 @@ def _metrics(rows: RunRows) -> Section:
 
 
 def _training(rows: RunRows) -> Iterator[Section]:
-    checks = [line for line in rows.log if "eval_loss" in line]
-    steps = [line for line in rows.log if "loss" in line]
+    checks = [line for line in rows.log if {"eval_loss", "epoch"} <= line.keys()]
+    steps = [line for line in rows.log if {"loss", "epoch", "step"} <= line.keys()]
     if not checks:
         return
     epochs = _column(checks, "epoch")

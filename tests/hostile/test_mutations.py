@@ -1,0 +1,355 @@
+"""Files of other types and sizes than ours: each is refused with one message or works; none raises or hangs.
+
+``ATTRIBUNE_ATTACKS`` is the number of mutations of each file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import mutations
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import small_runs
+import yaml
+from attacks import NEW
+
+from attribune.apps.cli import main
+from attribune.data import storage, tables
+from attribune.data.tables import read_table
+from attribune.errors import DataError
+
+COUNT = int(os.environ.get("ATTRIBUNE_ATTACKS", "6"))
+Words = Callable[[Path], list[object]]
+
+
+def predict(run: str, *more: object) -> Words:
+    return lambda base: ["predict", base / run, base / "new.csv", "--output", base / "out.jsonl", *more]
+
+
+# Each file with the commands that read it.
+FILES: dict[str, list[Words]] = {
+    "injector/model/config.json": [predict("injector")],
+    "none/model/config.json": [predict("none")],
+    "injector/model/schema.json": [predict("injector"), lambda base: ["describe", base / "injector"]],
+    "linear/model/schema.json": [predict("linear")],
+    "linear/model/linear.json": [predict("linear")],
+    "injector/model/tokenizer_config.json": [predict("injector")],
+    "injector/model/tokenizer.json": [predict("injector")],
+    "injector/model/checksums.json": [predict("injector")],
+    "injector/model/enrolments.json": [
+        lambda base: ["enrol", base / "injector", "--undo"],
+        lambda base: ["forget", base / "injector", "--attribute", "user", "--value", "u8"],
+    ],
+    "injector/metrics.json": [
+        lambda base: ["describe", base / "injector"],
+        lambda base: ["report", base / "injector"],
+        lambda base: ["compare", base / "injector", base / "none"],
+    ],
+    "injector/log.jsonl": [lambda base: ["report", base / "injector"]],
+    "injector/training.json": [predict("injector"), lambda base: [*_resumed(base)]],
+    "injector/rows.json": [lambda base: [*_resumed(base)]],
+    "injector/recipe.yaml": [predict("injector"), lambda base: ["describe", base / "injector"]],
+    "parts/_manifest.json": [lambda base: _into_parts(base)],
+    "parts/_summary.json": [lambda base: _into_parts(base)],
+    "backbone/config.json": [predict("injector", "--backbone", "backbone")],
+}
+
+
+def _resumed(base: Path) -> list[object]:
+    (base / "injector" / "metrics.json").unlink(missing_ok=True)
+    return ["train", "--config", base / "injector/recipe.yaml", "--output", base / "injector", "--resume"]
+
+
+def _into_parts(base: Path) -> list[object]:
+    return ["predict", base / "injector", base / "new.csv", "--output", base / "parts"]
+
+
+@pytest.fixture(scope="module")
+def base(runs: Path, backbone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Finished runs, with values added to one of them, and predictions in parts."""
+    folder = tmp_path_factory.mktemp("mutated")
+    shutil.copytree(runs, folder, dirs_exist_ok=True)
+    shutil.copytree(backbone, folder / "backbone")
+    small_runs.write_csv(folder / "new.csv", NEW)
+    assert main(["enrol", str(folder / "injector"), str(folder / "new.csv")]) == 0
+    assert main([str(word) for word in _into_parts(folder)]) == 0
+    return folder
+
+
+def _tree(path: Path) -> Any:
+    if path.suffix == ".yaml":
+        return yaml.safe_load(path.read_text())
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.suffix == ".jsonl" else _json(path)
+
+
+def _json(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_files_with_values_of_other_types(
+    file: str, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, attempts = tmp_path / "work", mutations.Attempts()
+    for mutation in mutations.sampled(_tree(base / file), COUNT):
+        for words in FILES[file]:
+            shutil.rmtree(work, ignore_errors=True)
+            shutil.copytree(base, work)
+            monkeypatch.chdir(work)
+            if "checksums" not in file and "parts" not in file:  # as folders of early releases, without checksums
+                for path in work.glob("*/model/checksums.json"):
+                    path.unlink()
+            command = words(work)
+            mutations.write_tree(work / file, mutation.tree)
+            attempts.command(f"{command[0]} {file}: {mutation.place}", *command)
+    attempts.check()
+    assert attempts.counts["tried"] >= COUNT * len(FILES[file]) or file.endswith("rows.json")
+
+
+SETTINGS = {
+    "a date": "x: 2020-99-99\n",
+    "lists in lists": "[" * 10_000 + "]" * 10_000,
+    "digits": f"a: {'9' * 5000}\n",
+    "hexadecimal digits": f"a: 0x{'f' * 9000}\n",
+    "aliases": "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 12)),
+    "itself": "a: &a [*a]\n",
+    "a list as a key": "? [1]\n: 2\n",
+    "an object": "!!python/object:os.system x\n",
+    "half a pair": 'data: {train: "\\ud800", text: t, label: l}\n',
+    "bytes": "a: !!binary '%'\n",
+    "a time zone": "a: 2020-01-01T00:00:00+99:99\n",
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_recipes_that_are_no_settings(name: str, base: Path, tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text(SETTINGS[name])
+    attempts = mutations.Attempts(seconds=10)
+    attempts.command(name, "train", base / "data.csv", "--config", tmp_path / "recipe.yaml", "--output", tmp_path / "r")
+    attempts.check()
+    assert attempts.counts["refused"] == 1
+    assert "recipe" in attempts.messages[name]
+
+
+LARGE = (10**9, 10**12, 2**63, 10**30)
+SIZES = [
+    *(f"{name}={size}" for name in ("method.vector_size", "method.bottleneck", "task.classes") for size in LARGE),
+    *(f"training.{name}={2**63}" for name in ("batch_size", "seed", "gradient_accumulation")),
+    *("training.batch_size=0", "training.learning_rate=1.0e+38", "training.backbone_learning_rate=1.0e+300"),
+]
+
+
+@pytest.mark.parametrize("setting", SIZES)
+def test_sizes_that_cannot_be_are_refused_before_anything_is_allocated(
+    setting: str, base: Path, tmp_path: Path
+) -> None:
+    attempts = mutations.Attempts(seconds=10)
+    words = small_runs.train_command(base / "data.csv", tmp_path / "run", backbone=base / "backbone")
+    attempts.command(setting, *words, setting)
+    attempts.check()
+    assert attempts.counts["refused"] == 1, attempts.messages
+    assert setting.partition("=")[0].rpartition(".")[2] in attempts.messages[setting] or "memory" in str(
+        attempts.messages
+    )
+
+
+@pytest.mark.parametrize("key", ["vocab_size", "hidden_size", "num_hidden_layers", "num_labels", "type_vocab_size"])
+@pytest.mark.parametrize("size", [10**9, 10**30])
+def test_a_foreign_configuration_of_any_size_is_refused(key: str, size: int, base: Path, tmp_path: Path) -> None:
+    shutil.copytree(base / "none", tmp_path / "none")
+    (tmp_path / "none/model/checksums.json").unlink()
+    path = tmp_path / "none/model/config.json"
+    tree = _json(path)
+    tree["text_config"][key] = size
+    mutations.write_tree(path, tree)
+    attempts = mutations.Attempts(seconds=10)
+    attempts.command(key, "predict", tmp_path / "none", base / "new.csv", "--output", tmp_path / "out.csv")
+    attempts.check()
+    assert attempts.counts["refused"] == 1
+
+
+def test_memory_that_runs_out_is_said(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def greedy(*_: object, **__: object) -> int:
+        raise MemoryError
+
+    monkeypatch.setattr("attribune.prediction.predict.predict", greedy)
+    attempts = mutations.Attempts()
+    message = attempts.command("predict", *predict("injector")(base))
+    attempts.check()
+    assert "there is not enough memory" in message
+
+
+@pytest.mark.parametrize(
+    "encoding", ["hex", "rot13", "idna", "punycode", "zlib", "undefined", "a\0b", "unicode_escape"]
+)
+def test_codecs_that_are_not_of_text_files(encoding: str, base: Path) -> None:
+    attempts = mutations.Attempts()
+    message = attempts.command(encoding, *predict("injector", "--encoding", encoding)(base))
+    attempts.check()
+    assert attempts.counts["refused"] == 1
+    assert "encoding" in message
+
+
+def _odd_tables() -> Iterator[tuple[str, pa.Table]]:
+    far = (50_000 - 1970) * 365 * 86_400
+    kinds = {
+        "year 50,000": pa.array([far] * 3, pa.int64()).cast(pa.timestamp("s")),
+        "year 300,000": pa.array([6 * far] * 3, pa.int64()).cast(pa.timestamp("s", "UTC")),
+        "no such zone": pa.array([0] * 3, pa.int64()).cast(pa.timestamp("us", "Mars/Olympus")),
+        "date": pa.array([2**30] * 3, pa.int32()).cast(pa.date32()),
+        "duration": pa.array([2**62] * 3, pa.int64()).cast(pa.duration("s")),
+        "map": pa.array([[("a", 1)]] * 3, pa.map_(pa.string(), pa.int64())),
+        "struct": pa.array([{"a": 1}] * 3),
+        "bytes": pa.array([b"\xff"] * 3),
+        "view": pa.array(["a"] * 3, pa.string_view()),
+    }
+    for name, column in kinds.items():
+        yield f"{name} as text", pa.table({"text": column, "user": ["u1"] * 3})
+        yield f"{name} as user", pa.table({"text": ["a"] * 3, "user": column})
+        yield f"{name} beside", pa.table({"text": ["a"] * 3, "user": ["u1"] * 3, "more": column})
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_parquet_columns_of_every_type(ending: str, base: Path, tmp_path: Path) -> None:
+    attempts = mutations.Attempts()
+    for name, table in _odd_tables():
+        pq.write_table(table, tmp_path / "t.parquet")
+        output = tmp_path / f"out.{ending}"
+        attempts.command(name, "predict", base / "injector", tmp_path / "t.parquet", "--output", output)
+    attempts.check()
+    assert {path.name for path in tmp_path.iterdir()} <= {"t.parquet", f"out.{ending}"}  # no draft is left
+
+
+def test_parquet_with_flipped_bits(base: Path, tmp_path: Path) -> None:
+    path, attempts = tmp_path / "t.parquet", mutations.Attempts()
+    pq.write_table(pa.table({"text": ["a", "b"], "user": ["u1", "u2"], "n": [1, 2]}), path)
+    content = path.read_bytes()
+    for number in range(8 * COUNT):
+        path.write_bytes(mutations.flipped(content, seed=number))
+        attempts.command(f"flip {number}", "predict", base / "injector", path, "--output", tmp_path / "out.jsonl")
+    attempts.check()
+
+
+LINES = {
+    "half a pair as a key": '{"text": "a", "user": "b", "\\ud800": 1}',
+    "half a pair as a value": '{"text": "a\\ud800", "user": "b"}',
+    "half a pair deeper": '{"text": "a", "user": {"\\ud800": 1}}',
+    "digits": f'{{"text": "a", "user": {"9" * 5000}}}',
+    "lists in lists": f'{{"text": "a", "user": {"[" * 100_000}{"]" * 100_000}}}',
+    "no name": '{"text": "a", "user": "b", "": 1}',
+}
+
+
+def test_json_lines_that_no_table_can_hold(base: Path, tmp_path: Path) -> None:
+    attempts = mutations.Attempts()
+    for name, line in LINES.items():
+        (tmp_path / "t.jsonl").write_text(line + "\n")
+        attempts.command(name, "predict", base / "injector", tmp_path / "t.jsonl", "--output", tmp_path / "o.csv")
+    attempts.check()
+    assert attempts.counts["refused"] == len(LINES)
+
+
+def test_names_that_are_not_utf_8(base: Path, tmp_path: Path) -> None:
+    attempts, name = mutations.Attempts(), os.fsdecode(b"\xff.csv")
+    shutil.copy(base / "new.csv", tmp_path / name)
+    for output in (os.fsdecode(b"out\xff.jsonl"), os.fsdecode(b"out\xff"), "parts"):
+        attempts.command(ascii(output), "predict", base / "injector", tmp_path / name, "--output", tmp_path / output)
+    attempts.check()
+
+
+def test_columns_named_twice_or_for_two_uses(base: Path, tmp_path: Path) -> None:
+    words = small_runs.train_command(base / "data.csv", tmp_path / "run", backbone=base / "backbone")
+    attempts = mutations.Attempts()
+    assert "named twice" in attempts.command("a text twice", *words, "--text", "text")
+    attempts.command("the text as an attribute", *words, "--attributes", "text")
+    attempts.check()
+
+
+@pytest.mark.parametrize("prior", ["1e300", "1e38", "inf", "nan", "-1"])
+def test_priors_that_cannot_be(prior: str, base: Path) -> None:
+    attempts = mutations.Attempts()
+    message = attempts.command(prior, "enrol", base / "injector", base / "data.csv", f"--prior={prior}")
+    attempts.check()
+    assert "prior is" in message
+
+
+@pytest.mark.parametrize("link", ["hard", "symbolic", "proc"])
+def test_an_output_that_is_the_input_by_another_path(
+    link: str, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Path(shutil.copy(base / "new.csv", tmp_path / "in.csv"))
+    monkeypatch.chdir(tmp_path)
+    output = Path("/proc/self/cwd/in.csv") if link == "proc" else tmp_path / "out.csv"
+    if link == "hard":
+        os.link(source, output)
+    elif link == "symbolic":
+        output.symlink_to(source)
+    attempts, before = mutations.Attempts(), source.read_bytes()
+    for verb in ("predict", "explain", "report"):
+        message = attempts.command(verb, verb, base / "injector", source, "--output", output)
+        assert "is the table that is read" in message
+    attempts.check()
+    assert source.read_bytes() == before
+
+
+@pytest.mark.parametrize("output", ["out.parquet", "out.jsonl", "parts"])
+def test_a_disk_that_fills_while_predicting(output: str, base: Path, tmp_path: Path) -> None:
+    words = ["predict", str(base / "injector"), str(base / "data.csv"), "--output", str(tmp_path / "to" / output)]
+    (tmp_path / "to").mkdir()
+    command = small_runs.Command(words, log=tmp_path / "log", file_limit=1_000)
+    assert command.wait() == 1
+    log = (tmp_path / "log").read_text()
+    assert "Traceback" not in log
+    assert log.count("error: ") == 1
+    assert not [path for path in (tmp_path / "to").rglob("*") if path.name.endswith((".tmp", ".parquet", ".jsonl"))]
+
+
+@pytest.mark.parametrize(("before", "after"), [("b", "b\xff"), ('{"a": 1}', '{"b": 1}'), ('{"a": 1}', '{"a": "x"}')])
+def test_a_table_that_changes_while_it_is_read(
+    before: str, after: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / ("t.jsonl" if "{" in before else "t.csv")
+    path.write_text("a\n" * ("{" not in before) + f"{before}\n")
+    opened = tables.json_batches if "{" in before else tables.csv_batches
+
+    def changed(*args: Any, **options: Any) -> Any:
+        batches = opened(*args, **options)
+        if path.suffix == ".csv":
+            path.write_bytes(f"a\n{after}\n".encode("latin-1"))
+        return batches
+
+    monkeypatch.setattr(tables, "csv_batches", changed)
+    if path.suffix == ".jsonl":
+        _change_after_first_reading(path, after, monkeypatch)
+    with pytest.raises(DataError, match="changed while it was read"):
+        read_table(path, encoding="utf-8")
+
+
+def _change_after_first_reading(path: Path, after: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from attribune.data import json_lines
+
+    read, readings = json_lines.json_objects, []
+
+    def objects(*args: Any, **options: Any) -> Any:
+        if readings:
+            path.write_text(after + "\n")
+        readings.append(path)
+        return read(*args, **options)
+
+    monkeypatch.setattr(json_lines, "json_objects", objects)
+
+
+def test_a_cut_temporary_file_is_noticed(tmp_path: Path) -> None:
+    rows = small_runs.write_csv(tmp_path / "t.csv", small_runs.reviews(200))
+    table = read_table(rows, cache_dir=tmp_path, in_memory=10)
+    storage.check_stored(table)
+    os.truncate(table.cache_files[0]["filename"], 100)
+    with pytest.raises(DataError, match="was changed by another program"):
+        storage.check_stored(table)
