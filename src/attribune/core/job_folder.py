@@ -23,6 +23,9 @@ from attribune.errors import ConfigError, ModelFolderError
 __all__ = ["JobFolder", "locked"]
 
 
+_HELD: set[Path] = set()  # the lock files that this process holds
+
+
 @dataclass(frozen=True)
 class JobFolder:
     """A folder that one job fills.
@@ -59,7 +62,7 @@ class JobFolder:
 
     def is_held(self) -> bool:
         """Whether another process holds the folder just now."""
-        if not self.lock_file.is_file():
+        if self.lock_file in _HELD or not self.lock_file.is_file():
             return False
         with locked(self.lock_file) as free:
             return not free
@@ -149,11 +152,13 @@ def locked(path: Path, *, timeout: float = 0) -> Iterator[bool]:
     except Timeout:
         yield False
         return
+    _HELD.add(path)
     try:
         with contextlib.suppress(OSError):  # who holds it is for messages alone
             _holder_file(path).write_text(f"{os.getpid()} {socket.gethostname()}", encoding="utf-8")
         yield True
     finally:
+        _HELD.discard(path)
         remove(_holder_file(path))
         lock.release()
 
