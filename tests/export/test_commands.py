@@ -19,6 +19,7 @@ from transformers import AutoModel
 
 from attribune import AttributeModel, Predictor, load_run
 from attribune.apps.cli import main
+from attribune.core.checksums import CHECKSUMS
 from attribune.errors import ConfigError
 from attribune.export import check, graph
 from attribune.export.export import export
@@ -63,6 +64,7 @@ def _randomise(path: Path) -> None:
         if name.startswith("method."):
             tensor.copy_(0.3 * torch.randn(tensor.shape, generator=chance))
     save_file(tensors, str(path), metadata={"format": "pt"})
+    path.with_name(CHECKSUMS).unlink()
 
 
 @pytest.fixture

@@ -74,7 +74,7 @@ def test_mixed_line_ends_change_nothing(attribune: Callable[..., Outcome], train
         (ROWS, ("--test", "missing.csv"), ["missing.csv", "no such file"]),
         (ROWS, ("--max-length", "99"), ["99 tokens", "takes 67", "smaller"]),
         (ROWS, ("--set", "method.hypercomplex=7"), ["48 is not divisible by 7² = 49", "choose one of 1, 2, 4"]),
-        (ROWS, ("--learning-rate", "1e30"), ["not finite", "lower the learning rate"]),
+        (ROWS, ("--learning-rate", "1e30"), ["training.learning_rate", "less than or equal to 1000"]),
         (ROWS, ("--set", "data.split.by=time", "data.split.column=user"), ["column 'user', row 1", "time"]),
         (ROWS, ("--set", "data.split.by=group"), ["name the column"]),
     ],

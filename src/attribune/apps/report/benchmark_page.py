@@ -15,10 +15,10 @@ from attribune.benchmark.rendering import html_table, notes_of
 from attribune.benchmark.results import BenchmarkFolder, Group
 from attribune.benchmark.status import duration
 from attribune.benchmark.tables import Line, SetTable, benchmark_tables, verdict
+from attribune.core.files import read_json_lines
 from attribune.metrics.bins import count_ranges, range_name
 from attribune.metrics.bootstrap import paired
 from attribune.metrics.definitions import metric_info
-from attribune.runs.folder import RunFolder
 
 __all__ = ["benchmark_page"]
 
@@ -203,7 +203,7 @@ def _learning_curves(table: SetTable) -> Iterator[Figure]:
     curves = []
     for line in table.lines:
         if line.name in table.best or line.name == table.reference:
-            log = RunFolder(line.group.results[0].folder).read_log()
+            log = read_json_lines(line.group.results[0].folder / "log.jsonl")
             checks = [entry for entry in log if {"eval_loss", "epoch"} <= entry.keys()]
             if len(checks) > 1:
                 x, y = (tuple(float(check[key]) for check in checks) for key in ("epoch", "eval_loss"))
