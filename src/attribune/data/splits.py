@@ -221,7 +221,7 @@ def _groups(table: datasets.Dataset, column: str) -> tuple[IntArray, int]:
 
 
 def _times(table: datasets.Dataset, column: str) -> npt.NDArray[Any]:
-    """Read times as numbers: as they are, or microseconds since 1970 of ISO dates (UTC where none is said)."""
+    """Read times as numbers: as they are, or microseconds since 1970 of ISO dates (UTC without a time zone)."""
     texts: list[str | None] = []
     for first_row, columns in column_batches(table, [column]):
         texts += [_single(value, column, row) for row, value in enumerate(columns[column].to_pylist(), start=first_row)]

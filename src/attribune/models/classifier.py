@@ -64,19 +64,18 @@ class AttributeModel(ConditionedModel):
         Args:
             backbone: a hub name, a folder, or a loaded backbone, whose unused pooler is removed.
             schema: the attributes, fitted on training rows.
-            method: settings of the method; those of the default method unless given.
-            tuning: which parameters of the backbone are trained, as `Tuning.parse` reads it; the method's default
-                unless given.
-            pooling: how the document vector is pooled; as in the training of the backbone unless given.
+            method: settings of the method; by default those of the default method.
+            tuning: which parameters of the backbone are trained, as `Tuning.parse` reads it; by default the method's.
+            pooling: how the document vector is pooled; by default as in the training of the backbone.
             dropout: on the pooled vector before the head.
-            attention_dropout: during training, for a backbone loaded by name; that of the pretrained weights unless
-                given. 0 makes training on long texts much faster, see `docs/performance.md`.
+            attention_dropout: during training, for a backbone loaded by name; by default that of the pretrained
+                weights. 0 makes training on long texts much faster, see `docs/performance.md`.
             revision: branch, tag or commit of the backbone on the hub.
             dtype: of a backbone loaded by name; method and head are always float32.
             tokenizer: saved with the model.
             text_input: which columns are the text; saved with the model, so that `Predictor` can read rows.
-            chunk: ids that the backbone reads at once: longer texts are cut into chunks, each a row of the batch with
-                positions from 0. By default the chunk of the window of `text_input`; None reads a text at once.
+            chunk: ids that the backbone reads at once; longer texts are cut into chunks, rows with positions from 0.
+                By default that of the window of `text_input`; None reads a text at once.
 
         Raises:
             ConfigError: for settings that do not fit each other or the backbone.
@@ -85,11 +84,9 @@ class AttributeModel(ConditionedModel):
             raise ConfigError(f"dropout is {dropout}: it must be at least 0 and below 1")
         chunk = _checked_chunk(chunk, text_input)
         name, loaded = cls._loaded(backbone, revision=revision, attention_dropout=attention_dropout)
-        placement = placement_for(loaded.config.model_type)
-        if placement.has_pooler:
+        if placement_for(loaded.config.model_type).has_pooler:
             loaded.pooler = None
-        if pooling is None:
-            pooling = pooling_of(name, placement, revision=revision) if name else placement.pooling
+        pooling = _own_pooling(loaded, name, revision) if pooling is None else pooling
         config = cls._config(
             name,
             loaded,
@@ -103,8 +100,7 @@ class AttributeModel(ConditionedModel):
             dropout=dropout,
             chunk=chunk,
         )
-        if loaded is not backbone:
-            loaded.to(dtype)
+        loaded = loaded if loaded is backbone else loaded.to(dtype)
         return cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
 
     def _add_head(self, host: Host) -> None:
@@ -201,6 +197,12 @@ class AttributeModel(ConditionedModel):
         mask = attention_mask.view(-1, chunk)
         pooled = self.pool(hidden.view(-1, chunk, H), mask).view(B, T // chunk, H)
         return functional.mean_tokens(pooled, mask.any(dim=1).view(B, -1))
+
+
+def _own_pooling(backbone: PreTrainedModel, name: str, revision: str | None) -> Pooling:
+    """Return the pooling with which a backbone was trained; that of its family for one without a name."""
+    placement = placement_for(backbone.config.model_type)
+    return pooling_of(name, placement, revision=revision) if name else placement.pooling
 
 
 def _checked_chunk(chunk: int | None, text_input: TextInput | None) -> int | None:

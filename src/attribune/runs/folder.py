@@ -227,7 +227,7 @@ class RunFolder(JobFolder):
 
     @property
     def model_inode(self) -> int | None:
-        """By which a replaced model is told from the one before; None between the two steps of `replace_model`."""
+        """The inode of the model folder, another one after `replace_model`; None between its two steps."""
         try:
             return self.model.stat().st_ino
         except OSError:

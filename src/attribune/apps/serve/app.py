@@ -47,7 +47,7 @@ _FAULTS: dict[int | str, dict[str, Any]] = {
         408: "The body did not come in time.",
         413: "The body is too large.",
         421: "The host that the request names is not one of this service.",
-        422: "A field cannot be used; its name and the reason are said.",
+        422: "A field is invalid; the answer has its name and the reason.",
         429: "Too many texts wait: try again later.",
         503: "The service stops, its models have changed, or the answer took too long: try again later.",
     }.items()
