@@ -11,13 +11,16 @@ import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import small_runs
-from file_faults import FileFault
+import yaml
+from tally import Outcome, tell
+from troubles import FileFault, Trouble
 
-__all__ = ["ATTACKS", "NEW", "VERBS", "Attacks", "Verb", "contents"]
+__all__ = ["ATTACKS", "NEW", "VERBS", "Attacks", "Verb", "contents", "write_experiment"]
 
 ATTACKS = int(os.environ.get("ATTRIBUNE_ATTACKS", "2"))
 NEW = small_runs.reviews(40, seed=9, users=12)  # users 7 to 11 are new
@@ -66,7 +69,26 @@ VERBS = {
         ]
     ),
     "search": Verb(lambda folder: ["search", *_small_training(folder)[1:], "--trials", "2"]),
+    "train with others": Verb(
+        lambda folder: [*_small_training(folder), "--compare", "none", "--resume"],
+    ),
+    "benchmark": Verb(
+        lambda folder: ["benchmark", "run", str(folder / "experiment.yaml"), "--output", str(folder / "cells")]
+    ),
 }
+
+
+def write_experiment(folder: Path, file: Path) -> None:
+    """Write an experiment of two cells on the table of a folder."""
+    data = {"train": str(folder / "data.csv"), "text": "text", "label": "stars", "attributes": ["user"]}
+    experiment = {
+        "name": "small",
+        "sets": [{"name": "reviews", "data": {**data, "max_length": 32}, "folds": [0]}],
+        "settings": ["none", "linear"],
+        "backbone": {"name": str(folder / "backbone")},
+        "training": {"steps": 4, "batch_size": 16, "evaluate_every": 2, "precision": "float32"},
+    }
+    file.write_text(yaml.safe_dump(experiment))
 
 
 def _small_training(folder: Path) -> list[str]:
@@ -77,6 +99,20 @@ def _run_and_rows(folder: Path) -> tuple[str, str]:
     return str(folder / "run"), str(folder / "new.csv")
 
 
+@dataclass(frozen=True)
+class End:
+    """How an undisturbed command ends.
+
+    Attributes:
+        changes: how many changes of files led there.
+        grown: bytes by which the folder grew.
+    """
+
+    contents: dict[str, Any]
+    changes: int
+    grown: int
+
+
 class Attacks:
     """One verb, begun from the same files as often as wanted, always at the same place."""
 
@@ -85,21 +121,45 @@ class Attacks:
         self.words = verb.words(self.place)
         self.again = [*self.words, *verb.again]
 
+    @cached_property
+    def end(self) -> End:
+        """How an undisturbed command ends."""
+        self.begin()
+        before = _size(self.place)
+        assert self.run(self.words, self.fault()) == 0, self.log.read_text()
+        return End(contents(self.place), int(self.count.read_text()), _size(self.place) - before)
+
     def begin(self) -> None:
         shutil.rmtree(self.place, ignore_errors=True)
         shutil.copytree(self.base, self.place)
+        self.log.unlink(missing_ok=True)
 
-    def run(self, words: list[str], fault: FileFault | None = None) -> int | None:
-        return small_runs.Command(words, log=self.log, fault=fault).wait()
+    def take(self, folder: Path) -> None:
+        """Put a folder in place of what the command worked on."""
+        shutil.rmtree(self.place)
+        folder.rename(self.place)
 
-    def fault(self, at: int = 0) -> FileFault:
-        return FileFault(str(self.place), at=at, count=str(self.count))
+    def run(self, words: list[str], trouble: Trouble | None = None) -> int | None:
+        return small_runs.Command(words, log=self.log, trouble=trouble).wait()
 
-    def undisturbed(self) -> tuple[dict[str, Any], int]:
-        """The files at the end, and how many changes led there."""
-        self.begin()
-        assert self.run(self.words, self.fault()) == 0, self.log.read_text()
-        return contents(self.place), int(self.count.read_text())
+    def fault(self, at: int = 0, kind: Literal["kill", "full"] = "kill") -> FileFault:
+        return FileFault(str(self.place), at=at, kind=kind, count=str(self.count))
+
+    def differing(self) -> list[str]:
+        """Files that are not as an undisturbed command leaves them."""
+        found, expected = contents(self.place), self.end.contents
+        return sorted(key for key in {*found, *expected} if found.get(key) != expected.get(key))
+
+    def check(self, *what: object, told: bool = False) -> None:
+        """Fail where something was lost or a traceback was seen, and count the attack."""
+        log, differing = self.log.read_text() if self.log.exists() else "", self.differing()
+        outcome: Outcome = "traceback" if "Traceback" in log else "lost" if differing else "survived"
+        tell("refused" if told and outcome == "survived" else outcome)
+        assert outcome == "survived", (what, differing, log)
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def contents(folder: Path) -> dict[str, Any]:

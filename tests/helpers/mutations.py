@@ -22,6 +22,7 @@ from types import FrameType
 from typing import Any
 
 import psutil
+import tally
 
 from attribune.apps.cli import main
 
@@ -111,7 +112,7 @@ class Attempts:
     """Commands that are tried with little time and memory, and what became of them.
 
     Attributes:
-        counts: attempts that were tried, refused with one message, that worked, raised or hung.
+        counts: attempts that were tried, refused with one message, that worked (survived), raised or hung.
         failed: what was tried and how it ended, for those that must not be.
     """
 
@@ -144,12 +145,13 @@ class Attempts:
         self.counts["tried"] += 1
         try:
             with _time_limit(self.seconds), _memory_limit(self.memory):
-                outcome = "worked" if run() else "refused"
+                outcome: tally.Outcome = "survived" if run() else "refused"
         except Hung:
             outcome, self.failed[name] = "hung", traceback.format_exc()
         except BaseException:
-            outcome, self.failed[name] = "raised", traceback.format_exc()
+            outcome, self.failed[name] = "traceback", traceback.format_exc()
         self.counts[outcome] += 1
+        tally.tell(outcome)
 
     def check(self) -> None:
         """Fail when anything raised or hung, with the first of them in full."""

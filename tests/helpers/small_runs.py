@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gc
 import multiprocessing
 import os
 import random
-import resource
 import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 import families
-from file_faults import FileFault
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
+from troubles import Trouble
 
 from attribune.apps.cli import main
+from attribune.benchmark import processes
+from attribune.benchmark.engine import Outcome
+from attribune.benchmark.results import BenchmarkFolder
+from attribune.core.progress import Reporter
 
 __all__ = ["COLUMNS", "Command", "reviews", "save_backbone", "train_command", "write_csv"]
 
@@ -84,11 +88,10 @@ class Command:
         *,
         log: Path,
         out: Path | None = None,
-        file_limit: int | None = None,
         environment: dict[str, str] | None = None,
-        fault: FileFault | None = None,
+        trouble: Trouble | None = None,
     ) -> None:
-        given = (words, str(log), str(out or log), file_limit, environment or {}, fault)
+        given = (words, str(log), str(out or log), environment or {}, trouble)
         self.process = PROCESSES.Process(target=_run, args=given)
         self.process.start()
 
@@ -102,9 +105,8 @@ def _run(
     words: list[str],
     log: str,
     out: str,
-    file_limit: int | None,
     environment: dict[str, str],
-    fault: FileFault | None,
+    trouble: Trouble | None,
 ) -> None:
     """In the child: messages and results go to files."""
     gc.freeze()
@@ -113,11 +115,31 @@ def _run(
     for path, stream in ((out, 1), (log, 2)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
     sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
-    if file_limit is not None:  # writing fails half-way in every larger file, as on a full disk
-        resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
-    if fault is not None:
-        fault.install()
-    sys.exit(main(words))
+    if trouble is not None and words[0] == "benchmark":
+        processes.Processes = CellsHere  # type: ignore[assignment, misc]
+    with trouble or contextlib.nullcontext():
+        code = main(words)
+    sys.exit(code)
+
+
+class CellsHere:
+    """Trains the cells of a benchmark in its own process, where its trouble reaches them."""
+
+    def __init__(self, folder: BenchmarkFolder, **_: object) -> None:
+        self.folder, self.ended = folder, list[Outcome]()
+
+    def has_room(self) -> bool:
+        return not self.ended
+
+    def start(self, path: str) -> None:
+        self.ended.append(processes.run_in_this_process(str(self.folder.path), path, 1, Reporter(), os.getcwd()))
+
+    def wait(self) -> list[Outcome]:
+        ended, self.ended = self.ended, []
+        return ended
+
+    def close(self) -> None:
+        pass
 
 
 def save_backbone(folder: Path, *, model_type: str = "bert", seed: int = 0, is_generative: bool = False) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import small_runs
 import torch
-from attacks import NEW
+from attacks import NEW, write_experiment
 from published import write_source
 
 from attribune.apps.cli import main
@@ -42,6 +42,7 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = small_runs.write_csv(folder / "data.csv", ROWS)
     small_runs.write_csv(folder / "new.csv", NEW)
     write_source(folder / "source", "critics")
+    write_experiment(folder, folder / "experiment.yaml")
     torch.set_num_threads(1)
     assert main(small_runs.train_command(data, folder / "run", backbone=folder / "backbone")) == 0
     return folder

@@ -13,6 +13,7 @@ import pytest
 import small_runs
 import torch
 from safetensors.torch import load_file, save_file
+from troubles import Limits
 
 from attribune.training.checkpoints import last_checkpoint
 
@@ -144,7 +145,7 @@ def test_a_disk_that_fills_while_training_loses_nothing(
     attribune: Callable[..., Outcome], train: Callable[..., list[str]], tmp_path: Path, room: int, message: str
 ) -> None:
     words = train(None, "--epochs", "2")
-    command = small_runs.Command(words, log=tmp_path / "log.txt", file_limit=room)
+    command = small_runs.Command(words, log=tmp_path / "log.txt", trouble=Limits(file_size=room))
     assert command.wait() == 1
     messages = (tmp_path / "log.txt").read_text()
     assert "Traceback" not in messages

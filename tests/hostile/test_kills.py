@@ -1,36 +1,81 @@
-"""Every verb that writes, killed before a change of a file: the same command then comes to the same end.
+"""Every verb that writes, stopped at any step: the same command then comes to the same end.
 
-``ATTRIBUNE_ATTACKS=50 pytest tests/hostile/test_kills.py`` kills each verb at fifty of its changes, or at all that it
-has.
+``ATTRIBUNE_ATTACKS=50 pytest tests/hostile/test_kills.py`` stops each verb at fifty of its changes of files, or at all
+that it has, and gives it fifty times too little of something.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from attacks import ATTACKS, VERBS, Attacks, contents
+from attacks import ATTACKS, VERBS, Attacks
+from troubles import CANNOT_MOUNT, Limits, SmallDisk, Trouble
 
 pytestmark = pytest.mark.slow
 
 
-def moments(changes: int) -> Iterator[int]:
-    """The changes before which a verb is killed: some, or all that it has."""
-    return iter(random.Random(changes).sample(range(1, changes + 1), min(ATTACKS, changes)))
+@pytest.fixture(scope="module", params=VERBS)
+def attacks(request: pytest.FixtureRequest, attacked: Path, tmp_path_factory: pytest.TempPathFactory) -> Attacks:
+    return Attacks(VERBS[request.param], attacked, tmp_path_factory.mktemp("attacks"))
 
 
-@pytest.mark.parametrize("name", VERBS)
-def test_a_killed_verb_comes_to_the_same_end(name: str, attacked: Path, tmp_path: Path) -> None:
-    attacks = Attacks(VERBS[name], attacked, tmp_path)
-    expected, changes = attacks.undisturbed()
-    for at in moments(changes):
+def moments(attacks: Attacks) -> list[int]:
+    """The changes before which a verb is stopped: some, or all that it has."""
+    return random.Random(0).sample(range(1, attacks.end.changes + 1), min(ATTACKS, attacks.end.changes))
+
+
+def goes_on(attacks: Attacks, *what: object, told: bool = False) -> None:
+    """The same command again; what was stopped after its last step may say that there is nothing more to do."""
+    assert attacks.run(attacks.again) in (0, 1), (what, attacks.log.read_text())
+    attacks.check(*what, told=told)
+
+
+def test_a_killed_verb_comes_to_the_same_end(attacks: Attacks) -> None:
+    for at in moments(attacks):
         attacks.begin()
         assert attacks.run(attacks.words, attacks.fault(at)) == -9
-        # What was killed after its last step says that there is nothing more to do.
-        assert attacks.run(attacks.again) in (0, 1), (at, attacks.log.read_text())
-        found = contents(attacks.place)
-        differing = sorted(key for key in {*found, *expected} if found.get(key) != expected.get(key))
-        assert not differing, (at, differing, attacks.log.read_text())
-        assert "Traceback" not in attacks.log.read_text()
+        goes_on(attacks, at)
+
+
+def test_a_verb_without_room_on_the_disk_says_so(attacks: Attacks) -> None:
+    for at in moments(attacks):
+        attacks.begin()
+        code = attacks.run(attacks.words, attacks.fault(at, "full"))
+        refuses(attacks, code, f"full at {at}")
+
+
+def test_a_verb_on_a_small_disk_says_so(attacks: Attacks) -> None:
+    chance, kept = random.Random(0), attacks.place.with_name("kept")
+    for _ in range(ATTACKS):
+        attacks.begin()
+        free = chance.randrange(max(attacks.end.grown, 4096))
+        code = attacks.run(attacks.words, SmallDisk(str(attacks.place), free=free, kept=str(kept)))
+        if code == CANNOT_MOUNT:
+            pytest.skip("a file system of its own needs Linux and the right to mount one")
+        attacks.take(kept)
+        refuses(attacks, code, f"{free} bytes free")
+
+
+def refuses(attacks: Attacks, code: int | None, what: str) -> None:
+    """It ended with one message, or did without; with what it lacked, it comes to the same end."""
+    log = attacks.log.read_text()
+    assert code in (0, 1), (what, code, log)
+    assert log.count("error: ") == code, (what, log)
+    goes_on(attacks, what, told=code == 1)
+
+
+LIMITS = {
+    "memory": lambda chance: Limits(memory=chance.randrange(300 << 20)),
+    "descriptors": lambda chance: Limits(descriptors=chance.randrange(12)),
+}
+
+
+@pytest.mark.parametrize("kind", LIMITS)
+def test_a_verb_that_lacks_something_says_so(kind: str, attacks: Attacks) -> None:
+    chance = random.Random(kind)
+    for _ in range(max(1, ATTACKS // 2)):
+        attacks.begin()
+        trouble: Trouble = LIMITS[kind](chance)
+        refuses(attacks, attacks.run(attacks.words, trouble), str(trouble))

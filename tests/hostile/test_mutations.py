@@ -19,6 +19,7 @@ import pytest
 import small_runs
 import yaml
 from attacks import NEW
+from troubles import Limits
 
 from attribune.apps.cli import main
 from attribune.data import storage, tables
@@ -303,7 +304,7 @@ def test_an_output_that_is_the_input_by_another_path(
 def test_a_disk_that_fills_while_predicting(output: str, base: Path, tmp_path: Path) -> None:
     words = ["predict", str(base / "injector"), str(base / "data.csv"), "--output", str(tmp_path / "to" / output)]
     (tmp_path / "to").mkdir()
-    command = small_runs.Command(words, log=tmp_path / "log", file_limit=1_000)
+    command = small_runs.Command(words, log=tmp_path / "log", trouble=Limits(file_size=1_000))
     assert command.wait() == 1
     log = (tmp_path / "log").read_text()
     assert "Traceback" not in log

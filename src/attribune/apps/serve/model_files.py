@@ -23,13 +23,20 @@ def copy_into_memory(models: Sequence[nn.Module]) -> None:
     Tensors that are shared between models stay shared. Large ones are not copied, where `MappedFiles` can watch them.
     """
     copies: dict[tuple[object, ...], Tensor] = {}
+    originals = []  # as long as they are there, no copy gets the address of one
     for model in models:
         for tensor in (*model.parameters(), *model.buffers()):
             if tensor.device.type == "cpu" and (tensor.nbytes <= _LARGEST_COPY or not _LISTS_FILES):
-                key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
-                if key not in copies:
-                    copies[key] = tensor.data.clone()
-                tensor.data = copies[key]
+                original = tensor.data
+                if _place(original) not in copies:
+                    originals.append(original)
+                    copy = original.clone()
+                    copies[_place(original)] = copies[_place(copy)] = copy
+                tensor.data = copies[_place(original)]
+
+
+def _place(tensor: Tensor) -> tuple[object, ...]:
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
 
 
 @dataclass(frozen=True)
