@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable
+
+# On tensors this small, threads cost five times what they save; the processes that tests start read it, too.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import families
 import hypothesis
@@ -17,7 +21,6 @@ hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("any machine")
-# On tensors this small, threads cost five times what they save.
 torch.set_num_threads(1)
 
 

@@ -22,10 +22,18 @@ from troubles import FileFault, Trouble
 
 __all__ = ["ATTACKS", "NEW", "VERBS", "Attacks", "Verb", "contents", "write_experiment"]
 
-ATTACKS = int(os.environ.get("ATTRIBUNE_ATTACKS", "2"))
+ATTACKS = int(os.environ.get("ATTRIBUNE_ATTACKS", "1"))
 NEW = small_runs.reviews(40, seed=9, users=12)  # users 7 to 11 are new
 # What differs from one undisturbed run to the next.
-TIMED = ("seconds", "train_seconds", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
+TIMED = (
+    "seconds",
+    "train_seconds",
+    "eval_runtime",
+    "eval_samples_per_second",
+    "eval_steps_per_second",
+    "peak_mb",
+    "finished",
+)
 
 
 @dataclass(frozen=True)
@@ -80,7 +88,7 @@ VERBS = {
 
 def write_experiment(folder: Path, file: Path) -> None:
     """Write an experiment of two cells on the table of a folder."""
-    data = {"train": str(folder / "data.csv"), "text": "text", "label": "stars", "attributes": ["user"]}
+    data = {"train": str(folder / "data.csv"), "text": "text", "label": "stars", "attributes": [{"name": "user"}]}
     experiment = {
         "name": "small",
         "sets": [{"name": "reviews", "data": {**data, "max_length": 32}, "folds": [0]}],
@@ -140,7 +148,7 @@ class Attacks:
         folder.rename(self.place)
 
     def run(self, words: list[str], trouble: Trouble | None = None) -> int | None:
-        return small_runs.Command(words, log=self.log, trouble=trouble).wait()
+        return small_runs.Command(words, log=self.log, trouble=trouble or self.fault()).wait()
 
     def fault(self, at: int = 0, kind: Literal["kill", "full"] = "kill") -> FileFault:
         return FileFault(str(self.place), at=at, kind=kind, count=str(self.count))
@@ -150,9 +158,10 @@ class Attacks:
         found, expected = contents(self.place), self.end.contents
         return sorted(key for key in {*found, *expected} if found.get(key) != expected.get(key))
 
-    def check(self, *what: object, told: bool = False) -> None:
+    def check(self, *what: object, told: bool = False, same_end: bool = True) -> None:
         """Fail where something was lost or a traceback was seen, and count the attack."""
-        log, differing = self.log.read_text() if self.log.exists() else "", self.differing()
+        log = self.log.read_text() if self.log.exists() else ""
+        differing = self.differing() if same_end else []
         outcome: Outcome = "traceback" if "Traceback" in log else "lost" if differing else "survived"
         tell("refused" if told and outcome == "survived" else outcome)
         assert outcome == "survived", (what, differing, log)

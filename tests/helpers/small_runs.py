@@ -27,11 +27,15 @@ from attribune.core.progress import Reporter
 __all__ = ["COLUMNS", "Command", "reviews", "save_backbone", "train_command", "write_csv"]
 
 COLUMNS = ("text", "stars", "user", "tags", "price", "look", "taste")
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the children: several threads of so small a model only wait
 # A fork server has the imports done, so that a process is stopped while it works and not while it starts.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
-    ["attribune.apps.cli.train", "attribune.training.train", "attribune.core.console", "small_runs"]
+    [
+        *("small_runs", "transformers.models.bert.modeling_bert", "matplotlib.pyplot"),
+        *("attribune.apps.cli.train", "attribune.training.train", "attribune.core.console"),
+        *("attribune.prediction.predict", "attribune.runs.enrol", "attribune.runs.value_search"),
+        *("attribune.apps.report.run_page", "attribune.apps.report.explanation_page"),
+    ]
 )
 _MOODS = {"good": ["great", "lovely", "fine"], "bad": ["awful", "poor", "dull"]}
 _FILLER = ["the", "film", "was", "a", "plot", "and", "cast", "very", "quite", "so"]

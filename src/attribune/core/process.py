@@ -28,6 +28,7 @@ _OUT_OF_MEMORY = (
     "bad_alloc",
     "failed to map segment",
     "not enough memory",
+    "could not create a primitive",  # oneDNN
 )
 _SMALL = 1 << 20  # bytes that are there without a look
 # Parameters of mallopt in glibc's malloc.h.
