@@ -64,3 +64,13 @@ def test_kept_memory_is_given_back_when_asked() -> None:
     done, less = subprocess.run(words, env=clean, check=True, capture_output=True, text=True).stdout.split()
     assert done == "True"
     assert int(less) > 100_000, "of 131,072 kB"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such limit")
+def test_too_few_addresses_are_said_before_libraries_are_loaded() -> None:
+    """Some libraries abort the process, and one never ends."""
+    code = "import resource as r, sys; r.setrlimit(r.RLIMIT_AS, (10**9, 10**9)); from attribune.apps.cli import main; "
+    words = [sys.executable, "-c", f"{code}sys.exit(main(['describe', 'run']))"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("attribune describe: error: this process may use 1.0 GB of addresses (ulimit -v)")

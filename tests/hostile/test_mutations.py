@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import small_runs
 import yaml
-from attacks import NEW
+from attacks import NEW, VERBS, write_experiment
 from troubles import Limits
 
 from attribune.apps.cli import main
@@ -34,6 +34,7 @@ def predict(run: str, *more: object) -> Words:
     return lambda base: ["predict", base / run, base / "new.csv", "--output", base / "out.jsonl", *more]
 
 
+SEARCH: list[object] = [*VERBS["search"].words(Path())]  # in the folder itself, so that a copy goes on with it
 # Each file with the commands that read it.
 FILES: dict[str, list[Words]] = {
     "injector/model/config.json": [predict("injector")],
@@ -60,6 +61,15 @@ FILES: dict[str, list[Words]] = {
     "parts/_manifest.json": [lambda base: _into_parts(base)],
     "parts/_summary.json": [lambda base: _into_parts(base)],
     "backbone/config.json": [predict("injector", "--backbone", "backbone")],
+    "cells/cells/reviews/none/0/cell.json": [
+        lambda base: ["benchmark", "table", base / "cells"],
+        lambda base: ["benchmark", "status", base / "cells"],
+    ],
+    "cells/cells/reviews/none/0/metrics.json": [lambda base: ["benchmark", "report", base / "cells"]],
+    "cells/experiment.yaml": [lambda base: ["benchmark", "table", base / "cells"]],
+    "new/search.json": [lambda base: SEARCH],
+    "new/trials/0000/values.json": [lambda base: _tried_again(base)],
+    "new/trials/0000/result.json": [lambda base: SEARCH],
 }
 
 
@@ -72,15 +82,26 @@ def _into_parts(base: Path) -> list[object]:
     return ["predict", base / "injector", base / "new.csv", "--output", base / "parts"]
 
 
+def _tried_again(base: Path) -> list[object]:
+    (base / "new/trials/0000/result.json").unlink()
+    return SEARCH
+
+
 @pytest.fixture(scope="module")
 def base(runs: Path, backbone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Finished runs, with values added to one of them, and predictions in parts."""
+    """Finished runs, with values added to one of them, predictions in parts, a benchmark and a search."""
     folder = tmp_path_factory.mktemp("mutated")
     shutil.copytree(runs, folder, dirs_exist_ok=True)
     shutil.copytree(backbone, folder / "backbone")
     small_runs.write_csv(folder / "new.csv", NEW)
     assert main(["enrol", str(folder / "injector"), str(folder / "new.csv")]) == 0
     assert main([str(word) for word in _into_parts(folder)]) == 0
+    write_experiment(folder, folder / "experiment.yaml")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("attribune.benchmark.processes.Processes", small_runs.CellsHere)
+        patch.chdir(folder)
+        assert main(VERBS["benchmark"].words(folder)) == 0
+        assert main([str(word) for word in SEARCH]) == 0
     return folder
 
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from safetensors.numpy import load_file
 
 from attribune.benchmark.experiment import Cell, Experiment
-from attribune.core.files import read_json
 from attribune.core.job_folder import JobFolder
+from attribune.core.records import read_record
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired
 from attribune.metrics.formulas import Metric, log_loss, pooled
@@ -106,6 +106,31 @@ def _changes(earlier: Experiment, later: Experiment) -> str | None:
     return None
 
 
+@dataclass(frozen=True, kw_only=True)
+class CellRecord:
+    """What the training of a cell took.
+
+    Attributes:
+        factor: of the method's learning rates; None without a search for them.
+        learning_rate: None for a linear baseline, as is `backbone_learning_rate`.
+        seconds: including reading and scoring.
+        peak_mb: peak of the resident memory, if known.
+        data: checksum of the rows.
+        finished: time in UTC.
+        failure: why it has no scores.
+    """
+
+    factor: float | None = None
+    learning_rate: float | None = None
+    backbone_learning_rate: float | None = None
+    seconds: float
+    peak_mb: float | None = None
+    data: str
+    environment: dict[str, Any] | None
+    finished: str
+    failure: str | None = None
+
+
 @dataclass(frozen=True)
 class CellResult:
     """The results of one cell."""
@@ -114,9 +139,9 @@ class CellResult:
     folder: Path
 
     @cached_property
-    def record(self) -> dict[str, Any]:
-        """Learning rates, seconds, memory, environment, checksum of the data."""
-        return dict(read_json(self.folder / CELL, what="record of the cell"))
+    def record(self) -> CellRecord:
+        """What its training took."""
+        return read_record(self.folder / CELL, CellRecord, what="record of the cell")
 
     @cached_property
     def metrics(self) -> RunResults:
@@ -238,7 +263,7 @@ def best_factor(folder: BenchmarkFolder, trials: Sequence[Cell]) -> float:
     for trial in trials:
         result = CellResult(trial, folder.place(trial))
         score = math.inf
-        if not result.record.get("failure"):
+        if not result.record.failure:
             scores = result.scores("validation")
             score = validation_score(result.task, scores["logits"], scores["labels"])
         by_factor[float(trial.factor or 1.0)] = score if math.isfinite(score) else math.inf

@@ -209,7 +209,7 @@ def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, rep
 def _check_same_data(folder: BenchmarkFolder, experiment: Experiment, cell: Cell, data: str) -> None:
     """Refuse data other than those of the set's earlier cells."""
     other = next((one for one in folder.results(experiment) if one.cell.set.name == cell.set.name), None)
-    if other is not None and other.record["data"] != data:
+    if other is not None and other.record.data != data:
         raise DataError(
             f"the data of {cell.set.name} are not those that {other.cell.path} was trained on: bring them back "
             "or run the experiment in another folder"

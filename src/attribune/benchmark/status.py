@@ -43,7 +43,7 @@ def status_of(folder: BenchmarkFolder, sets: Sequence[str] | None = None) -> Sta
     cells = list((experiment if sets is None else experiment.on(sets)).cells())
     done = [cell for cell in cells if folder.is_done(cell)]
     left = [cell for cell in cells if not folder.is_done(cell)]
-    took = [(cell, float(CellResult(cell, folder.place(cell)).record["seconds"])) for cell in done]
+    took = [(cell, CellResult(cell, folder.place(cell)).record.seconds) for cell in done]
     seconds = sum(_estimate(cell, took) for cell in left) if took else None
     return Status(done=tuple(done), left=tuple(left), seconds=seconds)
 

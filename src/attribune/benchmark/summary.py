@@ -81,10 +81,11 @@ def summarize(folder: BenchmarkFolder, *, part: Literal["test", "validation"] = 
     experiment = folder.experiment()
     trainings, environments = [], []
     for result in folder.results(experiment):
-        known = {name: result.record[name] for name in Training.model_fields if name in result.record}
+        known = {name: getattr(result.record, name) for name in Training.model_fields if name != "cell"}
         trainings.append(Training(cell=result.cell.path, **known))
-        if result.record["environment"] not in environments:
-            environments.append(result.record["environment"])
+        environment = result.record.environment
+        if environment is not None and environment not in environments:
+            environments.append(environment)
     return Summary(
         experiment=experiment,
         part=part,

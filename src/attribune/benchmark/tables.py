@@ -211,9 +211,9 @@ def _cost(group: Group) -> dict[str, float | None]:
     training = [result.metrics.training for result in group.results]
     sizes = training[0].parameters
     passes = [record.seconds / record.epochs for record in training if record.epochs]
-    peaks = [result.record["peak_mb"] for result in group.results if result.record.get("peak_mb") is not None]
+    peaks = [peak for result in group.results if (peak := result.record.peak_mb) is not None]
     return {
-        "factor": group.results[0].record.get("factor"),
+        "factor": group.results[0].record.factor,
         "trained": float(sizes.trained),
         "total": float(sizes.total),
         "share": sizes.trained / sizes.total,

@@ -17,6 +17,7 @@ __all__ = [
     "is_out_of_memory",
     "keep_freed_memory",
     "peak_megabytes",
+    "require_addresses",
     "require_memory",
     "return_freed_memory",
 ]
@@ -31,6 +32,7 @@ _OUT_OF_MEMORY = (
     "could not create a primitive",  # oneDNN
 )
 _SMALL = 1 << 20  # bytes that are there without a look
+_ADDRESSES = 2 << 30  # bytes; PyTorch, SciPy and transformers take 2.5 GB
 # Parameters of mallopt in glibc's malloc.h.
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4
 _CGROUP = Path("/sys/fs/cgroup")
@@ -86,6 +88,24 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or (
         isinstance(error, RuntimeError | ImportError) and any(words in str(error).lower() for words in _OUT_OF_MEMORY)
     )
+
+
+def require_addresses() -> None:
+    """Refuse a limit of addresses in which libraries cannot be loaded; some would abort the process, or never end.
+
+    Raises:
+        ConfigError: with the limit.
+    """
+    if sys.platform == "win32" or "torch" in sys.modules:
+        return
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < _ADDRESSES:
+        raise ConfigError(
+            f"this process may use {limit / 1e9:.1f} GB of addresses (ulimit -v), and the libraries alone take 2.5 GB: "
+            "raise the limit to 4 GB, or remove it (ulimit -v unlimited)"
+        )
 
 
 def require_memory(needed: int, *, what: str, cure: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import stat
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -76,6 +77,7 @@ class ArrowStore:
             raise self._failure(error) from error
         path = str(self._path)
         _SIZES[path] = os.stat(path).st_size
+        os.chmod(path, stat.S_IREAD)  # it is mapped from now on: whoever cut it would end this process
         return datasets.Dataset.from_file(path)
 
     def _spill(self) -> None:

@@ -10,19 +10,20 @@ import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import Field
+from pydantic import Field, TypeAdapter
 
 from attribune.core.config import Settings
 from attribune.core.files import write_json
 from attribune.core.job_folder import JobFolder
 from attribune.errors import ConfigError, DataError
 from attribune.prediction.reading import Job
-from attribune.schema import AttributeCounts, EncodingReport
+from attribune.schema import EncodingReport
 
 __all__ = ["PART_ROWS", "Mark", "PartsFolder", "is_whole"]
 
@@ -71,24 +72,28 @@ class Mark:
         counts = {name: asdict(counts) for name, counts in self.report.attributes.items()}
         return json.dumps({**fields, "attributes": counts}, ensure_ascii=False)
 
-    @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
-        """Read the result of `to_json`."""
+    @staticmethod
+    def from_json(text: str | bytes) -> Mark:
+        """Read the result of `to_json`; ValueError or KeyError for other text."""
         fields = json.loads(text)
-        counts = {name: AttributeCounts(**counts) for name, counts in fields.pop("attributes").items()}
-        return cls(**fields | {"columns": tuple(fields["columns"]), "report": EncodingReport(counts)})
+        return _marks().validate_python(fields | {"report": {"attributes": fields.pop("attributes")}})
 
     def on(self, rows: pa.Table) -> pa.Table:
         """Return the rows with the mark in their metadata."""
         return rows.replace_schema_metadata({_KEY: self.to_json().encode()})
 
     @classmethod
-    def of(cls, path: Path) -> Self | None:
+    def of(cls, path: Path) -> Mark | None:
         """Read the mark of a part; None if the file is missing or damaged."""
         try:
             return cls.from_json(pq.read_schema(path).metadata[_KEY])
         except (OSError, pa.ArrowException, AttributeError, KeyError, TypeError, ValueError, RecursionError):
             return None
+
+
+@cache
+def _marks() -> TypeAdapter[Mark]:
+    return TypeAdapter(Mark)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from attribune.core.config import Settings
 from attribune.core.files import read_json, replace_file, write_json
 from attribune.core.job_folder import JobFolder
 from attribune.core.progress import Reporter
+from attribune.core.records import read_record
 from attribune.errors import ConfigError, DataError
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
@@ -186,13 +187,13 @@ def search(
                 if not (trial / _VALUES).is_file():
                     trial.mkdir(parents=True, exist_ok=True)
                     write_json(trial / _VALUES, _draw(checked, tried, seed + number), what="values of the trial")
-                values = read_json(trial / _VALUES, what="values of the trial")
+                values = read_record(trial / _VALUES, dict[str, Any], what="values of the trial")
                 reporter.note(f"trial {number + 1} of {trials}: {listed(values)}")
                 result = _try(Trial(number=number, values=values), recipe, trial, tables, reporter)
                 write_json(trial / _RESULT, asdict(result), what="result of the trial", indent=1)
             shutil.rmtree(trial / "run", ignore_errors=True)
             (trial / _ATTEMPTS).unlink(missing_ok=True)
-            tried.append(Trial(**read_json(trial / _RESULT, what="result of the trial")))
+            tried.append(read_record(trial / _RESULT, Trial, what="result of the trial"))
         scored = [(trial.score, trial.number, trial) for trial in tried if trial.score is not None]
         best = min(scored)[2] if scored else None
         if best is not None:
@@ -255,7 +256,7 @@ def _run(trial: Trial, recipe: Recipe, folder: RunFolder, tables: Mapping[str, A
 @contextlib.contextmanager
 def _counted(file: Path) -> Iterator[int]:
     """Count the attempts of a trial, except those that the user stopped; yields the number of this attempt."""
-    before = int(read_json(file, what="count of attempts")) if file.is_file() else 0
+    before = read_record(file, int, what="count of attempts") if file.is_file() else 0
     write_json(file, before + 1, what="count of attempts")
     try:
         yield before + 1

@@ -11,7 +11,7 @@ from importlib import import_module, metadata
 from attribune.apps.cli.arguments import warn_of_renamed_flags
 from attribune.apps.cli.verbosity import VerbParser, level_of
 from attribune.core.logs import logging_to_stderr
-from attribune.core.process import is_out_of_memory
+from attribune.core.process import is_out_of_memory, require_addresses
 from attribune.core.terminal import one_line
 from attribune.errors import AttribuneError
 
@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with logging_to_stderr(level_of(options)):
             try:
                 warn_of_renamed_flags(options)
+                require_addresses()
                 options.run(options)
                 sys.stdout.flush()
             finally:
