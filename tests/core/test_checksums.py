@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
+from tally import tell
 
 from attribune.core.checksums import CHECKSUMS, check_files, write_checksums
 from attribune.errors import ModelFolderError
@@ -38,6 +39,7 @@ def test_any_flipped_bit_is_seen(folder: Path) -> None:
         with pytest.raises(ModelFolderError, match=rf"is damaged, or its files .*: {name} differs"):
             check_files(folder)
         (folder / name).write_bytes(CONTENT[name])
+    tell("refused", 200)
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors"])

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import small_runs
 import torch
+from tally import tell
 
 from attribune.backbones.loading import load_backbone, load_tokenizer
 from attribune.core.checksums import CHECKSUMS
@@ -72,6 +73,7 @@ def test_a_backbone_runs_no_code(loader: str, changes: dict[str, Any], marker: P
     with contextlib.suppress(AttribuneError):
         LOADERS[loader](folder)
     assert not marker.exists()
+    tell("refused")
 
 
 @pytest.mark.slow
@@ -90,6 +92,7 @@ def test_a_run_runs_no_code(
     with contextlib.suppress(AttribuneError):
         load_model(run)
     assert not marker.exists()
+    tell("refused", 3)
 
 
 def test_pickled_weights_are_refused_with_the_cure(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ import pytest
 import torch
 from fastapi.testclient import TestClient
 from live_service import Gated, listening, until
+from tally import tell
 from torch import nn
 
 from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
@@ -97,6 +98,7 @@ def test_many_wrong_values_are_refused_at_the_first_ones(place: str, value: str,
     assert 1 <= len(faults) <= 10
     assert len(answer.content) < 2000
     assert alone.post("/v1/predict", json=GOOD).status_code == 200
+    tell("refused")
 
 
 def test_as_many_values_as_there_may_be_are_answered(alone: TestClient) -> None:
@@ -127,6 +129,28 @@ def test_health_is_answered_while_large_bodies_are_read(value: str, models: dict
             time.sleep(0.01)
     assert [answer.status_code for answer in statuses] == [422] * len(bodies)
     assert max(waited) < 5, "the reading of one body is what it waits for at most"
+
+
+def test_bodies_of_many_callers_have_a_limit_together(models: dict[str, ServedModel]) -> None:
+    """Each is below the limit of one body, and none is ever finished."""
+    length, sent = 1 << 20, b" " * ((1 << 20) - 1000)
+    with contextlib.ExitStack() as stack:
+        address = stack.enter_context(listening({"none": models["none"]}, max_body_mb=1, timeout=20))
+        callers = [stack.enter_context(socket.create_connection(address)) for _ in range(40)]
+        answers = []
+        for caller in callers:
+            caller.settimeout(5)
+            caller.sendall(HEAD + f"content-length: {length}\r\n\r\n".encode() + sent)
+        for caller in callers:
+            caller.settimeout(0.5)
+            with contextlib.suppress(TimeoutError):
+                answers.append(caller.recv(100).split(b" ")[1])
+        assert set(answers) == {b"503"}
+        assert 4 <= len(answers) <= 12
+        for caller in callers:
+            caller.close()
+        url = f"http://{address[0]}:{address[1]}/v1/predict"
+        until(lambda: httpx.post(url, json={"text": "x"}).status_code == 200)
 
 
 # 2. Slow callers
@@ -174,6 +198,7 @@ def test_slow_callers_are_closed_and_hold_no_place(kind: str, models: dict[str, 
             closed |= {number for number, caller in enumerate(callers) if number not in closed and ends(caller, again)}
             time.sleep(0.05)
         assert len(closed) == len(callers), "each is closed when the time is over"
+    tell("refused", CALLERS)
 
 
 def ends(caller: socket.socket, more: bytes) -> bool:
@@ -241,6 +266,7 @@ def test_a_foreign_host_is_refused_on_this_machine(header: str, models: dict[str
         ):
             assert (answer.status_code, answer.json()["errors"][0]["field"]) == (421, "header.host")
         assert "--allowed-hosts" in answer.json()["errors"][0]["reason"]
+    tell("refused", 6)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+from tally import tell
 
 from attribune.apps.serve import ServedModel, ServeSettings, create_app
 
@@ -45,6 +46,7 @@ def statuses_of(operation: Any, mode: GenerationMode) -> set[int]:
         answer = case.call()
         statuses.add(answer.status_code)
         case.validate_response(answer, checks=CHECKS)
+        tell("survived" if answer.status_code < 400 else "refused")
 
     ask()
     return statuses

@@ -20,6 +20,7 @@ LEFT = 499  # what logs and metrics show of a request whose caller left; it is n
 _OPEN = ("/health",)  # a container's probe sends no key
 
 _CLOSE = {"connection": "close"}
+_BODIES = 32  # of the largest size, which there is memory for at once
 
 
 def refusal(status: int, field: str, reason: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
@@ -40,7 +41,8 @@ class Gate:
         self, app: ASGIApp, *, settings: ServeSettings, keys: Sequence[str], metrics: ServiceMetrics, paths: set[str]
     ) -> None:
         self._app, self._settings, self._metrics, self._paths = app, settings, metrics, paths
-        self._answering = 0
+        self._answering = self._held = 0
+        self._largest = int(settings.max_body_mb * 2**20)
         self._keys = [f"Bearer {key}".encode() for key in keys]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,6 +51,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         started, status = time.perf_counter(), 500
+        body: bytes | JSONResponse | None = None
 
         async def send_and_record(message: Message) -> None:
             nonlocal status
@@ -65,6 +68,7 @@ class Gate:
             else:
                 await body(scope, receive, send_and_record)
         finally:
+            self._held -= len(body) if isinstance(body, bytes) else 0
             path = scope["path"] if scope["path"] in self._paths else "other"
             self._metrics.requests.labels(path, str(status)).inc()
             self._metrics.durations.labels(path).observe(time.perf_counter() - started)
@@ -93,17 +97,38 @@ class Gate:
         if not self._is_authorized(scope):
             reason = "send one of the service's keys, as in 'Authorization: Bearer KEY'"
             return refusal(401, "header.authorization", reason, {"www-authenticate": "Bearer"})
-        limit = int(self._settings.max_body_mb * 2**20)
-        too_large = f"the body has more than {limit:,} bytes: send fewer texts at once"
         declared = dict(scope["headers"]).get(b"content-length", b"0")
-        if declared.isdigit() and int(declared[:20]) > limit:
-            return refusal(413, "body", too_large, _CLOSE)
+        if declared.isdigit() and int(declared[:20]) > self._largest:
+            return self._too_large()
         try:
-            body = await asyncio.wait_for(_body(receive, limit), self._settings.timeout)
+            return await asyncio.wait_for(self._body(receive), self._settings.timeout)
         except TimeoutError:
             reason = f"the body did not come within {self._settings.timeout:g} seconds: send it again"
             return refusal(408, "body", reason, _CLOSE)
-        return refusal(413, "body", too_large, _CLOSE) if body is not None and len(body) > limit else body
+
+    async def _body(self, receive: Receive) -> bytes | JSONResponse | None:
+        body, is_whole = bytearray(), False
+        try:
+            while not is_whole:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    return None
+                more = message.get("body", b"")
+                body += more
+                self._held += len(more)
+                if len(body) > self._largest:
+                    return self._too_large()
+                if self._held > _BODIES * self._largest:
+                    reason = f"bodies of {self._held:,} bytes wait already: try again later"
+                    return refusal(503, "body", reason, {**_CLOSE, "retry-after": "1"})
+                is_whole = not message.get("more_body", False)
+            return bytes(body)
+        finally:
+            if not is_whole:
+                self._held -= len(body)
+
+    def _too_large(self) -> JSONResponse:
+        return refusal(413, "body", f"the body has more than {self._largest:,} bytes: send fewer texts at once", _CLOSE)
 
     def _is_authorized(self, scope: Scope) -> bool:
         if not self._keys or scope["path"] in _OPEN:
@@ -111,18 +136,6 @@ class Gate:
         header = dict(scope["headers"]).get(b"authorization", b"")
         matches = [hmac.compare_digest(header, key) for key in self._keys]  # all of them, in constant time
         return any(matches)
-
-
-async def _body(receive: Receive, limit: int) -> bytes | None:
-    """Read the body, or a little more than the limit of it; None when the caller has left."""
-    body = bytearray()
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        body += message.get("body", b"")
-        if len(body) > limit or not message.get("more_body", False):
-            return bytes(body)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -1,0 +1,43 @@
+"""The table of promises.md: what became of the attacks."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from pages.cells import measured, table
+
+OUTCOMES = ("refused", "survived", "lost", "hung", "traceback")
+FAMILIES = {
+    "killed before a change of a file": ["test_a_killed_verb"],
+    "two verbs at once": ["test_pairs.py"],
+    "no room from a change of a file on": ["test_a_verb_without_room"],
+    "a file system with too little room": ["test_a_verb_on_a_small_disk"],
+    "too little memory, too few descriptors": ["test_a_verb_that_lacks_something"],
+    "values of other types in the files that are read": ["test_files_with_values"],
+    "flipped bits": ["test_any_flipped_bit", "test_parquet_with_flipped_bits"],
+    "recipes, flags and sizes that cannot be": [
+        "test_recipes",
+        "test_sizes",
+        "test_a_foreign_configuration",
+        "test_priors",
+    ],
+    "tables of odd types, names and encodings": ["test_mutations.py"],
+    "code in a folder": ["test_trust.py"],
+    "requests, hosts and slow callers of the service": ["apps/serve/"],
+}
+
+
+def attacks() -> list[str]:
+    """Attacks of each family, and what became of them."""
+    tests = measured("attacks")["tests"]
+    counts: dict[str, Counter[str]] = {family: Counter() for family in FAMILIES}
+    for test, found in tests.items():
+        family = next(name for name, parts in FAMILIES.items() if any(part in test for part in parts))
+        counts[family].update(found)
+    rows = [(family, found) for family, found in counts.items() if found.total()]
+    rows.append(("all", sum(counts.values(), Counter())))
+    cells = [[name, f"{found.total():,}", *(f"{found[outcome]:,}" for outcome in OUTCOMES)] for name, found in rows]
+    return table(["attack", "tried", "refused", "survived", "lost", "hung", "tracebacks"], cells)
+
+
+TABLES = {"promises.md": {"attacks": attacks}}
