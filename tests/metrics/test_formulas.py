@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from sklearn import metrics as sk
 
 from attribune.errors import DataError
 from attribune.metrics import formulas as metrics
+from attribune.metrics.definitions import metric_info
 
 IDS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=40)
 CELLS = st.lists(st.tuples(*[st.booleans()] * 6), min_size=1, max_size=20)
@@ -45,6 +47,68 @@ def test_unseen_labels_are_one_more_class_that_is_always_missed():
     assert metrics.macro_f1(true, predicted, classes=2).value() == pytest.approx(
         sk.f1_score(true, predicted, average="macro", zero_division=0)
     )
+
+
+def test_correlations_by_hand():
+    assert metrics.pearson([1, 2, 3], [2, 4, 7]).value() == pytest.approx(5 / np.sqrt(2 * 38 / 3))
+    assert metrics.spearman([1, 2, 3, 4], [1, 8, 9, 2]).value() == pytest.approx(1 - 6 * (0 + 1 + 1 + 4) / (4 * 15))
+    # Of 4 rows, 3 hits: (TP TN - FP FN) / sqrt(product of the four sums) = (2 * 1 - 1 * 0) / sqrt(3 * 2 * 1 * 2)
+    assert metrics.matthews([1, 1, 0, 0], [1, 1, 1, 0], classes=2).value() == pytest.approx(2 / np.sqrt(12))
+    for name in ("pearson", "spearman", "matthews"):
+        assert metric_info(name).higher_is_better
+        assert not metric_info(name).is_share
+
+
+@pytest.mark.parametrize("make", [metrics.pearson, metrics.spearman])
+def test_a_constant_correlates_with_nothing(make):
+    for true, predicted in (([1, 1], [1, 2]), ([1, 2], [5, 5]), ([1e300, 1e300], [0, 1]), ([3], [4])):
+        assert make(true, predicted).value() == 0
+
+
+@settings(deadline=None, max_examples=60)
+@given(NUMBERS, st.sampled_from([0, 1e8, -1e-8]))
+def test_correlations_equal_scipy(pairs, offset):
+    true, predicted = np.array(pairs).T
+    if len(set(true)) == 1 or len(set(predicted)) == 1:
+        return
+    expected = stats.pearsonr(true, predicted).statistic, stats.spearmanr(true, predicted).statistic
+    found = metrics.pearson(true + offset, predicted).value(), metrics.spearman(true + offset, predicted).value()
+    assert found == pytest.approx(expected, abs=1e-7)
+
+
+@settings(deadline=None, max_examples=60)
+@given(NUMBERS, st.randoms(use_true_random=False))
+def test_a_resample_of_a_correlation_is_that_of_its_rows(pairs, chance):
+    true, predicted = np.array(pairs).T
+    drawn = np.array([chance.randrange(len(true)) for _ in true])
+    for make in (metrics.pearson, metrics.spearman):
+        metric = make(true, predicted)
+        counts = np.bincount(metric.rows[drawn], minlength=metric.statistics.shape[0])
+        assert metric.of_counts(counts[None])[0] == pytest.approx(make(true[drawn], predicted[drawn]).value(), abs=1e-9)
+
+
+@settings(deadline=None, max_examples=30)
+@given(NUMBERS, st.integers(1, 6))
+def test_a_pooled_correlation_is_that_of_all_rows(pairs, folds):
+    true, predicted = np.array(pairs).T
+    parts = [part for part in np.array_split(np.arange(len(true)), folds) if len(part)]
+    keys = [part % 3 for part in parts]
+    for make in (metrics.pearson, metrics.spearman):
+        several = [make(true[part], predicted[part]) for part in parts]
+        assert metrics.pooled(several).value() == pytest.approx(make(true, predicted).value(), abs=1e-9)
+        assert metrics.pooled(several, keys).value() == pytest.approx(make(true, predicted).value(), abs=1e-9)
+
+
+@settings(deadline=None, max_examples=60)
+@given(IDS)
+def test_matthews_equals_scikit_learn(pairs):
+    true, predicted = np.array(pairs).T
+    if len({*true, *predicted}) == 1:
+        assert metrics.matthews(true, predicted, classes=5).value() == 0
+        return
+    true = np.where(true == 4, -100, true)
+    found = metrics.matthews(true, predicted, classes=5).value()
+    assert found == pytest.approx(sk.matthews_corrcoef(np.where(true < 0, 5, true), predicted), abs=1e-9)
 
 
 @settings(deadline=None, max_examples=60)

@@ -290,3 +290,47 @@ def test_losses_can_be_captured_as_one_graph(task, labels):
     logits = torch.randn(3, task.outputs)
     captured = torch.compile(task.loss, backend="eager", fullgraph=True)
     torch.testing.assert_close(captured(logits, labels), task.loss(logits, labels))
+
+
+SCORED = [
+    (Classification(classes=2, score_by=("matthews",)), ["matthews", "accuracy", "macro_f1"]),
+    (Classification(classes=2, positive="1", score_by=("accuracy", "f1")), ["accuracy", "f1", "macro_f1"]),
+    (
+        Classification(classes=2, multi_label=True, score_by="subset_accuracy"),
+        ["subset_accuracy", "micro_f1", "macro_f1"],
+    ),
+    (Rating(classes=("1", "2"), score_by=("spearman", "pearson")), ["spearman", "pearson", "accuracy", "rmse", "mae"]),
+    (Regression(score_by=("mae", "pearson")), ["mae", "pearson", "rmse", "r2"]),
+]
+
+
+@pytest.mark.parametrize(("task", "names"), SCORED, ids=lambda one: getattr(one, "kind", None))
+def test_named_metrics_come_first_and_the_first_one_is_the_main_one(task, names):
+    multi_label = getattr(task, "multi_label", False)
+    labels = np.eye(2)[[0, 1, 1, 0]] if multi_label else np.array([0, 1, 1, 0])
+    logits = np.random.default_rng(0).normal(size=(4, task.outputs))
+    found = task.metrics(logits, labels)
+    assert list(found) == names
+    assert task.main_metric == names[0]
+    assert task.higher_is_better == found[names[0]].higher_is_better
+    assert task_from_dict(json.loads(json.dumps(task.to_dict()))) == task
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("classification", ["pearson"]),
+        ("classification", ["f1"]),
+        ("classification", ["matthews", "matthews"]),
+        ("rating", ["matthews"]),
+        ("regression", "accuracy"),
+    ],
+)
+def test_a_metric_that_a_task_does_not_have_is_refused(kind, names):
+    with pytest.raises(ConfigError, match=r"score_by is \['\w+'.*has the metrics"):
+        fit_task(kind, [[1, 2, 3]], score_by=names)
+
+
+def test_a_stored_task_is_as_that_of_earlier_releases_unless_metrics_are_named():
+    assert "score_by" not in Regression().to_dict()
+    assert Regression(score_by=("r2",)).to_dict()["score_by"] == ["r2"]

@@ -41,7 +41,7 @@ _ERRORS = ("rmse", "mae", "log_loss", "perplexity")
 METRICS = {
     **{name: MetricInfo(name=name, is_share=True) for name in _SHARES},
     **{name: MetricInfo(name=name, higher_is_better=False) for name in _ERRORS},
-    "r2": MetricInfo(name="r2"),  # it can be negative: no share
+    **{name: MetricInfo(name=name) for name in ("r2", "matthews", "pearson", "spearman")},  # no shares: below 0, too
 }
 
 

@@ -29,12 +29,15 @@ __all__ = [
     "log_loss",
     "macro_f1",
     "mae",
+    "matthews",
     "mean_accuracy",
     "mean_of",
+    "pearson",
     "perplexity",
     "pooled",
     "r2",
     "rmse",
+    "spearman",
     "subset_accuracy",
 ]
 
@@ -51,12 +54,14 @@ class Metric:
         statistics: (G, S) distinct rows of statistics, dense or a scipy sparse array.
         rows: (n,) the index in `statistics` of each row of the data.
         formula: from means of the statistics (..., S) to the metric (...).
+        pairs: (S, 2) for a correlation: the true and the predicted value that each statistic counts.
     """
 
     name: str
     statistics: Any
     rows: Array
     formula: Formula
+    pairs: Array | None = None
 
     def __post_init__(self) -> None:
         """Refuse a metric over no rows: its value would not be a number."""
@@ -97,6 +102,10 @@ def pooled(metrics: Sequence[Metric], keys: Sequence[npt.ArrayLike] | None = Non
         DataError: for metrics of different names or statistics.
     """
     first = metrics[0]
+    pairs = [metric.pairs for metric in metrics if metric.pairs is not None]
+    if len(pairs) == len(metrics):
+        metrics = _over_pairs(metrics, np.concatenate(pairs))
+        first = metrics[0]
     widths = {(metric.name, metric.statistics.shape[1]) for metric in metrics}
     if len(widths) > 1:
         raise DataError(f"metrics over different classes cannot be pooled ({sorted(widths)}): give the classes")
@@ -111,6 +120,23 @@ def pooled(metrics: Sequence[Metric], keys: Sequence[npt.ArrayLike] | None = Non
     if len(distinct_keys) == len(rows):
         return combined
     return _clustered(combined, cluster.reshape(-1), cluster_count=len(distinct_keys))
+
+
+def _over_pairs(metrics: Sequence[Metric], pairs: Array) -> list[Metric]:
+    """Return correlations whose statistics count the pairs of all of them."""
+    starts = np.cumsum([0, *(metric.statistics.shape[1] for metric in metrics)])
+    shapes = [(metric.statistics.shape[0], len(pairs)) for metric in metrics]
+    return [
+        _of_pairs(
+            metric.name,
+            sparse.csr_array(
+                (metric.statistics.data, metric.statistics.indices + start, metric.statistics.indptr), shape
+            ),
+            rows=metric.rows,
+            pairs=pairs,
+        )
+        for metric, start, shape in zip(metrics, starts, shapes, strict=False)
+    ]
 
 
 def _clustered(metric: Metric, cluster: Array, *, cluster_count: int) -> Metric:
@@ -209,6 +235,12 @@ def macro_f1(true: npt.ArrayLike, predicted: npt.ArrayLike, *, classes: int) -> 
 
     True ids outside 0..C-1 (labels unseen in training) form one more class, whose F1 is 0, as in scikit-learn.
     """
+    statistics, rows = _confusions(true, predicted, classes)
+    return Metric(name="macro_f1", statistics=statistics, rows=rows, formula=_macro_present_formula)
+
+
+def _confusions(true: npt.ArrayLike, predicted: npt.ArrayLike, classes: int) -> tuple[Any, Array]:
+    """Return per distinct pair of classes the hit, prediction and true class, one-hot (G, 3 (C + 1)), and rows (n,)."""
     first, second = _pair(true, predicted)
     if second.size and (second.min() < 0 or second.max() >= classes):
         raise DataError(f"a predicted class id is {second.min()} or {second.max()}: ids go from 0 to {classes - 1}")
@@ -223,7 +255,23 @@ def macro_f1(true: npt.ArrayLike, predicted: npt.ArrayLike, *, classes: int) -> 
         np.concatenate([is_true[hit], width + is_predicted, 2 * width + is_true]),
     )
     statistics = sparse.csr_array((np.ones(len(index[0])), index), shape=(len(codes), 3 * width))
-    return Metric(name="macro_f1", statistics=statistics, rows=rows.reshape(-1), formula=_macro_present_formula)
+    return statistics, rows.reshape(-1)
+
+
+def _matthews_formula(means: Array) -> Array:
+    """(c - p·t) / sqrt((1 - p·p)(1 - t·t)) of the share c of hits and the shares p, t of the classes."""
+    hits, predicted, true = np.split(means, 3, axis=-1)
+    spread = (1 - np.square(predicted).sum(axis=-1)) * (1 - np.square(true).sum(axis=-1))
+    return _quotient(hits.sum(axis=-1) - (predicted * true).sum(axis=-1), spread)
+
+
+def matthews(true: npt.ArrayLike, predicted: npt.ArrayLike, *, classes: int) -> Metric:
+    """Return the Matthews correlation of class ids (n,), between -1 and 1 (Gorodkin 2004 for more than two classes).
+
+    It is 0 where all rows have one class, true or predicted. True ids outside 0..C-1 form one more class.
+    """
+    statistics, rows = _confusions(true, predicted, classes)
+    return Metric(name="matthews", statistics=statistics, rows=rows, formula=_matthews_formula)
 
 
 def label_micro_f1(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
@@ -303,6 +351,69 @@ def r2(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
     centred = first - first.mean() if len(first) else first
     statistics = np.stack([np.square(first - second), centred, np.square(centred)], axis=1)
     return Metric(name="r2", statistics=statistics, rows=np.arange(len(first)), formula=_r2_formula)
+
+
+def _quotient(covariance: Array, spread: Array) -> Array:
+    """Return covariance / sqrt(spread), 0 where one of the two variables is constant."""
+    varies = spread > 1e-14
+    return np.asarray(np.where(varies, covariance / np.sqrt(np.where(varies, spread, 1.0)), 0.0))
+
+
+def pearson(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
+    """Return the Pearson correlation of two arrays (n,), between -1 and 1; 0 where one of them is constant."""
+    return _of_arrays("pearson", true, predicted)
+
+
+def spearman(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
+    """Return the rank correlation of two arrays (n,), between -1 and 1; equal values share their mean rank.
+
+    It is 0 where one array is constant. Ranks are those among the rows that are drawn, in every resample anew.
+    """
+    return _of_arrays("spearman", true, predicted)
+
+
+def _of_arrays(name: str, true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
+    values = np.stack(_pair(true, predicted), axis=1).astype(np.float64)
+    pairs, rows = np.unique(values, axis=0, return_inverse=True)
+    return _of_pairs(name, sparse.eye_array(len(pairs), format="csr"), rows=rows.reshape(-1), pairs=pairs)
+
+
+def _of_pairs(name: str, statistics: Any, *, rows: Array, pairs: Array) -> Metric:
+    """Return the correlation whose statistics (G, S) count pairs (S, 2) of a true and a predicted value."""
+    formula = (_correlation if name == "pearson" else _rank_correlation)(pairs)
+    return Metric(name=name, statistics=statistics, rows=rows, formula=formula, pairs=pairs)
+
+
+def _correlation(pairs: Array) -> Formula:
+    # Centred and scaled first, so that large values with a small spread do not cancel.
+    centred = pairs - (pairs.mean(axis=0) if len(pairs) else 0)
+    scale = np.abs(centred).max(axis=0, initial=0)
+    x, y = (centred / np.where(scale > 1e-14 * np.abs(pairs).max(initial=0), scale, np.inf)).T
+
+    def formula(weights: Array) -> Array:
+        mean_x, mean_y = weights @ x, weights @ y
+        spread = (weights @ (x * x) - mean_x**2) * (weights @ (y * y) - mean_y**2)
+        return _quotient(weights @ (x * y) - mean_x * mean_y, spread)
+
+    return formula
+
+
+def _rank_correlation(pairs: Array) -> Formula:
+    columns = [np.unique(values, return_inverse=True)[1].reshape(-1) for values in pairs.T]
+
+    def formula(weights: Array) -> Array:
+        x, y = (_ranks(weights, column) - 0.5 for column in columns)
+        covariance, xx, yy = ((weights * product).sum(axis=-1) for product in (x * y, x * x, y * y))
+        return _quotient(covariance, xx * yy)
+
+    return formula
+
+
+def _ranks(weights: Array, column: Array) -> Array:
+    """Return ranks, between 0 and 1, of values with weights (..., S); `column` (S,) is the place of each in order."""
+    members = sparse.csr_array((np.ones(len(column)), (np.arange(len(column)), column)))
+    shares = (weights.reshape(-1, len(column)) @ members).reshape(*weights.shape[:-1], -1)
+    return np.asarray((np.cumsum(shares, axis=-1) - shares / 2)[..., column])
 
 
 def _perplexity_formula(means: Array) -> Array:

@@ -14,7 +14,7 @@ from typing import Any
 from attribune.core.plugins import load_plugins
 from attribune.errors import ConfigError
 from attribune.tasks.aspects import Aspects
-from attribune.tasks.base import Decoded, Task
+from attribune.tasks.base import ADDED_LATER, Decoded, Task
 from attribune.tasks.classification import Classification
 from attribune.tasks.generation import Generation
 from attribune.tasks.labels import UNSEEN
@@ -57,7 +57,7 @@ def task_from_dict(data: Mapping[str, Any]) -> Task:
     values = {name: _frozen(value) for name, value in data.items() if name != "kind"}
     task = _task_class(data["kind"])
     stored = [field.name for field in fields(task)]  # type: ignore[arg-type]
-    _check_names(data["kind"], values, allowed=stored, needed=stored)
+    _check_names(data["kind"], values, allowed=stored, needed=[name for name in stored if name not in ADDED_LATER])
     return task(**values)
 
 

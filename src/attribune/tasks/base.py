@@ -7,20 +7,41 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
+from pydantic import BeforeValidator
 
 from attribune.errors import ConfigError, DataError
+from attribune.metrics.definitions import metric_info
 from attribune.metrics.formulas import Metric, log_loss
 from attribune.tasks.labels import Array, Column
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Decoded", "Task", "checked_logits", "log_frequencies", "unknown", "validation_score"]
+__all__ = [
+    "Decoded",
+    "ScoreBy",
+    "Task",
+    "check_metrics",
+    "checked_logits",
+    "log_frequencies",
+    "unknown",
+    "validation_score",
+]
+
+
+def _named(names: Any) -> Any:
+    return (names,) if isinstance(names, str) else tuple(names) if isinstance(names, Sequence) else names
+
+
+ScoreBy = Annotated[tuple[str, ...], BeforeValidator(_named)]
+"""Names of metrics; a single one may be given as a text."""
+ADDED_LATER = ("score_by",)
+"""Fields that a stored task may lack; they are stored when they are not empty, for the sake of earlier releases."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +72,6 @@ class Task(ABC):
     """
 
     kind: ClassVar[str]
-    higher_is_better: ClassVar[bool] = True  # of the main metric
 
     @property
     @abstractmethod
@@ -62,6 +82,11 @@ class Task(ABC):
     @abstractmethod
     def main_metric(self) -> str:
         """Name of the metric that selects the best model."""
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether a higher value of the main metric is better."""
+        return metric_info(self.main_metric).higher_is_better
 
     @classmethod
     @abstractmethod
@@ -108,12 +133,24 @@ class Task(ABC):
     def to_dict(self) -> dict[str, Any]:
         """Return plain values from which `task_from_dict` restores the task."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        return {"kind": self.kind} | {name: _plain(value) for name, value in values.items()}
+        plain = {name: _plain(value) for name, value in values.items() if value or name not in ADDED_LATER}
+        return {"kind": self.kind} | plain
 
     def majority(self, train_labels: Array, labels: Array) -> dict[str, Metric]:
         """Return the metrics of the prior of the training labels."""
         prior = self.prior(np.asarray(train_labels))
         return self.metrics(np.broadcast_to(prior, (len(labels), len(prior))), labels)
+
+
+def check_metrics(score_by: Sequence[str], offered: Iterable[str], *, task: str) -> None:
+    """Check the metrics by which a task is scored.
+
+    Raises:
+        ConfigError: for a metric that the task does not have, or one that is named twice.
+    """
+    names = tuple(offered)
+    if len(set(score_by)) < len(score_by) or not set(score_by) <= set(names):
+        raise ConfigError(f"score_by is {list(score_by)}: {task} has the metrics {', '.join(names)}; name each once")
 
 
 def _plain(value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -17,7 +17,7 @@ from attribune.errors import ConfigError, DataError
 from attribune.metrics import formulas as metric
 from attribune.metrics.formulas import Metric
 from attribune.schema.columns import MISSING, canonical
-from attribune.tasks.base import Decoded, Task, checked_logits, log_frequencies, unknown
+from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits, log_frequencies, unknown
 from attribune.tasks.labels import (
     Array,
     Column,
@@ -84,6 +84,9 @@ class Classification(Task):
         separator: between the labels of one cell; None for cells that are lists.
         positive: the class whose F1 is the main metric.
         missing: texts that mean a missing label, except those in `classes`.
+        score_by: metrics that come first, beginning with the main one: ``accuracy``, ``macro_f1``, ``f1`` of the
+            positive class, or ``matthews``, which is computed when it is named; with `multi_label` ``micro_f1``,
+            ``macro_f1`` or ``subset_accuracy``.
     """
 
     kind: ClassVar[str] = "classification"
@@ -93,6 +96,7 @@ class Classification(Task):
     separator: str | None = None
     positive: Annotated[str | None, BeforeValidator(canonical)] = None
     missing: MissingTexts = MISSING
+    score_by: ScoreBy = ()
 
     def __post_init__(self) -> None:
         """Check what depends on several fields."""
@@ -102,6 +106,10 @@ class Classification(Task):
                 f"positive is {self.positive!r}: name one of the classes ({', '.join(names)})"
                 " of a task with one label per row"
             )
+        offered = self._usual if self.multi_label else (*self._usual, "matthews")
+        check_metrics(
+            self.score_by, offered, task=f"this classification{'' if self.positive else ' (without positive)'}"
+        )
         if self.separator is not None and (not self.multi_label or not self.separator):
             raise ConfigError(f"separator is {self.separator!r}: give a non-empty text, together with multi_label=True")
 
@@ -116,6 +124,7 @@ class Classification(Task):
         separator: str | None = None,
         positive: str | None = None,
         missing: Sequence[str] = MISSING,
+        score_by: str | Sequence[str] = (),
     ) -> Self:
         """Fit the classes, unless given, and the weights for `class_weights="balanced"` on training rows."""
         require_columns(label_columns, ["label"], task=cls.kind)
@@ -128,6 +137,7 @@ class Classification(Task):
             texts = label_texts(label_columns[0], missing=missing, known=known)
         names = known or sorted_classes(texts, of="the label column", least=least)
         options: dict[str, Any] = {"multi_label": multi_label, "separator": separator, "positive": positive}
+        options["score_by"] = score_by
         task = cls(classes=names, missing=missing, **options)
         if class_weights == "balanced":
             class_weights = task._balanced(*task.encode_labels(label_columns))
@@ -161,10 +171,15 @@ class Classification(Task):
 
     @property
     def main_metric(self) -> str:
-        """`accuracy`; `f1` with a positive class; `micro_f1` for several labels per row."""
+        """The first of `score_by`; else `accuracy`, `f1` with a positive class, or `micro_f1` for several labels."""
+        return (*self.score_by, *self._usual)[0]
+
+    @property
+    def _usual(self) -> tuple[str, ...]:
+        """The metrics that are computed unasked, the main one first."""
         if self.multi_label:
-            return "micro_f1"
-        return "accuracy" if self.positive is None else "f1"
+            return ("micro_f1", "macro_f1", "subset_accuracy")
+        return ("accuracy", "macro_f1") if self.positive is None else ("f1", "accuracy", "macro_f1")
 
     def _texts(self, columns: Sequence[Column], first_row: int) -> list[str | None]:
         require_columns(columns, ["label"], task=self.kind)
@@ -225,23 +240,34 @@ class Classification(Task):
         )
 
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
-        """Return accuracy, macro-F1 and F1 of the positive class, or micro-F1, macro-F1 and subset accuracy."""
-        logits = checked_logits(logits, self.outputs)
-        if self.multi_label:
-            return self._label_metrics(logits > 0, np.asarray(labels) > 0)
-        true, predicted = np.asarray(labels), logits.argmax(axis=1)
-        results = [metric.accuracy(true, predicted), metric.macro_f1(true, predicted, classes=self.outputs)]
-        if self.positive is not None:
-            results.insert(0, metric.f1(true, predicted, positive=self.class_names.index(self.positive)))
-        return {result.name: result for result in results}
+        """Return accuracy, macro-F1 and F1 of the positive class, or micro-F1, macro-F1 and subset accuracy.
 
-    def _label_metrics(self, predicted: Array, true: Array) -> dict[str, Metric]:
-        """Return the metrics of several labels per row; unseen labels are one more class, never predicted."""
+        Those of `score_by` come first.
+        """
+        logits = checked_logits(logits, self.outputs)
+        makers: dict[str, Callable[[], Metric]]
+        if self.multi_label:
+            true, predicted = self._known_and_unseen(np.asarray(labels) > 0, logits > 0)
+            makers = {
+                "micro_f1": lambda: metric.label_micro_f1(true, predicted),
+                "macro_f1": lambda: metric.label_macro_f1(true, predicted),
+                "subset_accuracy": lambda: metric.subset_accuracy(true, predicted),
+            }
+        else:
+            true, predicted = np.asarray(labels), logits.argmax(axis=1)
+            makers = {
+                "accuracy": lambda: metric.accuracy(true, predicted),
+                "macro_f1": lambda: metric.macro_f1(true, predicted, classes=self.outputs),
+                "matthews": lambda: metric.matthews(true, predicted, classes=self.outputs),
+                "f1": lambda: metric.f1(true, predicted, positive=self.class_names.index(self.positive or "")),
+            }
+        return {name: makers[name]() for name in dict.fromkeys([*self.score_by, *self._usual])}
+
+    def _known_and_unseen(self, true: Array, predicted: Array) -> tuple[Array, Array]:
+        """Return 0/1 labels and predictions (n, C or C + 1); unseen labels are one more class, never predicted."""
         if true.shape[1] > self.outputs and not true[:, self.outputs].any():
             true = true[:, : self.outputs]
-        predicted = np.pad(predicted, ((0, 0), (0, true.shape[1] - self.outputs)))
-        makers = [metric.label_micro_f1, metric.label_macro_f1, metric.subset_accuracy]
-        return {result.name: result for result in (make(true, predicted) for make in makers)}
+        return true, np.pad(predicted, ((0, 0), (0, true.shape[1] - self.outputs)))
 
     def prior(self, train_labels: Array) -> Array:
         """Return the log frequencies of the classes, or their log odds for several labels per row."""

@@ -37,7 +37,6 @@ class Generation(Task):
 
     kind: ClassVar[str] = "generation"
     main_metric: ClassVar[str] = "perplexity"
-    higher_is_better: ClassVar[bool] = False
     outputs: ClassVar[int] = 2
     missing: MissingTexts = MISSING
 

@@ -15,7 +15,7 @@ from attribune.errors import ConfigError
 from attribune.metrics import formulas as metric
 from attribune.metrics.formulas import Metric
 from attribune.schema.columns import MISSING, canonical
-from attribune.tasks.base import Decoded, Task, checked_logits, log_frequencies, unknown
+from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits, log_frequencies, unknown
 from attribune.tasks.labels import (
     UNSEEN,
     Array,
@@ -45,6 +45,9 @@ def _sorted_ratings(classes: Any) -> tuple[str, ...]:
     return sorted_classes(values, of="the rating")
 
 
+_USUAL = ("accuracy", "rmse", "mae")
+_OF_NUMBERS = (metric.rmse, metric.mae, metric.pearson, metric.spearman)
+_METRICS = {"accuracy": metric.accuracy, **{make.__name__: make for make in _OF_NUMBERS}}
 Ratings = Annotated[tuple[str, ...], BeforeValidator(_sorted_ratings)]
 
 
@@ -59,13 +62,19 @@ class Rating(Task):
         classes: the ratings, sorted by number.
         expected: predict the expected rating instead of the most probable one, which still determines the accuracy.
         missing: texts that mean a missing label.
+        score_by: metrics that come first, beginning with the main one: ``accuracy``, ``rmse``, ``mae``, ``pearson`` or
+            ``spearman``. Correlations are computed when they are named.
     """
 
     kind: ClassVar[str] = "rating"
-    main_metric: ClassVar[str] = "accuracy"
     classes: Ratings
     expected: Flag = False
     missing: MissingTexts = MISSING
+    score_by: ScoreBy = ()
+
+    def __post_init__(self) -> None:
+        """Check the names of metrics."""
+        check_metrics(self.score_by, _METRICS, task="a rating")
 
     @classmethod
     def fit(
@@ -75,13 +84,20 @@ class Rating(Task):
         classes: Sequence[str] | None = None,
         expected: bool = False,
         missing: Sequence[str] = MISSING,
+        score_by: str | Sequence[str] = (),
     ) -> Self:
         """Fit the ratings, unless given, on training rows; DataError for labels that are not numbers."""
         if classes is None:
             require_columns(label_columns, ["label"], task=cls.kind)
             values = label_numbers(label_columns[0], missing=missing)
             classes = sorted_classes(map(canonical, np.unique(values)), of="the label column")
-        return cls(classes=class_names(classes, of="the rating"), expected=expected, missing=missing)
+        names = class_names(classes, of="the rating")
+        return cls(classes=names, expected=expected, missing=missing, score_by=score_by)  # type: ignore[arg-type]
+
+    @property
+    def main_metric(self) -> str:
+        """The first of `score_by`, else `accuracy`."""
+        return (*self.score_by, *_USUAL)[0]
 
     @property
     def outputs(self) -> int:
@@ -126,13 +142,14 @@ class Rating(Task):
         return np.asarray(softmax(logits, axis=1) @ values if self.expected else values[logits.argmax(axis=1)])
 
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
-        """Return the accuracy, and RMSE and MAE of the predicted number."""
+        """Return the metrics of `score_by`, then the accuracy, and RMSE and MAE of the predicted number."""
         logits, labels = checked_logits(logits, self.outputs), np.asarray(labels)
         predicted, values = self._numbers(logits), self._values
         farthest = np.where(predicted - values[0] > values[-1] - predicted, values[0], values[-1])
         true = np.where(labels == UNSEEN, farthest, values[labels.clip(min=0)])
+        names = dict.fromkeys([*self.score_by, *_USUAL])
         accuracy = metric.accuracy(labels, logits.argmax(axis=1))
-        return {result.name: result for result in (accuracy, metric.rmse(true, predicted), metric.mae(true, predicted))}
+        return {name: accuracy if name == "accuracy" else _METRICS[name](true, predicted) for name in names}
 
     def prior(self, train_labels: Array) -> Array:
         """Return the log frequencies of the ratings."""

@@ -15,7 +15,7 @@ from attribune.errors import ConfigError, DataError
 from attribune.metrics import formulas as metric
 from attribune.metrics.formulas import Metric
 from attribune.schema.columns import MISSING
-from attribune.tasks.base import Decoded, Task, checked_logits
+from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
 from attribune.tasks.labels import Array, Column, MissingTexts, label_numbers, require_columns
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ def _finite(value: Any, info: ValidationInfo) -> float:
 
 
 Finite = Annotated[float, BeforeValidator(_finite)]
+_USUAL = ("rmse", "mae", "r2")
+_METRICS = {make.__name__: make for make in (metric.rmse, metric.mae, metric.r2, metric.pearson, metric.spearman)}
 
 
 @checked_dataclass(kw_only=True)
@@ -45,18 +47,25 @@ class Regression(Task):
         mean: mean of the training values.
         std: their standard deviation, above 0.
         missing: texts that mean a missing label.
+        score_by: metrics that come first, beginning with the main one: ``rmse``, ``mae``, ``r2``, ``pearson`` or
+            ``spearman``. Correlations are computed when they are named.
     """
 
     kind: ClassVar[str] = "regression"
-    main_metric: ClassVar[str] = "rmse"
-    higher_is_better: ClassVar[bool] = False
     outputs: ClassVar[int] = 1
     mean: Finite = 0.0
     std: Finite = 1.0
     missing: MissingTexts = MISSING
+    score_by: ScoreBy = ()
+
+    def __post_init__(self) -> None:
+        """Check the names of metrics."""
+        check_metrics(self.score_by, _METRICS, task="a regression")
 
     @classmethod
-    def fit(cls, label_columns: Sequence[Column], *, missing: Sequence[str] = MISSING) -> Self:
+    def fit(
+        cls, label_columns: Sequence[Column], *, missing: Sequence[str] = MISSING, score_by: str | Sequence[str] = ()
+    ) -> Self:
         """Fit mean and standard deviation on training rows; DataError for text and for a constant column."""
         require_columns(label_columns, ["label"], task=cls.kind)
         values = label_numbers(label_columns[0], missing=missing)
@@ -67,7 +76,12 @@ class Regression(Task):
             raise DataError(
                 f"every training label is {values[0]:g}: nothing can be learned; give rows of different values"
             )
-        return cls(mean=float(values.mean()), std=float(values.std()), missing=missing)
+        return cls(mean=float(values.mean()), std=float(values.std()), missing=missing, score_by=score_by)  # type: ignore[arg-type]
+
+    @property
+    def main_metric(self) -> str:
+        """The first of `score_by`, else `rmse`."""
+        return (*self.score_by, *_USUAL)[0]
 
     def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
         """Return standardised labels float32 (n,) and the mask of labelled rows; DataError for text."""
@@ -94,14 +108,13 @@ class Regression(Task):
         return Decoded(predictions={"prediction": self._numbers(logits)}, probabilities=None, probability_columns=())
 
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
-        """Return RMSE, MAE and R²."""
+        """Return the metrics of `score_by`, then RMSE, MAE and R²."""
         predicted, true = self._numbers(logits), np.asarray(labels, dtype=np.float64) * self.std + self.mean
         if not np.isfinite(true).all():
             raise DataError(
                 f"{int((~np.isfinite(true)).sum())} of {len(true)} labels are missing: leave these rows out"
             )
-        results = [metric.rmse(true, predicted), metric.mae(true, predicted), metric.r2(true, predicted)]
-        return {result.name: result for result in results}
+        return {name: _METRICS[name](true, predicted) for name in dict.fromkeys([*self.score_by, *_USUAL])}
 
     def prior(self, train_labels: Array) -> Array:
         """Return the mean of the labels."""

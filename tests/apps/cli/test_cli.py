@@ -123,6 +123,8 @@ TASKS: dict[str, tuple[dict[str, str], list[str], str, str]] = {
     "rating": ({"label": "look", "task": "rating"}, [], "accuracy", "prediction"),
     "regression": ({"label": "look", "task": "regression"}, [], "rmse", "prediction"),
     "aspects": ({"label": "look taste"}, [], "mean_accuracy", "prediction_taste"),
+    "matthews": ({}, ["task.score_by=[matthews, macro_f1]"], "matthews", "prediction"),
+    "spearman": ({"label": "look", "task": "regression"}, ["task.score_by=spearman"], "spearman", "prediction"),
 }
 
 
