@@ -98,8 +98,8 @@ def _failure_of_the_system(error: Exception) -> str | None:
     is_bare = type(error) is Exception and re.search(r"\(os error \d+\)", str(error))
     if "Too many open files" in str(error):
         return (
-            "too many files are open. Finished work is kept; raise the limit (ulimit -n 4096), or close other programs, and "
-            "run again"
+            "too many files are open. Finished work is kept; raise the limit (ulimit -n 4096), or close other programs, "
+            "and run again"
         )
     if isinstance(error, OSError) or is_bare:
         name = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
@@ -108,7 +108,7 @@ def _failure_of_the_system(error: Exception) -> str | None:
     if is_out_of_memory(error):
         reason = next(iter(str(error).strip().splitlines()), "")
         return (
-            f"there is not enough memory{f' ({reason:.300})' if reason else ''}. Finished work is kept; lower batch_size, "
-            "max_length or the sizes of the method, or use a machine with more memory"
+            f"there is not enough memory{f' ({reason:.300})' if reason else ''}. Finished work is kept; lower "
+            "batch_size, max_length or the sizes of the method, or use a machine with more memory"
         )
     return None
