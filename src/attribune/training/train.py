@@ -207,7 +207,8 @@ def _train_and_score(
     if plan.model is None and not is_trained:
         _train_linear(plan, folder, data)
     model = LinearModel.load(folder.model) if plan.model is None else load_model(folder.model)
-    shutil.rmtree(folder.checkpoints, ignore_errors=True)
+    if folder.checkpoints.exists():
+        shutil.rmtree(folder.checkpoints)
     outcome = read_record(folder.outcome, dict[str, Any], what="training record")
     record = {"parameters": asdict(model.sizes()), **outcome}
     checked_record(record, TrainingRecord, source=folder.outcome, what="training record")

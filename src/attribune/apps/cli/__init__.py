@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from importlib import import_module, metadata
@@ -50,13 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of the output has exited; without this, Python raises again when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except OSError as error:
-        _write_error(f"attribune {options.verb}: error: {one_line(_system_error(error))}\n")
-        return 1
-    except (MemoryError, RuntimeError, ImportError) as error:
-        if not is_out_of_memory(error):
+    except Exception as error:
+        failure = _failure_of_the_system(error)
+        if failure is None:
             raise
-        _write_error(f"attribune {options.verb}: error: {_out_of_memory(error)}\n")
+        _write_error(f"attribune {options.verb}: error: {one_line(failure)}\n")
         return 1
     return 0
 
@@ -93,14 +92,23 @@ def _leave_group() -> None:
         distributed.destroy_process_group()
 
 
-def _out_of_memory(error: Exception) -> str:
-    reason = next(iter(str(error).strip().splitlines()), "")
-    return one_line(
-        f"there is not enough memory{f' ({reason:.300})' if reason else ''}. Finished work is kept; lower batch_size, "
-        "max_length or the sizes of the method, or use a machine with more memory"
-    )
-
-
-def _system_error(error: OSError) -> str:
-    where = f"{error.filename}: " if error.filename else ""
-    return f"{where}{error.strerror or error}. Finished work is kept; free space or fix the permission and run again"
+def _failure_of_the_system(error: Exception) -> str | None:
+    """Say what memory, disk or limit ran out; None for any other error."""
+    # The tokenizers library raises a bare Exception for an error of the system, PyTorch a RuntimeError.
+    is_bare = type(error) is Exception and re.search(r"\(os error \d+\)", str(error))
+    if "Too many open files" in str(error):
+        return (
+            "too many files are open. Finished work is kept; raise the limit (ulimit -n 4096), or close other programs, "
+            "and run again"
+        )
+    if isinstance(error, OSError) or is_bare:
+        name = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
+        reason = (isinstance(error, OSError) and error.strerror) or error
+        return f"{name}{reason}. Finished work is kept; free space or fix the permission and run again"
+    if is_out_of_memory(error):
+        reason = next(iter(str(error).strip().splitlines()), "")
+        return (
+            f"there is not enough memory{f' ({reason:.300})' if reason else ''}. Finished work is kept; lower "
+            "batch_size, max_length or the sizes of the method, or use a machine with more memory"
+        )
+    return None
