@@ -37,7 +37,7 @@ class LabelEncoder(Protocol):
 
 
 class RowEncoder(Protocol):
-    """What makes ids of the texts of rows: `TextEncoder`, or `PairEncoder` for models that write."""
+    """What makes ids of the texts of rows: `TextEncoder`, or `PromptEncoder` for models that write."""
 
     def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
         """Encode the rows of some columns by name."""

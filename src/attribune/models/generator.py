@@ -16,7 +16,7 @@ from transformers import GenerationConfig, GenerationMixin, PreTrainedModel, Pre
 from transformers.modeling_outputs import CausalLMOutputWithPast, Seq2SeqLMOutput
 from transformers.utils.generic import can_return_tuple
 
-from attribune.data.pairs import PairCollator, PairEncoder
+from attribune.data.prompts import PromptCollator, PromptEncoder
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.methods import METHODS, MethodConfig
@@ -183,7 +183,7 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         """Return of each response the negative log-likelihood in nats, (B,)."""
         return self.row_scores(logits, labels)[:, 0]
 
-    def row_encoder(self, text_input: TextInput | None = None) -> PairEncoder:
+    def row_encoder(self, text_input: TextInput | None = None) -> PromptEncoder:
         """Return the encoder of the prompts and responses of rows; see `Scorer.row_encoder`."""
         text = text_input or self.text_input
         if text is None:
@@ -191,12 +191,12 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
                 "the model does not say which columns are its text and its prompt: give text_input=TextInput.of('text')"
             )
         separate = bool(self.config.is_encoder_decoder)
-        return PairEncoder(self._own_tokenizer(), text, limit=self.longest_text(), separate=separate)
+        return PromptEncoder(self._own_tokenizer(), text, limit=self.longest_text(), separate=separate)
 
-    def collator(self, schema: Schema | None = None) -> PairCollator:
+    def collator(self, schema: Schema | None = None) -> PromptCollator:
         """Return the collator of rows encoded with a schema, which pads on the right."""
         separate = bool(self.config.is_encoder_decoder)
-        return PairCollator(self._own_tokenizer(), self.schema if schema is None else schema, separate=separate)
+        return PromptCollator(self._own_tokenizer(), self.schema if schema is None else schema, separate=separate)
 
     @property
     def base_model(self) -> Any:

@@ -10,7 +10,7 @@ import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from attribune.data.encoding import encode
-from attribune.data.pairs import PairCollator, PairEncoder
+from attribune.data.prompts import PromptCollator, PromptEncoder
 from attribune.data.texts import TextInput
 from attribune.data.windows import Chunks, Head
 from attribune.errors import ConfigError, DataError
@@ -39,7 +39,7 @@ def encoded(
 ) -> list[tuple[str, str]]:
     """Of each row the words that are read, and those that are to be written with a point for every other."""
     text = TextInput.of("answer", window=Head(size), **{"prompt": "ask", "separator": " ", **options})
-    found = PairEncoder(tokenizer, text, separate=separate).rows(text, rows)
+    found = PromptEncoder(tokenizer, text, separate=separate).rows(text, rows)
     assert found.labels is not None
     assert found.empty.tolist() == [not answer for answer in rows["answer"]]
     pad = tokenizer.convert_tokens_to_ids("[PAD]")
@@ -89,16 +89,16 @@ def test_a_chat_template_stands_around_both(tokenizer: Any) -> None:
             ". . . . . . . was great and very fine [SEP]",
         )
         text = TextInput.of("answer", prompt="ask", chat=True)
-        ids, cut = PairEncoder(tokenizer, text).prompts(["the film"])
+        ids, cut = PromptEncoder(tokenizer, text).prompts(["the film"])
         assert (words(tokenizer, ids[0]), cut) == ("[CLS] [UNK] the film [SEP] [CLS] [UNK]", 0)
         tokenizer.chat_template = "{{ messages | length }}"
         with pytest.raises(ConfigError, match="prompt and response cannot be told apart"):
-            PairEncoder(tokenizer, text).rows(text, ROWS)
+            PromptEncoder(tokenizer, text).rows(text, ROWS)
         tokenizer.chat_template = None
         with pytest.raises(ConfigError, match="the tokenizer has no chat template: leave chat out"):
-            PairEncoder(tokenizer, text)
+            PromptEncoder(tokenizer, text)
         with pytest.raises(ConfigError, match="an encoder-decoder reads no chat"):
-            PairEncoder(tokenizer, text, separate=True)
+            PromptEncoder(tokenizer, text, separate=True)
     finally:
         tokenizer.chat_template = None
 
@@ -106,7 +106,7 @@ def test_a_chat_template_stands_around_both(tokenizer: Any) -> None:
 def test_prompts_are_as_in_training(tokenizer: Any) -> None:
     for separate in (False, True):
         text = TextInput.of("answer", prompt="ask", separator=" ", window=Head(6))
-        encoder = PairEncoder(tokenizer, text, separate=separate)
+        encoder = PromptEncoder(tokenizer, text, separate=separate)
         ids, cut = encoder.prompts(["the film", "the film was a plot"])
         assert words(tokenizer, ids[0]) == ("[CLS] the film [SEP]" if separate else "[CLS] the film")
         assert words(tokenizer, ids[1]) == ("[CLS] film was a plot [SEP]" if separate else "[CLS] film was a plot")
@@ -115,27 +115,27 @@ def test_prompts_are_as_in_training(tokenizer: Any) -> None:
 
 def test_a_text_without_a_prompt_goes_on_from_its_beginning(tokenizer: Any) -> None:
     text = TextInput.of("answer")
-    assert words(tokenizer, PairEncoder(tokenizer, text).prompts(["the film", ""])[0][0]) == "[CLS] the film"
-    assert PairEncoder(tokenizer, text).rows(text, ROWS).inputs[1] == [2, 8, 20, 11, 3]
+    assert words(tokenizer, PromptEncoder(tokenizer, text).prompts(["the film", ""])[0][0]) == "[CLS] the film"
+    assert PromptEncoder(tokenizer, text).rows(text, ROWS).inputs[1] == [2, 8, 20, 11, 3]
 
 
 def test_a_tokenizer_that_begins_no_text_begins_with_its_begin_or_end_token(tokenizer: Any) -> None:
     plain = AutoTokenizer.from_pretrained(tokenizer.name_or_path)
     plain.backend_tokenizer.post_processor = None
     text = TextInput.of("answer")
-    assert PairEncoder(plain, text).rows(text, ROWS).inputs[1] == [2, 8, 20, 11, 3]
+    assert PromptEncoder(plain, text).rows(text, ROWS).inputs[1] == [2, 8, 20, 11, 3]
     plain.bos_token = None
-    assert PairEncoder(plain, text).rows(text, ROWS).inputs[1] == [3, 8, 20, 11, 3]
+    assert PromptEncoder(plain, text).rows(text, ROWS).inputs[1] == [3, 8, 20, 11, 3]
     plain.eos_token = None
     with pytest.raises(ConfigError, match="has no end token: set"):
-        PairEncoder(plain, text)
+        PromptEncoder(plain, text)
 
 
 def test_windows_that_are_not_for_writing_are_refused(tokenizer: Any) -> None:
     with pytest.raises(ConfigError, match="the window 'chunks:8x2' is not for texts that are written: choose head:N"):
-        PairEncoder(tokenizer, TextInput.of("answer", window=Chunks(8, 2)))
+        PromptEncoder(tokenizer, TextInput.of("answer", window=Chunks(8, 2)))
     with pytest.raises(ConfigError, match="but the backbone takes 10"):
-        PairEncoder(tokenizer, TextInput.of("answer", window=Head(11)), limit=10)
+        PromptEncoder(tokenizer, TextInput.of("answer", window=Head(11)), limit=10)
 
 
 @pytest.mark.parametrize("separate", [False, True])
@@ -143,13 +143,13 @@ def test_batches_pad_labels_with_what_is_ignored(tokenizer: Any, separate: bool)
     schema = Schema.fit({"user": ["a", "b"]}, [Categorical("user")])
     table = {**ROWS, "user": ["a", "b", "a"]}
     text = TextInput.of("answer", prompt="ask", separator=" ", window=Head(12))
-    encoder = PairEncoder(tokenizer, text, separate=separate)
+    encoder = PromptEncoder(tokenizer, text, separate=separate)
     data = encode(table, schema, tokenizer, text=text, encoder=encoder)
     assert len(data) == 2  # the row without a response is left out
     rows = [data[0], data[1]]
     assert [row["length"] for row in rows] == ([6, 4] if separate else [9, 5])
     for left in (False, True):
-        batch = PairCollator(tokenizer, schema, separate=separate, left=left)(rows)
+        batch = PromptCollator(tokenizer, schema, separate=separate, left=left)(rows)
         for number, row in enumerate(rows):
             kept = batch["attention_mask"][number].bool()
             assert batch["input_ids"][number][kept].tolist() == row["input_ids"]
@@ -162,14 +162,14 @@ def test_batches_pad_labels_with_what_is_ignored(tokenizer: Any, separate: bool)
         assert bool(batch["attention_mask"][1, -1]) is left
     for row in rows:
         del row["labels"]
-    assert "labels" not in PairCollator(tokenizer, schema)(rows)
+    assert "labels" not in PromptCollator(tokenizer, schema)(rows)
 
 
 def test_a_missing_prompt_column_is_named(tokenizer: Any) -> None:
     text = TextInput.of("answer", prompt="question")
     schema = Schema([])
     with pytest.raises(DataError, match="question"):
-        encode(ROWS, schema, tokenizer, text=text, encoder=PairEncoder(tokenizer, text))
+        encode(ROWS, schema, tokenizer, text=text, encoder=PromptEncoder(tokenizer, text))
 
 
 def test_a_text_input_comes_back_from_json() -> None:

@@ -14,12 +14,12 @@ from attribune.data.windows import Head, SpecialTokens, content_ids, longest_inp
 from attribune.errors import ConfigError
 from attribune.schema import Schema
 
-__all__ = ["PairCollator", "PairEncoder"]
+__all__ = ["PromptCollator", "PromptEncoder"]
 
 _IGNORED = -100
 
 
-class PairEncoder:
+class PromptEncoder:
     """Makes ids of prompts and responses, and labels of the responses alone.
 
     A causal model reads one sequence: the begin token, the prompt, the separator, the response, the end token. In a
@@ -132,7 +132,7 @@ class PairEncoder:
         return str(self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=open_answer))
 
 
-class PairCollator(Collator):
+class PromptCollator(Collator):
     """Pads encoded prompts and responses to a batch; the `data_collator` of the stock Trainer.
 
     Args:
