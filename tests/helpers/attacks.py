@@ -176,7 +176,7 @@ def contents(folder: Path) -> dict[str, Any]:
     return {
         str(path.relative_to(folder)): _content(path)
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and not path.name.startswith(".lock")
+        if path.is_file() and ".lock" not in path.name
     }
 
 

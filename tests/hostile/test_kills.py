@@ -41,6 +41,16 @@ def test_a_killed_verb_comes_to_the_same_end(attacks: Attacks) -> None:
         goes_on(attacks, at)
 
 
+def test_a_verb_that_is_killed_again_comes_to_the_same_end(attacks: Attacks) -> None:
+    chance = random.Random(1)
+    for _ in range(ATTACKS // 2):
+        first, second = (chance.randint(1, attacks.end.changes) for _ in range(2))
+        attacks.begin()
+        assert attacks.run(attacks.words, attacks.fault(first)) == -9
+        assert attacks.run(attacks.again, attacks.fault(second)) in (-9, 0, 1)  # there may be less to do now
+        goes_on(attacks, first, second)
+
+
 def test_a_verb_without_room_on_the_disk_says_so(attacks: Attacks) -> None:
     for at in moments(attacks):
         attacks.begin()

@@ -98,8 +98,8 @@ def _failure_of_the_system(error: Exception) -> str | None:
     is_bare = type(error) is Exception and re.search(r"\(os error \d+\)", str(error))
     if "Too many open files" in str(error):
         return (
-            "too many files are open. Finished work is kept; raise the limit (ulimit -n 4096), or close other programs, "
-            "and run again"
+            "too many files are open. Finished work is kept; raise the limit (ulimit -n 4096), or close other "
+            "programs, and run again"
         )
     if isinstance(error, OSError) or is_bare:
         name = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
