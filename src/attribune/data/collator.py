@@ -18,7 +18,7 @@ class Collator:
     """Pads encoded rows to a batch; the `data_collator` of the stock Trainer.
 
     Padding is on the tokenizer's side. A tokenizer without a padding token, such as that of many decoders, pads with
-    its end token; the attention mask hides both. There are no `token_type_ids`.
+    its end token; the attention mask hides both. `token_type_ids` are made for pairs of texts alone.
 
     Args:
         pad_to_multiple_of: round the length up, for hardware that prefers it.
@@ -45,11 +45,12 @@ class Collator:
         """Make a batch.
 
         Args:
-            rows: `input_ids` and `attribute_ids` of each row, and `labels` in all rows or none; the rest is ignored.
+            rows: `input_ids` and `attribute_ids` of each row, and `labels` and `segment_start` in all rows or none; the
+                rest is ignored.
 
         Returns:
             `input_ids` and `attention_mask` (B, length) and `attribute_ids` (B, slots), int64; `labels` (B,) or
-            (B, k), int64 or float32 as the rows have them.
+            (B, k), int64 or float32 as the rows have them; `token_type_ids` (B, length), 1 in the second segment.
 
         Raises:
             DataError: for no rows, rows of another schema, or labels in some rows only.
@@ -64,6 +65,11 @@ class Collator:
             "attention_mask": self.padded(list(map(torch.ones_like, texts)), length=length, filler=0, left=self.left),
             "attribute_ids": self._attribute_ids(rows),
         }
+        if "segment_start" in rows[0]:
+            kinds = [
+                torch.arange(len(text)) >= int(row["segment_start"]) for text, row in zip(texts, rows, strict=True)
+            ]
+            batch["token_type_ids"] = self.padded(kinds, length=length, filler=0, left=self.left)
         labels = self.labels(rows, length=length)
         return batch if labels is None else {**batch, "labels": labels}
 

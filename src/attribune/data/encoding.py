@@ -142,7 +142,8 @@ def encode_with_report(
         cache_dir: folder for a result too large for memory; None takes a temporary one.
 
     Returns:
-        A Dataset with `input_ids`, `attribute_ids`, `length` and, with a label, `labels`; and the report.
+        A Dataset with `input_ids`, `attribute_ids`, `length`, with a label `labels`, and for pairs of texts, where the
+        encoder tells segments apart, `segment_start`; and the report.
 
     Raises:
         DataError: for a missing column, a value that cannot be used, or when no row is left.
@@ -239,6 +240,8 @@ def _batch(rows: EncodedRows, labels: _Labels | None, chosen: npt.NDArray[np.int
         "attribute_ids": _matrix(rows.attribute_ids[chosen], pa.int32()),
         "length": pa.array([len(ids) for ids in input_ids], type=pa.int32()),
     }
+    if rows.segment_starts is not None:
+        columns["segment_start"] = pa.array(rows.segment_starts[chosen], type=pa.int32())
     if rows.labels is not None:
         written = [rows.labels[row] for row in chosen]
         columns["labels"] = pa.array(written, type=pa.list_(pa.int32()))

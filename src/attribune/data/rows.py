@@ -26,6 +26,7 @@ class EncodedRows:
         empty: (rows,) whether the row has no text.
         shortened: (rows,) whether its text did not fit the window.
         labels: for generative models the ids to write; otherwise labels, if they were added.
+        segment_starts: (rows,) where the second of two texts begins, for backbones that tell segments apart.
     """
 
     inputs: list[Any]
@@ -33,6 +34,7 @@ class EncodedRows:
     empty: Flags
     shortened: Flags
     labels: Sequence[Any] | npt.NDArray[Any] | None = None
+    segment_starts: npt.NDArray[np.int64] | None = None
     report: EncodingReport = field(default_factory=lambda: EncodingReport({}))
 
     @classmethod
@@ -43,6 +45,7 @@ class EncodedRows:
         empty: Sequence[bool] | None = None,
         shortened: Sequence[bool] | None = None,
         labels: Sequence[Any] | None = None,
+        segment_starts: Sequence[int] | None = None,
     ) -> Self:
         """Make rows of texts alone; by default none is empty or shortened."""
         none = np.zeros(len(inputs), dtype=bool)
@@ -52,6 +55,7 @@ class EncodedRows:
             empty=none if empty is None else np.asarray(empty, dtype=bool),
             shortened=none if shortened is None else np.asarray(shortened, dtype=bool),
             labels=labels,
+            segment_starts=None if segment_starts is None else np.asarray(segment_starts, dtype=np.int64),
         )
 
     def __len__(self) -> int:
@@ -75,16 +79,19 @@ class EncodedRows:
             empty=self.empty[index],
             shortened=self.shortened[index],
             labels=None if self.labels is None else [self.labels[row] for row in index],
+            segment_starts=None if self.segment_starts is None else self.segment_starts[index],
         )
 
     @classmethod
     def concat(cls, parts: Sequence[Self]) -> Self:
         """Join at least one batch of rows, in order; the reports add up."""
+        starts = [part.segment_starts for part in parts]
         return cls(
             inputs=[text for part in parts for text in part.inputs],
             attribute_ids=np.concatenate([part.attribute_ids for part in parts]),
             empty=np.concatenate([part.empty for part in parts]),
             shortened=np.concatenate([part.shortened for part in parts]),
             labels=None if parts[0].labels is None else [label for part in parts for label in part.labels or ()],
+            segment_starts=None if starts[0] is None else np.concatenate([one for one in starts if one is not None]),
             report=sum((part.report for part in parts), EncodingReport({})),
         )

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from attribune.core.config import checked_dataclass
 from attribune.data.rows import EncodedRows
+from attribune.data.text_pairs import PairTokens, Truncation
 from attribune.data.windows import Head, SpecialTokens, Window, content_ids, longest_input, parse_window
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import as_array, canonical
@@ -45,6 +46,8 @@ class TextInput:
         window: how long texts are fitted; None keeps the beginning, at most 512 ids.
         prompt: names of the columns of the prompt; several are joined.
         chat: put prompt and response into the tokenizer's chat template.
+        pair: names of the columns of a second text, which is read together with the first; several are joined.
+        truncation: which of two texts is cut when they do not fit.
 
     Raises:
         ConfigError: without a column.
@@ -56,10 +59,14 @@ class TextInput:
     window: Window | None = None
     prompt: tuple[str, ...] = ()
     chat: bool = False
+    pair: tuple[str, ...] = ()
+    truncation: Truncation = "longest_first"
 
     def __post_init__(self) -> None:
         if not self.columns:
             raise ConfigError("no text column is named: name at least one column")
+        if self.pair and self.prompt:
+            raise ConfigError("a model that writes reads no pair of texts: name the second text as a prompt")
         if self.chat and not self.prompt:
             raise ConfigError("a chat template needs a prompt: name its column")
 
@@ -72,15 +79,20 @@ class TextInput:
         window: Window | None = None,
         prompt: str | Sequence[str] = (),
         chat: bool = False,
+        pair: str | Sequence[str] = (),
+        truncation: Truncation = "longest_first",
     ) -> Self:
         """Make one from the name of a column, or several names."""
-        names, prompts = ((value,) if isinstance(value, str) else tuple(value) for value in (columns, prompt))
-        return cls(names, separator=separator, window=window, prompt=prompts, chat=chat)
+        given = (columns, prompt, pair)
+        names, prompts, pairs = ((value,) if isinstance(value, str) else tuple(value) for value in given)
+        return cls(
+            names, separator=separator, window=window, prompt=prompts, chat=chat, pair=pairs, truncation=truncation
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
         """All columns that are read."""
-        return (*self.prompt, *self.columns)
+        return (*self.prompt, *self.columns, *self.pair)
 
     def read(self, table: Any, *, first_row: int = 1) -> list[str]:
         """Return the text of every row of a table; "" where there is none.
@@ -94,6 +106,14 @@ class TextInput:
         """Return the prompt of every row of a table, as `read` does its text."""
         return self._joined(table, self.prompt, first_row)
 
+    def read_pairs(self, table: Any, *, first_row: int = 1) -> list[str]:
+        """Return the second text of every row of a table, as `read` does the first."""
+        return self._joined(table, self.pair, first_row)
+
+    def read_all(self, table: Any, *, first_row: int = 1) -> list[str]:
+        """Return both texts of every row in one, with the separator between them; the text itself without a pair."""
+        return self._joined(table, (*self.columns, *self.pair), first_row)
+
     def _joined(self, table: Any, names: Sequence[str], first_row: int) -> list[str]:
         return join_text([listed_text(table[name], name, first_row) for name in names], separator=self.separator)
 
@@ -101,7 +121,8 @@ class TextInput:
         """Return plain JSON values."""
         window = None if self.window is None else str(self.window)
         settings: dict[str, Any] = {"columns": list(self.columns), "separator": self.separator, "window": window}
-        return settings | ({"prompt": list(self.prompt), "chat": self.chat} if self.prompt else {})
+        settings |= {"prompt": list(self.prompt), "chat": self.chat} if self.prompt else {}
+        return settings | ({"pair": list(self.pair), "truncation": self.truncation} if self.pair else {})
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:
@@ -116,26 +137,32 @@ class TextInput:
             window=None if window is None else parse_window(window, max_length=DEFAULT_LENGTH),
             prompt=tuple(settings.get("prompt", ())),
             chat=bool(settings.get("chat", False)),
+            pair=tuple(settings.get("pair", ())),
+            truncation=settings.get("truncation", "longest_first"),
         )
 
 
 class TextEncoder:
-    """Tokenizes texts and fits them to the window.
+    """Tokenizes texts, or pairs of texts, and fits them to the window.
 
     Args:
         window: how long texts are fitted; None keeps the beginning, at most 512 ids.
         limit: ids that the backbone takes; None asks the tokenizer.
+        segments: whether the backbone tells the texts of a pair apart by `token_type_ids`.
 
     Raises:
         ConfigError: for a window that the backbone cannot take.
     """
 
-    def __init__(self, tokenizer: Any, *, window: Window | None = None, limit: int | None = None) -> None:
+    def __init__(
+        self, tokenizer: Any, *, window: Window | None = None, limit: int | None = None, segments: bool = False
+    ) -> None:
         limit = limit if limit is not None else longest_input(tokenizer)
-        self.tokenizer = tokenizer
+        self.tokenizer, self.segments = tokenizer, segments
         self.special = SpecialTokens.of(tokenizer)
         self.window = window if window is not None else Head(min(DEFAULT_LENGTH, limit or DEFAULT_LENGTH))
         self.window.check(self.special, limit=limit)
+        self._pairs: dict[str, PairTokens] = {}  # by the separator of the texts
 
     def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
         """Encode the rows of some columns.
@@ -146,11 +173,51 @@ class TextEncoder:
         texts = text.read(columns, first_row=first_row)
         contents = content_ids(self.tokenizer, texts) if texts else []
         longest = self.window.length(self.special)
+        if text.pair:
+            return self._pair_rows(text, columns, texts, contents, first_row=first_row)
         return EncodedRows.without_attributes(
             [self.window.fit(content, self.special) for content in contents],
             empty=[not part for part in texts],
             shortened=[len(content) + len(self.special) > longest for content in contents],
         )
+
+    def _pair_rows(
+        self,
+        text: TextInput,
+        columns: Mapping[str, Sequence[Any]],
+        firsts: Sequence[str],
+        contents: Sequence[list[int]],
+        *,
+        first_row: int,
+    ) -> EncodedRows:
+        seconds = text.read_pairs(columns, first_row=first_row)
+        pairs = list(zip(contents, content_ids(self.tokenizer, seconds) if seconds else [], strict=True))
+        tokens, size = self.pair_tokens(text), self.window.length(self.special)
+        joined = [tokens.fit(one, two, window=self.window, size=size, truncation=text.truncation) for one, two in pairs]
+        return EncodedRows.without_attributes(
+            [ids for ids, _ in joined],
+            empty=[not (one or two) for one, two in zip(firsts, seconds, strict=True)],
+            shortened=[len(one) + len(two) + len(tokens) > size for one, two in pairs],
+            segment_starts=None if tokens.second is None else [start for _, start in joined],
+        )
+
+    def pair_tokens(self, text: TextInput) -> PairTokens:
+        """Return the special tokens around two texts.
+
+        Raises:
+            ConfigError: for a window without room for both.
+        """
+        tokens = self._pairs.get(text.separator)
+        if tokens is None:
+            tokens = PairTokens.of(self.tokenizer, segments=self.segments, separator=text.separator)
+            room = self.window.length(self.special) - len(tokens)
+            if room < 2:
+                raise ConfigError(
+                    f"the window {str(self.window)!r} leaves room for {max(room, 0)} ids of two texts beside "
+                    f"{len(tokens)} special tokens: enlarge it"
+                )
+            self._pairs[text.separator] = tokens
+        return tokens
 
 
 def listed_text(values: Any, name: str, first_row: int) -> list[Any]:

@@ -94,6 +94,10 @@ class Window(ABC):
         """Return the part of content ids to keep when they are too many: by default the first ones."""
         return content[: self.length(special) - len(special)]
 
+    def keep(self, content: list[int], size: int) -> list[int]:
+        """Return `size` content ids of one of two texts that share the window: by default the first ones."""
+        return content[:size]
+
     def fit(self, content: list[int], special: SpecialTokens) -> list[int]:
         """Turn content ids, without special tokens, into the final ids, with them."""
         if len(content) + len(special) > self.length(special):
@@ -176,6 +180,11 @@ class HeadTail(Window):
         """Return the first and the last ids."""
         head, tail = self._content_sizes(special)
         return content[:head] + content[len(content) - tail :]
+
+    def keep(self, content: list[int], size: int) -> list[int]:
+        """Return the first and the last ids, in the proportion of head and tail."""
+        head = min(size, round(size * self.head / (self.head + self.tail)))
+        return content if len(content) <= size else content[:head] + content[len(content) - (size - head) :]
 
     def _content_sizes(self, special: SpecialTokens) -> tuple[int, int]:
         if not self.count_special:

@@ -58,7 +58,7 @@ def table_rows(predictor: Predictor, data: Any, *, ids: npt.NDArray[np.int64] | 
     table = table.select(range(min(_TABLE_ROWS, len(table))))
     if ids is not None:
         absent = {name: [None] * len(table) for name in predictor.schema.names}
-        table = {name: table[name] for name in predictor.text_input.columns if name in table.column_names} | absent
+        table = {name: table[name] for name in predictor.text_input.names if name in table.column_names} | absent
     predictor.check_columns(list(table) if isinstance(table, dict) else table.column_names, source=source)
     with numbered_in_file(range(_TABLE_ROWS), source):
         encoded = predictor.encode(table)

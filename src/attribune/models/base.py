@@ -183,7 +183,14 @@ class ConditionedModel(StoredModel):
                 f"the window {window} is of chunks of {window.chunk}, but the model was built with "
                 f"chunk={self.config.chunk}: give both the same"
             )
-        return TextEncoder(self._own_tokenizer(), window=window, limit=self.longest_text())
+        return TextEncoder(
+            self._own_tokenizer(), window=window, limit=self.longest_text(), segments=self._tells_segments_apart
+        )
+
+    @property
+    def _tells_segments_apart(self) -> bool:
+        """Whether the backbone has learned embeddings of two segments at least."""
+        return (getattr(self.backbone.config, "type_vocab_size", 0) or 0) > 1
 
     def collator(self, schema: Schema | None = None) -> Collator:
         """Return the collator of rows encoded with a schema, by default the model's own.
@@ -214,6 +221,8 @@ class ConditionedModel(StoredModel):
         columns: dict[str, Any] = {"input_ids": rows.inputs, "attribute_ids": rows.attribute_ids}
         if rows.labels is not None:
             columns["labels"] = rows.labels
+        if rows.segment_starts is not None:
+            columns["segment_start"] = rows.segment_starts
         examples = [{name: values[row] for name, values in columns.items()} for row in range(len(rows))]
         batch = self.collator(self.input_schema)(examples)
         known = cast(nn.Embedding, self.get_input_embeddings()).num_embeddings

@@ -29,6 +29,7 @@ from attribune.backbones.loading import (
 from attribune.core.checksums import CHECKSUMS, check_files, write_checksums
 from attribune.core.files import clear_drafts, draft_of, move_into_place, read_json, replace_file
 from attribune.core.records import checked_record
+from attribune.data.text_pairs import Truncation
 from attribune.errors import ModelFolderError
 from attribune.models.config import AttributeConfig
 from attribune.models.model_card import model_card
@@ -56,6 +57,8 @@ class _TextInput(BaseModel):
     window: str | None
     prompt: list[str] = []
     chat: bool = False
+    pair: list[str] = []
+    truncation: Truncation = "longest_first"
 
 
 class _Backbone(BaseModel):

@@ -53,7 +53,7 @@ class _TextReader:
 
     def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
         """Read rows from columns given by name."""
-        texts = text.read(columns, first_row=first_row)
+        texts = text.read_all(columns, first_row=first_row)
         return EncodedRows.without_attributes(texts if self.uses_text else [""] * len(texts))
 
 

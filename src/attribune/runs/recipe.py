@@ -14,6 +14,7 @@ from attribune.backbones.loading import DEFAULT_BACKBONE
 from attribune.backbones.placement import Pooling
 from attribune.backbones.tuning import Tuning
 from attribune.core.config import Settings
+from attribune.data.text_pairs import Truncation
 from attribune.data.texts import TextInput
 from attribune.data.windows import parse_window
 from attribune.errors import ConfigError
@@ -71,6 +72,8 @@ class DataRecipe(Settings):
     validation: Name | None = None
     test: Name | None = None
     text: Annotated[tuple[Name, ...], Field(min_length=1), BeforeValidator(_as_tuple)]
+    text_pair: Names = ()
+    truncation: Truncation = "longest_first"
     label: Names = ()
     prompt: Names = ()
     chat: bool = False
@@ -93,7 +96,7 @@ class DataRecipe(Settings):
             raise ConfigError(f"attribute {', '.join(twice)} is named twice: name every column once")
         return tuple({"kind": kind.kind, **asdict(kind)} for kind in kinds)
 
-    @field_validator("text", "label", "prompt")
+    @field_validator("text", "text_pair", "label", "prompt")
     @classmethod
     def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if twice := sorted({name for name in value if value.count(name) > 1}):
@@ -113,7 +116,20 @@ class DataRecipe(Settings):
     def text_input(self) -> TextInput:
         """The text columns, how they are joined and fitted."""
         window = parse_window(self.window, max_length=self.max_length)
-        return TextInput(self.text, separator=self.text_separator, window=window, prompt=self.prompt, chat=self.chat)
+        return TextInput(
+            self.text,
+            separator=self.text_separator,
+            window=window,
+            prompt=self.prompt,
+            chat=self.chat,
+            pair=self.text_pair,
+            truncation=self.truncation,
+        )
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The columns of both texts."""
+        return (*self.text, *self.text_pair)
 
 
 class BackboneRecipe(Settings):
@@ -241,6 +257,8 @@ class Recipe(Settings):
         """Refuse settings that a model which writes text does not have."""
         if self.data.label or self.data.partial_labels:
             raise ConfigError("task 'generation' learns the text itself: leave label and partial_labels out")
+        if self.data.text_pair:
+            raise ConfigError("task 'generation' reads no pair of texts: name the second text with --prompt")
         if both := sorted({*self.data.prompt, *self.attribute_names}.intersection(self.data.text)):
             raise ConfigError(
                 f"column {', '.join(both)} is the text that is written and also a prompt or an attribute: the model "
@@ -255,12 +273,14 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _fitting(self) -> Self:
+        if both := sorted({*self.data.text}.intersection(self.data.text_pair)):
+            raise ConfigError(f"column {', '.join(both)} is in both texts of the pair: name it once")
         if len(self.data.label) > 1 and self.task_kind != "aspects":
             raise ConfigError(
                 f"task {self.task_kind!r} reads one label column, {len(self.data.label)} are named: name one, or "
                 "choose the task aspects"
             )
-        if both := sorted({*self.data.text, *self.attribute_names}.intersection(self.data.label)):
+        if both := sorted({*self.data.texts, *self.attribute_names}.intersection(self.data.label)):
             raise ConfigError(
                 f"column {', '.join(both)} is the label and also a text or an attribute: the model would read "
                 "the answer; name it as the label only"
@@ -270,7 +290,7 @@ class Recipe(Settings):
                 f"method {self.method['name']!r} reads no attributes here, so there is nothing to shuffle: leave "
                 "shuffled out, or name attributes and a method that reads them"
             )
-        both = sorted(set(self.attribute_names).intersection(self.data.text))
+        both = sorted(set(self.attribute_names).intersection(self.data.texts))
         if self.data.shuffled and both:
             raise ConfigError(f"column {', '.join(both)} is a text and an attribute: it cannot be shuffled as one only")
         if self.transfer is not None and (self.is_baseline or not (self.needs_attributes or self.transfer.full_model)):

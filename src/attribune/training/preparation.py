@@ -194,7 +194,7 @@ def _usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> _R
     table = read_table(source, encoding=plan.source.encoding)
     shown = source if isinstance(source, str) else name
     require_columns(table.column_names, plan.columns, source=shown)
-    has_text = rows_with_text(table, plan.source.text)
+    has_text = rows_with_text(table, plan.source.texts)
     enough = any if plan.source.partial_labels and name == "train" else all
     has_label = rows_with_label(table, plan.label_columns, missing=plan.task_options["missing"], enough=enough)
     usable = np.flatnonzero(has_text & has_label)
@@ -204,8 +204,8 @@ def _usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> _R
             notes.append(f"{name}: {dropped.sum():,} rows without a {lacking} left out")
     if not len(usable):
         raise DataError(
-            f"{shown}: none of its {len(table):,} rows has both a text in {', '.join(plan.source.text)} and a label in "
-            f"{', '.join(plan.label_columns)}: check the column names and the strings that mean missing"
+            f"{shown}: none of its {len(table):,} rows has both a text in {', '.join(plan.source.texts)} and a label "
+            f"in {', '.join(plan.label_columns)}: check the column names and the strings that mean missing"
         )
     return _Rows(table=table if len(usable) == len(table) else table.select(usable), rows=usable, source=shown)
 
@@ -222,14 +222,14 @@ def _split(plan: DataPlan, usable: dict[str, _Rows], notes: list[str]) -> dict[s
         if "test" in usable:
             fractions = (1 - fractions[1], fractions[1], 0.0)
         cut = split_table(
-            train.table, text=plan.source.text, seed=split.seed, fractions=fractions, by=split.by, column=split.column
+            train.table, text=plan.source.texts, seed=split.seed, fractions=fractions, by=split.by, column=split.column
         )
         notes.extend(cut.report.lines())
         for name, index in zip(("train", "validation", "test"), cut.rows, strict=True):
             if len(index):
                 parts[name] = _Rows(table=train.table.select(index), rows=train.rows[index], source=train.source)
     for name in [name for name in usable if name != "train"]:
-        shared = share_texts(parts["train"].table, usable[name].table, text=plan.source.text)
+        shared = share_texts(parts["train"].table, usable[name].table, text=plan.source.texts)
         if shared:
             notes.append(f"{name}: {shared:,} of its texts are also among the training texts: its figures are too high")
     return {name: parts[name] for name in ("train", "validation", "test") if name in parts}

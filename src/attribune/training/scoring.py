@@ -44,7 +44,7 @@ def fit_linear(data: PreparedData, text: TextInput | None) -> LinearModel:
             chosen = np.sort(np.random.default_rng(0).permutation(len(table))[:_BASELINE_ROWS])
             table, labels = table.select(chosen), labels[chosen]
         ids = data.schema.encode(table)[0] if len(data.schema) else np.zeros((len(table), 0), np.int64)
-        return None if text is None else text.read(table), ids, labels
+        return None if text is None else text.read_all(table), ids, labels
 
     texts, ids, labels = inputs("train")
     validation_texts, validation_ids, validation_labels = inputs("validation")

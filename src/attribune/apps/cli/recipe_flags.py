@@ -18,6 +18,7 @@ __all__ = ["add_recipe_flags", "attribute_list", "recipe_of"]
 _SETTINGS = {
     "data": "data.train",
     "text": "data.text",
+    "text_pair": "data.text_pair",
     "label": "data.label",
     "prompt": "data.prompt",
     "chat": "data.chat",
@@ -44,6 +45,7 @@ def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_shared(parser, "data", nargs="?")
     add("--text", **SEVERAL, metavar="COL", help="text column, or several that are joined")
+    add("--text-pair", **SEVERAL, metavar="COL", help="column of a second text that is read with the first")
     add("--label", **SEVERAL, metavar="COL", help="label column; several with --task aspects")
     add("--prompt", **SEVERAL, metavar="COL", help="columns read before the text that is written")
     add("--chat", action="store_true", default=None, help="apply the chat template to prompt and text")

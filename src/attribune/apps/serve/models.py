@@ -115,7 +115,7 @@ class ServedModel:
             "name": self.name,
             "task": predictor.task.kind,
             **predictor.model.describe(precision=predictor.precision),
-            "text": list(predictor.text_input.columns),
+            "text": list(predictor.text_input.names),
             "attributes": [_describe_attribute(attribute) for attribute in self.attributes],
             "output": list(sample.columns()),
         }

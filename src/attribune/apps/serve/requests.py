@@ -199,7 +199,7 @@ def _row(given: Any, prefix: str, model: ServedModel, settings: ServeSettings) -
     if isinstance(given, dict):
         cure = f"model {model.name!r} has no such attribute: it has {', '.join(known) or 'none'}"
         _check_names(given.get("attributes"), known, f"{prefix}attributes.", cure)
-        names = model.predictor.text_input.columns
+        names = model.predictor.text_input.names
         _check_names(
             given.get("text"), names, f"{prefix}text.", f"this model has no such text column: give {', '.join(names)}"
         )
@@ -239,7 +239,7 @@ def _check_numbers(attributes: Any, prefix: str) -> None:
 
 
 def _texts(text: str | Mapping[str, str | None], prefix: str, model: ServedModel, settings: ServeSettings) -> Any:
-    names = model.predictor.text_input.columns
+    names = model.predictor.text_input.names
     if isinstance(text, str):
         if len(names) > 1:
             listed = ", ".join(names)
