@@ -7,11 +7,15 @@ import random
 from pathlib import Path
 from typing import Any
 
+import onnxruntime
 import pytest
 import small_runs
 import torch
+from fastapi.testclient import TestClient
 
 from attribune.apps.cli import main
+from attribune.apps.playground.session import Session
+from attribune.apps.serve import create_app, load_models
 from attribune.methods import METHODS
 from attribune.models.auto import load_model
 from attribune.models.predictor import Predictor
@@ -74,3 +78,67 @@ def test_the_backbone_reads_what_its_tokenizer_makes(data: Path, backbone: Path,
         expected = model.eval()(**batch).logits.numpy()
     assert batch["token_type_ids"].max() == 1
     assert predictor.logits(table)[0] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.fixture(scope="module")
+def pair_run(data: Path, backbone: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("runs") / "injector"
+    assert main(command(data, run, backbone=backbone, method="injector")) == 0
+    return run
+
+
+def test_a_row_is_explained_by_the_words_of_both_texts(pair_run: Path, data: Path, tmp_path: Path) -> None:
+    output = tmp_path / "row.html"
+    words = ["explain", str(pair_run), str(data), "--row", "3", "--output", str(output), "--json"]
+    assert main(words) == 0
+    second = rows()[2]["two"].split()[-1]
+    assert second in output.read_text(encoding="utf-8")
+
+
+def test_the_service_takes_both_texts(pair_run: Path) -> None:
+    models = load_models([str(pair_run)])
+    row = rows()[0]
+    with TestClient(create_app(models)) as client:
+        asked = {"text": {"one": row["one"], "two": row["two"]}, "attributes": {"user": row["user"]}}
+        answer = client.post("/v1/predict", json=asked)
+        assert answer.status_code == 200
+        shown = answer.json()["predictions"][0]
+        refused = client.post("/v1/predict", json={"text": "one alone"})
+        assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "text")
+        assert "one, two" in refused.json()["errors"][0]["reason"]
+    expected = load_run(pair_run)[1].predict({name: [row[name]] for name in ("one", "two", "user")})
+    assert str(expected["prediction"][0]) in json.dumps(shown)
+
+
+def test_the_playground_has_a_second_text(pair_run: Path) -> None:
+    session = Session.open(pair_run)
+    assert session.reads_pairs
+    row = rows()[0]
+    answer = session.ask(row["one"], {"user": [row["user"]]}, second=row["two"])
+    expected = load_run(pair_run)[1].predict({name: [row[name]] for name in ("one", "two", "user")})
+    names = [f"probability_{name}" for name in answer.names]
+    assert answer.numbers[0] == pytest.approx([expected[name][0] for name in names], abs=1e-5)
+
+
+@pytest.mark.parametrize("ending", [".pt2", ".onnx", ""])
+def test_an_export_reads_both_texts(ending: str, pair_run: Path, data: Path, tmp_path: Path) -> None:
+    kind = {".pt2": "torch", ".onnx": "onnx"}.get(ending, "adapter")
+    output = tmp_path / f"exported{ending}"
+    words = ["export", str(pair_run), "--format", kind, "--output", str(output)]
+    assert main([*words, "--for", "user=u1", "--check", str(data)]) == 0
+    if kind == "onnx":
+        session = onnxruntime.InferenceSession(output)
+        assert [one.name for one in session.get_inputs()] == ["input_ids", "attention_mask", "token_type_ids"]
+
+
+def test_settings_that_cannot_be(data: Path, backbone: Path, tmp_path: Path, capsys: Any) -> None:
+    given = command(data, tmp_path / "run", backbone=backbone, method="none")
+    for change, message in (
+        (["data.text_pair=one"], "column one is in both texts of the pair"),
+        (["data.truncation=both"], "truncation"),
+        (["data.text_pair=[two, two]"], "named twice"),
+        (["data.text_pair=nowhere"], "nowhere"),
+        (["data.text_pair=stars"], "is the label and also a text"),
+    ):
+        assert main([*given, *change]) == 1
+        assert message in capsys.readouterr().err

@@ -75,8 +75,14 @@ def random_rows(predictor: Predictor, *, ids: npt.NDArray[np.int64] | None) -> R
     texts = [rng.integers(vocabulary, size=rng.integers(2, max_length + 1)).tolist() for _ in range(_RANDOM_ROWS)]
     sizes = [slots.size for slots in model.slots for _ in range(slots.count)] if predictor.reads_attributes else []
     drawn = np.stack([rng.integers(sizes) for _ in texts]) if sizes else np.zeros((len(texts), 0), dtype=np.int64)
-    encoded = EncodedRows.without_attributes(texts).with_attribute_ids(_fixed(drawn, ids))
+    starts = [int(rng.integers(1, len(text) + 1)) for text in texts] if _tells_segments_apart(predictor) else None
+    encoded = EncodedRows.without_attributes(texts, segment_starts=starts).with_attribute_ids(_fixed(drawn, ids))
     return Rows(encoded, from_table=False)
+
+
+def _tells_segments_apart(predictor: Predictor) -> bool:
+    row = {name: [None] if name in predictor.schema.names else ["a"] for name in predictor.columns}
+    return predictor.encode(row).segment_starts is not None
 
 
 def _fixed(own: npt.NDArray[np.int64], ids: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:

@@ -207,7 +207,7 @@ def _write_folder(source: _Source, folder: Path) -> tuple[str, Scorer]:
 
 def _logits(model: AttributeModel, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
     with torch.no_grad():
-        logits: torch.Tensor = model(batch["input_ids"], batch["attention_mask"]).logits
+        logits: torch.Tensor = model(**{name: x for name, x in batch.items() if name != "attribute_ids"}).logits
     return logits
 
 

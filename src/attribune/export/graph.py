@@ -37,14 +37,32 @@ class _Graph(nn.Module):
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor, attribute_ids: Tensor | None = None) -> Tensor:
         """Logits (B, outputs)."""
+        return self.logits(attribute_ids, input_ids=input_ids, attention_mask=attention_mask)
+
+    def logits(self, attribute_ids: Tensor | None, **inputs: Tensor) -> Tensor:
+        """Logits (B, outputs) of the backbone's inputs by name."""
         if self.ids is not None:
-            attribute_ids = self.ids.expand(input_ids.shape[0], -1)
-        logits: Tensor = self.model(input_ids, attention_mask, attribute_ids).logits
+            attribute_ids = self.ids.expand(inputs["input_ids"].shape[0], -1)
+        logits: Tensor = self.model(attribute_ids=attribute_ids, **inputs).logits
         return logits
+
+
+class _PairGraph(_Graph):
+    """The same of a model that reads pairs of texts and tells them apart."""
+
+    def forward(  # type: ignore[override]
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor, attribute_ids: Tensor | None = None
+    ) -> Tensor:
+        """Logits (B, outputs)."""
+        return self.logits(
+            attribute_ids, input_ids=input_ids, attention_mask=attention_mask, token_type_ids=token_type_ids
+        )
 
 
 def make_program(model: AttributeModel, batch: Mapping[str, Tensor], *, ids: Tensor | None) -> ExportedProgram:
     """Trace a model into a graph with the inputs ``input_ids``, ``attention_mask`` and perhaps ``attribute_ids``.
+
+    Where the example has ``token_type_ids``, as that of a model for pairs of texts, they are the third input.
 
     Args:
         model: in evaluation mode.
@@ -55,7 +73,8 @@ def make_program(model: AttributeModel, batch: Mapping[str, Tensor], *, ids: Ten
         ConfigError: saying why the model has no such graph.
     """
     _check(model, fixed=ids is not None)
-    inputs = ["input_ids", "attention_mask"]
+    inputs = [name for name in ("input_ids", "attention_mask", "token_type_ids") if name in batch]
+    graph = _PairGraph if "token_type_ids" in batch else _Graph
     shapes: dict[str, Any] = {name: {0: Dim.DYNAMIC, 1: Dim.DYNAMIC} for name in inputs}
     if model.method_config.uses_attributes and ids is None:
         inputs.append("attribute_ids")
@@ -63,7 +82,7 @@ def make_program(model: AttributeModel, batch: Mapping[str, Tensor], *, ids: Ten
     example = tuple(batch[name].cpu() for name in inputs)
     try:
         with _quiet(), torch.no_grad():
-            return torch.export.export(_Graph(model, ids).eval(), example, dynamic_shapes=shapes, strict=False)
+            return torch.export.export(graph(model, ids).eval(), example, dynamic_shapes=shapes, strict=False)
     except Exception as error:  # torch raises whatever the model's code leads to
         raise _no_graph(model, "torch.export", error) from error
 

@@ -108,13 +108,14 @@ def _explain_row(
     with numbered_in_file([row - 1], source):
         selected = table.select([row - 1])
         (text,) = predictor.text_input.read(selected)
+        (second,) = predictor.text_input.read_pairs(selected) if predictor.text_input.pair else ("",)
         ids = predictor.encode(selected).attribute_ids[0]
     return {
         "number": row,
-        "text": text,
+        "text": f"{text}\n{second}" if second else text,
         "attributes": {name: _cell_text(selected, name) for name in predictor.schema.names},
-        "predictions": counterfactuals(predictor, text, ids, instead=instead, top=top),
-        "words": word_occlusion(predictor, text, ids),
+        "predictions": counterfactuals(predictor, text, ids, instead=instead, top=top, second=second),
+        "words": word_occlusion(predictor, text, ids, second=second),
     }
 
 

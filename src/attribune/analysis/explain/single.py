@@ -25,11 +25,18 @@ Ids = npt.NDArray[np.int64]
 
 
 def counterfactuals(
-    predictor: Predictor, text: str, ids: Ids, *, instead: Sequence[Mapping[str, Sequence[str]]], top: int
+    predictor: Predictor,
+    text: str,
+    ids: Ids,
+    *,
+    instead: Sequence[Mapping[str, Sequence[str]]],
+    top: int,
+    second: str = "",
 ) -> list[dict[str, Any]]:
     """Predict a text with its own attributes, without them, and with other values in their place.
 
     Args:
+        second: the second text, for models that read pairs.
         ids: (slots,), the attributes of the row.
         instead: values that replace the row's own, one set for each prediction, the other attributes staying as they
             are; without any set, the `top` most frequent values of each attribute.
@@ -53,7 +60,7 @@ def counterfactuals(
         for index in np.argsort(-attribute.counts[1:], kind="stable")[: top if len(attribute.values) else 0].tolist():
             value = f"{attribute.name}={attribute.values[index]}"
             cases[value] = _replaced(ids, attribute.columns, index + 1)
-    logits = predictor.score(rows_of(predictor, [text] * len(cases), np.stack(list(cases.values()))))
+    logits = predictor.score(rows_of(predictor, [(text, second)] * len(cases), np.stack(list(cases.values()))))
     numbers, names = numbers_of(predictor, logits)
     predictions = predictor.task.decode(logits).predictions
     return [
@@ -80,23 +87,24 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def rows_of(predictor: Predictor, texts: Sequence[str], ids: Ids) -> EncodedRows:
-    """Encode texts with ids (n, slots) of attributes."""
-    first, *others = predictor.text_input.columns
-    empty = {
-        name: [None] * len(texts) for name in (*others, *(predictor.schema.names if predictor.reads_attributes else ()))
-    }
-    return predictor.encode({first: list(texts), **empty}).with_attribute_ids(ids)
+def rows_of(predictor: Predictor, texts: Sequence[tuple[str, str]], ids: Ids) -> EncodedRows:
+    """Encode texts, each with a second one that models without pairs do not read, with ids (n, slots) of attributes."""
+    columns: dict[str, list[str | None]] = {name: [None] * len(texts) for name in predictor.columns}
+    columns[predictor.text_input.columns[0]] = [text for text, _ in texts]
+    for name in predictor.text_input.pair[:1]:
+        columns[name] = [second for _, second in texts]
+    return predictor.encode(columns).with_attribute_ids(ids)
 
 
-def word_occlusion(predictor: Predictor, text: str, ids: Ids) -> dict[str, Any]:
-    """Measure the effect of each word of a text on the largest predicted number, with the attributes and without any.
+def word_occlusion(predictor: Predictor, text: str, ids: Ids, *, second: str = "") -> dict[str, Any]:
+    """Measure the effect of each word on the largest predicted number, with the attributes and without any.
 
     The effect of a word is that number less the one of the same text without the word (captum's feature ablation over
     words), so that it means the same for every backbone and for linear baselines.
 
     Args:
         ids: (slots,), the attributes of the row.
+        second: the second text, for models that read pairs; its words are weighed, too.
 
     Returns:
         The number's name under ``of``, and for each word in the order of the text ``given`` and ``hidden``.
@@ -107,23 +115,27 @@ def word_occlusion(predictor: Predictor, text: str, ids: Ids) -> dict[str, Any]:
     """
     if importlib.util.find_spec("captum") is None:
         raise ConfigError("the words of a row are weighed with captum: pip install 'attribune[explain]'")
-    words = text.split()[:_WORD_LIMIT]
+    words = [*((word, 0) for word in text.split()), *((word, 1) for word in second.split())]
+    left_out, words = len(words[_WORD_LIMIT:]), words[:_WORD_LIMIT]
     if not words:
         raise DataError("the row has no text whose words could be weighed: choose another row")
-    numbers, names = numbers_of(predictor, predictor.score(rows_of(predictor, [text], ids[None])))
+    numbers, names = numbers_of(predictor, predictor.score(rows_of(predictor, [(text, second)], ids[None])))
     target = int(numbers[0].argmax())
     given, hidden = (_word_effects(predictor, words, shown, target) for shown in (ids, np.zeros_like(ids)))
     effects = [
-        {"word": word, "given": float(a), "hidden": float(b)} for word, a, b in zip(words, given, hidden, strict=True)
+        {"word": word, "given": float(a), "hidden": float(b)}
+        for (word, _), a, b in zip(words, given, hidden, strict=True)
     ]
-    return {"of": names[target], "words": effects, "left_out": len(text.split()) - len(words)}
+    return {"of": names[target], "words": effects, "left_out": left_out}
 
 
-def _word_effects(predictor: Predictor, words: Sequence[str], ids: Ids, target: int) -> npt.NDArray[np.float32]:
+def _word_effects(
+    predictor: Predictor, words: Sequence[tuple[str, int]], ids: Ids, target: int
+) -> npt.NDArray[np.float32]:
     from captum.attr import FeatureAblation
 
     def score(present: Tensor) -> Tensor:
-        texts = [" ".join(word for word, shown in zip(words, mask, strict=True) if shown) for mask in present.tolist()]
+        texts = [_joined([word for word, shown in zip(words, mask, strict=True) if shown]) for mask in present.tolist()]
         logits = predictor.score(rows_of(predictor, texts, np.repeat(ids[None], len(texts), axis=0)))
         return torch.from_numpy(numbers_of(predictor, logits)[0][:, target])
 
@@ -131,3 +143,8 @@ def _word_effects(predictor: Predictor, words: Sequence[str], ids: Ids, target: 
         torch.ones(1, len(words)), baselines=torch.zeros(1, len(words)), perturbations_per_eval=_BATCH_SIZE
     )
     return np.asarray(effects[0])
+
+
+def _joined(words: Sequence[tuple[str, int]]) -> tuple[str, str]:
+    first, second = (" ".join(word for word, of in words if of == text) for text in (0, 1))
+    return first, second

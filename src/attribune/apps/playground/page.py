@@ -122,8 +122,9 @@ def _text_and_values(session: Session) -> tuple[gr.Textbox, list[Any]]:
     text = gr.Textbox(label="Text", lines=4, elem_id="text", value=examples[0] if examples else "")
     if examples:
         example.input(lambda chosen: chosen, example, text, api_visibility="private")
+    pair = [gr.Textbox(label="Second text", lines=4, elem_id="second-text")] if session.reads_pairs else []
     with gr.Row():
-        return text, [_picker(attribute) for attribute in session.attributes]
+        return text, [*pair, *(_picker(attribute) for attribute in session.attributes)]
 
 
 def _picker(attribute: FittedAttribute) -> Any:
@@ -142,7 +143,8 @@ def _picker(attribute: FittedAttribute) -> Any:
 
 
 def _ask(session: Session, text: str, *picked: Any) -> str:
-    return answer_html(session.ask(text, _assignments(session, picked)))
+    second, *values = picked if session.reads_pairs else ("", *picked)
+    return answer_html(session.ask(text, _assignments(session, values), second=second))
 
 
 def _assignments(session: Session, picked: Sequence[Any]) -> dict[str, list[str]]:
@@ -200,7 +202,8 @@ def _compare(session: Session, text: str, attribute: str, first: Any, second: An
     two = [str(one) for one in (first, second) if one not in (None, "")]
     if len(two) < 2 or two[0] == two[1]:
         return '<p role="alert">pick two different values</p>'
-    answer = session.compare(text, _assignments(session, picked), attribute, two)
+    pair, *values = picked if session.reads_pairs else ("", *picked)
+    answer = session.compare(text, _assignments(session, values), attribute, two, second=pair)
     return answer_html(answer) + "".join(_about(session, attribute, value) for value in two)
 
 

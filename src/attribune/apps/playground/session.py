@@ -118,48 +118,61 @@ class Session:
 
     # Predictions
 
-    def ask(self, text: str, assignments: Mapping[str, Sequence[str]]) -> Answer:
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether the model reads two texts."""
+        return bool(self.predictor.text_input.pair)
+
+    def ask(self, text: str, assignments: Mapping[str, Sequence[str]], *, second: str = "") -> Answer:
         """Predict a text with its attributes, without each of them, and without any.
 
         Args:
+            second: the second text of a pair.
             assignments: attribute to its values; those that the model does not know are read as unknown, and noted.
 
         Raises:
             DataError: for a text that the model cannot read.
             ConfigError: for an empty text, or more values than an attribute has room for.
         """
-        self._check(text)
+        self._check(text, second)
         known, notes = self._known(assignments)
-        cases = counterfactuals(self.predictor, text, self._ids(known), instead=[], top=0)
+        cases = counterfactuals(self.predictor, text, self._ids(known), instead=[], top=0, second=second)
         return self._answer(cases, notes)
 
     def compare(
-        self, text: str, assignments: Mapping[str, Sequence[str]], attribute: str, values: Sequence[str]
+        self,
+        text: str,
+        assignments: Mapping[str, Sequence[str]],
+        attribute: str,
+        values: Sequence[str],
+        *,
+        second: str = "",
     ) -> Answer:
         """Predict a text with each of some values of an attribute, and without any.
 
         Args:
             assignments: values of the other attributes.
+            second: the second text of a pair.
 
         Raises:
             DataError: for a text that the model cannot read.
             ConfigError: for an empty text, or a value that the model does not know.
         """
-        self._check(text)
+        self._check(text, second)
         known, notes = self._known({name: listed for name, listed in assignments.items() if name != attribute})
         for value in values:
             assigned_ids(self.predictor.schema, {attribute: [value]})  # raises: an unknown value has no effect
         instead = [{attribute: [value]} for value in values]
-        cases = counterfactuals(self.predictor, text, self._ids(known), instead=instead, top=0)
+        cases = counterfactuals(self.predictor, text, self._ids(known), instead=instead, top=0, second=second)
         names = {assignments_text(assignment) for assignment in instead}
         compared = [case for case in cases if case["as"] in names]
         return self._answer([*compared, {**cases[0], "as": f"without {attribute}"}], notes)
 
-    def _check(self, text: str) -> None:
-        if not text.strip():
+    def _check(self, *texts: str) -> None:
+        if not any(text.strip() for text in texts):
             raise ConfigError("there is no text: type or pick one")
-        if len(text) > _MAX_TEXT_LENGTH:
-            raise ConfigError(f"the text has {len(text):,} characters: give at most {_MAX_TEXT_LENGTH:,}")
+        if (longest := max(map(len, texts))) > _MAX_TEXT_LENGTH:
+            raise ConfigError(f"the text has {longest:,} characters: give at most {_MAX_TEXT_LENGTH:,}")
 
     def _known(self, assignments: Mapping[str, Sequence[str]]) -> tuple[dict[str, list[str]], list[str]]:
         known: dict[str, list[str]] = {}
