@@ -113,6 +113,7 @@ def _startable(experiment: Experiment, folder: BenchmarkFolder, cells: Iterable[
 
 def run_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, *, reporter: Reporter) -> Outcome:
     """Run one cell in this process, resuming it in its folder under ``work``, and move the results to their place."""
+    record = folder.lock(cell).with_suffix(".error")
     with locked(folder.lock(cell), timeout=0.25) as ours:  # longer than `_is_held` holds it
         if not ours or _is_done(experiment, cell, folder):
             return Outcome(path=cell.path, done=None, word="done elsewhere")
@@ -121,10 +122,10 @@ def run_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, *, rep
         except AttribuneError as error:
             return Outcome(path=cell.path, done=False, word=f"failed: {error}")
         except Exception as error:  # one cell must not stop the others
-            record = folder.lock(cell).with_suffix(".error")
             record.write_text(traceback.format_exc(), encoding="utf-8")
             word = f"failed: {type(error).__name__}: {error} (see {record})"
             return Outcome(path=cell.path, done=False, word=word)
+        record.unlink(missing_ok=True)
         return Outcome(path=cell.path, done=True, word="done")
 
 

@@ -30,6 +30,8 @@ _OUT_OF_MEMORY = (
     "failed to map segment",
     "not enough memory",
     "could not create a primitive",  # oneDNN
+    "failed to launch worker thread",  # Arrow
+    "can't start new thread",
 )
 _SMALL = 1 << 20  # bytes that are there without a look
 _ADDRESSES = 2 << 30  # bytes; PyTorch, SciPy and transformers take 2.5 GB
@@ -85,9 +87,7 @@ def available_bytes() -> int:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error says that memory, of the machine or of a GPU, ran out."""
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError | ImportError) and any(words in str(error).lower() for words in _OUT_OF_MEMORY)
-    )
+    return isinstance(error, MemoryError) or any(words in str(error).lower() for words in _OUT_OF_MEMORY)
 
 
 def require_addresses() -> None:
