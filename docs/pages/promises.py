@@ -8,7 +8,7 @@ from pages.cells import measured, table
 
 OUTCOMES = ("refused", "survived", "lost", "hung", "traceback")
 FAMILIES = {
-    "killed before a change of a file": ["test_a_killed_verb"],
+    "killed before a change of a file, once or twice": ["test_a_killed_verb", "killed_again"],
     "two verbs at once": ["test_pairs.py"],
     "no room from a change of a file on": ["test_a_verb_without_room"],
     "a file system with too little room": ["test_a_verb_on_a_small_disk"],
