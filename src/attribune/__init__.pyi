@@ -1,5 +1,6 @@
 """The public names, and where each is defined; read by type checkers, and at run time by lazy_loader."""
 
+from .analysis.ablation import ablate as ablate
 from .analysis.evaluate import compare_runs as compare_runs
 from .analysis.evaluate import evaluate as evaluate
 from .analysis.explain.run import explain as explain

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -17,7 +19,7 @@ from attribune.methods.merging import MergedMethod, MergeTarget, merge_refusal, 
 from attribune.methods.shapes import AttributeIds, Documents, DropoutDraw, InputIds, Logits, Mask, States
 from attribune.methods.weight_cache import WeightCache
 
-__all__ = ["Embedded", "Method", "Pool", "SiteModule"]
+__all__ = ["Ablation", "Embedded", "Method", "Pool", "SiteModule"]
 
 Pool = Callable[[Tensor, Tensor], Tensor]
 """Document vectors (B, H) of last states (B, T, H) and their attention mask (B, T)."""
@@ -49,6 +51,19 @@ class Embedded(NamedTuple):
         return values.new_zeros(self.attention_mask.shape).scatter(1, self.positions, values)
 
 
+@dataclass(frozen=True)
+class Ablation:
+    """Layers in which a method is switched off, or hides an attribute, to see what they contribute.
+
+    Args:
+        layers: numbers from 0; layers that share their weights count once.
+        columns: the slots of the attribute that is hidden there; None leaves the states there as the backbone has them.
+    """
+
+    layers: Collection[int]
+    columns: slice | None = None
+
+
 class SiteModule(nn.Module):
     """A module at one site: ``forward(output, condition)`` changes the output of the backbone's module there.
 
@@ -74,6 +89,8 @@ class Method(nn.Module):
 
     extra_positions: int = 0
     pads_right: bool = False
+
+    ablation: Ablation | None = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,6 +120,23 @@ class Method(nn.Module):
     def classify(self, document: Documents, condition: Condition, head: nn.Linear) -> Logits:
         """Compute the logits of document vectors; by default with the plain head."""
         return cast(Tensor, head(document))
+
+    @contextmanager
+    def ablated(self, ablation: Ablation) -> Iterator[None]:
+        """Switch layers off within a block, of this method and of those that it combines."""
+        methods = [module for module in self.modules() if isinstance(module, Method)]
+        for method in methods:
+            method.ablation = ablation
+        try:
+            yield
+        finally:
+            for method in methods:
+                method.ablation = None
+
+    def layers(self) -> tuple[int, ...]:
+        """Return the layers of the backbone in which the method, or one that it combines, has sites."""
+        methods = (module for module in self.modules() if isinstance(module, Method))
+        return tuple(sorted({site.layer for method in methods for site in method.acts_at}))
 
     def enable_weight_cache(self, megabytes: float) -> None:
         """Cache the weights generated for the values seen last, if the method generates any."""
@@ -151,18 +185,27 @@ class Method(nn.Module):
                 f"site {index} saw a tensor of shape {tuple(output.shape)} in a batch of {condition.rows} rows: the "
                 "backbone splits or folds its batch, which methods with sites cannot follow"
             )
+        if self.ablation is not None and site.layer in self.ablation.layers:
+            if self.ablation.columns is None:
+                return output
+            condition = condition.hidden()
         if site.start is None:
-            return self.act_at(index, module, args, output)
+            return self.act_at(index, module, args, output, condition)
         end = site.start + site.features
-        changed = self.act_at(index, module, args, output[..., site.start : end])
+        changed = self.act_at(index, module, args, output[..., site.start : end], condition)
         return torch.cat([output[..., : site.start], changed, output[..., end:]], dim=-1)
 
     def act_at(
-        self, index: int, module: nn.Module, inputs: tuple[Any, ...], output: Float[Tensor, "B T features"]
+        self,
+        index: int,
+        module: nn.Module,
+        inputs: tuple[Any, ...],
+        output: Float[Tensor, "B T features"],
+        condition: Condition,
     ) -> Float[Tensor, "B T features"]:
         """Call `SiteModule.act` of a site, in the precision of the method's parameters."""
         act = cast(SiteModule, self.sites[index]).act
-        return act(module, inputs, self.in_own_precision(output), self.holder.current).to(output.dtype)
+        return act(module, inputs, self.in_own_precision(output), condition).to(output.dtype)
 
     def _remember_input(self, path: str, _module: nn.Module, args: tuple[Any, ...]) -> None:
         self._inputs[path] = args[0]

@@ -79,6 +79,7 @@ class Condition:
         parts: the conditions of the methods in a combination.
         chunks: C, the number of rows of the backbone's batch into which each document is cut.
         token_mask: 1 where the backbone's batch has a real token of the text; known inside the backbone.
+        without: the same with an attribute missing, for the layers in which an `Ablation` hides it.
         memory: what sites store for later sites in the same pass.
     """
 
@@ -88,6 +89,7 @@ class Condition:
     parts: tuple[Condition, ...] = ()
     chunks: int = 1
     token_mask: Mask | None = None
+    without: Condition | None = None
     memory: dict[str | int, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def vectors(self) -> Float[Tensor, "B width"]:
@@ -105,7 +107,18 @@ class Condition:
             values=tuple(values.over_chunks(chunks) for values in self.values),
             parts=tuple(part.over_chunks(chunks) for part in self.parts),
             chunks=chunks,
+            without=None if self.without is None else self.without.over_chunks(chunks),
         )
+
+    def with_hidden(self, other: Condition) -> Condition:
+        """Return the condition with another one, of the same rows, for layers in which an attribute is hidden."""
+        parts = tuple(part.with_hidden(hidden) for part, hidden in zip(self.parts, other.parts, strict=True))
+        return replace(self, without=other, parts=parts)
+
+    def hidden(self) -> Condition:
+        """Return the condition of layers in which an attribute is hidden; they share the memory with the others."""
+        assert self.without is not None
+        return replace(self.without, token_mask=self.token_mask, memory=self.memory)
 
     def with_token_mask(self, token_mask: Mask) -> Condition:
         """Return the condition with a mask of the text's real tokens in the backbone's batch."""

@@ -272,7 +272,13 @@ class ConditionedModel(StoredModel):
                     f"shape {(rows, self.schema.slots)} for rows whose attributes are all missing"
                 )
             check_attribute_ids(attribute_ids, self.slots, rows)
-        return self.method.condition(attribute_ids, rows)
+        condition = self.method.condition(attribute_ids, rows)
+        ablation = self.method.ablation
+        if ablation is None or ablation.columns is None or attribute_ids is None:
+            return condition
+        hidden = attribute_ids.clone()
+        hidden[:, ablation.columns] = 0
+        return condition.with_hidden(self.method.condition(hidden, rows))
 
     def _replicate_for_data_parallel(self) -> Self:
         raise ConfigError(

@@ -19,7 +19,19 @@ from attribune.errors import AttribuneError
 __all__ = ["build_parser", "main"]
 
 _VERBS = (
-    *("train", "evaluate", "predict", "compare", "describe", "explain", "report", "playground", "export", "generate"),
+    *(
+        "train",
+        "evaluate",
+        "predict",
+        "compare",
+        "describe",
+        "explain",
+        "ablate",
+        "report",
+        "playground",
+        "export",
+        "generate",
+    ),
     *("enrol", "forget", "serve", "methods", "search", "data", "benchmark", "doctor", "completion"),
 )
 _INTERRUPTED = 130  # what a shell reports for Ctrl-C

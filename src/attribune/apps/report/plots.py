@@ -17,7 +17,16 @@ from matplotlib.figure import Figure
 
 from attribune.metrics.bootstrap import Interval, PairedResult
 
-__all__ = ["Curve", "Estimate", "binned_plot", "calibration_plot", "confusion_plot", "curve_plot", "forest_plot"]
+__all__ = [
+    "Curve",
+    "Estimate",
+    "binned_plot",
+    "calibration_plot",
+    "confusion_plot",
+    "curve_plot",
+    "forest_plot",
+    "span_plot",
+]
 
 Array = npt.NDArray[Any]
 INK, GREY, BLUE, ORANGE = "#1f2933", "#9aa5b1", "#1864ab", "#d9480f"
@@ -122,6 +131,23 @@ def confusion_plot(counts: Array, *, names: Sequence[str]) -> str:
         short = [name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}…" for name in names]
         axes.set_xticks(range(len(names)), short, rotation=45 if sum(map(len, short)) > _MAX_TICKS else 0)
         axes.set_yticks(range(len(names)), short)
+        return _svg(figure)
+
+
+def span_plot(lost: Array, *, names: Sequence[str]) -> str:
+    """Plot what is lost (L, L) without a span of layers, from the first one, down, to the last one, across."""
+    side = 1.6 + 0.42 * len(names)
+    largest = float(np.nanmax(np.abs(lost))) or 1.0
+    with _figure(width=max(5.2, side), height=max(2.4, side - 0.4), xlabel="last layer", ylabel="first layer") as (
+        figure,
+        axes,
+    ):
+        axes.imshow(lost, cmap="RdBu_r", vmin=-largest, vmax=largest, aspect="auto")
+        for first, last in np.argwhere(~np.isnan(lost)).tolist():
+            ink = "white" if abs(lost[first, last]) > 0.7 * largest else INK
+            axes.text(last, first, f"{lost[first, last]:.3g}", ha="center", va="center", color=ink, fontsize=7)
+        axes.set_xticks(range(len(names)), names)
+        axes.set_yticks(range(len(names)), names)
         return _svg(figure)
 
 

@@ -1,0 +1,107 @@
+"""What each span of layers contributes: a method is switched off there, without training again.
+
+Houlsby et al. 2019, section 3.6 and figure 6: adapters of layers i to j are removed from a trained model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from attribune.errors import ConfigError, numbered_in_file
+from attribune.methods.base import Ablation
+from attribune.metrics.bootstrap import interval, paired
+from attribune.models.base import ConditionedModel
+from attribune.models.predictor import Predictor
+from attribune.runs.folder import load_run
+from attribune.runs.labelled import LabelledRows
+
+__all__ = ["METHOD", "ablate"]
+
+METHOD = "the method"
+"""What is switched off where no attribute is named."""
+
+
+def ablate(
+    run: str | Path,
+    data: Any,
+    *,
+    rows: int | None = None,
+    backbone: str | None = None,
+    encoding: str | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Score labelled rows with the method switched off in each span of layers, and with each attribute hidden there.
+
+    For L layers, these are L (L + 1) / 2 passes over the rows, and as many for each attribute. Hiding an attribute in all layers leaves what it does outside of them, such as at a pooling of the same method.
+
+    Args:
+        data: anything `read_table` takes.
+        rows: how many labelled rows are scored, the first ones; None takes all.
+        backbone: where the backbone's weights are, if no longer where they were.
+        tell: is told how many passes there are.
+
+    Returns:
+        A record that JSON can hold: ``run``, ``method``, ``data``, ``rows``, ``metric``, ``layers``, ``value`` with its
+        interval, ``spans`` (``what``, ``first``, ``last``, and ``difference``, ``low``, ``high``, ``p_value`` of the
+        metric with everything on less the metric with the span switched off), and ``notes``.
+
+    Raises:
+        AttribuneError: naming file, row or column and the cure; for a method without sites.
+    """
+    if rows is not None and rows < 1:
+        raise ConfigError(f"rows is {rows}: give at least 1")
+    recipe, predictor = load_run(run, backbone=backbone)
+    method, layers = _layers(predictor)
+    labelled = LabelledRows.read(recipe, predictor, data, encoding=encoding)
+    if rows is not None and rows < len(labelled.labels):
+        labelled = labelled.first(rows)
+    with numbered_in_file(labelled.numbers, labelled.source):
+        encoded = predictor.encode(labelled.rows)
+    columns: dict[str, slice | None] = {METHOD: None}
+    if predictor.reads_attributes:
+        columns |= {attribute.name: attribute.columns for attribute in predictor.schema}
+    spans = [(first, last) for first in range(len(layers)) for last in range(first, len(layers))]
+    tell(f"{1 + len(spans) * len(columns)} passes over {len(labelled.labels):,} rows")
+    task = predictor.task
+
+    def score(ablation: Ablation | None) -> Any:
+        if ablation is None:
+            logits = predictor.score(encoded)
+        else:
+            with method.ablated(ablation):
+                logits = predictor.score(encoded)
+        return task.metrics(logits, labelled.labels)[task.main_metric]
+
+    whole = score(None)
+    found = []
+    for what, hidden in columns.items():
+        for first, last in spans:
+            off = score(Ablation(layers[first : last + 1], hidden))
+            found.append({"what": what, "first": layers[first], "last": layers[last], **asdict(paired(whole, off))})
+    return {
+        "run": str(run),
+        "method": recipe.method["name"],
+        "data": labelled.source,
+        "rows": len(labelled.labels),
+        "metric": task.main_metric,
+        "layers": list(layers),
+        "value": asdict(interval(whole)),
+        "spans": found,
+        "notes": labelled.notes,
+    }
+
+
+def _layers(predictor: Predictor) -> tuple[Any, tuple[int, ...]]:
+    model = predictor.model
+    layers = model.method.layers() if isinstance(model, ConditionedModel) else ()
+    if not layers:
+        name = model.method_config.name if isinstance(model, ConditionedModel) else "linear"
+        raise ConfigError(
+            f"method {name!r} acts in no layer of a backbone, so no layer of it can be switched off: choose a run of a "
+            "method that does, such as injector, adapter, pln or plora"
+        )
+    assert isinstance(model, ConditionedModel)
+    return model.method, layers

@@ -1,0 +1,58 @@
+"""What each span of layers contributes, and where in the network each attribute acts.
+
+Switch a trained method off in the layers i to j, for every i and j, and score labelled rows: what is lost is what these
+layers contribute. The same with each attribute hidden in these layers alone. Nothing is trained again. For L layers
+these are L (L + 1) / 2 passes over the rows, and as many for each attribute.
+
+Examples:
+  attribune ablate runs/stars test.csv --output layers.html
+  attribune ablate runs/stars test.csv --rows 500 --json > layers.json
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from attribune.apps.cli.arguments import add_shared, add_verb
+from attribune.apps.cli.output import open_console, show, show_json
+
+__all__ = ["add_parser"]
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = add_verb(verbs, "ablate", __doc__, run=_run)
+    add = parser.add_argument
+    add_shared(parser, "run_folder", "data")
+    add("--rows", type=int, metavar="N", help="score the first N labelled rows alone")
+    add("--output", metavar="FILE.html", help="also write an HTML page with a heatmap")
+    add_shared(parser, "--json", "--backbone", "--encoding")
+
+
+def _run(options: argparse.Namespace) -> None:
+    from attribune.analysis.ablation import ablate
+    from attribune.apps.report.ablation_page import ablation_page, ablation_table
+    from attribune.apps.report.page import write_page
+    from attribune.data.tables import refuse_input_as_output
+    from attribune.metrics.tables import text_cells
+
+    console = open_console()
+    if options.output is not None:
+        refuse_input_as_output(options.output, [options.data])
+    record = ablate(
+        options.run_folder,
+        options.data,
+        rows=options.rows,
+        backbone=options.backbone,
+        encoding=options.encoding,
+        tell=console.note,
+    )
+    for note in record["notes"]:
+        console.note(note)
+    if options.output is not None:
+        console.note(f"written to {write_page(options.output, ablation_page(record))}")
+    if options.json:
+        show_json(record)
+    else:
+        show(text_cells(ablation_table(record), left=2))

@@ -1,0 +1,145 @@
+"""Methods that are switched off in some layers: as if they were not there, and attributes as if they were missing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import small_runs
+import torch
+
+from attribune.analysis.ablation import METHOD, ablate
+from attribune.apps.cli import main
+from attribune.errors import ConfigError
+from attribune.methods.base import Ablation
+from attribune.models.base import ConditionedModel
+from attribune.models.predictor import Predictor
+from attribune.runs.folder import load_run
+
+pytestmark = pytest.mark.slow
+
+ROWS = small_runs.reviews(90, seed=3)
+SITES = ["injector", "pln", "plora", "adapter", "e2ln", "injector+chim"]
+ONE_ATTRIBUTE = ("plora", "adapter")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return small_runs.write_csv(tmp_path_factory.mktemp("data") / "data.csv", ROWS)
+
+
+@pytest.fixture(scope="module")
+def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    backbone = small_runs.save_backbone(folder / "backbone")
+    for method in (*SITES, "none", "tokens"):
+        words = small_runs.train_command(data, folder / method, backbone=backbone, method=method)
+        if method not in ONE_ATTRIBUTE:
+            words[words.index("user") + 1 : words.index("user") + 1] = ["--multi-label", "tags:;"]
+        assert main([*words, "--epochs", "3", "--learning-rate", "0.05"]) == 0
+    assert main(small_runs.train_command(data, folder / "linear", backbone=backbone, method="linear")) == 0
+    return folder
+
+
+def columns_of(predictor: Predictor) -> dict[str, list[Any]]:
+    table = {name: [row[name] for row in ROWS] for name in predictor.columns}
+    return table | ({"tags": [row["tags"].split(";") for row in ROWS]} if "tags" in table else {})
+
+
+def logits(predictor: Predictor, ablation: Ablation | None = None) -> np.ndarray[Any, Any]:
+    model = cast(ConditionedModel, predictor.model)
+    if ablation is None:
+        return predictor.logits(columns_of(predictor))[0]
+    with model.method.ablated(ablation):
+        return predictor.logits(columns_of(predictor))[0]
+
+
+@pytest.mark.parametrize("method", SITES)
+def test_a_layer_that_is_off_is_as_the_backbone_has_it(method: str, runs: Path) -> None:
+    """Checked against a model whose hooks of that layer are gone."""
+    _, predictor = load_run(runs / method)
+    model = cast(ConditionedModel, predictor.model)
+    layers = model.method.layers()
+    assert layers == tuple(range(len(layers)))
+    before = logits(predictor)
+    for off in ([layers[0]], [layers[-1]], layers):
+        found = logits(predictor, Ablation(off))
+        assert np.abs(found - before).max() > 1e-6
+        _, other = load_run(runs / method)
+        owners = [part for part in cast(ConditionedModel, other.model).method.modules() if hasattr(part, "acts_at")]
+        for owner in owners:
+            for index, site in enumerate(owner.acts_at):
+                if site.layer in off:
+                    owner.sites[index].act = lambda module, inputs, output, condition: output
+        np.testing.assert_allclose(found, logits(other), atol=1e-6)
+    np.testing.assert_array_equal(logits(predictor), before)
+
+
+@pytest.mark.parametrize("method", ["injector", "pln", "plora"])
+def test_an_attribute_hidden_in_all_layers_is_a_missing_one(method: str, runs: Path) -> None:
+    """These methods read attributes in their layers alone."""
+    _, predictor = load_run(runs / method)
+    layers = cast(ConditionedModel, predictor.model).method.layers()
+    table = columns_of(predictor)
+    for attribute in predictor.schema:
+        hidden = table | {attribute.name: [[] if attribute.name == "tags" else None] * len(ROWS)}
+        expected = predictor.logits(hidden)[0]
+        found = logits(predictor, Ablation(layers, attribute.columns))
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+        part = logits(predictor, Ablation(layers[:1], attribute.columns))
+        assert np.abs(part - expected).max() > 1e-7
+        assert np.abs(part - logits(predictor)).max() > 1e-7
+
+
+def test_chunks_hide_it_in_every_chunk(data: Path, runs: Path, tmp_path: Path) -> None:
+    words = small_runs.train_command(data, tmp_path / "run", backbone=runs / "backbone")
+    assert main([*words, "data.window=chunks:8x4"]) == 0
+    _, predictor = load_run(tmp_path / "run")
+    layers = cast(ConditionedModel, predictor.model).method.layers()
+    expected = predictor.logits(columns_of(predictor), hide_attributes=True)[0]
+    found = logits(predictor, Ablation(layers, predictor.schema["user"].columns))
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_the_record_has_every_span_of_the_method_and_of_each_attribute(data: Path, runs: Path) -> None:
+    told: list[str] = []
+    record = ablate(runs / "injector", data, tell=told.append)
+    count = len(record["layers"])
+    spans = count * (count + 1) // 2
+    assert told == [f"{1 + 3 * spans} passes over 90 rows"]
+    assert [span["what"] for span in record["spans"]] == [METHOD] * spans + ["user"] * spans + ["tags"] * spans
+    assert len({(span["what"], span["first"], span["last"]) for span in record["spans"]}) == 3 * spans
+    assert all(span["low"] <= span["difference"] <= span["high"] for span in record["spans"])
+    assert json.loads(json.dumps(record)) == record
+    assert ablate(runs / "injector", data, rows=30)["rows"] == 30
+
+
+@pytest.mark.parametrize("method", SITES)
+def test_the_command(method: str, data: Path, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = tmp_path / "layers.html"
+    assert main(["ablate", str(runs / method), str(data), "--rows", "40", "--output", str(output)]) == 0
+    page = output.read_text(encoding="utf-8")
+    assert "<svg" in page
+    assert "The whole method" in page
+    assert ("Attribute user" in page) == (method != "adapter")
+    assert capsys.readouterr().out.startswith("off ")
+
+
+@pytest.mark.parametrize(("method", "name"), [("none", "none"), ("tokens", "tokens"), ("linear", "linear")])
+def test_methods_without_sites_are_refused(method: str, name: str, data: Path, runs: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"method '{name}' acts in no layer of a backbone"):
+        ablate(runs / method, data)
+    with pytest.raises(ConfigError, match="rows is 0"):
+        ablate(runs / "injector", data, rows=0)
+
+
+def test_nothing_stays_switched_off_after_an_error(runs: Path) -> None:
+    _, predictor = load_run(runs / "injector")
+    method = cast(ConditionedModel, predictor.model).method
+    with pytest.raises(KeyboardInterrupt), method.ablated(Ablation([0])):
+        raise KeyboardInterrupt
+    assert all(getattr(part, "ablation", None) is None for part in method.modules())
+    assert torch.is_grad_enabled()
