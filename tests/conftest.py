@@ -27,8 +27,8 @@ torch.set_num_threads(1)
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: a third of the time, tests wait for processes that they have started."""
-    return core_count() + 1
+    """More than there are cores: a third of the time, tests wait for processes that they have started."""
+    return core_count() + 2
 
 
 def pytest_collection_finish() -> None:

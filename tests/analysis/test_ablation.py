@@ -62,7 +62,7 @@ def test_a_layer_that_is_off_is_as_the_backbone_has_it(method: str, runs: Path) 
     """Checked against a model whose hooks of that layer are gone."""
     _, predictor = load_run(runs / method)
     model = cast(ConditionedModel, predictor.model)
-    layers = model.method.layers()
+    layers = model.method.site_layers()
     assert layers == tuple(range(len(layers)))
     before = logits(predictor)
     for off in ([layers[0]], [layers[-1]], layers):
@@ -82,7 +82,7 @@ def test_a_layer_that_is_off_is_as_the_backbone_has_it(method: str, runs: Path) 
 def test_an_attribute_hidden_in_all_layers_is_a_missing_one(method: str, runs: Path) -> None:
     """These methods read attributes in their layers alone."""
     _, predictor = load_run(runs / method)
-    layers = cast(ConditionedModel, predictor.model).method.layers()
+    layers = cast(ConditionedModel, predictor.model).method.site_layers()
     table = columns_of(predictor)
     for attribute in predictor.schema:
         hidden = table | {attribute.name: [[] if attribute.name == "tags" else None] * len(ROWS)}
@@ -98,7 +98,7 @@ def test_chunks_hide_it_in_every_chunk(data: Path, runs: Path, tmp_path: Path) -
     words = small_runs.train_command(data, tmp_path / "run", backbone=runs / "backbone")
     assert main([*words, "data.window=chunks:8x4"]) == 0
     _, predictor = load_run(tmp_path / "run")
-    layers = cast(ConditionedModel, predictor.model).method.layers()
+    layers = cast(ConditionedModel, predictor.model).method.site_layers()
     expected = predictor.logits(columns_of(predictor), hide_attributes=True)[0]
     found = logits(predictor, Ablation(layers, predictor.schema["user"].columns))
     np.testing.assert_allclose(found, expected, atol=1e-6)

@@ -124,7 +124,8 @@ class End:
 class Attacks:
     """One verb, begun from the same files as often as wanted, always at the same place."""
 
-    def __init__(self, verb: Verb, base: Path, folder: Path) -> None:
+    def __init__(self, name: str, base: Path, folder: Path) -> None:
+        self.name, verb = name, VERBS[name]
         self.base, self.place, self.log, self.count = base, folder / "work", folder / "log.txt", folder / "count"
         self.words = verb.words(self.place)
         self.again = [*self.words, *verb.again]

@@ -26,7 +26,7 @@ from attribune.data import storage, tables
 from attribune.data.tables import read_table
 from attribune.errors import DataError
 
-COUNT = int(os.environ.get("ATTRIBUNE_ATTACKS", "6"))
+COUNT = int(os.environ.get("ATTRIBUNE_ATTACKS", "4"))
 Words = Callable[[Path], list[object]]
 
 

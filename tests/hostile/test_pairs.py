@@ -48,7 +48,7 @@ def check(codes: list[int | None], messages: list[str]) -> None:
 @pytest.mark.parametrize(("first", "second"), PAIRS, ids=[" and ".join(pair) for pair in PAIRS])
 def test_two_verbs_on_one_run(first: str, second: str, attacked: Path, tmp_path: Path) -> None:
     chance = random.Random(first + second)
-    attacks = Attacks(VERBS[first], attacked, tmp_path)
+    attacks = Attacks(first, attacked, tmp_path)
     for _ in range(max(1, ATTACKS // 2)):
         attacks.begin()
         other = VERBS[second].words(attacks.place)
@@ -68,7 +68,7 @@ def test_two_verbs_on_one_run(first: str, second: str, attacked: Path, tmp_path:
 @pytest.mark.parametrize("name", SAME)
 def test_the_same_verb_twice(name: str, attacked: Path, tmp_path: Path) -> None:
     chance = random.Random(name)
-    attacks = Attacks(VERBS[name], attacked, tmp_path)
+    attacks = Attacks(name, attacked, tmp_path)
     for _ in range(max(1, ATTACKS // 2)):
         attacks.begin()
         check(*together(attacks, attacks.again, attacks.again, delay=chance.choice([0, 0, 0.05, 0.2, 0.5])))
@@ -76,7 +76,7 @@ def test_the_same_verb_twice(name: str, attacked: Path, tmp_path: Path) -> None:
 
 
 def test_who_is_at_work_is_said(attacked: Path, tmp_path: Path) -> None:
-    attacks = Attacks(VERBS["enrol"], attacked, tmp_path)
+    attacks = Attacks("enrol", attacked, tmp_path)
     attacks.begin()
     run = RunFolder(attacks.place / "run")
     with run.held():

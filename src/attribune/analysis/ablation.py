@@ -35,7 +35,8 @@ def ablate(
 ) -> dict[str, Any]:
     """Score labelled rows with the method switched off in each span of layers, and with each attribute hidden there.
 
-    For L layers, these are L (L + 1) / 2 passes over the rows, and as many for each attribute. Hiding an attribute in all layers leaves what it does outside of them, such as at a pooling of the same method.
+    For L layers, these are L (L + 1) / 2 passes over the rows, and as many for each attribute. What a method does
+    outside of the layers, such as at a pooling, stays on.
 
     Args:
         data: anything `read_table` takes.
@@ -96,7 +97,7 @@ def ablate(
 
 def _layers(predictor: Predictor) -> tuple[Any, tuple[int, ...]]:
     model = predictor.model
-    layers = model.method.layers() if isinstance(model, ConditionedModel) else ()
+    layers = model.method.site_layers() if isinstance(model, ConditionedModel) else ()
     if not layers:
         name = model.method_config.name if isinstance(model, ConditionedModel) else "linear"
         raise ConfigError(

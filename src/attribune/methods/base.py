@@ -133,7 +133,7 @@ class Method(nn.Module):
             for method in methods:
                 method.ablation = None
 
-    def layers(self) -> tuple[int, ...]:
+    def site_layers(self) -> tuple[int, ...]:
         """Return the layers of the backbone in which the method, or one that it combines, has sites."""
         methods = (module for module in self.modules() if isinstance(module, Method))
         return tuple(sorted({site.layer for method in methods for site in method.acts_at}))

@@ -150,7 +150,7 @@ class InjectorMethod(VectorMethod):
 
     def _cached(self, slots: Slots, values: Values, ids: Tensor, stamp: Hashable) -> CachedRows | None:
         cache = self._caches.get(slots.name)
-        if cache is None:
+        if cache is None or self.ablation is not None:  # a cache holds the weights of all sites, or none
             return None
         index = torch.searchsorted(values.ids, slots.of(ids)[:, 0].contiguous())
         return cache.look_up(values.ids, index, stamp=stamp, dtype=product_dtype(values.vectors))

@@ -290,11 +290,18 @@ class SearchFolder(JobFolder):
         self.refuse_foreign()
         if not (self.path / "trials").is_dir():
             self.write_plan((json.dumps(plan, ensure_ascii=False, indent=1) + "\n").encode())
-        elif read_json(self.plan_file, what="plan of the search") != plan:
+        elif self._plan() != plan:
             raise ConfigError(
                 f"{self.path} was begun with another recipe, space, seed or other rows: choose another folder, or "
                 "bring them back; only the number of trials may change"
             )
+
+    def _plan(self) -> Any:
+        """The plan; settings that releases have since got are at their defaults."""
+        saved = read_json(self.plan_file, what="plan of the search")
+        if isinstance(saved, dict) and isinstance(saved.get("recipe"), dict):
+            saved["recipe"] = Recipe.from_dict(saved["recipe"], source=str(self.plan_file)).model_dump(mode="json")
+        return saved
 
 
 def _draw(space: Space, tried: Sequence[Trial], seed: int) -> dict[str, Any]:
