@@ -16,19 +16,12 @@ import shape_checks  # noqa: F401 - before the package is imported, whose functi
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from attribune.core.process import core_count
-
 # How long an example takes says how busy the machine is.
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("any machine")
 torch.set_num_threads(1)
-
-
-def pytest_xdist_auto_num_workers() -> int:
-    """More than there are cores: a third of the time, tests wait for processes that they have started."""
-    return core_count() + 2
 
 
 def pytest_collection_finish() -> None:
