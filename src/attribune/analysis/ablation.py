@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from attribune.errors import ConfigError, numbered_in_file
-from attribune.methods.base import Ablation
+from attribune.methods.base import Ablation, Method
 from attribune.metrics.bootstrap import interval, paired
+from attribune.metrics.formulas import Metric
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import load_run
@@ -64,24 +65,19 @@ def ablate(
     columns: dict[str, slice | None] = {METHOD: None}
     if predictor.reads_attributes:
         columns |= {attribute.name: attribute.columns for attribute in predictor.schema}
-    spans = [(first, last) for first in range(len(layers)) for last in range(first, len(layers))]
-    tell(f"{1 + len(spans) * len(columns)} passes over {len(labelled.labels):,} rows")
+    ends = [(first, last) for first in range(len(layers)) for last in range(first, len(layers))]
+    tell(f"{1 + len(ends) * len(columns)} passes over {len(labelled.labels):,} rows")
     task = predictor.task
 
-    def score(ablation: Ablation | None) -> Any:
-        if ablation is None:
-            logits = predictor.score(encoded)
-        else:
-            with method.ablated(ablation):
-                logits = predictor.score(encoded)
-        return task.metrics(logits, labelled.labels)[task.main_metric]
+    def score() -> Metric:
+        return task.metrics(predictor.score(encoded), labelled.labels)[task.main_metric]
 
-    whole = score(None)
-    found = []
+    whole, spans = score(), []
     for what, hidden in columns.items():
-        for first, last in spans:
-            off = score(Ablation(layers[first : last + 1], hidden))
-            found.append({"what": what, "first": layers[first], "last": layers[last], **asdict(paired(whole, off))})
+        for first, last in ends:
+            with method.ablated(Ablation(layers[first : last + 1], hidden)):
+                lost = paired(whole, score())
+            spans.append({"what": what, "first": layers[first], "last": layers[last], **asdict(lost)})
     return {
         "run": str(run),
         "method": recipe.method["name"],
@@ -90,19 +86,18 @@ def ablate(
         "metric": task.main_metric,
         "layers": list(layers),
         "value": asdict(interval(whole)),
-        "spans": found,
+        "spans": spans,
         "notes": labelled.notes,
     }
 
 
-def _layers(predictor: Predictor) -> tuple[Any, tuple[int, ...]]:
+def _layers(predictor: Predictor) -> tuple[Method, tuple[int, ...]]:
+    """Return the method of a model and the layers in which it acts; ConfigError without any."""
     model = predictor.model
-    layers = model.method.site_layers() if isinstance(model, ConditionedModel) else ()
-    if not layers:
-        name = model.method_config.name if isinstance(model, ConditionedModel) else "linear"
+    name = model.method_config.name if isinstance(model, ConditionedModel) else "linear"
+    if not isinstance(model, ConditionedModel) or not model.method.site_layers():
         raise ConfigError(
             f"method {name!r} acts in no layer of a backbone, so no layer of it can be switched off: choose a run of a "
             "method that does, such as injector, adapter, pln or plora"
         )
-    assert isinstance(model, ConditionedModel)
-    return model.method, layers
+    return model.method, model.method.site_layers()
