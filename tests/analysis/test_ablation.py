@@ -143,3 +143,14 @@ def test_nothing_stays_switched_off_after_an_error(runs: Path) -> None:
         raise KeyboardInterrupt
     assert all(getattr(part, "ablation", None) is None for part in method.modules())
     assert torch.is_grad_enabled()
+
+
+def test_what_was_computed_is_shown_though_the_page_cannot_be_written(
+    data: Path, runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ablate", str(runs / "injector"), str(data), "--output", str(tmp_path / "no" / "page.html")]) == 1
+    out, err = capsys.readouterr()
+    assert "the page cannot be written" in err
+    shown = [line.split("  ")[0] for line in out.splitlines()[2:]]
+    assert shown == sorted(shown, key=[METHOD, "user", "tags"].index)
+    assert "0 to" in out.splitlines()[2 + len(shown) // 3 - 1]

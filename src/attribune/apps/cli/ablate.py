@@ -50,9 +50,9 @@ def _run(options: argparse.Namespace) -> None:
     )
     for note in record["notes"]:
         console.note(note)
-    if options.output is not None:
-        console.note(f"written to {write_page(options.output, ablation_page(record))}")
     if options.json:
         show_json(record)
     else:
         show(text_cells(ablation_table(record), left=2))
+    if options.output is not None:  # at the end: what was computed is shown, even if the page cannot be written
+        console.note(f"written to {write_page(options.output, ablation_page(record))}")

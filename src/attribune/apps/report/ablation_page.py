@@ -27,9 +27,11 @@ def ablation_page(record: Mapping[str, Any]) -> str:
 
 
 def ablation_table(record: Mapping[str, Any]) -> list[list[str]]:
-    """Return what each single layer and all together contribute, the head first."""
+    """Return what each single layer contributes, and then all together, the head first."""
     first, last = record["layers"][0], record["layers"][-1]
     spans = [span for span in record["spans"] if span["first"] == span["last"] or (first, last) == _ends(span)]
+    whats = list(dict.fromkeys(span["what"] for span in spans))
+    spans.sort(key=lambda span: (whats.index(span["what"]), span["first"] != span["last"], span["first"]))
     info = metric_info(record["metric"])
     lines = [
         [span["what"], _layers(span), *(f"{info.scale * span[end]:+.3f}" for end in ("difference", "low", "high"))]
