@@ -1,7 +1,4 @@
-"""``attribune benchmark``: every cell once, whatever happens in between, and tables from the files alone.
-
-``ATTRIBUNE_KILLS=20 pytest tests/benchmark/test_benchmark.py -s`` kills twenty times.
-"""
+"""``attribune benchmark``: every cell once, whatever happens in between, and tables from the files alone."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ import io
 import itertools
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -46,8 +42,6 @@ from attribune.training.plan import DataPlan
 from attribune.training.preparation import prepare
 
 pytestmark = pytest.mark.slow
-
-KILLS = int(os.environ.get("ATTRIBUNE_KILLS", "1"))
 
 
 @pytest.fixture(scope="module")
@@ -297,33 +291,6 @@ def test_processes_share_the_cells(
     folder = BenchmarkFolder(tmp_path / "out")
     assert names(folder) == names(finished)
     assert scores(folder) == scores(finished)
-
-
-def test_killed_at_any_moment_no_cell_is_lost_or_repeated(
-    finished: BenchmarkFolder, experiment: dict[str, Any], tmp_path: Path
-) -> None:
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(experiment))
-    folder = BenchmarkFolder(tmp_path / "out")
-    words = ["benchmark", "run", str(tmp_path / "tiny.yaml"), "--output", str(folder.path)]
-    chance, kills = random.Random(5), 0
-    done: dict[str, int] = {}
-    for _ in range(200):
-        command = small_runs.Command(words, log=tmp_path / "log.txt")
-        command.process.join(chance.uniform(0.05, 6.0) if kills < KILLS else None)
-        if command.process.is_alive():
-            command.process.kill()
-            kills += 1
-        command.wait()
-        now = {name: (folder.path / "cells" / name / "cell.json").stat().st_mtime_ns for name in names(folder)}
-        assert done.items() <= now.items(), "a finished cell is left as it is"
-        done = now
-        if command.process.exitcode == 0:
-            break
-    assert kills == KILLS
-    assert names(folder) == names(finished)
-    assert scores(folder) == scores(finished)
-    told = [line.split(": ")[0] for line in (tmp_path / "log.txt").read_text().splitlines() if ": done;" in line]
-    assert len(set(told)) == len(told), "no cell is done twice"
 
 
 RAY = importlib.util.find_spec("ray") is not None

@@ -141,8 +141,9 @@ def test_bodies_of_many_callers_have_a_limit_together(models: dict[str, ServedMo
         for caller in callers:
             caller.settimeout(5)
             caller.sendall(HEAD + f"content-length: {length}\r\n\r\n".encode() + sent)
+        time.sleep(0.5)
         for caller in callers:
-            caller.settimeout(0.5)
+            caller.settimeout(0.05)
             with contextlib.suppress(TimeoutError):
                 answers.append(caller.recv(100).split(b" ")[1])
         assert set(answers) == {b"503"}
