@@ -142,13 +142,17 @@ class AttributeModel(ConditionedModel):
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
         self._check_length(input_ids.shape[1])
-        condition = self._condition(attribute_ids, rows=input_ids.shape[0])
+        condition = self.condition(attribute_ids, rows=input_ids.shape[0])
         hidden, attention_mask = self._states(input_ids, attention_mask, token_type_ids, condition)
-        hidden = self.method.encode(hidden, attention_mask, condition)
-        document = self.dropout(self.method.pool(hidden, attention_mask, condition, self._pool))
-        logits = self.method.classify(document.to(self.head.weight.dtype), condition, self.head).float()
+        logits = self.logits_of(hidden, attention_mask, condition)
         loss = None if labels is None else self.task.loss(logits, labels)
         return SequenceClassifierOutput(loss=loss, logits=logits)
+
+    def logits_of(self, hidden: Tensor, attention_mask: Tensor, condition: Condition) -> Tensor:
+        """Return the logits (B, outputs), float32, of the backbone's last states (B, T, H)."""
+        hidden = self.method.encode(hidden, attention_mask, condition)
+        document = self.dropout(self.method.pool(hidden, attention_mask, condition, self._pool))
+        return self.method.classify(document.to(self.head.weight.dtype), condition, self.head).float()
 
     def _check_length(self, length: int) -> None:
         limit = None if self.most_positions is None else self.most_positions - self.method.extra_positions
