@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import nn
 
 from attribune.backbones.loading import SharedBackbones
 from attribune.core.deprecation import renamed_arguments
@@ -26,7 +27,7 @@ from attribune.models.shared_pass import SharedPass, refusal
 from attribune.schema import EncodingReport
 from attribune.schema.columns import Table, column_batches, column_names, missing_column
 
-__all__ = ["Predictor", "PredictorGroup"]
+__all__ = ["Predictor", "PredictorGroup", "default_device"]
 
 _ROWS = 4096  # rows encoded and sorted by length at once
 
@@ -269,6 +270,11 @@ class PredictorGroup(Mapping[str, Predictor]):
 
     def __len__(self) -> int:
         return len(self._predictors)
+
+    def networks(self) -> list[nn.Module]:
+        """Return the modules that have tensors: neural models, and the backbones through which they go together."""
+        models = [model for one in self.values() if isinstance(model := one.model, nn.Module)]
+        return [*models, *(together.trunk for together, _ in self._passes)]
 
     def together_with(self, name: str) -> list[str]:
         """Return the names of the predictors whose rows can be in one batch with those of a predictor, itself too."""

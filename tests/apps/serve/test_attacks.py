@@ -340,11 +340,11 @@ import signal, sys, time
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where the tests run under nohup
 from attribune.apps.cli import main
 from attribune.apps.serve.models import ServedModel
-answer = ServedModel.answer
-def slow(self, columns):
-    time.sleep(max((float(text) for text in columns["text"] if text), default=0))
-    return answer(self, columns)
-ServedModel.answer = slow
+answer = ServedModel.answer_together
+def slow(rows):
+    time.sleep(max((float(text) for columns in rows.values() for text in columns["text"] if text), default=0))
+    return answer(rows)
+ServedModel.answer_together = staticmethod(slow)
 sys.exit(main(sys.argv[1:]))
 """
 ENDS = [  # signals, seconds that the answer takes, status of the answer, exit code
