@@ -156,6 +156,7 @@ def test_what_all_share_is_computed_once(runs: dict[str, Path]) -> None:
         assert [count for count, place in products if place == weight] == times[:1]
     query = trunk.get_submodule("encoder.layer.1.attention.self.query").weight
     assert group["top"].model.backbone.get_parameter("encoder.layer.1.attention.self.query.weight") is not query
+    assert len({id(one.model.tokenizer) for one in group.values()}) == 1
     embeddings = {one.model.get_input_embeddings().weight.data_ptr() for one in group.values()}
     assert embeddings == {trunk.get_input_embeddings().weight.data_ptr()}
 

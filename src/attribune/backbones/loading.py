@@ -145,17 +145,21 @@ def _refuse_pickled_weights(name: str, folder: Path) -> None:
 
 
 class SharedBackbones:
-    """Backbones of several models that share one copy of the pretrained weights, and do not train.
+    """Backbones of several models that share one copy of the pretrained weights and of tokenizers, and do not train.
 
     Each model gets its own modules, so that methods do not interfere; their tensors are shared until a model replaces
     those that it has learned.
 
     Args:
         device: where the weights are.
+
+    Attributes:
+        tokenizers: those that were loaded, by the names and checksums of their files.
     """
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
         self.device = torch.device(device)
+        self.tokenizers: dict[Hashable, PreTrainedTokenizerBase | None] = {}
         self._loaded: dict[Hashable, tuple[PreTrainedModel, str]] = {}
 
     def load(

@@ -264,7 +264,7 @@ class StoredModel(PreTrainedModel):
                 parameter = model.get_parameter(name)
                 parameter.data = parameter.data.clone()
         model.load_state_dict(tensors | model._load_tables(tensors))
-        model.tokenizer = saving.read_tokenizer(files)
+        model.tokenizer = saving.read_tokenizer(files, shared=shared)
         return cast(Self, model.eval())
 
     def _load_tables(self, tensors: Mapping[str, Tensor]) -> dict[str, nn.Parameter]:
