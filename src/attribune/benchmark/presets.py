@@ -15,19 +15,23 @@ from attribune.errors import ConfigError
 
 __all__ = ["experiment_names", "own_experiment", "read_experiment"]
 
+_SMALL = "-small"
 _FOLDER = resources.files("attribune.benchmark") / "experiments"
 
 
-def experiment_names() -> list[str]:
-    """Return the names of the experiments."""
-    return sorted(item.name.removesuffix(".yaml") for item in _FOLDER.iterdir() if item.name.endswith(".yaml"))
+def experiment_names(*, small: bool = False) -> list[str]:
+    """Return the names of the experiments, or of those of which there is a small version."""
+    names = (item.name.removesuffix(".yaml") for item in _FOLDER.iterdir() if item.name.endswith(".yaml"))
+    return sorted(name.removesuffix(_SMALL) for name in names if name.endswith(_SMALL) == small)
 
 
-def read_experiment(name: str) -> Experiment:
-    """Read an experiment; ConfigError for an unknown name, with the known ones."""
-    if name not in experiment_names():
-        raise ConfigError(f"unknown experiment {name!r}: choose one of {', '.join(experiment_names())}, or give a file")
-    text = (_FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
+def read_experiment(name: str, *, small: bool = False) -> Experiment:
+    """Read an experiment, or its small version; ConfigError for an unknown name, with the known ones."""
+    known = experiment_names(small=small)
+    if name not in known:
+        what = "experiment with a small version" if small else "experiment"
+        raise ConfigError(f"unknown {what} {name!r}: choose one of {', '.join(known)}, or give a file")
+    text = (_FOLDER / f"{name}{_SMALL if small else ''}.yaml").read_text(encoding="utf-8")
     return Experiment.from_dict(yaml.safe_load(text), source=f"the experiment {name}")
 
 
