@@ -41,6 +41,7 @@ def own_experiment(
     text: Sequence[str],
     label: Sequence[str],
     attributes: Sequence[Mapping[str, Any]],
+    text_pair: Sequence[str] = (),
     task: str | None = None,
     seeds: int = 2,
     steps: int = 250,
@@ -49,6 +50,7 @@ def own_experiment(
 
     Args:
         attributes: as in a recipe.
+        text_pair: columns of a second text that is read with the first.
         task: kind of the task; inferred from the label columns unless given.
         seeds: number of splits, and of trainings of every setting.
         steps: of every training.
@@ -59,9 +61,10 @@ def own_experiment(
     if not attributes:
         raise ConfigError("no attribute is named: name at least one column, since the question is whether it helps")
     given = [{key: value for key, value in attribute.items() if value is not None} for attribute in attributes]
+    data = {"train": str(table), "text": list(text), "label": list(label), "attributes": given}
     plan = {
         "name": re.sub(r"[^A-Za-z0-9]+", "-", Path(table).stem).strip("-") or "table",
-        "data": {"train": str(table), "text": list(text), "label": list(label), "attributes": given},
+        "data": data | ({"text_pair": list(text_pair)} if text_pair else {}),
         "task": {} if task is None else {"kind": task},
         "folds": list(range(seeds)),
     }

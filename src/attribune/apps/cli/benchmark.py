@@ -73,6 +73,7 @@ def _add_new(actions: Any) -> None:
     add = add_verb(actions, "new", "write an experiment for a table of your own", run=_new).add_argument
     add("--data", metavar="TABLE", required=True, help="CSV, TSV, JSONL or Parquet file")
     add("--text", nargs="+", metavar="COLUMN", required=True, help="text columns")
+    add("--text-pair", nargs="+", metavar="COLUMN", default=[], help="columns of a second text")
     add("--label", nargs="+", metavar="COLUMN", required=True, help="label columns")
     add("--attributes", nargs="+", metavar="COLUMN", default=[], help="columns with one value")
     add("--multi-label", nargs="+", metavar="COLUMN[:SEPARATOR]", default=[], help="columns with several values")
@@ -149,6 +150,7 @@ def _new(options: argparse.Namespace) -> None:
     experiment = own_experiment(
         options.data,
         text=options.text,
+        text_pair=options.text_pair,
         label=options.label,
         attributes=attribute_list(options.attributes, options.multi_label, ()),
         task=options.task,
