@@ -32,8 +32,8 @@ NOT_STATED = "not stated by the source"
 Read: TypeAlias = Callable[[Mapping[str, Path], RowLog], Iterator[tuple[SplitName | None, Row]]]
 """Reads the files, by role, and yields each row of the set with its part, where the files say which.
 
-A row has the columns ``text``, ``text_pair`` for pairs, the labels, those attributes that the files have, and the column by
-which a split groups rows.
+A row has the columns ``text``, ``text_pair`` for pairs, the labels, the attributes that the files have, and the
+column by which a split groups rows.
 """
 
 
@@ -132,7 +132,12 @@ class Hashed:
     group: str | None = None
 
     def parts(self, given: Sequence[int], hashes: Sequence[int]) -> npt.NDArray[np.int8]:
-        """Return the part of each row, as `Shuffled` numbers them, by its given part, -1 for none, and its 64-bit hash."""
+        """Return the part of each row: 0 train, 1 validation, 2 test.
+
+        Args:
+            given: part of each row by the files, -1 for none.
+            hashes: of 64 bits.
+        """
         place = np.asarray(hashes, dtype=np.uint64) / 2.0**64
         drawn = np.where(place < self.test, 2, np.where(place < self.test + self.validation, 1, 0))
         parts = np.asarray(given, dtype=np.int8)

@@ -90,7 +90,7 @@ def _info(options: argparse.Namespace) -> None:
         "attributes": ", ".join(f"{attribute['name']} ({attribute['kind']})" for attribute in card.attributes),
         "texts": "text and text_pair, read together" if card.pair else "",
         "labels": ", ".join(card.labels),
-        "task": ", ".join(f"{key}: {_value_text(value)}" for key, value in card.task.items()),
+        "task": ", ".join(f"{key}: {value}" for key, value in card.task.items()),
         "classes": str(card.classes or ""),
         "metric": card.metric,
         "window": card.window,
@@ -110,10 +110,6 @@ def _info(options: argparse.Namespace) -> None:
                 break_long_words=False,
             )
     show("\n".join(lines))
-
-
-def _value_text(value: Any) -> str:
-    return " and ".join(value) if isinstance(value, list) else str(value)
 
 
 def _file_text(file: Any) -> str:

@@ -16,7 +16,7 @@ from attribune.datasets.row_log import GET_AGAIN, Row, RowLog, SplitName, read_c
 from attribune.datasets.sets.polmed import POLMED
 from attribune.errors import DataError
 
-__all__ = ["ADDITIONAL", "NEWS_TITLES"]
+__all__ = ["ADDITIONAL", "NEWS_TITLES", "STANCE"]
 
 _HOULSBY = "Houlsby et al. 2019, Parameter-Efficient Transfer Learning for NLP, ICML"
 _CLEANED = (
@@ -359,10 +359,12 @@ def _progressive(named: str, *, label: str, cut: str, classes: Mapping[str, str]
     )
 
 
-_STANCE = (
+STANCE = (
     "q1_from_reading_the_tweet_which_of_the_options_below_is_most_likely_to_be_true_about_the_stance_or_outlook_of_the_"
     "tweeter_towards_the_target"
 )
+"""The column of the stance; the file's columns have the questions' names."""
+
 _US_ECONOMY = _crowdflower(
     name="us-economic-performance",
     title="Crowdflower US economic performance",
@@ -408,8 +410,7 @@ def _posts(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName |
 
 
 def _entries(path: Path, folder: str) -> Iterator[tuple[tuple[str, ...], bytes]]:
-    """Yield the files below a folder, or below the one of this name in an archive: its names from there, its "
-    "content."""
+    """Yield the files of a folder, or of the folder of this name in an archive: their names from there, and content."""
     if path.is_dir():
         for file in sorted(entry for entry in path.rglob("*") if entry.is_file()):
             with readable(file):
@@ -678,7 +679,7 @@ ADDITIONAL = (
     ),
     _progressive(
         "stance",
-        label=_STANCE,
+        label=STANCE,
         cut=":",
         classes=_same("against", "for", "neutral") | {"none of the above": "none"},
     ),
