@@ -12,11 +12,33 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))
-from pages import benchmark, equations, generation, large_scale, methods, performance, promises, results, service  # noqa: E402
+from pages import (
+    benchmark,
+    equations,
+    generation,
+    large_scale,
+    methods,
+    performance,
+    promises,
+    results,
+    service,
+    text_sets,
+)  # noqa: E402
 
 TABLES = {
     page: tables
-    for module in (methods, equations, benchmark, results, performance, large_scale, generation, service, promises)
+    for module in (
+        methods,
+        equations,
+        benchmark,
+        results,
+        performance,
+        large_scale,
+        generation,
+        service,
+        promises,
+        text_sets,
+    )
     for page, tables in module.TABLES.items()
 }
 

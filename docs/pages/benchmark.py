@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attribune.datasets.sets import CARDS
+from attribune.datasets.sets import CARDS, TEXT_SETS
 from pages.cells import table
 
 
@@ -10,6 +10,8 @@ def data_sets() -> list[str]:
     """The cards."""
     rows = []
     for card in CARDS.values():
+        if card in TEXT_SETS:  # which have a page of their own
+            continue
         trained = f"{card.published['train']:,.0f}" if "train" in card.published else ""
         rows.append([f"`{card.name}`", ", ".join(card.names()), card.classes_text, trained, card.metric, card.citation])
     head = ["name", "attributes", "classes", "training rows", "metric", "citation"]

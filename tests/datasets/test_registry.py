@@ -10,7 +10,7 @@ import pytest
 
 from attribune.datasets import sets
 from attribune.datasets.card import NOT_STATED, Card
-from attribune.datasets.sets import ADDITIONAL, ATTRIB, CARDS, GLUE
+from attribune.datasets.sets import ADDITIONAL, ATTRIB, CARDS, GLUE, TEXT_SETS
 
 COMMIT = re.compile(r"\bat [0-9a-f]{40}\b")
 
@@ -98,6 +98,6 @@ def test_roles_and_columns_are_unique(card: Card) -> None:
     roles = [file.role for file in card.files]
     assert len(set(roles)) == len(roles) > 0
     assert len(set(card.names())) == len(card.names())
-    assert card.names() or card in (*GLUE, *ADDITIONAL, CARDS["news-aggregator-five"])
+    assert card.names() or card in TEXT_SETS
     assert not set(card.names()) & {*card.labels, "text", "text_pair"}
     assert not card.classes if card.task["kind"] == "regression" else card.classes > 1
