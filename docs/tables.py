@@ -12,7 +12,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))
-from pages import (
+from pages import (  # noqa: E402
     benchmark,
     equations,
     generation,
@@ -23,24 +23,10 @@ from pages import (
     results,
     service,
     text_sets,
-)  # noqa: E402
+)
 
-TABLES = {
-    page: tables
-    for module in (
-        methods,
-        equations,
-        benchmark,
-        results,
-        performance,
-        large_scale,
-        generation,
-        service,
-        promises,
-        text_sets,
-    )
-    for page, tables in module.TABLES.items()
-}
+MODULES = (methods, equations, benchmark, results, performance, large_scale, generation, service, promises, text_sets)
+TABLES = {page: tables for module in MODULES for page, tables in module.TABLES.items()}
 
 
 def written(page: str, text: str) -> str:

@@ -102,8 +102,8 @@ class TestGlueFiles:
         assert done.manifest["rows_read"] == {"test": 20, "train": 42}
         assert [file["role"] for file in done.manifest["origin"]["sources"]] == ["train", "test", "rest"]
         assert done.manifest["differences"] == [
-            "train.tsv has 42 of the 635 rows that the source publishes",
-            "dev.tsv has 20 of the 71 rows that the source publishes",
+            "train: 42 rows read, 635 are published",
+            "test: 20 rows read, 71 are published",
         ]
 
     def test_the_test_file_of_the_sts_benchmark_has_seven_to_nine_fields(self, tmp_path: Path) -> None:
@@ -157,9 +157,7 @@ class TestParts:
         done = prepared("qqp")
         assert done.manifest["rows_read"] == {"test": 10, "train": 30}
         assert done.parts()["test"]["text_pair"].to_pylist() == [f"b {n}" for n in range(30, 40)]
-        assert (
-            "train_part_a.json.gz has 30 of the 363,846 rows that the source publishes" in done.manifest["differences"]
-        )
+        assert "train: 30 rows read, 363,846 are published" in done.manifest["differences"]
 
     def test_both_parts_train_where_there_is_a_dev_file(self, tmp_path: Path) -> None:
         self.write(tmp_path, "QNLI", ("entailment", "not_entailment"))

@@ -219,7 +219,7 @@ def prepare(
             with contextlib.suppress(OSError):
                 draft.unlink(missing_ok=True)
         manifest = _manifest_of(described, origin, log, parts, folder.path)
-        manifest["differences"] = _differences(card, manifest, files)
+        manifest["differences"] = _differences(card, manifest)
         folder.finish(manifest, _recipe(described, folder.path))
     return PreparedSet(folder=folder.path, manifest=manifest)
 
@@ -349,15 +349,13 @@ def _check_counts(card: Card, files: Mapping[str, Path], log: RowLog, *, partial
         raise DataError(f"{path}: {row_count:,} {problem}; get it again, or take it as it is with --partial")
 
 
-def _differences(card: Card, manifest: Mapping[str, Any], files: Mapping[str, Path]) -> list[str]:
+def _differences(card: Card, manifest: Mapping[str, Any]) -> list[str]:
     """Say in which sizes and attributes a set differs from what its card says."""
     said = []
     for file in card.files:
         row_count = manifest["rows_read"].get(file.role, 0)
-        if file.role in files and file.rows is not None and row_count not in (file.rows, *file.other_rows):
-            said.append(
-                f"{files[file.role].name} has {row_count:,} of the {file.rows:,} rows that the source publishes"
-            )
+        if file.rows is not None and row_count not in (file.rows, *file.other_rows):
+            said.append(f"{file.role}: {row_count:,} rows read, {file.rows:,} are published")
     published = {part: card.published[part] for part in PARTS if part in card.published}
     rows = sum(part["rows"] for name, part in manifest["parts"].items() if name in (*published, _ALL))
     found = {

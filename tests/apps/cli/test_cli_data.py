@@ -94,10 +94,10 @@ def test_prepare_shows_the_folder_the_terms_and_what_was_left_out(
         "left out, training rows that are not in the list: 10",
         "broken and skipped, not a user and a product: 1, first in in/imdb/train_zero5.txt.ids, line 12",
         "broken and skipped, a listed pair has no training row: 1, first in in/imdb/train_zero5.txt.ids",
-        "imdb.train.txt.ss has 20 of the 67,426 rows that the source publishes",
-        "imdb.dev.txt.ss has 20 of the 8,381 rows that the source publishes",
-        "imdb.test.txt.ss has 20 of the 9,112 rows that the source publishes",
-        "train_zero5.txt.ids has 12 of the 17,963 rows that the source publishes",
+        "train: 20 rows read, 67,426 are published",
+        "validation: 20 rows read, 8,381 are published",
+        "test: 20 rows read, 9,112 are published",
+        "pairs: 12 rows read, 17,963 are published",
         "rows: 10 here, 18,000 in the paper",
     ]
     assert main(words) == 0
