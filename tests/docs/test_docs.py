@@ -234,6 +234,7 @@ def test_the_record_of_every_method_is_that_of_the_preset() -> None:
         "results.md",
         "performance.md",
         "large_scale.md",
+        "explain.md",
         "generation.md",
         "serving.md",
         "new_values.md",
