@@ -95,8 +95,9 @@ def _layers(predictor: Predictor) -> tuple[Method, tuple[int, ...]]:
     """Return the method of a model and the layers in which it acts; ConfigError without any."""
     model = predictor.model
     if not isinstance(model, ConditionedModel) or not model.method.site_layers():
+        name = model.describe(precision=predictor.precision)["method"]
         raise ConfigError(
-            f"method {model.describe(precision=predictor.precision)['method']!r} acts in no layer of a backbone, so no layer of it can be switched off: choose a run of a "
+            f"method {name!r} acts in no layer of a backbone, so no layer of it can be switched off: choose a run of a "
             "method that does, such as injector, adapter, pln or plora"
         )
     return model.method, model.method.site_layers()

@@ -51,8 +51,8 @@ def read_word_vectors(path: str | Path, words: Collection[str]) -> WordVectors:
     """Read the vectors of the given words, in the order of the file.
 
     The format is found out: in a text file, the first field of a line is the word, which may hold spaces, and the last
-    E are the numbers; a first line of two whole numbers is a header. In a binary file of word2vec the header is followed
-    by words and little-endian float32 numbers. Both may be compressed (``.gz``, ``.bz2``). Of a word that stands there
+    E are the numbers; a first line of two whole numbers is a header. In a binary file of word2vec the header is
+    followed by words and little-endian float32 numbers. Both may be compressed (``.gz``, ``.bz2``). Of a word that stands there
     twice the first vector counts; numbers of words that are not asked for are not looked at.
 
     Raises:
@@ -159,7 +159,7 @@ def _binary(path: Path, file: IO[bytes], start: bytes, wanted: Collection[bytes]
     size, buffer, place = 4 * width, start, 0
     for number in range(1, count + 1):
         while (end := buffer.find(b" ", place)) < 0 or len(buffer) < end + 1 + size:
-            if end < 0 and len(buffer) - place > _LONGEST_WORD or end - place > _LONGEST_WORD:
+            if (end if end >= 0 else len(buffer)) - place > _LONGEST_WORD:
                 raise DataError(f"{path}, word {number:,}: more than {_LONGEST_WORD:,} bytes without a space: {_CURE}")
             chunk = file.read(_CHUNK)
             if not chunk:

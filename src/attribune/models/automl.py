@@ -1,6 +1,7 @@
 """The baseline ``automl`` after its search: a small network over word vectors, without a pretrained transformer.
 
-Houlsby et al. 2019, "Parameter-Efficient Transfer Learning for NLP", section 3.3 and table 5; `training.automl` searches.
+Houlsby et al. 2019, "Parameter-Efficient Transfer Learning for NLP", section 3.3 and table 5; `training.automl`
+searches.
 
 Shapes: n rows, O outputs of the task.
 """
@@ -114,9 +115,8 @@ class AutoMLModel:
         if not len(rows):
             return
         options = {"lowercase": self.settings.lowercase, "alphanumeric": self.settings.alphanumeric}
-        texts = [
-            [read_words(text, **options) for text in column] for column in zip(*(row.parts for row in rows.inputs))
-        ]
+        columns = zip(*(row.parts for row in rows.inputs), strict=True)
+        texts = [[read_words(text, **options) for text in column] for column in columns]
         features = self.features.transform([row.joined for row in rows.inputs], rows.attribute_ids)
         words = WordRows.encode(texts, self.vocabulary, features)
         order = np.argsort(-words.lengths, kind="stable")

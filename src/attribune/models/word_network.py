@@ -2,7 +2,7 @@
 
 After Cheng et al. 2016, "Wide & Deep Learning for Recommender Systems", equation 3: the logits of both towers add up.
 
-Shapes: B rows, T words of the longest text, E numbers of a word vector, F filters, H units of a hidden layer, O outputs.
+Shapes: B rows, T words of the longest text, E numbers of a word vector, F filters, O outputs.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class NGramConvolution(nn.Module):
 
 
 def _normalized(norm: nn.Module, x: Tensor) -> Tensor:
-    """Apply a norm to (rows, features); a single row, which has no variance, is normalised by the running statistics."""
+    """Apply a norm to (rows, features); a single row, without variance, is normalised by the running statistics."""
     if not isinstance(norm, nn.BatchNorm1d) or not norm.training or len(x) > 1:
         return norm(x)  # type: ignore[no-any-return]
     return functional.batch_norm(x, norm.running_mean, norm.running_var, norm.weight, norm.bias, eps=norm.eps)
@@ -163,8 +163,8 @@ class WordNetwork(nn.Module):
 
     The deep tower encodes a text by `NGramConvolution`, or by the sum of its T word vectors over sqrt(T). Of two texts,
     which share the encoder, it reads ``[u; v; |u - v|; u * v]`` (Conneau et al. 2017, "Supervised Learning of Universal
-    Sentence Representations", figure 1). Hidden layers (linear, norm, activation, dropout) and a linear layer follow. The
-    wide tower is linear.
+    Sentence Representations", figure 1). Hidden layers (linear, norm, activation, dropout) and a linear layer
+    follow. The wide tower is linear.
 
     Args:
         vectors: (V, E), the initial word vectors; the first is that of padding, zeros.

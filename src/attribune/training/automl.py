@@ -1,7 +1,7 @@
 """The search of the baseline ``automl``: networks over word vectors, compared on the validation rows.
 
-Houlsby et al. 2019, "Parameter-Efficient Transfer Learning for NLP", section 3.3 and tables 5 and 6. What they leave open
-is decided in docs/decisions.md. Test rows are never read.
+Houlsby et al. 2019, "Parameter-Efficient Transfer Learning for NLP", section 3.3 and tables 5 and 6. What they
+leave open is decided in docs/decisions.md. Test rows are never read.
 """
 
 from __future__ import annotations
@@ -215,9 +215,8 @@ class _Texts:
                 raise DataError(
                     f"{file}: has none of the {len(words):,} words of the training rows: give vectors of their language"
                 )
-            reporter.note(
-                f"{Path(file).name}: vectors of {len(read.words):,} of {len(words):,} words, {read.size} wide"
-            )
+            found = f"vectors of {read.size} numbers for {len(read.words):,} of {len(words):,} words"
+            reporter.note(f"{Path(file).name}: {found}")
         _check_same_vectors(folder, vectors)
         return vectors
 
@@ -414,7 +413,7 @@ class _Check(NamedTuple):
 
 
 class _Fit:
-    """A network in training: AdaGrad for the deep tower, FTRL for the wide one, as in Cheng et al. 2016, section 3.2."""
+    """A network in training: AdaGrad for the deep tower, FTRL for the wide one (Cheng et al. 2016, section 3.2)."""
 
     def __init__(
         self,
