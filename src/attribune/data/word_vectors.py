@@ -52,8 +52,8 @@ def read_word_vectors(path: str | Path, words: Collection[str]) -> WordVectors:
 
     The format is found out: in a text file, the first field of a line is the word, which may hold spaces, and the last
     E are the numbers; a first line of two whole numbers is a header. In a binary file of word2vec the header is
-    followed by words and little-endian float32 numbers. Both may be compressed (``.gz``, ``.bz2``). Of a word that stands there
-    twice the first vector counts; numbers of words that are not asked for are not looked at.
+    followed by words and little-endian float32 numbers. Both may be compressed (``.gz``, ``.bz2``). Of a word that
+    stands there twice the first vector counts; numbers of words that are not asked for are not looked at.
 
     Raises:
         DataError: naming file and line of a vector of another width or without a finite number, of a word that is not
@@ -149,7 +149,8 @@ def _check_width(path: Path, number: int, name: bytes, fields: list[bytes], widt
 
 def _parsed(path: Path, number: int, fields: list[bytes]) -> npt.NDArray[np.float32]:
     try:
-        return np.array([float(field) for field in fields], dtype=np.float64).astype(np.float32)
+        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, which is refused
+            return np.array([float(field) for field in fields], dtype=np.float64).astype(np.float32)
     except ValueError as error:
         raise DataError(f"{path}, line {number:,}: {error}, so it is no vector: {_CURE}") from error
 

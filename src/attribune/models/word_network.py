@@ -226,7 +226,7 @@ class WordNetwork(nn.Module):
         if self.convolution is not None:
             pooled: Tensor = self.convolution_dropout(self.convolution(self.embedding_dropout(x), mask))
             return pooled
-        return x.sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp(min=1).sqrt()
+        return x.sum(dim=1) / mask.sum(dim=1, keepdim=True).clamp(min=1).to(x.dtype).sqrt()
 
 
 def _norm(name: str, size: int) -> nn.Module:

@@ -48,6 +48,8 @@ _RANDOM = ("random-50", "random-128")
 _RANGE = 0.1  # of random word vectors
 _MOST_WORDS, _MOST_FEATURES = 100_000, 100_000
 _CHECK = 2_000  # rows at least between two checks, however few the training rows are
+_CLEAR_SCORE, _CLEAR_LOSS = 1e-3, 5e-2  # shares by which a check must be better for patience to begin anew
+_MOST_EPOCHS = 200
 _PRUNE_AFTER = 5  # trials
 _START = 0.1  # of the sums of AdaGrad, as in TensorFlow
 
@@ -361,12 +363,15 @@ def _fit(trial: NetworkTrial, fit: _Fit, tried: Sequence[NetworkTrial], *, ends:
     """Train until the rows of the settings are seen, patience runs out, others are better, or the time is over."""
     checks: list[float] = []
     best: _Check | None = None
+    clear: _Check | None = None
     since = 0
     for check in fit.checks():
         checks.append(check.score)
         if best is None or (check.score, check.loss) < (best.score, best.loss):
-            best, since = check, 0
+            best = check
             fit.remember()
+        if clear is None or check.is_clearly_better_than(clear):
+            clear, since = check, 0
         else:
             since += 1
         if since >= fit.training.patience:
@@ -411,6 +416,12 @@ class _Check(NamedTuple):
     metrics: dict[str, float]
     samples: int
 
+    def is_clearly_better_than(self, other: _Check) -> bool:
+        """Whether the score is, or the same while the loss is, as before the first row that is predicted otherwise."""
+        if self.score == other.score:
+            return self.loss < (1 - _CLEAR_LOSS) * other.loss
+        return self.score < other.score - _CLEAR_SCORE * abs(other.score)
+
 
 class _Fit:
     """A network in training: AdaGrad for the deep tower, FTRL for the wide one (Cheng et al. 2016, section 3.2)."""
@@ -434,7 +445,9 @@ class _Fit:
 
         Ends when the rows of the settings are seen, or before numbers that are not finite.
         """
-        next_check = interval = max(len(self.rows["train"]), _CHECK)
+        count = len(self.rows["train"])
+        samples, interval = min(self.settings.samples, _MOST_EPOCHS * count), max(count, _CHECK)
+        next_check = interval
         for batch in self._batches():
             if self.samples >= next_check:
                 next_check += interval
@@ -442,7 +455,7 @@ class _Fit:
                 if check is None:
                     return
                 yield check
-            if self.samples >= self.settings.samples:
+            if self.samples >= samples:
                 break
             self._step(batch)
         if self.samples > next_check - interval and (check := self._check()) is not None:
@@ -473,8 +486,9 @@ class _Fit:
         for optimizer in self.optimizers:
             optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        for optimizer in self.optimizers:
-            optimizer.step()
+        with torch.sparse.check_sparse_tensor_invariants(enable=False):  # torch's own AdaGrad asks to decide
+            for optimizer in self.optimizers:
+                optimizer.step()
         self.samples += len(index)
 
     def _check(self) -> _Check | None:
