@@ -137,12 +137,16 @@ class NGramConvolution(nn.Module):
             x: (B, T, E), zeros where there is no word.
             mask: (B, T), True for words, which come first.
         """
-        terms = functional.linear(x, self.weight.flatten(end_dim=1)).view(*x.shape[:2], *self.weight.shape[:2])
+        # Parts by unbind, whose gradients are written side by side; those of slices are whole tensors that add up.
+        terms = (
+            functional.linear(x, self.weight.flatten(end_dim=1)).view(*x.shape[:2], *self.weight.shape[:2]).unbind(2)
+        )
         pooled = []
         for n, block in enumerate(self._blocks(), start=1):
-            windows = self.bias[n - 1] + terms[:, :, block.start]
-            for k in range(1, min(n, x.shape[1])):
-                windows = windows + functional.pad(terms[:, k:, block.start + k], (0, 0, 0, k))
+            first, *others = terms[block]
+            windows = self.bias[n - 1] + first
+            for k, term in enumerate(others[: x.shape[1] - 1], start=1):
+                windows = windows + functional.pad(term[:, k:], (0, 0, 0, k))
             if self.norms:
                 real = _normalized(self.norms[n - 1], windows[mask])
                 windows = torch.zeros_like(windows).masked_scatter(mask.unsqueeze(-1), real)

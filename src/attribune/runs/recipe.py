@@ -227,7 +227,8 @@ class Recipe(Settings):
     def _known_method(cls, value: dict[str, Any]) -> dict[str, Any]:
         value = {"name": DEFAULT_METHOD, **value}
         name = value["name"]
-        return baseline_from_dict(value).to_dict() if name in BASELINES else _method(value).to_dict()
+        is_baseline = isinstance(name, str) and name in BASELINES
+        return baseline_from_dict(value).to_dict() if is_baseline else _method(value).to_dict()
 
     @field_validator("task")
     @classmethod
