@@ -129,11 +129,9 @@ def test_the_command(method: str, data: Path, runs: Path, tmp_path: Path, capsys
     assert capsys.readouterr().out.startswith("off ")
 
 
-@pytest.mark.parametrize(
-    ("method", "name"), [("none", "none"), ("tokens", "tokens"), ("linear", "linear"), ("automl", "automl")]
-)
-def test_methods_without_sites_are_refused(method: str, name: str, data: Path, runs: Path) -> None:
-    with pytest.raises(ConfigError, match=rf"method '{name}' acts in no layer of a backbone"):
+@pytest.mark.parametrize("method", ["none", "tokens", "linear", "automl"])
+def test_methods_without_sites_are_refused(method: str, data: Path, runs: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"method '{method}' acts in no layer of a backbone"):
         ablate(runs / method, data)
     with pytest.raises(ConfigError, match="rows is 0"):
         ablate(runs / "injector", data, rows=0)

@@ -122,7 +122,7 @@ def test_compressed_files_that_are_cut_or_none(tmp_path: Path) -> None:
         (tmp_path / "w.gz").write_bytes(content)
         with pytest.raises(DataError, match=r"w\.gz: the compressed file is truncated or damaged"):
             read_word_vectors(tmp_path / "w.gz", ["cat", "w499"])
-    with pytest.raises(DataError, match="missing.txt: cannot be read"):
+    with pytest.raises(DataError, match=r"missing\.txt: cannot be read"):
         read_word_vectors(tmp_path / "missing.txt", ["cat"])
     with pytest.raises(DataError, match="cannot be read"):
         read_word_vectors(tmp_path, ["cat"])

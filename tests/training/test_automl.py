@@ -172,7 +172,7 @@ def test_networks_that_fail_are_left_out(table: Path, tmp_path: Path, monkeypatc
 def test_infinite_logits_end_a_trial(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     space = network_space([]) | {"deep_learning_rate": [1e30], "convolution": [False], "activation": ["relu"]}
     monkeypatch.setattr(automl, "network_space", lambda names: space)
-    with pytest.raises(DataError, match="the logits became infinite or not a number with learning rates of 1e[+]30"):
+    with pytest.raises(DataError, match=r"the logits became infinite or not a number with learning rates of 1e[+]30"):
         train(recipe_of(table, trials=1), tmp_path / "run", baselines=False)
 
 

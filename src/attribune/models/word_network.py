@@ -138,12 +138,11 @@ class NGramConvolution(nn.Module):
             mask: (B, T), True for words, which come first.
         """
         # Parts by unbind, whose gradients are written side by side; those of slices are whole tensors that add up.
-        terms = (
-            functional.linear(x, self.weight.flatten(end_dim=1)).view(*x.shape[:2], *self.weight.shape[:2]).unbind(2)
-        )
+        terms = functional.linear(x, self.weight.flatten(end_dim=1))
+        parts = terms.view(*x.shape[:2], *self.weight.shape[:2]).unbind(2)
         pooled = []
         for n, block in enumerate(self._blocks(), start=1):
-            first, *others = terms[block]
+            first, *others = parts[block]
             windows = self.bias[n - 1] + first
             for k, term in enumerate(others[: x.shape[1] - 1], start=1):
                 windows = windows + functional.pad(term[:, k:], (0, 0, 0, k))
