@@ -108,6 +108,31 @@ def test_one_seed_is_one_result_and_test_rows_are_not_read(run: Path, table: Pat
     assert all(np.array_equal(two[name], array) for name, array in one.items())
 
 
+def test_an_interrupted_trial_begins_again_with_its_values(
+    run: Path, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+    checked = automl._Fit._check
+
+    def interrupted(fit: Any) -> Any:
+        begun.append(fit.settings.model_dump_json())
+        if len(set(begun)) == 2 and begun.count(begun[-1]) == 2:
+            raise KeyboardInterrupt
+        return checked(fit)
+
+    monkeypatch.setattr(automl._Fit, "_check", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe_of(table, trials=4), tmp_path / "run", baselines=False)
+    assert len(trials_of(tmp_path / "run")) == 1
+    assert len(list(tmp_path.glob("run/checkpoints/*"))) == 1
+    interrupted_trial = begun[-1]
+    monkeypatch.setattr(automl._Fit, "_check", checked)
+    train(recipe_of(table, trials=4), tmp_path / "run", baselines=False, resume=True)
+    assert_same(tmp_path / "run", run)
+    assert trials_of(run)[1]["values"] == json.loads(interrupted_trial)
+
+
+@pytest.mark.slow
 def test_killed_at_any_moment_it_goes_on_to_the_same_end(run: Path, table: Path, tmp_path: Path) -> None:
     words = ["train", str(table), "--text", "text", "--label", "stars", "--attributes", "user", "--method", "automl"]
     words += ["--trials", "4", "--no-baselines", "--set", "training.precision=float32", "training.patience=1"]

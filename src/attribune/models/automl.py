@@ -178,8 +178,9 @@ class AutoMLModel:
             saved = stored.settings
             task, is_pair = task_from_dict(saved["task"]), bool(saved["is_pair"])
             settings = NetworkSettings.from_dict(saved["network"], source=str(stored.path), saved=True)
-            vocabulary = WordVocabulary(tuple(saved["words"]))
-            features = LinearFeatures.from_lists(saved["features"], stored.tensors[_IDF], stored.schema)
+            vocabulary = WordVocabulary(stored.texts("words"))
+            words, idf = stored.texts("features"), stored.tensors[_IDF]
+            features = LinearFeatures(words=words, idf=idf, schema=stored.schema)
             size = stored.tensors["embedding.weight"].shape[-1]
             with torch.device("meta"):
                 vectors = torch.empty(len(vocabulary), size)

@@ -36,6 +36,13 @@ class StoredBaseline:
     tensors: Mapping[str, Array]
     schema: Schema
 
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return a setting that is a list of texts; TypeError for anything else."""
+        texts = self.settings[name]
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise TypeError(f"{name!r} is no list of texts")
+        return tuple(texts)
+
     @contextmanager
     def fitting(self) -> Iterator[None]:
         """Turn what does not fit together while a model is made of the files into a ModelFolderError."""

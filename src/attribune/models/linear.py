@@ -197,7 +197,8 @@ class LinearModel:
         stored = _FILES.load(folder, verify=verify)
         with stored.fitting():
             C, task = float(stored.settings["C"]), task_from_dict(stored.settings["task"])
-            features = LinearFeatures.from_lists(stored.settings["words"], stored.tensors["idf"], stored.schema)
+            words = None if stored.settings["words"] is None else stored.texts("words")
+            features = LinearFeatures(words=words, idf=stored.tensors["idf"], schema=stored.schema)
             shapes = {"weight": (features.width, task.outputs), "bias": (task.outputs,), "idf": features.idf_shape}
             stored.check_shapes(shapes)
             tensors = stored.tensors

@@ -50,11 +50,6 @@ class LinearFeatures:
             ) from error
         return cls(words=tuple(vectorizer.get_feature_names_out().tolist()), idf=vectorizer.idf_, schema=schema)
 
-    @classmethod
-    def from_lists(cls, words: Any, idf: Array, schema: Schema) -> Self:
-        """Make features of the plain values of a file; TypeError for words that are no list."""
-        return cls(words=None if words is None else tuple(words), idf=idf, schema=schema)
-
     def revised(self, revision: Revision) -> tuple[Self, npt.NDArray[np.int64]]:
         """Return the features with values added or taken away, and for each the number of the one that it was.
 

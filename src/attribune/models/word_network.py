@@ -64,12 +64,12 @@ class NetworkSettings(Settings):
     convolution: bool
     convolution_activation: Activation
     convolution_batch_norm: bool
-    max_ngram: Annotated[int, Field(ge=1)]
+    max_ngram: Annotated[int, Field(ge=1, le=10)]
     convolution_dropout: Share
-    filters: Annotated[int, Field(ge=1)]
+    filters: Annotated[int, Field(ge=1, le=10_000)]
     embedding_dropout: Share
-    hidden_layers: Annotated[int, Field(ge=0)]
-    hidden_size: Annotated[int, Field(ge=1)]
+    hidden_layers: Annotated[int, Field(ge=0, le=100)]
+    hidden_size: Annotated[int, Field(ge=1, le=10_000)]
     activation: Activation
     normalization: Literal["none", "batch_norm", "layer_norm"]
     dropout: Share

@@ -336,6 +336,8 @@ def _try(
     """Train the network of a trial, save its best weights, and return its result."""
     started = time.perf_counter()
     settings = NetworkSettings.from_dict(trial.values)
+    if settings.vectors not in (*texts.vectors, *_RANDOM):
+        raise ConfigError(f"trial {trial.number + 1} names word vectors {settings.vectors!r} that are not there")
     vocabulary, rows = texts.rows(settings)
     torch.manual_seed(training.seed + trial.number)
     network = WordNetwork(
