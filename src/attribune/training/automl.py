@@ -488,7 +488,8 @@ class _Fit:
         for optimizer in self.optimizers:
             optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        with torch.sparse.check_sparse_tensor_invariants(enable=False):  # torch's own AdaGrad asks to decide
+        with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
+            # torch's own AdaGrad makes sparse tensors, and warns unless it is told whether to check them.
             for optimizer in self.optimizers:
                 optimizer.step()
         self.samples += len(index)
