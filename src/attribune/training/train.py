@@ -27,16 +27,16 @@ from attribune.core.records import checked_record, read_record
 from attribune.data.batching import LengthGroupedBatches, padding_share
 from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.metrics.results import Scored
-from attribune.models.auto import load_model
+from attribune.models.auto import load_scorer
 from attribune.models.base import ConditionedModel
 from attribune.models.classifier import AttributeModel
 from attribune.models.generator import AttributeGenerator
-from attribune.models.linear import LinearModel
 from attribune.models.transfer import AttributeSource
 from attribune.runs.card import run_card
 from attribune.runs.folder import RunFolder, predictor_of
 from attribune.runs.recipe import Recipe, TrainingRecipe
 from attribune.runs.results import RunResults, TrainingRecord, run_results
+from attribune.training.baselines import train_baseline
 from attribune.training.callbacks.early_stopping import EarlyStopping
 from attribune.training.callbacks.profile import ProfileSteps
 from attribune.training.callbacks.progress import Progress
@@ -46,7 +46,7 @@ from attribune.training.distributed import from_main, is_main, process_count, pr
 from attribune.training.optimizer import update_rows_alone
 from attribune.training.plan import DataPlan, ModelPlan, TrainingPlan, comparison_recipes, with_precision
 from attribune.training.preparation import PreparedData, encode_split, prepare, rows_digest, shuffle
-from attribune.training.scoring import fit_linear, score, score_baselines
+from attribune.training.scoring import score, score_baselines
 from attribune.training.trainer import AttributeTrainer, training_arguments
 
 if TYPE_CHECKING:
@@ -204,9 +204,9 @@ def _train_and_score(
         _train_neural(plan.model, plan.data, plan.training, folder, data, reporter, profile=profile)
     if not is_main():
         return [], {}
-    if plan.model is None and not is_trained:
-        _train_linear(plan, folder, data)
-    model = LinearModel.load(folder.model) if plan.model is None else load_model(folder.model)
+    if plan.baseline is not None and not is_trained:
+        train_baseline(plan.baseline, plan, folder, data, reporter)
+    model = load_scorer(folder.model)
     if folder.checkpoints.exists():
         shutil.rmtree(folder.checkpoints)
     outcome = read_record(folder.outcome, dict[str, Any], what="training record")
@@ -217,13 +217,6 @@ def _train_and_score(
     if len(predictor.schema) and plan.reads_attributes:
         scored.append(score(f"{plan.name}, attributes hidden", predictor, data, plan.data, hide_attributes=True))
     return scored, record
-
-
-def _train_linear(plan: TrainingPlan, folder: RunFolder, data: PreparedData) -> None:
-    started = time.perf_counter()
-    linear = fit_linear(data, plan.data.text if plan.method == "linear" else None)
-    linear.save(folder.model)
-    folder.write_outcome({"C": linear.C, "seconds": time.perf_counter() - started})
 
 
 def _train_neural(
