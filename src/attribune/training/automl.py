@@ -99,7 +99,7 @@ class NetworkTrial(Trial):
         samples: rows that it was trained on.
         best_samples: rows after which it was best.
         ended: why: ``samples``, all of them seen; ``patience``, no check was better; ``pruned``, others were better by
-            then; ``minutes``, the time was over.
+            then; ``minutes``, the time was over; ``diverged``, the logits were no longer finite.
         seconds: without interrupted attempts.
     """
 
@@ -386,7 +386,7 @@ def _fit(trial: NetworkTrial, fit: _Fit, tried: Sequence[NetworkTrial], *, ends:
             continue
         break
     else:
-        ended = "samples"
+        ended = "samples" if fit.is_finite else "diverged"
     if best is None:
         rates = f"{fit.settings.deep_learning_rate:g} and {fit.settings.wide_learning_rate:g}"
         return replace(trial, error=f"the logits became infinite or not a number with learning rates of {rates}")
@@ -440,6 +440,7 @@ class _Fit:
         self.network, self.settings, self.rows, self.labels = network, settings, rows, labels
         self.task, self.training, self.samples = task, training, 0
         self.best: dict[str, Tensor] = {}
+        self.is_finite = True  # logits and score
         self.optimizers = _optimizers(network, settings)
 
     def checks(self) -> Iterator[_Check]:
@@ -495,16 +496,19 @@ class _Fit:
         self.samples += len(index)
 
     def _check(self) -> _Check | None:
-        """Score the validation rows; None for logits that are not finite."""
+        """Score the validation rows; None for logits or a score that are not finite."""
         labels = self.labels["validation"]
         logits = self._logits()
-        if not np.isfinite(logits).all():
+        self.is_finite = bool(np.isfinite(logits).all())
+        if not self.is_finite:
             return None
         loss = float(self.task.loss(torch.from_numpy(logits), torch.from_numpy(labels)))
         metrics = {name: metric.value() for name, metric in self.task.metrics(logits, labels).items()}
         main = metrics[self.task.main_metric]
-        if not math.isfinite(main):
+        self.is_finite = math.isfinite(main)
+        if not self.is_finite:
             return None
+        metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
         return _Check(-main if self.task.higher_is_better else main, loss, metrics, self.samples)
 
     @torch.inference_mode()
