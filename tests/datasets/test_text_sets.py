@@ -7,6 +7,7 @@ import gzip
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +266,18 @@ class TestHostileGlue:
             prepare(CARDS["sst-2"], source=tmp_path, output=tmp_path / "out")
 
 
+@pytest.mark.parametrize(("other_rows", "whole"), [((60,), True), ((59, 61), False)])
+def test_other_versions_of_a_file_are_whole_too(tmp_path: Path, other_rows: tuple[int, ...], whole: bool) -> None:
+    (file,) = CARDS["airline"].files
+    card = replace(CARDS["airline"], files=(replace(file, rows=99, other_rows=other_rows),))
+    paths = {"source": write_source(tmp_path / "in", "airline"), "output": tmp_path / "out"}
+    if whole:
+        assert prepare(card, **paths).manifest["differences"] == ["rows: 60 here, 14,640 in the paper"]
+    else:
+        with pytest.raises(DataError, match=r"Tweets\.csv: 60 of the 99 rows"):
+            prepare(card, **paths)
+
+
 def test_tab_separated_files_without_rows_yield_nothing(tmp_path: Path) -> None:
     log = RowLog()
     path = write(tmp_path / "empty.tsv", "\n\n")
@@ -284,6 +297,7 @@ class TestHashed:
 
     def test_the_ends_of_the_range_are_in_the_outer_parts(self) -> None:
         assert Hashed().parts([-1, -1], [0, 2**64 - 1]).tolist() == [2, 0]
+        assert Hashed().parts([0, 1, 2], [0, 0, 2**64 - 1]).tolist() == [0, 1, 2]  # what the files say stays
 
     def test_a_row_keeps_its_part_when_others_are_gone(self, tmp_path: Path, prepared: Prepare) -> None:
         rows = [table_row("airline", number) for number in range(200)]
@@ -441,8 +455,9 @@ class TestTables:
         assert [(row["text"], row["emotion"]) for row in kept] == [("twice", "fun"), ("once", "worry")]
         assert log.left_out == {"texts that stand earlier in the files": 2, "texts with several labels": 3}
 
-    def test_the_author_may_be_missing(self, tmp_path: Path, prepared: Prepare) -> None:
-        rows = [{"sentiment": ("fun", "hate")[n % 2], "content": f"oh {n}"} for n in range(60)]
+    @pytest.mark.parametrize("author", [{}, {"author": "N/A"}, {"author": " "}])
+    def test_the_author_may_be_missing(self, tmp_path: Path, prepared: Prepare, author: dict[str, str]) -> None:
+        rows = [{"sentiment": ("fun", "hate")[n % 2], "content": f"oh {n}", **author} for n in range(60)]
         write(tmp_path / "text_emotion.csv", csv_text(rows), encoding="latin-1")
         done = prepared("emotion")
         assert done.manifest["attributes"] == []

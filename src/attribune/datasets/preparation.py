@@ -26,6 +26,7 @@ from attribune.data.writing import open_writer
 from attribune.datasets.card import Card, Folds, Hashed, Shuffled
 from attribune.datasets.row_log import GET_AGAIN, RowLog, SplitName
 from attribune.errors import DataError, ModelFolderError
+from attribune.schema.columns import MISSING
 from attribune.schema.kinds import KINDS, MultiLabel
 from attribune.tasks.labels import sorted_classes
 
@@ -308,7 +309,7 @@ class _Rows:
                 digest = _digest(f"{row['text']}\0{row['text_pair']}" if card.pair else row["text"])
                 self.texts.append(self._numbers.setdefault(digest, len(self._numbers)))
                 self.hashes.append(int.from_bytes(digest if group is None else _digest(row[group]), "big"))
-                self.filled.update(name for name in names if row.get(name))
+                self.filled.update(name for name in names if row.get(name) and row[name] not in MISSING)
             yield pa.Table.from_pylist([row for _, row in batch], schema=schema)
 
     def described(self, card: Card) -> Card:

@@ -26,8 +26,7 @@ _AT_RANDOM = "The paper shares rows out at random, 80 % for training; a hash of 
 _CROWDFLOWER = "Figure Eight (CrowdFlower), Data for Everyone: {title}"
 _EVERYONE = (
     "Get {file} (data set '{title}') from the Data for Everyone library or one of its mirrors, on data.world "
-    "(crowdflower), "
-    "Kaggle or GitHub."
+    "(crowdflower), Kaggle or GitHub."
 )
 _TERMS = "Published for everyone by CrowdFlower; the mirrors name CC BY 4.0, CC BY-NC-SA 4.0, CC0 or no licence."
 
@@ -248,8 +247,9 @@ _ECONOMIC_NEWS = _crowdflower(
     published=_figures(6_392, 799, 800, classes=2, characters=1_400),
     preparation="Rows whose label is not sure are left out, and the marks </br> of line ends are taken out.",
     notes=(
-        "The articles of 1995 to 2014 alone, economic-news-relevance-1995-2014.csv with the columns of the R package "
-        "sentometrics, are read instead: most punctuation is gone from them, and they have 'no' for 'not sure'."
+        "The articles of 1995 to 2014 alone, economic-news-relevance-1995-2014.csv with the columns of the R "
+        "package sentometrics, are read instead: most punctuation is gone from them, and they have 'no' for 'not "
+        "sure'."
     ),
 )
 _EMOTION = _crowdflower(
@@ -386,8 +386,7 @@ _US_ECONOMY = _crowdflower(
     preparation="Rows whose label is not sure are left out, and the marks </br> of line ends are taken out.",
     notes=(
         "Where the column relevance is missing, a row is relevant when it has a positivity. The 63 rows by which "
-        "such a "
-        "file has more than the paper's 4,952 are then among those that are not."
+        "such a file has more than the paper's 4,952 are then among those that are not."
     ),
 )
 
@@ -457,9 +456,8 @@ _NEWSGROUPS = _card(
     split=Hashed(validation=0.1, test=0.0),
     preparation=(
         f"Posts are whole, with the lines of their heads that the archive has. {_CLEANED} The later posts are the "
-        "test part, "
-        "as published; a hash of the text draws a tenth of the others for validation. The paper shares all rows out at "
-        "random instead, which is easier."
+        "test part, as published; a hash of the text draws a tenth of the others for validation. The paper shares "
+        "all rows out at random instead, which is easier."
     ),
 )
 
@@ -517,8 +515,7 @@ _COMPLAINTS = _card(
     source="Consumer Financial Protection Bureau (consumerfinance.gov/data-research/consumer-complaints)",
     obtain=(
         "Download complaints.csv from https://catalog.data.gov/dataset/consumer-complaint-database; Kaggle has one "
-        "of 2016 "
-        "as consumer_complaints.csv. The file grows every day."
+        "of 2016 as consumer_complaints.csv. The file grows every day."
     ),
     licence="Public domain",
     terms="A work of the United States government; names in the narratives are masked as XXXX.",
@@ -539,8 +536,7 @@ _COMPLAINTS = _card(
     preparation=f"Complaints without a narrative are left out. {_CLEANED} {_AT_RANDOM}",
     notes=(
         "The paper does not name its 157 classes. The label is the issue, of which the database had that many at "
-        "about that "
-        "time; it has about ten products. The number of rows is that of a day in 2017."
+        "about that time; it has about ten products. The number of rows is that of a day in 2017."
     ),
 )
 
@@ -606,8 +602,7 @@ _NEWS = _card(
     split=Hashed(group="story"),
     preparation=(
         f"{_CLEANED} A hash of the story draws a tenth of the stories for validation and for test each, since many "
-        "headlines "
-        "of a story say the same; the paper shares rows out at random, which is easier."
+        "headlines of a story say the same; the paper shares rows out at random, which is easier."
     ),
     notes=(
         "uci-news-aggregator.csv, of Kaggle, has a header and lacks some rows; it, or its first rows, is read instead."
@@ -635,8 +630,7 @@ NEWS_TITLES = replace(
     title="News aggregator, five publishers",
     obtain=(
         "Make them as 'NLP 100 Exercise' (nlp100.github.io) says, exercise 50: titles and categories of Reuters, "
-        "Huffington "
-        "Post, Businessweek, Contactmusic.com and Daily Mail, shared out at random; the files are "
+        "Huffington Post, Businessweek, Contactmusic.com and Daily Mail, shared out at random; the files are "
         "five_publishers_train.tsv, five_publishers_valid.tsv and five_publishers_test.tsv."
     ),
     files=tuple(

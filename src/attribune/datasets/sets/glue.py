@@ -26,8 +26,7 @@ _MNLI = (
 )
 _OBTAIN = (
     "Get {file} of GLUE (https://gluebenchmark.com/tasks) and unpack it; the files are {files}. The folder given is "
-    "that of "
-    "the task, or the one above."
+    "that of the task, or the one above."
 )
 _GLUE = (
     "Wang, Singh, Michael, Hill, Levy and Bowman 2019, GLUE: A Multi-Task Benchmark and Analysis Platform for NLU, ICLR"
@@ -79,8 +78,7 @@ def _read(files: Mapping[str, Path], log: RowLog, *, form: _Format) -> Iterator[
     if whole and (parts := [path.name for path in files.values() if path.name.startswith(_PART)]):
         raise DataError(
             f"{files['train'].parent} holds the whole {files['train'].name}, and {parts[0]}, which is a part of it: "
-            "take "
-            "the part out of the folder"
+            "take the part out of the folder"
         )
     yield from without_test_texts(_all_rows(files, log, form), log)
 
@@ -296,9 +294,8 @@ GLUE = (
         citation="Dolan and Brockett 2005, Automatically Constructing a Corpus of Sentential Paraphrases, IWP",
         preparation=(
             "The test rows of the corpus, whose labels are public, are the test part, or GLUE's development rows "
-            "where they "
-            f"are not there; {_DRAWN} are left out, such as GLUE's development rows, which are in the file of the "
-            "corpus."
+            f"where they are not there; {_DRAWN} are left out, such as GLUE's development rows, which are in the "
+            "file of the corpus."
         ),
     ),
     _card(
@@ -329,8 +326,7 @@ GLUE = (
         source="STS benchmark (ixa2.si.ehu.eus/stswiki); GLUE (gluebenchmark.com)",
         obtain=(
             "Get STS-B.zip of GLUE (https://gluebenchmark.com/tasks) and unpack it; its training file is "
-            "STS-B/train.tsv. Put "
-            "sts-test.csv of the STS benchmark beside it, or leave GLUE's dev.tsv there."
+            "STS-B/train.tsv. Put sts-test.csv of the STS benchmark beside it, or leave GLUE's dev.tsv there."
         ),
         terms="Sentences of news, captions and forums, each under terms of its own; for research.",
         citation=(
@@ -338,14 +334,12 @@ GLUE = (
         ),
         preparation=(
             "The test rows of the STS benchmark, whose scores are public, are the test part, or GLUE's development "
-            "rows where "
-            f"they are not there; {_DRAWN} are left out."
+            f"rows where they are not there; {_DRAWN} are left out."
         ),
         notes=(
-            "Scores go from 0 to 5. Houlsby et al. 2019 report Spearman's correlation, GLUE the mean of Pearson's and "
-            "Spearman's. Some mirrors have a dev.tsv that was drawn from train.tsv: the number of training rows left "
-            "out "
-            "tells it."
+            "Scores go from 0 to 5. Houlsby et al. 2019 report Spearman's correlation, GLUE the mean of Pearson's "
+            "and Spearman's. Some mirrors have a dev.tsv that was drawn from train.tsv: the number of training rows "
+            "left out tells it."
         ),
     ),
     _card(
@@ -370,8 +364,8 @@ GLUE = (
         citation="Iyer, Dandekar and Csernai 2017, First Quora Dataset Release: Question Pairs, Quora",
         preparation=f"{_DEV}; {_DRAWN} are left out, and lines that are no whole row, which some versions have.",
         notes=(
-            f"Files of the versions in circulation differ by some rows.{_PART_NOTE}, where there is no dev.tsv b as "
-            "the test part."
+            f"Files of the versions in circulation differ by some rows.{_PART_NOTE}; where there is no dev.tsv, "
+            f"{_PART}b.json is the test part."
         ),
     ),
     _card(
@@ -392,10 +386,8 @@ GLUE = (
         ),
         notes=(
             f"No genre of the test part is one of the training rows'.{_PART_NOTE}. "
-            "dev_mismatched_hard_tokenized.tsv, read "
-            "where the whole file is missing, has the 4,530 rows that a classifier of the hypothesis alone gets "
-            "wrong, in "
-            "tokens: scores on it are lower."
+            "dev_mismatched_hard_tokenized.tsv, read where the whole file is missing, has the 4,530 rows that a "
+            "classifier of the hypothesis alone gets wrong, in tokens: scores on it are lower."
         ),
         **_MNLI_TEXTS,
     ),
@@ -450,8 +442,8 @@ GLUE = (
         citation="Levesque, Davis and Morgenstern 2012, The Winograd Schema Challenge, KR",
         notes=(
             "Test rows have sentences of training rows with the other label, so that a model that learns sentences "
-            "by heart is "
-            "below chance. Houlsby et al. 2019 leave the task out. A val.tsv beside train.tsv holds rows taken from it."
+            "by heart is below chance. Houlsby et al. 2019 leave the task out. A val.tsv beside train.tsv holds "
+            "rows taken from it."
         ),
     ),
 )
