@@ -229,6 +229,7 @@ def test_every_task_is_in_the_table():
         "regression": "Regression",
         "aspects": "Aspects",
         "generation": "Generation",
+        "tags": "Tags",
     }
 
 

@@ -155,7 +155,7 @@ class CellResult:
 
     def scores(self, part: str) -> dict[str, Array]:
         """Read rows, labels and logits of a part."""
-        return load_file(str(self.folder / f"{part}_logits.safetensors"))
+        return self.task.unpacked(load_file(str(self.folder / f"{part}_logits.safetensors")))
 
     def facts(self) -> dict[str, Array]:
         """Return words and training counts of the test rows."""

@@ -30,7 +30,9 @@ def join_text(columns: Sequence[Sequence[Any]], *, separator: str = "\n") -> lis
 
 
 def canonical_text(value: Any) -> str:
-    """Trim a text; a missing one is ""."""
+    """Trim a text; a missing one is "", and one of words has spaces between them."""
+    if isinstance(value, list):
+        return " ".join(filter(None, map(canonical_text, value)))
     return value.strip() if isinstance(value, str) else canonical(value) or ""
 
 

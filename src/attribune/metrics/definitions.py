@@ -36,7 +36,10 @@ class MetricInfo:
         return "%" if self.is_share else ""
 
 
-_SHARES = ("accuracy", "f1", "macro_f1", "micro_f1", "subset_accuracy", "mean_accuracy")
+_SHARES = (
+    *("accuracy", "subset_accuracy", "mean_accuracy", "exact_match"),
+    *("f1", "macro_f1", "micro_f1", "precision", "recall"),
+)
 _ERRORS = ("rmse", "mae", "log_loss", "perplexity")
 METRICS = {
     **{name: MetricInfo(name=name, is_share=True) for name in _SHARES},

@@ -47,7 +47,7 @@ class LabelledRows:
         columns = [list(table[column]) for column in recipe.label_columns]
         with numbered_in_file(range(len(table)), source):
             labels, has_label = task.encode_labels(columns)
-        usable = np.flatnonzero(has_label & rows_with_text(table, recipe.data.texts))
+        usable = np.flatnonzero(has_label & rows_with_text(table, recipe.data.texts, words=task.reads_words))
         notes = []
         if len(usable) < len(table):
             notes.append(

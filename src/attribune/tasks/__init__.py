@@ -20,6 +20,8 @@ from attribune.tasks.generation import Generation
 from attribune.tasks.labels import UNSEEN
 from attribune.tasks.rating import Rating
 from attribune.tasks.regression import Regression
+from attribune.tasks.tags import Tags
+from attribune.tasks.tokens import TokenTask
 
 __all__ = [
     "TASKS",
@@ -30,12 +32,16 @@ __all__ = [
     "Generation",
     "Rating",
     "Regression",
+    "Tags",
     "Task",
+    "TokenTask",
     "fit_task",
     "task_from_dict",
 ]
 
-TASKS: dict[str, type[Task]] = {task.kind: task for task in (Classification, Rating, Regression, Aspects, Generation)}
+TASKS: dict[str, type[Task]] = {
+    task.kind: task for task in (Classification, Rating, Regression, Aspects, Generation, Tags)
+}
 """Every task by its kind, including those of plugins."""
 
 

@@ -25,6 +25,7 @@ from attribune.core.process import keep_freed_memory
 from attribune.core.progress import Reporter
 from attribune.core.records import checked_record, read_record
 from attribune.data.batching import LengthGroupedBatches, padding_share
+from attribune.data.rows import EncodedRows
 from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.metrics.results import Scored
 from attribune.models.auto import load_model
@@ -42,10 +43,17 @@ from attribune.training.callbacks.profile import ProfileSteps
 from attribune.training.callbacks.progress import Progress
 from attribune.training.callbacks.trackers import check_trackers, run_name, trackers
 from attribune.training.checkpoints import last_checkpoint, read_state
-from attribune.training.distributed import from_main, is_main, process_count, process_number
+from attribune.training.distributed import from_main, is_main, process_count, process_number, refuse_processes
 from attribune.training.optimizer import update_rows_alone
 from attribune.training.plan import DataPlan, ModelPlan, TrainingPlan, comparison_recipes, with_precision
-from attribune.training.preparation import PreparedData, encode_split, prepare, rows_digest, shuffle
+from attribune.training.preparation import (
+    PreparedData,
+    encode_rows_of_split,
+    encode_split,
+    prepare,
+    rows_digest,
+    shuffle,
+)
 from attribune.training.scoring import fit_linear, score, score_baselines
 from attribune.training.trainer import AttributeTrainer, training_arguments
 
@@ -170,6 +178,8 @@ def _run(
 def _check(plan: TrainingPlan) -> None:
     """Check trackers and backbone before a long table is read."""
     check_trackers(plan.training.report_to)
+    if plan.data.reads_tokens:
+        refuse_processes(f"training with the task {plan.data.task_kind!r}")
     if plan.model is not None:
         load_tokenizer(plan.model.backbone.name, revision=plan.model.backbone.revision)
     elif plan.training.report_to:
@@ -242,7 +252,11 @@ def _train_neural(
     _check_checkpointing(model, settings)
     note_count = len(data.notes)
     train = encode_split("train", data, source, model)
-    validation = encode_split("validation", data, source, model)
+    validation = (
+        encode_rows_of_split(data.splits["validation"], source, model)
+        if source.reads_tokens
+        else encode_split("validation", data, source, model)
+    )
     for note in data.notes[note_count:]:
         reporter.note(note)
     outcome = _fit(model, train, validation, settings, folder, reporter, profile=profile)
@@ -284,7 +298,7 @@ def _check_checkpointing(model: ConditionedModel, settings: TrainingRecipe) -> N
 def _fit(
     model: ConditionedModel,
     train: Dataset,
-    validation: Dataset,
+    validation: Dataset | EncodedRows,
     settings: TrainingRecipe,
     folder: RunFolder,
     reporter: Reporter,

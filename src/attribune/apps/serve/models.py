@@ -110,7 +110,7 @@ class ServedModel:
     def describe(self) -> dict[str, Any]:
         """Describe the model for callers, as plain JSON values."""
         predictor = self.predictor
-        sample = predictor.task.decode(np.zeros((1, predictor.task.outputs)))
+        sample = predictor.task.decode(predictor.task.empty_scores(0))
         return {
             "name": self.name,
             "task": predictor.task.kind,
