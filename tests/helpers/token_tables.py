@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-__all__ = ["tagged_words", "write_json_lines"]
+__all__ = ["questions", "tagged_words", "write_json_lines"]
 
 _KINDS = {"great": "GOOD", "lovely": "GOOD", "awful": "BAD", "poor": "BAD"}
 
@@ -25,6 +25,30 @@ def tagged_words(rows: int, *, seed: int = 0, users: int = 5) -> list[dict[str, 
             else:
                 words, tags = [*words, chance.choice(["the", "a", "was", f"n{chance.randrange(61)}"])], [*tags, "O"]
         table.append({"words": words, "tags": tags, "user": f"u{user}"})
+    return table
+
+
+def questions(rows: int, *, seed: int = 0, users: int = 5, unanswerable: float = 0.0) -> list[dict[str, Any]]:
+    """Rows with a question after a word, a context that has it before two words that are the answer, and its place.
+
+    Args:
+        unanswerable: share of the rows whose context does not have the word.
+    """
+    chance, table = random.Random(seed), []
+    for number in range(rows):
+        asked, answer = chance.choice(list(_KINDS)), f"n{chance.randrange(61)} film"
+        filler = chance.choices(["the", "a", "was", "plot", "cast", "very"], k=chance.randint(4, 24))
+        place = chance.randrange(len(filler))
+        has_none = chance.random() < unanswerable
+        context = " ".join([*filler[:place], "so" if has_none else asked, answer, *filler[place:]])
+        answers = (
+            {"text": [], "answer_start": []}
+            if has_none
+            else {"text": [answer], "answer_start": [context.index(answer)]}
+        )
+        table.append(
+            {"id": number, "question": asked, "context": context, "answers": answers, "user": f"u{number % users}"}
+        )
     return table
 
 

@@ -16,6 +16,7 @@ from attribune.backbones.chunking import cut_chunks, without_empty_rows
 from attribune.backbones.loading import pooling_of
 from attribune.backbones.placement import Pooling, placement_for
 from attribune.data.collator import Collator
+from attribune.data.passages import PassageEncoder
 from attribune.data.texts import TextInput
 from attribune.data.token_rows import TokenCollator, WordEncoder
 from attribune.errors import ConfigError, DataError
@@ -23,7 +24,7 @@ from attribune.methods import Host, MethodConfig, check_reads_tokens
 from attribune.methods.condition import Condition
 from attribune.models.base import ConditionedModel
 from attribune.schema import Schema
-from attribune.tasks import Task, TokenTask
+from attribune.tasks import Spans, Task, TokenTask
 
 if TYPE_CHECKING:
     from attribune.data.encoding import RowEncoder
@@ -128,8 +129,17 @@ class AttributeModel(ConditionedModel):
         text = text_input or self.text_input
         if not isinstance(self.task, TokenTask):
             return super().row_encoder(text)
-        window = None if text is None else text.window
-        return WordEncoder(self._own_tokenizer(), window=window, limit=self.longest_text())
+        window, limit = None if text is None else text.window, self.longest_text()
+        if not isinstance(self.task, Spans):
+            return WordEncoder(self._own_tokenizer(), window=window, limit=limit)
+        return PassageEncoder(
+            self._own_tokenizer(),
+            self.task,
+            window=window,
+            limit=limit,
+            segments=self._tells_segments_apart,
+            is_causal=self.placement.pooling == "last",
+        )
 
     def collator(self, schema: Schema | None = None) -> Collator:
         """Return the collator of rows, or of the windows of a task that scores tokens; see `ConditionedModel`."""

@@ -57,6 +57,7 @@ class LabelledRows:
             raise DataError(f"{source}: no row has both a text and a label: check the columns")
         if unseen := task.unseen_labels(columns):
             notes.append(f"{sum(unseen.values()):,} rows have a label that no training row had; they count as wrong")
+        notes += task.label_notes(columns)
         rows = table.select(usable)
         if recipe.data.shuffled:
             rows = shuffle_columns(rows, predictor.schema.names, seed=recipe.training.seed)

@@ -272,8 +272,14 @@ class Recipe(Settings):
             raise ConfigError(f"task {self.task_kind!r} has no document vector: leave backbone.pooling out")
         if self.data.partial_labels:
             raise ConfigError(f"task {self.task_kind!r} has one label for each row: leave partial_labels out")
-        if len(self.data.text) > 1 or self.data.text_pair:
-            raise ConfigError("task 'tags' reads one column of words: name one with --text, and no second text")
+        if TASKS[self.task_kind].reads_words:
+            if len(self.data.text) > 1 or self.data.text_pair:
+                raise ConfigError("task 'tags' reads one column of words: name one with --text, and no second text")
+        elif len(self.data.text) != 1 or len(self.data.text_pair) != 1:
+            raise ConfigError(
+                f"task {self.task_kind!r} reads a question and a context: name one column of each, with --text and "
+                "--text-pair"
+            )
 
     def _check_generation(self) -> None:
         """Refuse settings that a model which writes text does not have."""
@@ -297,7 +303,7 @@ class Recipe(Settings):
     def _fitting(self) -> Self:
         if both := sorted({*self.data.text}.intersection(self.data.text_pair)):
             raise ConfigError(f"column {', '.join(both)} is in both texts of the pair: name it once")
-        if len(self.data.label) > 1 and self.task_kind != "aspects":
+        if len(self.data.label) > 1 and self.task_kind not in ("aspects", "spans"):
             raise ConfigError(
                 f"task {self.task_kind!r} reads one label column, {len(self.data.label)} are named: name one, or "
                 "choose the task aspects"
@@ -343,7 +349,7 @@ class Recipe(Settings):
     def label_columns(self) -> tuple[str, ...]:
         """The columns that are predicted: the labels, with the text whose tokens they are of, or the generated text."""
         if self.reads_tokens:
-            return (*self.data.label, *self.data.text)
+            return (*self.data.label, *(self.data.text_pair or self.data.text))
         return self.data.text if self.is_generative else self.data.label
 
     @property

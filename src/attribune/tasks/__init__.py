@@ -20,6 +20,7 @@ from attribune.tasks.generation import Generation
 from attribune.tasks.labels import UNSEEN
 from attribune.tasks.rating import Rating
 from attribune.tasks.regression import Regression
+from attribune.tasks.spans import Spans
 from attribune.tasks.tags import Tags
 from attribune.tasks.tokens import TokenTask
 
@@ -32,6 +33,7 @@ __all__ = [
     "Generation",
     "Rating",
     "Regression",
+    "Spans",
     "Tags",
     "Task",
     "TokenTask",
@@ -40,7 +42,7 @@ __all__ = [
 ]
 
 TASKS: dict[str, type[Task]] = {
-    task.kind: task for task in (Classification, Rating, Regression, Aspects, Generation, Tags)
+    task.kind: task for task in (Classification, Rating, Regression, Aspects, Generation, Tags, Spans)
 }
 """Every task by its kind, including those of plugins."""
 

@@ -110,6 +110,10 @@ class Task(ABC):
     def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
         """Count the labels that no training row has."""
 
+    def label_notes(self, columns: Sequence[Column]) -> list[str]:
+        """Say in short lines what was changed in the labels of rows to use them."""
+        return []
+
     @abstractmethod
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the float32 scalar loss of logits (B, outputs); zero if all labels are ignored."""

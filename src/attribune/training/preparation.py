@@ -133,8 +133,8 @@ def _encode_labels(
             f"{name}: {sum(unseen.values()):,} rows have a label that no training row has: {listed}; no model can "
             "predict it, and these rows count as wrong"
         )
-    if report is not None:
-        notes.extend(f"{name}: {line}" for line in report.lines())
+    lines = [*task.label_notes(columns), *(report.lines() if report is not None else ())]
+    notes.extend(f"{name}: {line}" for line in lines)
     return PreparedSplit(table=part.table, rows=part.rows, labels=labels)
 
 
@@ -216,8 +216,9 @@ def _usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> _R
     shown = source if isinstance(source, str) else name
     require_columns(table.column_names, plan.columns, source=shown)
     has_text = rows_with_text(table, plan.source.texts, words=plan.reads_words)
-    enough = any if plan.source.partial_labels and name == "train" else all
-    has_label = rows_with_label(table, plan.label_columns, missing=plan.task_options["missing"], enough=enough)
+    labels = plan.source.label if plan.reads_tokens else plan.label_columns
+    enough = any if plan.reads_tokens or (plan.source.partial_labels and name == "train") else all
+    has_label = rows_with_label(table, labels, missing=plan.task_options["missing"], enough=enough)
     usable = np.flatnonzero(has_text & has_label)
     notes.append(f"{name}: {len(table):,} rows read from {shown}")
     for lacking, dropped in {"text": ~has_text, "label": has_text & ~has_label}.items():

@@ -6,9 +6,9 @@ import logging
 import math
 import shutil
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,11 +33,13 @@ from attribune.models.base import ConditionedModel
 from attribune.models.classifier import AttributeModel
 from attribune.models.generator import AttributeGenerator
 from attribune.models.linear import LinearModel
+from attribune.models.token_scores import score_tokens
 from attribune.models.transfer import AttributeSource
 from attribune.runs.card import run_card
 from attribune.runs.folder import RunFolder, predictor_of
 from attribune.runs.recipe import Recipe, TrainingRecipe
 from attribune.runs.results import RunResults, TrainingRecord, run_results
+from attribune.tasks import Task, TokenTask
 from attribune.training.callbacks.early_stopping import EarlyStopping
 from attribune.training.callbacks.profile import ProfileSteps
 from attribune.training.callbacks.progress import Progress
@@ -157,22 +159,22 @@ def _run(
         reporter.note(note)
     from_main(lambda: _check_same_rows(folder, rows_digest(rows, plan.data)))
 
-    scored, record = _train_and_score(plan, folder, rows, reporter, profile=profile)
+    scored, record, task = _train_and_score(plan, folder, rows, reporter, profile=profile)
     for name, other in comparisons.items():
         reporter.note(f"training {name} for comparison")
         other_folder = RunFolder(folder.path / "compare" / name)
         from_main(partial(other_folder.begin, other.recipe, resume=True))
         other_rows = shuffle(data, seed=other.data.seed) if other.is_shuffled else rows
-        other_scored, other_record = _train_and_score(other, other_folder, other_rows, reporter)
+        other_scored, other_record, other_task = _train_and_score(other, other_folder, other_rows, reporter)
         if is_main():
-            _write_results(other_folder, other.recipe, data, other_scored, other_record)
+            _write_results(other_folder, other.recipe, replace(data, task=other_task), other_scored, other_record)
             scored.append(other_scored[0])
 
     if not is_main():
         return {}
     if baselines and not plan.data.is_generative:
         scored += score_baselines(plan.data, rows, reporter, exclude={plan.method, *comparisons})
-    return _write_results(folder, plan.recipe, data, scored, record).to_dict()
+    return _write_results(folder, plan.recipe, replace(data, task=task), scored, record).to_dict()
 
 
 def _check(plan: TrainingPlan) -> None:
@@ -203,17 +205,17 @@ def _check_same_rows(folder: RunFolder, digest: str) -> None:
 
 def _train_and_score(
     plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter: Reporter, *, profile: bool = False
-) -> tuple[list[Scored], dict[str, Any]]:
+) -> tuple[list[Scored], dict[str, Any], Task]:
     """Train one method, unless its model exists, and score it with and without its attributes.
 
     Returns:
-        In the first process, the scores and the training record; nothing in the others.
+        In the first process, the scores, the training record, and the task as the model has it; nothing in the others.
     """
     is_trained = from_main(folder.outcome.is_file)
     if plan.model is not None and not is_trained:
         _train_neural(plan.model, plan.data, plan.training, folder, data, reporter, profile=profile)
     if not is_main():
-        return [], {}
+        return [], {}, data.task
     if plan.model is None and not is_trained:
         _train_linear(plan, folder, data)
     model = LinearModel.load(folder.model) if plan.model is None else load_model(folder.model)
@@ -226,7 +228,7 @@ def _train_and_score(
     scored = [score(plan.name, predictor, data, plan.data, folder=folder)]
     if len(predictor.schema) and plan.reads_attributes:
         scored.append(score(f"{plan.name}, attributes hidden", predictor, data, plan.data, hide_attributes=True))
-    return scored, record
+    return scored, record, predictor.task
 
 
 def _train_linear(plan: TrainingPlan, folder: RunFolder, data: PreparedData) -> None:
@@ -260,9 +262,27 @@ def _train_neural(
     for note in data.notes[note_count:]:
         reporter.note(note)
     outcome = _fit(model, train, validation, settings, folder, reporter, profile=profile)
+    if isinstance(validation, EncodedRows):
+        _tune_task(model, validation, settings)
     if is_main():
         model.save_pretrained(folder.model)
         folder.write_outcome({**outcome, "parameters": asdict(model.sizes())})
+
+
+def _tune_task(model: ConditionedModel, validation: EncodedRows, settings: TrainingRecipe) -> None:
+    """Fit what a task that scores tokens learns of the validation rows, such as a threshold."""
+    assert isinstance(model.task, TokenTask)
+    is_bf16 = settings.precision == "bf16"
+
+    @contextmanager
+    def run() -> Iterator[None]:
+        with torch.inference_mode(), torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=is_bf16):
+            yield
+
+    model.eval()
+    scores, _ = score_tokens(model, validation, model.task, size=settings.batch_size, run=run)
+    model.task = model.task.tuned(scores, np.asarray(validation.labels))
+    model.config.task = model.task.to_dict()
 
 
 def _build_model(plan: ModelPlan, source: DataPlan, data: PreparedData) -> ConditionedModel:
