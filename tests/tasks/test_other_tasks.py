@@ -230,6 +230,7 @@ def test_every_task_is_in_the_table():
         "aspects": "Aspects",
         "generation": "Generation",
         "tags": "Tags",
+        "spans": "Spans",
     }
 
 
