@@ -13,11 +13,11 @@ from attribune.errors import ConfigError
 from attribune.methods import METHODS, Adapter, Injector, MethodConfig, check_reads_tokens
 from attribune.models.classifier import AttributeModel
 from attribune.schema import Categorical, Schema
-from attribune.tasks import Tags, Task
+from attribune.tasks import Spans, Tags, Task
 
 ROWS, LENGTH = 5, 9
 SIZES = [9, 2, 7, 1, 5]
-TASKS: dict[str, Task] = {"tags": Tags(classes=["O", "B", "I"], scheme="conll")}
+TASKS: dict[str, Task] = {"tags": Tags(classes=["O", "B", "I"], scheme="conll"), "spans": Spans()}
 METHOD = Injector(bottleneck=5, vector_size=13)
 
 
@@ -27,23 +27,28 @@ def build(family: str, task: str, method: MethodConfig = METHOD, **options: Any)
     return AttributeModel.build(tiny_backbone(family), schema, task=TASKS[task], method=method, **options)
 
 
-def batch() -> dict[str, torch.Tensor]:
+def batch(task: str = "tags") -> dict[str, torch.Tensor]:
     """Windows padded on the right, as the collator has them."""
     generator = torch.Generator().manual_seed(3)
     mask = (torch.arange(LENGTH) < torch.tensor(SIZES)[:, None]).long()
     labels = torch.randint(0, 2, (ROWS, LENGTH), generator=generator)
+    labels = torch.where(mask.bool() & (torch.arange(LENGTH) % 3 > 0), labels, -100)
+    if task == "spans":
+        labels = labels.clamp(max=0)
+        labels[:, 0] = 1
+        labels[torch.arange(ROWS), torch.tensor([4, 1, 5, 0, 0])] += torch.tensor([2, 2, 2, 2, 2])
     return {
         "input_ids": torch.randint(5, VOCABULARY, (ROWS, LENGTH), generator=generator) * mask,
         "attention_mask": mask,
         "attribute_ids": torch.tensor([[0], [1], [2], [3], [1]]),
-        "labels": torch.where(mask.bool() & (torch.arange(LENGTH) % 3 > 0), labels, -100),
+        "labels": labels,
     }
 
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_learns_and_rows_do_not_see_each_other(family: str, task: str, tmp_path: Path) -> None:
-    model, given = build(family, task, dropout=0.0), batch()
+    model, given = build(family, task, dropout=0.0), batch(task)
     optimizer, losses = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.01), []
     model.train()
     for _ in range(8):
