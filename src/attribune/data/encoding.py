@@ -137,7 +137,7 @@ def encode_with_report(
         limit: ids that the backbone takes; None asks the tokenizer.
         separator: stands between two joined texts.
         encoder: replaces tokenizer, window and limit: the ``row_encoder()`` of a model that writes, whose labels are
-            the ids to write.
+            the ids to write, or of one that scores tokens, whose windows are the rows of the result.
         on_empty_text: what happens to a row without a text.
         on_missing_label: what happens to a row without a label; ``drop`` and ``error`` mean one that lacks any of
             several, ``partial`` drops one that lacks them all.
@@ -153,6 +153,8 @@ def encode_with_report(
     """
     choices = _Choices(on_empty_text=on_empty_text, on_missing_label=on_missing_label)
     text_input = text if isinstance(text, TextInput) else TextInput.of(text, separator=separator, window=window)
+    if isinstance(task, TokenTask) and encoder is None:
+        raise ConfigError(f"the task {task.kind!r} scores tokens: give encoder=model.row_encoder()")
     encoder = TextEncoder(tokenizer, window=text_input.window, limit=limit) if encoder is None else encoder
     labels = () if label is None else _names(label)
     names = list(dict.fromkeys([*text_input.names, *schema.names, *labels]))

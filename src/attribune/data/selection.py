@@ -39,12 +39,22 @@ def rows_with_text(table: Table, names: Sequence[str], *, words: bool = False) -
 
 
 def rows_with_label(
-    table: Table, names: Sequence[str], *, missing: Collection[str], enough: Callable[[Iterable[bool]], bool] = all
+    table: Table,
+    names: Sequence[str],
+    *,
+    missing: Collection[str],
+    enough: Callable[[Iterable[bool]], bool] = all,
+    objects: bool = False,
 ) -> Mask:
-    """Return (n,) whether `enough` of the label columns, ``all`` or ``any``, have values that do not mean missing."""
+    """Return (n,) whether `enough` of the label columns, ``all`` or ``any``, have values that do not mean missing.
+
+    Args:
+        objects: whether a label may be an object, such as answers with their places.
+    """
+    kinds = (list, dict) if objects else (list,)
 
     def has(value: object) -> bool:
-        return isinstance(value, list | dict) or (canonical(value) or "") not in unusable
+        return isinstance(value, kinds) or (canonical(value) or "") not in unusable
 
     unusable = {*missing, ""}
     has_label = [

@@ -117,7 +117,7 @@ def window_starts(length: int, *, room: int, step: int) -> Array:
 def windows_of(rows: EncodedRows, task: TokenTask) -> tuple[EncodedRows, list[TokenWindow], Array]:
     """Return the windows of rows: as a model reads them, with their labels; themselves; and the row of each."""
     windows = [window for row in rows.inputs for window in row.windows]
-    owners = np.repeat(np.arange(len(rows)), [len(row.windows) for row in rows.inputs])
+    owners = np.repeat(np.arange(len(rows)), np.array([len(row.windows) for row in rows.inputs], dtype=np.int64))
     labels = None
     if rows.labels is not None:
         pairs = zip(windows, owners.tolist(), strict=True)

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from attribune.core.files import draft_of, move_into_place
 from attribune.errors import ConfigError, DataError
 
-__all__ = ["ENDINGS", "TableWriter", "open_writer", "prediction_array", "prediction_field"]
+__all__ = ["ENDINGS", "TableWriter", "finite", "open_writer", "prediction_array", "prediction_field"]
 
 _SPACED = b"attribune.spaced"  # in the metadata of a column
 
@@ -90,7 +90,7 @@ class _JsonLines:
 
     def write(self, rows: pa.Table) -> None:
         for row in rows.to_pylist():
-            self._file.write(json.dumps(_finite(row), ensure_ascii=False, default=str) + "\n")
+            self._file.write(json.dumps(finite(row), ensure_ascii=False, default=str) + "\n")
 
 
 class _Parquet:
@@ -106,13 +106,13 @@ class _Parquet:
         self._writer.write_table(rows.cast(self._writer.schema))
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """Replace NaN and infinity, for which JSON has no word, by null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _finite(part) for key, part in value.items()}
-    return [_finite(part) for part in value] if isinstance(value, list) else value
+        return {key: finite(part) for key, part in value.items()}
+    return [finite(part) for part in value] if isinstance(value, list) else value
 
 
 def prediction_array(values: Iterable[Any]) -> pa.Array:

@@ -240,12 +240,15 @@ class Spans(TokenTask):
         ]
 
     def decode(self, logits: Array) -> Decoded:
-        """Return the answers, where they start (-1 for none), and the score of the best one less that of none."""
+        """Return the answers, where they start (-1 for none), and the score of the best one less that of none.
+
+        The score is NaN where the context has no token.
+        """
         answers = self._answers(logits)
         predictions: dict[str, Any] = {
             "prediction": ["" if answer is None else answer.text for answer in answers],
             "start": np.array([-1 if answer is None else answer.start for answer in answers], dtype=np.int64),
-            "score": np.array([-scores.difference for scores in logits], dtype=np.float64),
+            "score": np.array([-scores.difference if scores.best else np.nan for scores in logits], dtype=np.float64),
         }
         if self.list_n_best:
             predictions["n_best"] = [

@@ -45,7 +45,7 @@ from attribune.training.callbacks.profile import ProfileSteps
 from attribune.training.callbacks.progress import Progress
 from attribune.training.callbacks.trackers import check_trackers, run_name, trackers
 from attribune.training.checkpoints import last_checkpoint, read_state
-from attribune.training.distributed import from_main, is_main, process_count, process_number, refuse_processes
+from attribune.training.distributed import from_main, is_main, process_count, process_number
 from attribune.training.optimizer import update_rows_alone
 from attribune.training.plan import DataPlan, ModelPlan, TrainingPlan, comparison_recipes, with_precision
 from attribune.training.preparation import (
@@ -180,8 +180,10 @@ def _run(
 def _check(plan: TrainingPlan) -> None:
     """Check trackers and backbone before a long table is read."""
     check_trackers(plan.training.report_to)
-    if plan.data.reads_tokens:
-        refuse_processes(f"training with the task {plan.data.task_kind!r}")
+    if plan.data.reads_tokens and process_count() > 1:
+        raise ConfigError(
+            f"the task {plan.data.task_kind!r} is trained in one process, and there are {process_count()}: start one"
+        )
     if plan.model is not None:
         load_tokenizer(plan.model.backbone.name, revision=plan.model.backbone.revision)
     elif plan.training.report_to:

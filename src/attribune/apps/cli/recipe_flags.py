@@ -57,8 +57,8 @@ def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "--encoding")
     add(
         "--task",
-        help="classification, rating, regression, aspects, tags (of words), spans (answers in a text), or generation, which "
-        "learns to write the text (default: classification for one label column, aspects for several)",
+        help="classification, rating, regression, aspects, tags (of words), spans (answers in a text), or generation, "
+        "which learns to write the text (default: classification for one label column, aspects for several)",
     )
     add("--method", help="by name, or a sum such as a+b; `attribune methods` lists them")
     add(

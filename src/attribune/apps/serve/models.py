@@ -15,6 +15,7 @@ from torch import nn
 from attribune.apps.serve.compute import compute
 from attribune.apps.serve.model_files import MappedFiles, copy_into_memory
 from attribune.backbones.loading import SharedBackbones
+from attribune.data.writing import finite
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.methods.weight_cache import WeightCache
 from attribune.models.auto import load_model
@@ -84,7 +85,7 @@ class ServedModel:
             )
         predictor = self.predictor
         output = predictor.task.decode(predictor.score(predictor.encode(columns))).columns()
-        lists = {name: _plain(values) for name, values in output.items()}
+        lists = {name: finite(_plain(values)) for name, values in output.items()}
         unknown = predictor.schema.unknown(columns) if self.attributes else {}
         names = [attribute.name for attribute in self.attributes]
         return [
