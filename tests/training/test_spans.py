@@ -113,6 +113,7 @@ def test_stored_scores_are_those_of_the_rows(run: Path, folder: Path) -> None:
     assert "question-answering" in (run / "model" / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_all_forms_of_labels_are_one(folder: Path, tmp_path: Path) -> None:
     digests = []
     for data in ("rows.jsonl", "rows.parquet", "rows.csv"):
@@ -124,6 +125,7 @@ def test_all_forms_of_labels_are_one(folder: Path, tmp_path: Path) -> None:
     assert digests[0] == digests[1] == digests[2]
 
 
+@pytest.mark.slow
 def test_other_verbs(run: Path, folder: Path, tmp_path: Path, capsys: Any) -> None:
     copied = tmp_path / "run"
     shutil.copytree(run, copied)

@@ -163,6 +163,7 @@ def test_a_sum_with_a_refused_method_is_refused(folder: Path, tmp_path: Path, ca
     assert "acts at the point classify" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_ends_with_the_same_weights(folder: Path, tmp_path: Path) -> None:
     words = [*command(folder, tmp_path / "whole", epochs=2), "training.evaluate_every=3"]
     assert main(words) == 0

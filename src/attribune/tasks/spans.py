@@ -268,6 +268,11 @@ class Spans(TokenTask):
         """Return the metrics of never giving an answer."""
         return _figures([""] * len(labels), labels)
 
+    @property
+    def is_tuned(self) -> bool:
+        """Whether there is a threshold to fit."""
+        return self.unanswerable
+
     def tuned(self, logits: Array, labels: Array) -> Self:
         """Return the task with the threshold that has the highest F1 on these rows; itself if all have answers."""
         if not self.unanswerable or not len(logits):

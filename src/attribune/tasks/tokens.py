@@ -83,8 +83,13 @@ class TokenTask(Task):
         """Return an array for the scores of rows, (n,)."""
         return np.empty(rows, dtype=object)
 
+    @property
+    def is_tuned(self) -> bool:
+        """Whether something is fitted on the scores of validation rows after training, by `tuned`."""
+        return False
+
     def tuned(self, logits: Array, labels: Array) -> Self:
-        """Return the task with what is fitted on the scores of validation rows after training; by default itself."""
+        """Return the task with what is fitted on the scores of validation rows."""
         return self
 
     @abstractmethod

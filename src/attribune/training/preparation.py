@@ -180,8 +180,11 @@ def encode_split(name: str, data: PreparedData, plan: DataPlan, model: Condition
         encoder=model.row_encoder(plan.text),
         on_missing_label="partial" if plan.source.partial_labels and name == "train" else "drop",
     )
-    note = f"{name}: {report.shortened:,} of {report.rows:,} texts cut to the window {plan.text.window}"
-    if report.shortened > _MANY_CUT * report.rows:
+    what = "questions" if plan.reads_tokens else "texts"
+    note = f"{name}: {report.shortened:,} of {report.rows:,} {what} cut to the window {plan.text.window}"
+    if plan.reads_tokens:
+        note += ", of which half is for the context, or to task.max_question_length: raise what is too small"
+    elif report.shortened > _MANY_CUT * report.rows:
         share = report.shortened / report.rows
         others = "" if plan.is_generative else ", or read the ends too (window head+tail) or all (chunks)"
         note += f", which is {share:.0%}: raise max_length{others}"

@@ -264,16 +264,15 @@ def _train_neural(
     for note in data.notes[note_count:]:
         reporter.note(note)
     outcome = _fit(model, train, validation, settings, folder, reporter, profile=profile)
-    if isinstance(validation, EncodedRows):
-        _tune_task(model, validation, settings)
+    if isinstance(model.task, TokenTask) and isinstance(validation, EncodedRows) and model.task.is_tuned:
+        _tune_task(model, model.task, validation, settings)
     if is_main():
         model.save_pretrained(folder.model)
         folder.write_outcome({**outcome, "parameters": asdict(model.sizes())})
 
 
-def _tune_task(model: ConditionedModel, validation: EncodedRows, settings: TrainingRecipe) -> None:
+def _tune_task(model: ConditionedModel, task: TokenTask, validation: EncodedRows, settings: TrainingRecipe) -> None:
     """Fit what a task that scores tokens learns of the validation rows, such as a threshold."""
-    assert isinstance(model.task, TokenTask)
     is_bf16 = settings.precision == "bf16"
 
     @contextmanager
@@ -282,8 +281,8 @@ def _tune_task(model: ConditionedModel, validation: EncodedRows, settings: Train
             yield
 
     model.eval()
-    scores, _ = score_tokens(model, validation, model.task, size=settings.batch_size, run=run)
-    model.task = model.task.tuned(scores, np.asarray(validation.labels))
+    scores, _ = score_tokens(model, validation, task, size=settings.batch_size, run=run)
+    model.task = task.tuned(scores, np.asarray(validation.labels))
     model.config.task = model.task.to_dict()
 
 
