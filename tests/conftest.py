@@ -12,7 +12,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import families
 import hypothesis
 import pytest
-import shape_checks  # noqa: F401 - before the package is imported, whose functions it checks
+import shape_checks  # before the package is imported, whose functions it checks
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
@@ -37,6 +37,7 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
+    shape_checks.CALLS.made = 0
     torch.manual_seed(17)
     torch.set_num_threads(1)  # where cores are busy, several threads of so small a model wait for each other
 

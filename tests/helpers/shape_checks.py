@@ -1,7 +1,8 @@
 """Shapes of tensors are checked in every call of the rooms that annotate them, by jaxtyping's import hook and beartype.
 
 Not the Triton kernel, whose source Triton compiles itself, and not what torch compiles or exports: the checks cannot be
-traced, and sizes that are symbols there would be fixed by them. Processes that tests start are not checked either.
+traced, and sizes that are symbols there would be fixed by them. Processes that tests start are not checked either. In a
+test with many calls, such as a training, the first 500 are checked, and then one in eleven.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import torch
 
 _SOURCE = Path(__file__).parents[2] / "src"
 _ROOMS = ("functional", "methods")
+_FIRST_CALLS, _ONE_IN = 500, 11
 
 MODULES = sorted(
     ".".join(file.relative_to(_SOURCE).with_suffix("").parts)
@@ -54,7 +56,21 @@ def leave_classes_alone(patch: pytest.MonkeyPatch) -> None:
                         patch.setattr(kind, attribute, contextmanager(plain) if manages else plain)
 
 
+class _Calls:
+    """Counts the calls of a test, to tell those that are checked."""
+
+    def __init__(self) -> None:
+        self.made = 0
+
+    def is_passed_over(self, _: object) -> bool:
+        if torch.compiler.is_compiling() or torch.compiler.is_exporting():
+            return True
+        self.made += 1
+        return self.made > _FIRST_CALLS and self.made % _ONE_IN != 0
+
+
+CALLS = _Calls()
 type(jaxtyping.config).jaxtyping_disable = property(  # type: ignore[attr-defined,method-assign]
-    lambda _: torch.compiler.is_compiling() or torch.compiler.is_exporting(), lambda _, value: None
+    CALLS.is_passed_over, lambda _, value: None
 )
 jaxtyping.install_import_hook(MODULES, "shape_checks.check_shapes")

@@ -5,15 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import signal
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import small_runs
 from published import (
     aspects,
     beer_review,
@@ -415,27 +412,6 @@ class TestInterruption:
         assert not again.reused
         assert again.manifest == clean.manifest
         assert len(again.parts()["train"]) == 4800
-
-    def test_what_is_killed_is_done_anew(self, attribune: Callable[..., Outcome], tmp_path: Path) -> None:
-        write_source(tmp_path / "source", self.CARD.name, 40_000)
-        command = small_runs.Command(words(self.CARD.name, tmp_path), log=tmp_path / "log.txt")
-        while not list((tmp_path / "out").glob(".*.parquet*")) and command.process.is_alive():
-            time.sleep(0.002)
-        os.kill(int(command.process.pid or 0), signal.SIGKILL)
-        assert command.wait() == -signal.SIGKILL
-        left = [path.name for path in (tmp_path / "out").iterdir()]
-        assert left
-        assert all(name.startswith(".") for name in left)
-        assert attribune(*words(self.CARD.name, tmp_path))[0] == 0
-        assert {path.name for path in (tmp_path / "out").iterdir()} == {
-            ".lock",
-            "manifest.json",
-            "recipe.yaml",
-            "train.parquet",
-            "validation.parquet",
-            "test.parquet",
-        }
-        assert attribune(*words(self.CARD.name, tmp_path))[2].count("already prepared") == 1
 
     def test_what_an_earlier_release_left_half_done_is_done_anew(self, tmp_path: Path) -> None:
         paths = {"source": write_source(tmp_path / "source", self.CARD.name), "output": tmp_path / "out"}

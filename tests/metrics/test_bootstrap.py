@@ -11,7 +11,7 @@ from scipy import stats
 from attribune.errors import ConfigError, DataError
 from attribune.metrics import bootstrap
 from attribune.metrics import formulas as metrics
-from attribune.metrics.bootstrap import interval, paired
+from attribune.metrics.bootstrap import interval, paired, paired_mean
 
 
 def labels(rows, classes, seed, right=0.6):
@@ -267,3 +267,22 @@ def test_rows_of_several_seeds_are_drawn_together():
     found = interval(whole)
     assert found.low == pytest.approx(np.quantile(drawn, 0.025), abs=0.2 * np.std(drawn))
     assert found.high == pytest.approx(np.quantile(drawn, 0.975), abs=0.2 * np.std(drawn))
+
+
+def test_the_mean_over_sets_has_the_variance_of_a_mean() -> None:
+    """Of independent sets: a quarter of the sum of both; one set alone is compared as always."""
+    generator = np.random.default_rng(2)
+    pairs = []
+    for rows, right in ((400, 0.8), (900, 0.6)):
+        true = generator.integers(2, size=rows)
+        first, second = (np.where(generator.random(rows) < share, true, 1 - true) for share in (right, right - 0.1))
+        pairs.append((metrics.accuracy(true, first), metrics.accuracy(true, second)))
+    alone = [paired(*pair, seed=number) for number, pair in enumerate(pairs)]
+    found = paired_mean(pairs)
+    assert found.difference == pytest.approx(np.mean([one.difference for one in alone]))
+    widths = [one.high - one.low for one in alone]
+    assert found.high - found.low == pytest.approx(np.hypot(*widths) / 2, rel=0.05)
+    assert found.low < found.difference < found.high
+    assert paired_mean(pairs[:1]) == alone[0]
+    same = paired_mean([(pairs[0][0], pairs[0][0]), (pairs[1][0], pairs[1][0])])
+    assert (same.difference, same.p_value) == (0, 1)

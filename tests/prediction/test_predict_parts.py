@@ -293,7 +293,7 @@ from attribune.apps.cli import main
 from attribune.core.cluster import connect
 
 run, output, first, second, other, bad = sys.argv[1:]
-attribune.prediction.parts.PART_ROWS = 250
+attribune.prediction.parts.PART_ROWS = 125
 words = ["predict", run, first, second, "--output", output, "--engine", "ray", "--workers"]
 print(main([*words, "1"]), flush=True)
 sys.stderr.write("--\\n")
@@ -308,9 +308,9 @@ cluster.close()
 @pytest.mark.skipif(not RAY, reason="Ray is not installed: pip install 'attribune[ray]'")
 def test_two_workers_interrupted_and_one_of_them_killed(run: Path, tmp_path: Path) -> None:
     """Then a row that no worker can score, on the same cluster, reaches the user as one message."""
-    rows = [{**row, "text": f"{row['text']} {number}"} for number, row in enumerate(small_runs.reviews(15_400, seed=6))]
-    first = small_runs.write_csv(tmp_path / "first.csv", rows[:15_100])
-    second = small_runs.write_csv(tmp_path / "second.csv", rows[15_100:])
+    rows = [{**row, "text": f"{row['text']} {number}"} for number, row in enumerate(small_runs.reviews(7_700, seed=6))]
+    first = small_runs.write_csv(tmp_path / "first.csv", rows[:7_550])
+    second = small_runs.write_csv(tmp_path / "second.csv", rows[7_550:])
     second.write_bytes(second.read_bytes().replace(b"lovely", b"lov\x81ly", 1))
     users: list[Any] = [None] * 37 + [["u1"]] + [None] * 3
     table = pa.table({name: users if name == "user" else ["x"] * 41 for name in ROWS[0]})
@@ -358,7 +358,7 @@ def test_two_workers_interrupted_and_one_of_them_killed(run: Path, tmp_path: Pat
     assert len(lost) == 1, warned
     guessed = [f"warning: {second} is neither UTF-8 nor Windows-1252 (1 bytes fit neither): it is read as Latin-1"]
     assert [line.partition(", and")[0] for line in warned if line not in lost] == guessed
-    assert end == f"15,400 rows in {total} parts are in {output}"
+    assert end == f"7,700 rows in {total} parts are in {output}"
     assert error == (
         f"attribune predict: error: {bad}: column 'user', row 38: ['u1'] is not one value: use --multi-label user or "
         "MultiLabel('user') for a column of lists\n"
@@ -366,7 +366,7 @@ def test_two_workers_interrupted_and_one_of_them_killed(run: Path, tmp_path: Pat
     assert not (tmp_path / "other" / "_summary.json").exists()
 
     with pytest.warns(AttribuneWarning, match="neither UTF-8"):
-        assert predict(run, [first, second], tmp_path / "one.parquet") == 15_400
+        assert predict(run, [first, second], tmp_path / "one.parquet") == 7_700
     assert_same_rows(output, tmp_path / "one.parquet")
     assert pd.read_parquet(output)["text"].is_unique
 

@@ -21,7 +21,7 @@ from safetensors.numpy import load_file
 
 pytestmark = pytest.mark.slow
 
-KILLS = int(os.environ.get("ATTRIBUNE_KILLS", "3"))
+KILLS = int(os.environ.get("ATTRIBUNE_KILLS", "1"))
 RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "kill.json"
 
 SETTINGS = {

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnxruntime
 import pytest
 import small_runs
 import torch
+import yaml
 from fastapi.testclient import TestClient
 
 from attribune.apps.cli import main
 from attribune.apps.playground.session import Session
 from attribune.apps.serve import create_app, load_models
+from attribune.benchmark.results import BenchmarkFolder
+from attribune.benchmark.tables import benchmark_tables
+from attribune.errors import DataError
 from attribune.methods import METHODS
 from attribune.models.auto import load_model
 from attribune.models.predictor import Predictor
@@ -129,6 +136,59 @@ def test_an_export_reads_both_texts(ending: str, pair_run: Path, data: Path, tmp
     if kind == "onnx":
         session = onnxruntime.InferenceSession(output)
         assert [one.name for one in session.get_inputs()] == ["input_ids", "attention_mask", "token_type_ids"]
+
+
+def test_a_value_is_enrolled_from_pairs(pair_run: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(pair_run, tmp_path / "run")
+    new = [{**row, "user": "new"} for row in rows(30)]
+    file = small_runs.write_csv(tmp_path / "new.csv", new)
+    before = load_run(run)[1].predict(new)["probability_same"]
+    assert main(["enrol", str(run), str(file)]) == 0
+    predictor = load_run(run)[1]
+    assert predictor.schema.unknown({"user": ["new"], "one": ["a"], "two": ["b"]})["user"] == [[]]
+    assert abs(predictor.predict(new)["probability_same"] - before).max() > 1e-6
+
+
+def test_a_benchmark_of_pairs(data: Path, backbone: Path, tmp_path: Path) -> None:
+    words = ["benchmark", "new", "--data", str(data), "--text", "one", "--text-pair", "two", "--label", "stars"]
+    assert main([*words, "--attributes", "user", "--steps", "2", "--output", str(tmp_path / "mine.yaml")]) == 0
+    experiment = yaml.safe_load((tmp_path / "mine.yaml").read_text())
+    assert experiment["sets"][0]["data"]["text_pair"] == ["two"]
+    experiment |= {
+        "settings": ["none", "linear"],
+        "reference": "none",
+        "data": {"max_length": 32},
+        "backbone": {"name": str(backbone)},
+    }
+    experiment["sets"][0]["folds"] = [0]
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(experiment))
+    assert main(["benchmark", "run", str(tmp_path / "mine.yaml"), "--output", str(tmp_path / "out")]) == 0
+    (table,) = benchmark_tables(BenchmarkFolder(tmp_path / "out"))
+    facts = table.lines[0].group.results[0].facts()
+    assert facts["words"].min() >= 8, "of both texts"
+
+
+LONG = "the film was great " * 6_000  # 114,000 characters
+ODD = ["", " ", None, "\x00\x01", "\ufe0f", "\u202e", "x" * 100_000, LONG]
+
+
+def test_texts_of_any_kind_and_length(pair_run: Path, tmp_path: Path) -> None:
+    """Each with each, in every window that cuts."""
+    table = [{"one": one, "two": two, "user": "u1"} for one in ODD for two in ODD]
+    predictor = load_run(pair_run)[1]
+    alone = predictor.predict(table)["probability_same"]
+    assert np.isfinite(alone).all()
+    for truncation in ("only_first", "only_second"):
+        text = dataclasses.replace(predictor.text_input, truncation=truncation)
+        cut = Predictor(predictor.model, text_input=text).predict(table)["probability_same"]
+        assert np.isfinite(cut).all()
+    file = tmp_path / "odd.jsonl"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in table), encoding="utf-8")
+    assert main(["predict", str(pair_run), str(file), "--output", str(tmp_path / "out.jsonl")]) == 0
+    shown = [json.loads(line)["probability_same"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert shown == pytest.approx(alone.tolist(), abs=1e-4)
+    with pytest.raises(DataError, match="column 'two' holds text with half of a character pair"):
+        predictor.predict([{"one": "a", "two": "\ud83d"}])
 
 
 def test_settings_that_cannot_be(data: Path, backbone: Path, tmp_path: Path, capsys: Any) -> None:

@@ -145,13 +145,21 @@ def _refuse_pickled_weights(name: str, folder: Path) -> None:
 
 
 class SharedBackbones:
-    """Backbones of several models that share one copy of the pretrained weights, and do not train.
+    """Backbones of several models that share one copy of the pretrained weights and of tokenizers, and do not train.
 
     Each model gets its own modules, so that methods do not interfere; their tensors are shared until a model replaces
     those that it has learned.
+
+    Args:
+        device: where the weights are.
+
+    Attributes:
+        tokenizers: those that were loaded, by the names and checksums of their files.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, device: torch.device | str = "cpu") -> None:
+        self.device = torch.device(device)
+        self.tokenizers: dict[Hashable, PreTrainedTokenizerBase | None] = {}
         self._loaded: dict[Hashable, tuple[PreTrainedModel, str]] = {}
 
     def load(
@@ -162,11 +170,29 @@ class SharedBackbones:
         if key not in self._loaded:
             loaded = load_backbone(name, revision=revision, is_generative=is_generative)
             self._loaded[key] = loaded, fingerprint(loaded)
-            loaded.to(dtype)
+            loaded.to(self.device, dtype)
         pretrained, original = self._loaded[key]
-        shared: dict[int, Any] = {id(p): nn.Parameter(p.data, requires_grad=False) for p in pretrained.parameters()}
-        shared |= {id(buffer): buffer for buffer in pretrained.buffers()}
-        return copy.deepcopy(pretrained, shared), original
+        return _with_same_tensors(pretrained), original
+
+    def shared_by(self, backbones: Mapping[str, PreTrainedModel]) -> Iterator[tuple[PreTrainedModel, list[str]]]:
+        """Yield each backbone once more, with the names of those that have its embeddings."""
+        for pretrained, _ in self._loaded.values():
+            names = [
+                name for name, backbone in backbones.items() if _embeddings_of(backbone) == _embeddings_of(pretrained)
+            ]
+            if names:
+                yield _with_same_tensors(pretrained), names
+
+
+def _embeddings_of(backbone: PreTrainedModel) -> int:
+    return cast(nn.Embedding, backbone.get_input_embeddings()).weight.data_ptr()
+
+
+def _with_same_tensors(backbone: PreTrainedModel) -> PreTrainedModel:
+    """Copy the modules of a backbone, but not its tensors."""
+    shared: dict[int, Any] = {id(p): nn.Parameter(p.data, requires_grad=False) for p in backbone.parameters()}
+    shared |= {id(buffer): buffer for buffer in backbone.buffers()}
+    return copy.deepcopy(backbone, shared)
 
 
 def load_tokenizer(name: str, *, revision: str | None = None) -> PreTrainedTokenizerBase:

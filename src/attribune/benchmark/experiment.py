@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from attribune.core.config import Settings, read_yaml
 from attribune.errors import ConfigError
 
-__all__ = ["Cell", "Experiment", "RateSearch", "SetPlan", "Setting"]
+__all__ = ["Cell", "Choice", "Experiment", "RateSearch", "SetPlan", "Setting"]
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9 ,.+=_-]*$"
 
@@ -76,6 +76,9 @@ class Setting(Settings):
         data: changes to the data part of the recipe, such as ``shuffled: true``.
         backbone: changes to the backbone part, such as ``tuning: full``.
         rates: whether the learning rates are tuned for this setting; the name of a setting takes its rates.
+        series: settings of one series differ in size or in one option, and are joined by a line in plots.
+        at: the place on the axis of such a plot, such as the value of the option; by default the number of trained
+            parameters.
     """
 
     name: str = Field(pattern=_NAME)
@@ -85,6 +88,8 @@ class Setting(Settings):
     backbone: dict[str, Any] = Field(default_factory=dict)
     training: dict[str, Any] = Field(default_factory=dict)
     rates: bool | str = True
+    series: str | None = None
+    at: float | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -108,6 +113,17 @@ class Setting(Settings):
     def is_baseline(self) -> bool:
         """Whether it is one of the linear baselines, which have no learning rate."""
         return self.method["name"] in ("linear", "attributes-only")
+
+
+class Choice(Settings):
+    """One line of the table that shows, for each set, the best of several settings on its validation rows.
+
+    Args:
+        of: the names of the settings.
+    """
+
+    name: str = Field(pattern=_NAME)
+    of: tuple[str, ...] = Field(min_length=2)
 
 
 class RateSearch(Settings):
@@ -155,6 +171,8 @@ class Experiment(Settings):
         data: common settings of the data part of all recipes, as are `backbone` and `training`.
         rates: tuning of the learning rates; None disables it.
         reference: the setting that the others are compared with; by default the first.
+        choices: lines that are made of the settings.
+        axis: what `at` is, beside the axis of plots.
     """
 
     what: ClassVar[str] = "the experiment"
@@ -169,8 +187,10 @@ class Experiment(Settings):
     training: dict[str, Any] = Field(default_factory=dict)
     rates: RateSearch | None = None
     reference: str | None = None
+    choices: tuple[Choice, ...] = ()
+    axis: str | None = None
 
-    @field_validator("sets", "settings")
+    @field_validator("sets", "settings", "choices")
     @classmethod
     def _names_once(cls, value: tuple[Any, ...]) -> tuple[Any, ...]:
         slugs = [_slug(item.name) for item in value]
@@ -182,7 +202,10 @@ class Experiment(Settings):
     @model_validator(mode="after")
     def _known_names(self) -> Experiment:
         names = [setting.name for setting in self.settings]
-        for asked in (self.reference, *(s.rates for s in self.settings if isinstance(s.rates, str))):
+        if twice := {choice.name for choice in self.choices}.intersection(names):
+            raise ConfigError(f"{min(twice)!r} is the name of a setting and of a choice: give each a name of its own")
+        chosen = (name for choice in self.choices for name in choice.of)
+        for asked in (self.reference, *chosen, *(s.rates for s in self.settings if isinstance(s.rates, str))):
             if asked is not None and asked not in names:
                 raise ConfigError(f"there is no setting {asked!r}: choose one of {', '.join(names)}")
         sets = {plan.name: plan for plan in self.sets}

@@ -15,19 +15,23 @@ from attribune.errors import ConfigError
 
 __all__ = ["experiment_names", "own_experiment", "read_experiment"]
 
+_SMALL = "-small"
 _FOLDER = resources.files("attribune.benchmark") / "experiments"
 
 
-def experiment_names() -> list[str]:
-    """Return the names of the experiments."""
-    return sorted(item.name.removesuffix(".yaml") for item in _FOLDER.iterdir() if item.name.endswith(".yaml"))
+def experiment_names(*, small: bool = False) -> list[str]:
+    """Return the names of the experiments, or of those of which there is a small version."""
+    names = (item.name.removesuffix(".yaml") for item in _FOLDER.iterdir() if item.name.endswith(".yaml"))
+    return sorted(name.removesuffix(_SMALL) for name in names if name.endswith(_SMALL) == small)
 
 
-def read_experiment(name: str) -> Experiment:
-    """Read an experiment; ConfigError for an unknown name, with the known ones."""
-    if name not in experiment_names():
-        raise ConfigError(f"unknown experiment {name!r}: choose one of {', '.join(experiment_names())}, or give a file")
-    text = (_FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
+def read_experiment(name: str, *, small: bool = False) -> Experiment:
+    """Read an experiment, or its small version; ConfigError for an unknown name, with the known ones."""
+    known = experiment_names(small=small)
+    if name not in known:
+        what = "experiment with a small version" if small else "experiment"
+        raise ConfigError(f"unknown {what} {name!r}: choose one of {', '.join(known)}, or give a file")
+    text = (_FOLDER / f"{name}{_SMALL if small else ''}.yaml").read_text(encoding="utf-8")
     return Experiment.from_dict(yaml.safe_load(text), source=f"the experiment {name}")
 
 
@@ -37,6 +41,7 @@ def own_experiment(
     text: Sequence[str],
     label: Sequence[str],
     attributes: Sequence[Mapping[str, Any]],
+    text_pair: Sequence[str] = (),
     task: str | None = None,
     seeds: int = 2,
     steps: int = 250,
@@ -45,6 +50,7 @@ def own_experiment(
 
     Args:
         attributes: as in a recipe.
+        text_pair: columns of a second text that is read with the first.
         task: kind of the task; inferred from the label columns unless given.
         seeds: number of splits, and of trainings of every setting.
         steps: of every training.
@@ -55,9 +61,10 @@ def own_experiment(
     if not attributes:
         raise ConfigError("no attribute is named: name at least one column, since the question is whether it helps")
     given = [{key: value for key, value in attribute.items() if value is not None} for attribute in attributes]
+    data = {"train": str(table), "text": list(text), "label": list(label), "attributes": given}
     plan = {
         "name": re.sub(r"[^A-Za-z0-9]+", "-", Path(table).stem).strip("-") or "table",
-        "data": {"train": str(table), "text": list(text), "label": list(label), "attributes": given},
+        "data": data | ({"text_pair": list(text_pair)} if text_pair else {}),
         "task": {} if task is None else {"kind": task},
         "folds": list(range(seeds)),
     }

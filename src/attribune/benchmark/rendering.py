@@ -7,20 +7,53 @@ import html
 import io
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
+from attribune.benchmark.overall import Overall
 from attribune.benchmark.tables import LOSS, Line, SetTable, verdict
 from attribune.errors import ConfigError
 from attribune.metrics.bootstrap import PairedResult
-from attribune.metrics.tables import format_interval, markdown_cells
+from attribune.metrics.tables import format_difference, format_interval, format_value, markdown_cells
 
-__all__ = ["FORMATS", "html_table", "notes_of", "render"]
+__all__ = ["FORMATS", "html_table", "notes_of", "overall_cells", "overall_notes", "render"]
+
+_SCORE = "accuracy"  # means over sets are shown as accuracies are
 
 
-def render(tables: Sequence[SetTable], kind: str) -> str:
-    """Render all tables in one of the `FORMATS`; ConfigError for another format."""
+def render(tables: Sequence[SetTable], kind: str, *, overall: Overall | None = None) -> str:
+    """Render all tables in one of the `FORMATS`, first that of all sets; ConfigError for another format."""
     if kind not in FORMATS:
         raise ConfigError(f"unknown format {kind!r}: choose one of {', '.join(FORMATS)}")
-    return FORMATS[kind](tables)
+    return FORMATS[kind](tables, overall)
+
+
+def overall_cells(overall: Overall) -> list[list[str]]:
+    """Return the header and the lines of the table of all sets as text."""
+    head = ["", "mean", f"against {overall.reference}", "trained per set", "parameters for all sets"]
+    lines = [
+        [
+            line.name,
+            format_value(_SCORE, line.mean),
+            "" if line.against is None else format_difference(_SCORE, line.against),
+            "" if line.trained is None else f"{100 * line.trained:.2f} %",
+            "" if line.total is None else f"{line.total:.2f} x",
+        ]
+        for line in overall.lines
+    ]
+    return [head, *lines]
+
+
+def overall_notes(overall: Overall) -> list[str]:
+    """Return the explanations below the table of all sets."""
+    text = [
+        f"Means of the main metrics of {len(overall.sets)} sets, times 100: {', '.join(overall.sets)}. The intervals "
+        "are over the rows of these sets; other sets would give other means.",
+        "Parameters as Houlsby et al. 2019 count them: those trained, over those of the pretrained model; and those of "
+        "the models for all sets together, which share one pretrained model unless all of it was trained.",
+    ]
+    if overall.omitted:
+        text.append(f"Left out, since their metrics are no shares or correlations: {', '.join(overall.omitted)}.")
+    return text
 
 
 def cells_of(table: SetTable) -> list[list[str]]:
@@ -36,13 +69,13 @@ def cells_of(table: SetTable) -> list[list[str]]:
         cost = line.cost
         lines.append(
             [
-                f"{line.name}{_mark(table, line)}",
+                f"{line.label}{_mark(table, line)}",
                 *shares,
                 *(
-                    "" if pair is None else _difference(name, pair)
+                    "" if pair is None else format_difference(name, pair)
                     for name, pair in zip(gaps, (line.against, line.loss), strict=False)
                 ),
-                "" if line.hidden is None else _scaled(table.metric, line.hidden),
+                "" if line.hidden is None else format_value(table.metric, line.hidden),
                 "" if cost["of_encoder"] is None else f"{cost['of_encoder']:.2f} x",
                 "" if cost["share"] is None else f"{100 * cost['share']:.1f} %",
                 "" if cost["seconds_per_pass"] is None else f"{cost['seconds_per_pass']:.0f}",
@@ -57,7 +90,7 @@ def _moved_cells(metric: str, line: Line) -> tuple[str, str]:
     if line.moved is None:
         return "", ""
     pair, here = line.moved
-    return _difference(metric, pair), f"{100 * pair.difference / here:+.1f} %" if here else ""
+    return format_difference(metric, pair), f"{100 * pair.difference / here:+.1f} %" if here else ""
 
 
 def _mark(table: SetTable, line: Line) -> str:
@@ -92,7 +125,7 @@ def notes_of(table: SetTable, marks: tuple[str, str] = ("`*`", "`-`")) -> list[s
         shown = verdict(pair, higher_is_better=table.lines[0].higher_is_better) != 0
         text.append(
             f"The best figure is that of {first}; against the second best, {second} (underlined): "
-            f"{_difference(table.metric, pair)}{'' if shown else ', no difference shown'}."
+            f"{format_difference(table.metric, pair)}{'' if shown else ', no difference shown'}."
         )
     if table.plan.attributes_from is not None:
         text.append(
@@ -109,19 +142,10 @@ def notes_of(table: SetTable, marks: tuple[str, str] = ("`*`", "`-`")) -> list[s
     return text
 
 
-def _difference(metric: str, pair: PairedResult) -> str:
-    low, value, high = (_scaled(metric, number, sign=True) for number in (pair.low, pair.difference, pair.high))
-    return f"{value} [{low}, {high}]"
-
-
-def _scaled(metric: str, value: float, *, sign: bool = False) -> str:
-    share = metric.endswith(("accuracy", "f1"))
-    number, places = (100 * value, 1) if share else (value, 3)
-    return f"{number:+.{places}f}" if sign else f"{number:.{places}f}"
-
-
-def _markdown(tables: Sequence[SetTable]) -> str:
+def _markdown(tables: Sequence[SetTable], overall: Overall | None) -> str:
     blocks = []
+    if overall is not None:
+        blocks += ["### All sets", markdown_cells(overall_cells(overall)), "\n".join(overall_notes(overall))]
     for table in tables:
         cells = cells_of(table)
         for line, drawn in zip(table.lines, cells[1:], strict=True):
@@ -135,42 +159,47 @@ def _escaped(text: str) -> str:
     return re.sub(r"[%&_#$]", r"\\\g<0>", text)
 
 
-def _latex(tables: Sequence[SetTable]) -> str:
-    blocks = []
+def _latex(tables: Sequence[SetTable], overall: Overall | None) -> str:
+    blocks: list[str] = []
+    if overall is not None:
+        head, *lines = [[_escaped(cell) for cell in line] for line in overall_cells(overall)]
+        blocks += _latex_table(head, lines, caption=_escaped(" ".join(["All sets.", *overall_notes(overall)])))
     for table in tables:
         head, *lines = [[_escaped(cell) for cell in line] for line in cells_of(table)]
-        body = []
         for line, row in zip(table.lines, lines, strict=True):
-            name = _escaped(line.name)
+            name = _escaped(line.label)
             if _is_second(table, line):
                 name = rf"\underline{{{name}}}"
             if line.name in table.best:
                 name = rf"\textbf{{{name}}}"
             row[0] = rf"\textit{{{name}}}" if line.worse else name
-            body.append(" & ".join(row) + r" \\")
         caption = _escaped(" ".join([table.plan.heading + ".", *notes_of(table, ("Bold", "Italics"))]))
-        blocks += [
-            r"\begin{table}",
-            rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}",
-            r"\hline",
-            " & ".join(head) + r" \\",
-            r"\hline",
-            *body,
-            r"\hline",
-            r"\end{tabular}",
-            rf"\caption{{{caption}}}",
-            r"\end{table}",
-            "",
-        ]
+        blocks += _latex_table(head, lines, caption=caption)
     return "\n".join(blocks[:-1])
 
 
-def _csv(tables: Sequence[SetTable]) -> str:
-    """Return one line of numbers for each set, setting and metric."""
+def _latex_table(head: Sequence[str], lines: Sequence[Sequence[str]], *, caption: str) -> list[str]:
+    return [
+        r"\begin{table}",
+        rf"\begin{{tabular}}{{l{'r' * (len(head) - 1)}}}",
+        r"\hline",
+        " & ".join(head) + r" \\",
+        r"\hline",
+        *(" & ".join(line) + r" \\" for line in lines),
+        r"\hline",
+        r"\end{tabular}",
+        rf"\caption{{{caption}}}",
+        r"\end{table}",
+        "",
+    ]
+
+
+def _csv(tables: Sequence[SetTable], overall: Overall | None) -> str:
+    """Return one line of numbers for each set, setting and metric, and the means over all sets."""
     gaps = ("difference", "difference_low", "difference_high", "p_value")
     moves = ("moved_difference", "moved_low", "moved_high", "moved_p_value")
     costs = ("factor", "trained", "total", "of_encoder", "seconds", "seconds_per_pass", "peak_mb")
-    rows = []
+    rows: list[dict[str, Any]] = []
     for table in tables:
         for line in table.lines:
             for name, metric in line.metrics.items():
@@ -192,6 +221,9 @@ def _csv(tables: Sequence[SetTable]) -> str:
                         **{key: line.cost[key] for key in costs},
                     }
                 )
+    for mean in () if overall is None else overall.lines:
+        means = {"set": "all sets", "setting": mean.name, "metric": "mean", "value": mean.mean}
+        rows.append(dict.fromkeys(rows[0]) | means | _columns(gaps, mean.against))
     sink = io.StringIO()
     writer = csv.DictWriter(sink, fieldnames=list(rows[0]) if rows else [])
     writer.writeheader()
@@ -208,14 +240,23 @@ def _columns(names: Sequence[str], pair: PairedResult | None) -> dict[str, float
 def html_table(table: SetTable) -> str:
     """Render one table as HTML."""
     head, *lines = cells_of(table)
-    out = ["<table>", "<thead><tr>", *(f"<th>{html.escape(cell)}</th>" for cell in head), "</tr></thead>", "<tbody>"]
-    for line, (first, *rest) in zip(table.lines, lines, strict=True):
+    rows = []
+    for line, cells in zip(table.lines, lines, strict=True):
         classes = {"best": line.name in table.best, "worse": line.worse, "second": _is_second(table, line)}
-        shown = " ".join(name for name, holds in classes.items() if holds)
-        named = zip(head[1:], rest, strict=True)
-        cells = "".join(f'<td data-of="{html.escape(of)}">{_unbroken(html.escape(cell))}</td>' for of, cell in named)
-        out.append(f'<tr class="{shown}"><th scope="row">{html.escape(first)}</th>{cells}</tr>')
-    return "\n".join([*out, "</tbody></table>"])
+        rows.append(_html_row(head, cells, classes=" ".join(name for name, holds in classes.items() if holds)))
+    return "\n".join(_html_frame(head, rows))
+
+
+def _html_frame(head: Sequence[str], rows: Sequence[str]) -> list[str]:
+    titles = (f"<th>{html.escape(cell)}</th>" for cell in head)
+    return ["<table>", "<thead><tr>", *titles, "</tr></thead>", "<tbody>", *rows, "</tbody></table>"]
+
+
+def _html_row(head: Sequence[str], cells: Sequence[str], *, classes: str = "") -> str:
+    first, *rest = cells
+    named = zip(head[1:], rest, strict=True)
+    shown = "".join(f'<td data-of="{html.escape(of)}">{_unbroken(html.escape(cell))}</td>' for of, cell in named)
+    return f'<tr class="{classes}"><th scope="row">{html.escape(first)}</th>{shown}</tr>'
 
 
 def _unbroken(cell: str) -> str:
@@ -225,15 +266,23 @@ def _unbroken(cell: str) -> str:
     return f'{value} <span class="interval">[{interval}</span>' if bracket else value
 
 
-def _html(tables: Sequence[SetTable]) -> str:
+def _html(tables: Sequence[SetTable], overall: Overall | None) -> str:
     blocks = []
+    if overall is not None:
+        head, *lines = overall_cells(overall)
+        body = [_html_row(head, line) for line in lines]
+        blocks.append("\n".join(["<h3>All sets</h3>", *_html_frame(head, body), _html_notes(overall_notes(overall))]))
     for table in tables:
-        notes = "".join(f"<p>{html.escape(note).replace('`', '')}</p>" for note in notes_of(table))
+        notes = _html_notes(notes_of(table))
         blocks.append(f"<h3>{html.escape(table.plan.heading)}</h3>\n{html_table(table)}\n{notes}")
     return "\n".join(blocks)
 
 
-FORMATS: dict[str, Callable[[Sequence[SetTable]], str]] = {
+def _html_notes(notes: Sequence[str]) -> str:
+    return "".join(f"<p>{html.escape(note).replace('`', '')}</p>" for note in notes)
+
+
+FORMATS: dict[str, Callable[[Sequence[SetTable], Overall | None], str]] = {
     "markdown": _markdown,
     "latex": _latex,
     "csv": _csv,

@@ -94,14 +94,15 @@ def _changes(earlier: Experiment, later: Experiment) -> str | None:
             return name
     settings = {setting.name: setting for setting in later.settings}
     for setting in earlier.settings:
-        if settings.get(setting.name) != setting:
+        other = settings.get(setting.name)
+        if other is None or other.model_copy(update={"series": setting.series, "at": setting.at}) != setting:
             return f"setting {setting.name!r}"
     sets = {plan.name: plan for plan in later.sets}
     for plan in earlier.sets:
-        other = sets.get(plan.name)
-        if other is None or other.model_copy(update={"folds": plan.folds}) != plan:
+        also = sets.get(plan.name)
+        if also is None or also.model_copy(update={"folds": plan.folds}) != plan:
             return f"set {plan.name!r}"
-        if lacking := set(plan.folds) - set(other.folds):
+        if lacking := set(plan.folds) - set(also.folds):
             return f"fold {min(lacking)} of the set {plan.name!r}"
     return None
 
@@ -156,6 +157,11 @@ class CellResult:
     def scores(self, part: str) -> dict[str, Array]:
         """Read rows, labels and logits of a part."""
         return self.task.unpacked(load_file(str(self.folder / f"{part}_logits.safetensors")))
+
+    def validation_score(self) -> float:
+        """Return the log loss or the main metric of the validation rows, of which lower is better."""
+        scores = self.scores("validation")
+        return validation_score(self.task, scores["logits"], scores["labels"])
 
     def facts(self) -> dict[str, Array]:
         """Return words and training counts of the test rows."""
@@ -235,6 +241,11 @@ class Group:
             if name in theirs and only in (None, name)
         }
 
+    def validation_score(self) -> float:
+        """Return the mean of `validation_score` over the folds: lower is better."""
+        scores = [result.validation_score() for result in self.results]
+        return float(np.mean([score if math.isfinite(score) else math.inf for score in scores]))
+
     @property
     def main_metric(self) -> str:
         """The main metric of the task."""
@@ -264,8 +275,7 @@ def best_factor(folder: BenchmarkFolder, trials: Sequence[Cell]) -> float:
         result = CellResult(trial, folder.place(trial))
         score = math.inf
         if not result.record.failure:
-            scores = result.scores("validation")
-            score = validation_score(result.task, scores["logits"], scores["labels"])
+            score = result.validation_score()
         by_factor[float(trial.factor or 1.0)] = score if math.isfinite(score) else math.inf
     if min(by_factor.values()) == math.inf:
         raise ConfigError(

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import ConfigDict
 
 from attribune.benchmark.experiment import Experiment
+from attribune.benchmark.overall import Overall, overall_table
 from attribune.benchmark.results import BenchmarkFolder
 from attribune.benchmark.tables import SetTable, benchmark_tables
 from attribune.core.config import Settings
@@ -46,6 +47,7 @@ class Summary(Settings):
         part: whose rows are scored.
         tables: one for each set with a cell that is done.
         trainings: of all cells that are done, trials included.
+        overall: the table of all sets, if there are several.
         environments: their distinct machines and versions.
     """
 
@@ -57,6 +59,7 @@ class Summary(Settings):
     tables: tuple[SetTable, ...]
     trainings: tuple[Training, ...]
     environments: tuple[dict[str, Any], ...]
+    overall: Overall | None = None
 
     @classmethod
     def read(cls, path: str | Path) -> Summary:
@@ -86,10 +89,12 @@ def summarize(folder: BenchmarkFolder, *, part: Literal["test", "validation"] = 
         environment = result.record.environment
         if environment is not None and environment not in environments:
             environments.append(environment)
+    tables = tuple(benchmark_tables(folder, part=part))
     return Summary(
         experiment=experiment,
         part=part,
-        tables=tuple(benchmark_tables(folder, part=part)),
+        tables=tables,
+        overall=overall_table(tables, part=part),
         trainings=tuple(trainings),
         environments=tuple(environments),
     )

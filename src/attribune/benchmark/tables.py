@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 
-from attribune.benchmark.experiment import Experiment, SetPlan
+from attribune.benchmark.experiment import Choice, Experiment, SetPlan
 from attribune.benchmark.results import BenchmarkFolder, Group
 from attribune.metrics.bootstrap import Interval, PairedResult
 
@@ -34,6 +34,7 @@ class Line:
         moved: if the set takes its attribute parameters from another set, the difference to the same setting that
             learned them here, and that setting's main metric.
         cost: learning rate factor, trained and all parameters, seconds per pass, memory.
+        chosen: for a choice, the setting that was best on the validation rows.
         group: its cells; empty if the line was read from a record.
     """
 
@@ -47,7 +48,13 @@ class Line:
     hidden: float | None = None
     moved: tuple[PairedResult, float] | None = None
     cost: dict[str, float | None]
+    chosen: str | None = None
     group: Annotated[Group, Field(exclude=True)] = field(default=Group(()), compare=False, repr=False)
+
+    @property
+    def label(self) -> str:
+        """The name, for a choice with the setting that it is."""
+        return self.name if self.chosen is None else f"{self.name} ({self.chosen})"
 
     @property
     def _verdict(self) -> int:
@@ -133,16 +140,30 @@ def _table(folder: BenchmarkFolder, experiment: Experiment, plan: SetPlan, part:
                 higher_is_better=group.metrics(part)[metric].higher_is_better,
             )
         )
+    by_name = {line.name: line for line in lines}
+    choices = [
+        replace(by_name[chosen], name=choice.name, chosen=chosen)
+        for choice in experiment.choices
+        if (chosen := _chosen(choice, groups)) is not None
+    ]
     return SetTable(
         plan=plan,
         metric=metric,
-        lines=tuple(lines),
+        lines=(*lines, *choices),
         reference=experiment.first,
         part=part,
         best=_unbeaten(lines, metric, part),
         leaders=_leaders(lines, metric, part),
         missing=tuple(setting.name for setting in experiment.settings if setting.name not in groups),
     )
+
+
+def _chosen(choice: Choice, groups: Mapping[str, Group]) -> str | None:
+    """Return the setting that is best on the validation rows; None until all have been trained."""
+    if not all(name in groups for name in choice.of):
+        return None
+    scores = {name: groups[name].validation_score() for name in choice.of}
+    return min(choice.of, key=lambda name: scores[name])
 
 
 def _groups(folder: BenchmarkFolder, experiment: Experiment, plan: SetPlan) -> dict[str, Group]:

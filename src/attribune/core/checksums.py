@@ -11,7 +11,7 @@ import xxhash
 from attribune.core.files import read_json, write_json
 from attribune.errors import ModelFolderError
 
-__all__ = ["CHECKSUMS", "check_files", "write_checksums"]
+__all__ = ["CHECKSUMS", "check_files", "checksum_of", "write_checksums"]
 
 CHECKSUMS = "checksums.json"
 _FORMAT, _VERSION = "attribune-checksums", 1
@@ -24,7 +24,7 @@ def write_checksums(folder: Path, names: Collection[str]) -> None:
     Raises:
         ModelFolderError: when it cannot be written.
     """
-    files = {name: _checksum(folder / name) for name in sorted(names)}
+    files = {name: checksum_of(folder / name) for name in sorted(names)}
     content = {"format": _FORMAT, "version": _VERSION, "files": files}
     write_json(folder / CHECKSUMS, content, what="checksums", indent=1)
 
@@ -57,10 +57,11 @@ def check_files(folder: Path) -> None:
 def _agrees(path: Path, expected: Any) -> bool:
     if not isinstance(expected, dict) or not path.is_file() or path.stat().st_size != expected.get("size"):
         return False
-    return _checksum(path) == expected
+    return checksum_of(path) == expected
 
 
-def _checksum(path: Path) -> dict[str, Any]:
+def checksum_of(path: Path) -> dict[str, Any]:
+    """Return the size and the XXH3 of a file."""
     digest, size = xxhash.xxh3_128(), 0
     with path.open("rb", buffering=0) as file:
         while block := file.read(_BLOCK):

@@ -10,9 +10,11 @@ import torch
 
 from attribune.errors import ConfigError
 
-__all__ = ["LengthGroupedBatches", "SharedBatches", "length_cuts", "padding_share"]
+__all__ = ["LengthGroupedBatches", "SharedBatches", "batches_by_length", "length_cuts", "padding_share"]
 
 _SIMILAR = 0.75  # of the longest row of a batch; shorter rows deserve their own batch
+_BUSY = {"cpu": 512}  # ids of a batch beyond which a device gets no faster
+_BUSY_OTHER = 16384
 _POOL = 50  # batches that are sorted together: enough to group by length, few enough to stay random
 
 
@@ -108,6 +110,22 @@ def padding_share(lengths: Sequence[int] | npt.NDArray[np.int64], *, batch_size:
     starts = np.arange(0, len(array), batch_size)
     sizes = np.diff(np.append(starts, len(array)))
     return float(1 - array.sum() / (np.maximum.reduceat(array, starts) * sizes).sum())
+
+
+def batches_by_length(
+    lengths: npt.NDArray[np.int64], *, size: int, device: torch.device
+) -> Iterator[npt.NDArray[np.intp]]:
+    """Cut rows into batches of at most `size` rows of similar length, the longest first; yields their indices.
+
+    A batch ends where rows become much shorter, once it has enough ids to keep the processor busy.
+
+    Args:
+        lengths: (n,) number of ids of each row.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    busy = _BUSY.get(device.type, _BUSY_OTHER)
+    for cut in length_cuts(lengths[order].tolist(), size=size, busy=busy):
+        yield order[cut]
 
 
 def length_cuts(lengths: Sequence[int], *, size: int, busy: int) -> Iterator[slice]:

@@ -6,7 +6,7 @@ exactly the distribution of drawing n rows with replacement, at a cost independe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from attribune.errors import ConfigError, DataError
 from attribune.metrics.formulas import Metric
 
-__all__ = ["Interval", "PairedResult", "interval", "paired"]
+__all__ = ["Interval", "PairedResult", "interval", "paired", "paired_mean"]
 
 Array = npt.NDArray[Any]
 
@@ -85,6 +85,35 @@ def paired(
     under the null hypothesis. It is at least 1 / (1 + resamples), and 1 if d is 0. The number of resamples is reduced
     as in `interval`, by the number of distinct pairs of rows.
     """
+    return _result(*_differences(metric_a, metric_b, level=level, resamples=resamples, seed=seed), level=level)
+
+
+def paired_mean(
+    pairs: Sequence[tuple[Metric, Metric]], *, level: float = 0.95, resamples: int = 10_000, seed: int = 0
+) -> PairedResult:
+    """Compare two models on several data sets: the mean over the sets of the difference of a metric on each.
+
+    Every resample draws rows of each set anew. The interval is over the rows of these sets, and not over other sets
+    that might have been taken.
+
+    Args:
+        pairs: the metric of both models on each set; the metrics of different sets may differ.
+    """
+    every = [
+        _differences(first, second, level=level, resamples=resamples, seed=seed + number)
+        for number, (first, second) in enumerate(pairs)
+    ]
+    observed, drawn, slacks = zip(*every, strict=True)
+    count = min(map(len, drawn))
+    return _result(
+        float(np.mean(observed)), np.mean([values[:count] for values in drawn], axis=0), max(slacks), level=level
+    )
+
+
+def _differences(
+    metric_a: Metric, metric_b: Metric, *, level: float, resamples: int, seed: int
+) -> tuple[float, Array, float]:
+    """Return the difference of a metric of two models, that of each resample, and how far rounding may move them."""
     if metric_a.name != metric_b.name:
         raise DataError(
             f"{metric_a.name!r} cannot be compared with {metric_b.name!r}: compare the same metric of two models"
@@ -104,9 +133,12 @@ def paired(
 
     width = first.statistics.shape[1] + second.statistics.shape[1]
     drawn = _resampled(np.bincount(rows), difference, width=width, level=level, resamples=resamples, seed=seed)
-    observed = metric_a.value() - metric_b.value()
-    low, high = _ends(drawn, level)
     slack = _ROUNDING * max(1.0, abs(metric_a.value()), abs(metric_b.value()))
+    return metric_a.value() - metric_b.value(), drawn, slack
+
+
+def _result(observed: float, drawn: Array, slack: float, *, level: float) -> PairedResult:
+    low, high = _ends(drawn, level)
     as_far = int((np.abs(drawn - observed) >= abs(observed) - slack).sum())
     return PairedResult(
         difference=observed,

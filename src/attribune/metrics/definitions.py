@@ -21,6 +21,11 @@ class MetricInfo:
         return 100 if self.is_share else 1
 
     @property
+    def is_score(self) -> bool:
+        """Whether it is a share or a correlation, of which a mean over data sets can be taken."""
+        return self.is_share or self.name in _CORRELATIONS
+
+    @property
     def words(self) -> str:
         """The name in a sentence."""
         return self.name.replace("_", " ")
@@ -41,10 +46,11 @@ _SHARES = (
     *("f1", "macro_f1", "micro_f1", "precision", "recall"),
 )
 _ERRORS = ("rmse", "mae", "log_loss", "perplexity")
+_CORRELATIONS = ("matthews", "pearson", "spearman")  # no shares: they go below 0
 METRICS = {
     **{name: MetricInfo(name=name, is_share=True) for name in _SHARES},
     **{name: MetricInfo(name=name, higher_is_better=False) for name in _ERRORS},
-    **{name: MetricInfo(name=name) for name in ("r2", "matthews", "pearson", "spearman")},  # no shares: below 0, too
+    **{name: MetricInfo(name=name) for name in ("r2", *_CORRELATIONS)},
 }
 
 

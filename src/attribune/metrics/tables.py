@@ -6,13 +6,15 @@ import math
 from collections.abc import Collection, Iterable, Sequence
 
 from attribune.core.terminal import one_line
-from attribune.metrics.bootstrap import Interval
+from attribune.metrics.bootstrap import Interval, PairedResult
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.results import Comparison, ResultRow
 
 __all__ = [
     "comparison_lines",
+    "format_difference",
     "format_interval",
+    "format_value",
     "markdown_cell",
     "markdown_cells",
     "markdown_table",
@@ -29,6 +31,18 @@ def format_interval(metric: str, interval: Interval) -> str:
     ends = (interval.value, interval.low, interval.high)
     value, low, high = (f"{info.scale * number:.{decimals}f}" for number in ends)
     return f"{value} [{low}, {high}]"
+
+
+def format_difference(metric: str, pair: PairedResult) -> str:
+    """Return `+1.2 [+0.3, +2.1]`: points for accuracies and F1, three decimals for others."""
+    value, low, high = (format_value(metric, number, sign=True) for number in (pair.difference, pair.low, pair.high))
+    return f"{value} [{low}, {high}]"
+
+
+def format_value(metric: str, value: float, *, sign: bool = False) -> str:
+    """Return a value as `format_difference` shows it, with its sign or without."""
+    info = metric_info(metric)
+    return f"{info.scale * value:{'+' if sign else ''}.{1 if info.is_share else 3}f}"
 
 
 def markdown_table(rows: Sequence[ResultRow]) -> str:

@@ -22,7 +22,7 @@ from attribune.backbones.tuning import tune_backbone
 from attribune.core.config import short_repr
 from attribune.core.deprecation import warn_renamed
 from attribune.core.process import require_memory
-from attribune.data.batching import length_cuts
+from attribune.data.batching import batches_by_length
 from attribune.data.collator import Collator
 from attribune.data.rows import EncodedRows
 from attribune.data.texts import TextEncoder, TextInput
@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     from attribune.data.encoding import RowEncoder
 
 __all__ = ["ConditionedModel"]
-
-_BUSY = {"cpu": 512}  # ids per batch beyond which a device gets no faster
-_BUSY_OTHER = 16384
 
 
 class ConditionedModel(StoredModel):
@@ -240,10 +237,8 @@ class ConditionedModel(StoredModel):
         with the indices of its rows.
         """
         lengths = np.array([len(ids) for ids in rows.inputs], dtype=np.int64)
-        order = np.argsort(-lengths, kind="stable")
-        busy = _BUSY.get(self.device.type, _BUSY_OTHER)
-        for cut in length_cuts(lengths[order].tolist(), size=size, busy=busy):
-            yield order[cut], self.batch(rows.take(order[cut]))
+        for index in batches_by_length(lengths, size=size, device=self.device):
+            yield index, self.batch(rows.take(index))
 
     def score(self, batch: dict[str, Tensor]) -> npt.NDArray[np.float32]:
         """Return what the task decodes of each row of a batch, (B, outputs)."""
@@ -264,7 +259,12 @@ class ConditionedModel(StoredModel):
             raise ConfigError("the model has no tokenizer: set model.tokenizer first")
         return self.tokenizer
 
-    def _condition(self, attribute_ids: Tensor | None, *, rows: int) -> Condition:
+    def condition(self, attribute_ids: Tensor | None, *, rows: int) -> Condition:
+        """Collect the attributes of a batch for the method.
+
+        Raises:
+            DataError: for attribute_ids that are missing, of the wrong shape or out of range.
+        """
         if self.method_config.uses_attributes:
             if attribute_ids is None:
                 raise DataError(

@@ -179,21 +179,23 @@ class AttributeModel(ConditionedModel):
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
         self._check_length(input_ids.shape[1])
-        condition = self._condition(attribute_ids, rows=input_ids.shape[0])
+        condition = self.condition(attribute_ids, rows=input_ids.shape[0])
         hidden, attention_mask = self._states(input_ids, attention_mask, token_type_ids, condition)
-        hidden = self.method.encode(hidden, attention_mask, condition)
-        logits = self._logits(hidden, attention_mask, condition).float()
+        logits = self.logits_of(hidden, attention_mask, condition)
         loss = None if labels is None else self.task.loss(logits, labels)
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
-    def _logits(self, hidden: Tensor, attention_mask: Tensor, condition: Condition) -> Tensor:
-        """Return the logits of documents, or of each token."""
-        dtype = self.head.weight.dtype
+    def logits_of(self, hidden: Tensor, attention_mask: Tensor, condition: Condition) -> Tensor:
+        """Return the logits, float32, of the backbone's last states (B, T, H).
+
+        They are those of the documents, (B, outputs), or of each token, (B, T, outputs), where the task scores tokens.
+        """
+        hidden, dtype = self.method.encode(hidden, attention_mask, condition), self.head.weight.dtype
         if self.task.reads_tokens:
             logits: Tensor = self.head(self.dropout(hidden).to(dtype))
-            return logits
+            return logits.float()
         document = self.dropout(self.method.pool(hidden, attention_mask, condition, self._pool))
-        return self.method.classify(document.to(dtype), condition, self.head)
+        return self.method.classify(document.to(dtype), condition, self.head).float()
 
     def _check_length(self, length: int) -> None:
         limit = None if self.most_positions is None else self.most_positions - self.method.extra_positions

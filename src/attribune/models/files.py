@@ -26,7 +26,7 @@ from attribune.backbones.loading import (
     fingerprint,
     load_backbone,
 )
-from attribune.core.checksums import CHECKSUMS, check_files, write_checksums
+from attribune.core.checksums import CHECKSUMS, check_files, checksum_of, write_checksums
 from attribune.core.files import clear_drafts, draft_of, move_into_place, read_json, replace_file
 from attribune.core.records import checked_record
 from attribune.data.text_pairs import Truncation
@@ -268,8 +268,23 @@ def restore_backbone(
     return backbone
 
 
-def read_tokenizer(files: ModelFiles) -> PreTrainedTokenizerBase | None:
-    """Load the tokenizer saved beside a model; None when there is none."""
+def read_tokenizer(files: ModelFiles, *, shared: SharedBackbones | None = None) -> PreTrainedTokenizerBase | None:
+    """Load the tokenizer saved beside a model; None when there is none.
+
+    Args:
+        shared: cache that provides one tokenizer for all models whose tokenizers have the same files.
+    """
+    if shared is None or files.hub_name is not None:
+        return _loaded_tokenizer(files)
+    own = {CONFIG, SCHEMA, TENSORS, CARD, CHECKSUMS, *Schema.files_beside(files.schema)}
+    theirs = sorted(path for path in files.folder.iterdir() if path.is_file() and path.name not in own)
+    key = tuple((path.name, checksum_of(path)["xxh3_128"]) for path in theirs)
+    if key not in shared.tokenizers:
+        shared.tokenizers[key] = _loaded_tokenizer(files)
+    return shared.tokenizers[key]
+
+
+def _loaded_tokenizer(files: ModelFiles) -> PreTrainedTokenizerBase | None:
     if files.hub_name is not None:
         try:
             return AutoTokenizer.from_pretrained(files.hub_name, revision=files.revision, trust_remote_code=False)

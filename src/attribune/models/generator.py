@@ -159,7 +159,7 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         if not has_positions and attention_mask is not None and attention_mask.dim() == 2:
             positions = (attention_mask.cumsum(dim=1) - 1).clamp(min=0)  # those of GPT-2 would count padding before
             inputs["position_ids"] = positions[:, -written.shape[1] :]
-        condition = self._condition(attribute_ids, rows=written.shape[0])
+        condition = self.condition(attribute_ids, rows=written.shape[0])
         with self.method.holder.use(condition):
             return module(input_ids=input_ids, attention_mask=attention_mask, **inputs)
 

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import nn
 
+from attribune.backbones.loading import SharedBackbones
 from attribune.core.deprecation import renamed_arguments
+from attribune.data.batching import batches_by_length
 from attribune.data.encoding import encode_rows
 from attribune.data.rows import EncodedRows
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.models.auto import load_model
 from attribune.models.base import ConditionedModel
+from attribune.models.classifier import AttributeModel
 from attribune.models.scorer import Scorer
+from attribune.models.shared_pass import SharedPass, refusal
 from attribune.models.token_scores import score_tokens
 from attribune.schema import EncodingReport
 from attribune.schema.columns import Table, column_batches, column_names, missing_column
 from attribune.tasks import TokenTask
 
-__all__ = ["Predictor"]
+__all__ = ["Predictor", "PredictorGroup", "default_device"]
 
 _ROWS = 4096  # rows encoded and sorted by length at once
 
@@ -67,7 +72,7 @@ class Predictor:
         self.batch_size, self.precision = batch_size, precision
         self._lock = threading.Lock()
         self._encoder = model.row_encoder(text_input)
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = torch.device(device or default_device())
         model.prepare(self.device, cache_mb=cache_mb)
 
     def use(self, device: torch.device | str) -> None:
@@ -123,6 +128,43 @@ class Predictor:
                 "`attribune evaluate`, `predict`, `report`, `ablate` or `serve`"
             )
 
+    @staticmethod
+    def of_runs(
+        runs: Mapping[str, str | Path] | Sequence[str | Path],
+        *,
+        backbone: str | None = None,
+        batch_size: int = 64,
+        precision: str = "float32",
+        device: str | None = None,
+        cache_mb: float = 256,
+        verify: bool = True,
+    ) -> PredictorGroup:
+        """Load several runs over one copy of each backbone, which scores rows of different runs in the same batches.
+
+        Args:
+            runs: folders of runs or of their models, or names on the hub, by the name of each; without names, that of
+                the folder is taken.
+            cache_mb: size of the caches of generated weights of all runs together.
+
+        Other arguments and errors are those of `from_pretrained`.
+
+        Raises:
+            ConfigError: for two runs of one name, or none.
+        """
+        named = _named(runs)
+        shared = SharedBackbones(device or default_device())
+        predictors = {
+            name: Predictor(
+                load_model(run, backbone=backbone, shared=shared, verify=verify),
+                batch_size=batch_size,
+                precision=precision,
+                device=str(shared.device),
+                cache_mb=cache_mb / len(named),
+            )
+            for name, run in named.items()
+        }
+        return PredictorGroup(predictors, shared=shared)
+
     def check_columns(self, names: Sequence[str], *, source: str) -> None:
         """Raise a DataError if a column is missing, naming it and the cure."""
         for name in self.columns:
@@ -141,11 +183,15 @@ class Predictor:
         Raises:
             DataError: naming the column that is missing, or column and row of a value that cannot be used.
         """
+        return self.task.decode(self.logits(self.columns_of(rows))[0]).columns()
+
+    def columns_of(self, rows: Table | Sequence[Mapping[str, Any]]) -> Table:
+        """Return rows as columns, after checking that none is missing; rows as in `predict`."""
         if isinstance(rows, list | tuple):
             names = [name for name in self.columns if name in self.schema.names or all(name in row for row in rows)]
             rows = {name: [row.get(name) for row in rows] for name in names}
         self.check_columns(column_names(rows), source="the input")
-        return self.task.decode(self.logits(rows)[0]).columns()
+        return rows
 
     def logits(
         self, table: Table, *, hide_attributes: bool = False, first_row: int = 1
@@ -174,6 +220,12 @@ class Predictor:
         nothing = np.zeros((0, self.model.input_schema.slots), dtype=np.int64)
         return EncodedRows.concat(parts or [EncodedRows.without_attributes([]).with_attribute_ids(nothing)])
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other threads from scoring within a block."""
+        with self._lock:
+            yield
+
     def _encode(self, columns: Mapping[str, Sequence[Any]], *, first_row: int) -> EncodedRows:
         schema = self.model.input_schema
         return encode_rows(columns, schema, self._encoder, text=self.text_input, first_row=first_row)
@@ -191,9 +243,120 @@ class Predictor:
     @contextmanager
     def _pass(self) -> Iterator[None]:
         """Run one forward pass at a time: the layers read the attributes of the pass under way."""
-        with self._lock, torch.inference_mode(), self.autocast():
+        with self.held(), torch.inference_mode(), self.autocast():
             yield
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Return the context in which the model runs: autocast for bf16."""
         return torch.autocast(self.device.type, dtype=torch.bfloat16) if self.precision == "bf16" else nullcontext()
+
+
+class PredictorGroup(Mapping[str, Predictor]):
+    """Predictors by name; those over one backbone score their rows in the same batches.
+
+    Where modules of the backbone have the pretrained weights in all models, they run once for the rows of a batch; what
+    a model has learned acts on its own rows. Models that cannot share a batch (`refusals`) score their rows alone.
+
+    Args:
+        shared: the backbones over which the models were loaded.
+    """
+
+    def __init__(self, predictors: Mapping[str, Predictor], *, shared: SharedBackbones) -> None:
+        self._predictors = dict(predictors)
+        self.refusals = {name: reason for name, one in predictors.items() if (reason := refusal(one.model)) is not None}
+        self._passes: list[tuple[SharedPass, list[str]]] = []
+        for precision in sorted({one.precision for one in predictors.values()}):
+            models = {
+                name: one.model
+                for name, one in predictors.items()
+                if isinstance(one.model, AttributeModel) and name not in self.refusals and one.precision == precision
+            }
+            for trunk, names in shared.shared_by({name: model.backbone for name, model in models.items()}):
+                if len(names) > 1:
+                    self._passes.append((SharedPass([models[name] for name in names], trunk), names))
+
+    def __getitem__(self, name: str) -> Predictor:
+        return self._predictors[name]
+
+    def _check_names(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in self:
+                raise ConfigError(f"there is no run {name!r}: choose from {', '.join(self)}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._predictors)
+
+    def __len__(self) -> int:
+        return len(self._predictors)
+
+    def networks(self) -> list[nn.Module]:
+        """Return the modules that have tensors: neural models, and the backbones through which they go together."""
+        models = [model for one in self.values() if isinstance(model := one.model, nn.Module)]
+        return [*models, *(together.trunk for together, _ in self._passes)]
+
+    def together_with(self, name: str) -> list[str]:
+        """Return the names of the predictors whose rows can be in one batch with those of a predictor, itself too."""
+        return next((names for _, names in self._passes if name in names), [name])
+
+    def predict(self, rows: Mapping[str, Table | Sequence[Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
+        """Return the predictions for rows of some of the predictors, by name, each as `Predictor.predict` does."""
+        self._check_names(rows)
+        encoded = {name: self[name].encode(self[name].columns_of(table)) for name, table in rows.items()}
+        return {name: self[name].task.decode(scores).columns() for name, scores in self.score(encoded).items()}
+
+    def score(self, rows: Mapping[str, EncodedRows]) -> dict[str, npt.NDArray[np.float32]]:
+        """Return the logits (n, outputs) of encoded rows of some of the predictors, by name."""
+        scores: dict[str, npt.NDArray[np.float32]] = {}
+        for together, names in self._passes:
+            asked = [name for name in names if name in rows]
+            if len(asked) > 1:
+                scores |= self._score_together(together, names, {name: rows[name] for name in asked})
+        return {name: scores[name] if name in scores else self[name].score(own) for name, own in rows.items()}
+
+    def _score_together(
+        self, together: SharedPass, names: Sequence[str], rows: Mapping[str, EncodedRows]
+    ) -> dict[str, npt.NDArray[np.float32]]:
+        scores = {name: np.zeros((len(own), self[name].task.outputs), dtype=np.float32) for name, own in rows.items()}
+        lengths = np.array([len(ids) for own in rows.values() for ids in own.inputs], dtype=np.int64)
+        starts = np.cumsum([0, *map(len, rows.values())])
+        size, first = min(self[name].batch_size for name in rows), self[next(iter(rows))]
+        for batch in batches_by_length(lengths, size=size, device=first.device):
+            parts = {
+                name: np.sort(batch[(start <= batch) & (batch < start + len(own))]) - start
+                for (name, own), start in zip(rows.items(), starts, strict=False)
+            }
+            inputs = {
+                number: model.batch(rows[name].take(parts[name]))
+                for number, (name, model) in enumerate(zip(names, together.models, strict=True))
+                if len(parts.get(name, ()))
+            }
+            with ExitStack() as stack:
+                for name in names:  # in one order, so that two threads never wait for each other
+                    stack.enter_context(self[name].held())
+                stack.enter_context(torch.inference_mode())
+                stack.enter_context(first.autocast())
+                logits = together.logits(inputs)
+            for name, part in parts.items():
+                if len(part):
+                    scores[name][part] = logits[names.index(name)].cpu().numpy()
+        return scores
+
+
+def default_device() -> str:
+    """Return the device on which models run: a GPU if there is one."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _named(runs: Mapping[str, str | Path] | Sequence[str | Path]) -> dict[str, str | Path]:
+    """Return runs by their names."""
+    if isinstance(runs, str | Path) or not runs:
+        raise ConfigError(f"the runs are {runs!r}: give several folders, or a mapping of names to folders")
+    if isinstance(runs, Mapping):
+        return dict(runs)
+    named: dict[str, str | Path] = {}
+    for run in runs:
+        name = Path(run).resolve().name
+        if name in named:
+            raise ConfigError(f"two of the runs are named {name!r}: give a mapping of names to folders")
+        named[name] = run
+    return named

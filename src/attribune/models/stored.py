@@ -211,7 +211,7 @@ class StoredModel(PreTrainedModel):
             backbone: new location of the backbone's weights, if they were moved.
             revision: branch, tag or commit of the model on the hub.
             dtype: of the backbone's weights, or its name, such as "bfloat16".
-            device_map: a single device, such as "cuda"; the CPU by default.
+            device_map: a single device, such as "cuda"; by default that of the shared backbones, else the CPU.
             shared: cache of backbones whose weights several models share, for prediction.
             verify: compare the files with the checksums that were saved with them; see `attribune.core.checksums`.
 
@@ -219,7 +219,8 @@ class StoredModel(PreTrainedModel):
             ModelFolderError: for a missing, changed or foreign file, or another backbone than in training.
             ConfigError: when the backbone cannot be loaded.
         """
-        dtype, device = _dtype_of(dtype), _device_of(device_map)
+        dtype = _dtype_of(dtype)
+        device = _device_of(device_map) if shared is None or device_map is not None else shared.device
         files = saving.find_model(pretrained_model_name_or_path, revision=revision)
         config, tensors = saving.read_model(files, verify=verify)
         model = cls._restored(files, config, tensors, backbone=backbone, dtype=dtype, shared=shared)
@@ -263,7 +264,7 @@ class StoredModel(PreTrainedModel):
                 parameter = model.get_parameter(name)
                 parameter.data = parameter.data.clone()
         model.load_state_dict(tensors | model._load_tables(tensors))
-        model.tokenizer = saving.read_tokenizer(files)
+        model.tokenizer = saving.read_tokenizer(files, shared=shared)
         return cast(Self, model.eval())
 
     def _load_tables(self, tensors: Mapping[str, Tensor]) -> dict[str, nn.Parameter]:

@@ -141,8 +141,9 @@ def test_bodies_of_many_callers_have_a_limit_together(models: dict[str, ServedMo
         for caller in callers:
             caller.settimeout(5)
             caller.sendall(HEAD + f"content-length: {length}\r\n\r\n".encode() + sent)
+        time.sleep(0.5)
         for caller in callers:
-            caller.settimeout(0.5)
+            caller.settimeout(0.05)
             with contextlib.suppress(TimeoutError):
                 answers.append(caller.recv(100).split(b" ")[1])
         assert set(answers) == {b"503"}
@@ -339,11 +340,11 @@ import signal, sys, time
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where the tests run under nohup
 from attribune.apps.cli import main
 from attribune.apps.serve.models import ServedModel
-answer = ServedModel.answer
-def slow(self, columns):
-    time.sleep(max((float(text) for text in columns["text"] if text), default=0))
-    return answer(self, columns)
-ServedModel.answer = slow
+answer = ServedModel.answer_together
+def slow(rows):
+    time.sleep(max((float(text) for columns in rows.values() for text in columns["text"] if text), default=0))
+    return answer(rows)
+ServedModel.answer_together = staticmethod(slow)
 sys.exit(main(sys.argv[1:]))
 """
 ENDS = [  # signals, seconds that the answer takes, status of the answer, exit code

@@ -26,7 +26,8 @@ from attribune.apps.cli import main
 from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
 from attribune.apps.serve.batching import Batcher, Overloaded, Stopping
 from attribune.apps.serve.settings import KEYS, keys_for
-from attribune.errors import ConfigError
+from attribune.errors import ConfigError, DataError
+from attribune.models.shared_pass import SharedPass
 
 KEY = "0123456789abcdef"
 
@@ -97,6 +98,41 @@ def test_models_take_turns() -> None:
     batcher.close()
     assert (one.asked, other.asked) == ([[0], [2]], [[1, 3]])
     assert [future.result() for future in futures] == [[0], [1], [2], [3]]
+
+
+def test_models_of_one_backbone_are_answered_in_one_batch(
+    models: dict[str, ServedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a request that cannot be answered fails alone."""
+    columns = {"text": ["a great film", "dull cast"], "user": ["u1", None], "tags": [None] * 2, "price": [3, None]}
+    expected = {name: models[name].answer(columns) for name in ("injector", "pln", "linear")}
+    passes, logits = list[list[int]](), SharedPass.logits
+
+    def counted(self: SharedPass, batches: Any) -> Any:
+        passes.append([len(batch["input_ids"]) for batch in batches.values()])
+        return logits(self, batches)
+
+    monkeypatch.setattr(SharedPass, "logits", counted)
+    for wrong in (None, {**columns, "price": ["dear", 3]}):
+        gated = Gated()
+        batcher = Batcher(max_queue_size=100)
+        first = waiting_for_first(batcher, gated)
+        futures = [(name, batcher.submit(models[name], columns)) for name in ("pln", "linear", "injector", "pln")]
+        refused = wrong and batcher.submit(models["injector"], wrong)
+        gated.open.set()
+        batcher.close()
+        assert first.result() == [0]
+        if refused:
+            with pytest.raises(DataError, match="'dear'"):
+                refused.result()
+        for name, future in futures:
+            for answer, alone in zip(future.result(), expected[name], strict=True):
+                assert answer._replace(output={}) == alone._replace(output={})
+                assert answer.output == {
+                    key: pytest.approx(value, abs=1e-6) if isinstance(value, float) else value
+                    for key, value in alone.output.items()
+                }
+    assert passes == [[2, 4]], "the second time, one request is wrong, and each is answered alone"
 
 
 def test_the_queue_does_not_grow() -> None:

@@ -57,6 +57,7 @@ def _add_run(actions: Any) -> None:
     add = add_verb(actions, "run", "run the cells that are missing", run=_run, after_interrupt=after).add_argument
     add("recipe", nargs="?", metavar="RECIPE", help="YAML file of the experiment")
     add("--preset", metavar="NAME", help="an experiment of the library, in place of RECIPE")
+    add("--small", action="store_true", help="the preset with fewer rows, steps and settings, for two cores")
     add("--sets", nargs="+", metavar="NAME", help="only these data sets of the experiment")
     add("--output", metavar="DIR", required=True, help="folder of the benchmark, new or to be resumed")
     add("--workers", type=int, default=1, metavar="N", help="trainings in parallel (default: 1)")
@@ -72,6 +73,7 @@ def _add_new(actions: Any) -> None:
     add = add_verb(actions, "new", "write an experiment for a table of your own", run=_new).add_argument
     add("--data", metavar="TABLE", required=True, help="CSV, TSV, JSONL or Parquet file")
     add("--text", nargs="+", metavar="COLUMN", required=True, help="text columns")
+    add("--text-pair", nargs="+", metavar="COLUMN", default=[], help="columns of a second text")
     add("--label", nargs="+", metavar="COLUMN", required=True, help="label columns")
     add("--attributes", nargs="+", metavar="COLUMN", default=[], help="columns with one value")
     add("--multi-label", nargs="+", metavar="COLUMN[:SEPARATOR]", default=[], help="columns with several values")
@@ -88,8 +90,10 @@ def _read_experiment(options: argparse.Namespace) -> Experiment | None:
 
     if options.recipe is not None and options.preset is not None:
         raise ConfigError(f"both RECIPE {options.recipe} and --preset {options.preset} are given: give one of them")
+    if options.small and options.preset is None:
+        raise ConfigError("--small is for an experiment of the library: name it with --preset")
     if options.preset is not None:
-        return read_experiment(options.preset)
+        return read_experiment(options.preset, small=options.small)
     return None if options.recipe is None else Experiment.read(options.recipe)
 
 
@@ -146,6 +150,7 @@ def _new(options: argparse.Namespace) -> None:
     experiment = own_experiment(
         options.data,
         text=options.text,
+        text_pair=options.text_pair,
         label=options.label,
         attributes=attribute_list(options.attributes, options.multi_label, ()),
         task=options.task,
@@ -177,7 +182,7 @@ def _table(options: argparse.Namespace) -> None:
             f"{options.folder}: no cell is done yet: run `attribune benchmark run --output {options.folder}`"
         )
     if options.json is None:
-        show(render(summary.tables, options.format))
+        show(render(summary.tables, options.format, overall=summary.overall))
     else:
         summary.write(options.json)
         show(options.json)

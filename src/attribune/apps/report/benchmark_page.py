@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from markupsafe import Markup
 
 from attribune.apps.report.page import Figure, Section, render_page
-from attribune.apps.report.plots import Curve, Estimate, binned_plot, curve_plot, forest_plot
-from attribune.benchmark.experiment import Setting
-from attribune.benchmark.rendering import html_table, notes_of
+from attribune.apps.report.plots import Curve, Estimate, band_plot, binned_plot, curve_plot, forest_plot
+from attribune.benchmark.experiment import Experiment, Setting
+from attribune.benchmark.overall import Overall, overall_table, trade_off
+from attribune.benchmark.rendering import html_table, notes_of, overall_cells, overall_notes
 from attribune.benchmark.results import BenchmarkFolder, Group
 from attribune.benchmark.status import duration
 from attribune.benchmark.tables import Line, SetTable, benchmark_tables, verdict
@@ -19,6 +19,7 @@ from attribune.core.files import read_json_lines
 from attribune.metrics.bins import count_ranges, range_name
 from attribune.metrics.bootstrap import paired
 from attribune.metrics.definitions import metric_info
+from attribune.metrics.tables import format_difference
 
 __all__ = ["benchmark_page"]
 
@@ -33,9 +34,49 @@ def benchmark_page(folder: BenchmarkFolder) -> str:
         ModelFolderError: for a folder that holds no benchmark.
     """
     experiment = folder.experiment()
-    sections = [_section(table) for table in benchmark_tables(folder)]
+    tables = benchmark_tables(folder)
+    sections = [*_overall_section(experiment, tables), *(_section(table) for table in tables)]
     introduction = "" if sections else "No cell is done yet."
     return render_page(experiment.title or experiment.name, sections, introduction=introduction)
+
+
+def _overall_section(experiment: Experiment, tables: Sequence[SetTable]) -> Iterator[Section]:
+    """Yield the section of all sets, if there are several."""
+    overall = overall_table(tables)
+    series = trade_off(experiment, tables)
+    if overall is None and not series:
+        return
+    figures = []
+    if series:
+        place = "trained parameters" if experiment.axis is None else experiment.axis
+        figures.append(
+            Figure(
+                svg=band_plot(series, xlabel=place, ylabel=f"difference to {experiment.first}, points"),
+                caption=f"The difference to {experiment.first} against the {place}: the median over the sets, and "
+                "shaded the values from the 20th to the 80th percentile.",
+            )
+        )
+    if overall is None:
+        yield Section(title="Series", figures=figures)
+        return
+    yield Section(
+        title="All sets",
+        sentences=list(_overall_sentences(overall)),
+        figures=figures,
+        table=overall_cells(overall),
+        notes=overall_notes(overall),
+    )
+
+
+def _overall_sentences(overall: Overall) -> Iterator[str]:
+    for line in overall.lines:
+        if line.against is not None:
+            shown = (
+                "a difference is shown" if verdict(line.against, higher_is_better=True) else "no difference is shown"
+            )
+            gap = format_difference("accuracy", line.against)
+            total = "" if line.total is None else f"; {line.total:.2f} times the parameters of one model for all sets"
+            yield f"{line.name} against {overall.reference}, on average: {gap} points; {shown}{total}."
 
 
 def _section(table: SetTable) -> Section:
@@ -97,7 +138,9 @@ def _reading_sentences(table: SetTable) -> Iterator[str]:
     yield " ".join(sentences)
     subsets = [line for line in reading if _setting(line).attributes]
     if subsets:
-        listed = "; ".join(f"{line.name} {_difference(table.metric, line.against)}" for line in subsets)
+        listed = "; ".join(
+            f"{line.name} {format_difference(table.metric, line.against)}" for line in subsets if line.against
+        )
         yield f"Which attributes? Against {table.reference}: {listed}."
 
 
@@ -107,7 +150,7 @@ def _pair_sentences(table: SetTable, line: Line, other: Line) -> Iterator[str]:
     gain = None if kind is None else line.group.against(other.group).get(table.metric)
     if gain is not None:
         shown = "shown" if verdict(gain, higher_is_better=line.higher_is_better) > 0 else "not shown"
-        gap = _difference(table.metric, gain)
+        gap = format_difference(table.metric, gain)
         yield f"Do the attributes help? {line.name} against {other.name}: {gap}; a gain by {kind} is {shown}."
 
 
@@ -214,10 +257,3 @@ def _learning_curves(table: SetTable) -> Iterator[Figure]:
             caption="Learning curves of the first fold or seed. A curve that rises again overfits; the weights are "
             "those of the best check.",
         )
-
-
-def _difference(metric: str, pair: Any) -> str:
-    info = metric_info(metric)
-    decimals = 1 if info.is_share else 3
-    value, low, high = (f"{info.scale * number:+.{decimals}f}" for number in (pair.difference, pair.low, pair.high))
-    return f"{value} [{low}, {high}]"

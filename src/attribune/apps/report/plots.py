@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle
@@ -20,6 +20,7 @@ from attribune.metrics.bootstrap import Interval, PairedResult
 __all__ = [
     "Curve",
     "Estimate",
+    "band_plot",
     "binned_plot",
     "calibration_plot",
     "confusion_plot",
@@ -69,6 +70,30 @@ class Curve:
     name: str
     x: tuple[float, ...]
     y: tuple[float, ...]
+
+
+def band_plot(series: Mapping[str, Sequence[Any]], *, xlabel: str, ylabel: str) -> str:
+    """Plot the median and an area between two percentiles against a place, for each series.
+
+    Args:
+        series: points with ``at``, ``low``, ``median`` and ``high`` as shares, in the order of ``at``; the axis is
+            logarithmic where places are a power of ten apart or more.
+    """
+    places = [point.at for points in series.values() for point in points]
+    with _figure(height=3.6, xlabel=xlabel, ylabel=ylabel, grid="both") as (figure, axes):
+        axes.axhline(0, color=INK, linewidth=0.8)
+        for (name, points), colour in zip(series.items(), cycle(_COLOURS), strict=False):
+            at = [point.at for point in points]
+            low, median, high = ([100 * getattr(p, key) for p in points] for key in ("low", "median", "high"))
+            axes.plot(at, median, "-o", color=colour, markersize=4, label=name)
+            if len(points) > 1:
+                axes.fill_between(at, low, high, color=colour, alpha=0.15, linewidth=0)
+            else:
+                axes.vlines(at, low, high, color=colour, linewidth=2)
+        if min(places) > 0 and max(places) >= 10 * min(places):
+            axes.set_xscale("log")
+        figure.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=3)
+        return _svg(figure)
 
 
 def forest_plot(estimates: Sequence[Estimate], *, label: str, zero_line: bool = False) -> str:

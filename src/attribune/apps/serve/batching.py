@@ -41,9 +41,10 @@ class _Waiting:
 class Batcher:
     """Answers the requests that wait, batch by batch, on the one thread on which models predict.
 
-    Requests gather while a model works; when it is done, those for the model of the oldest request are answered
-    together. Where a batch had several requests, their callers are likely to ask again: the next batch waits for as
-    many texts, for a twentieth of the time of the last one at most. A single caller never waits.
+    Requests gather while a model works; when it is done, those for the model of the oldest request, and for models that
+    share its backbone, are answered together. Where a batch had several requests, their callers are likely to ask
+    again: the next batch waits for as many texts, for a twentieth of the time of the last one at most. A single caller
+    never waits.
 
     Args:
         max_queue_size: texts that may wait.
@@ -155,11 +156,11 @@ class Batcher:
             self._expected, self._patience = min(rows, self.max_batch_size), _PATIENCE * (time.monotonic() - start_time)
 
     def _next_batch(self) -> list[_Waiting]:
-        """Take the oldest request, and those for the same model up to the size of a batch."""
+        """Take the oldest request, and those that can be in a batch with it, up to the size of a batch."""
         first = self._queue.popleft()
         batch, rows, others = [first], first.rows, deque[_Waiting]()
         for request in self._queue:
-            if request.model is first.model and rows + request.rows <= self.max_batch_size:
+            if first.model.shares_batches_with(request.model) and rows + request.rows <= self.max_batch_size:
                 batch.append(request)
                 rows += request.rows
             else:
@@ -170,9 +171,11 @@ class Batcher:
 
 def _answer(batch: Sequence[_Waiting]) -> None:
     """Answer requests together; where that fails, each alone, so that a bad one fails alone."""
+    by_model: dict[ServedModel, list[_Waiting]] = {}
+    for request in batch:
+        by_model.setdefault(request.model, []).append(request)
     try:
-        columns = {name: [value for request in batch for value in request.columns[name]] for name in batch[0].columns}
-        answers = batch[0].model.answer(columns)
+        answers = batch[0].model.answer_together({model: _joined(requests) for model, requests in by_model.items()})
     except Exception as error:
         if len(batch) > 1 and isinstance(error, AttribuneError):
             for request in batch:
@@ -181,7 +184,13 @@ def _answer(batch: Sequence[_Waiting]) -> None:
             for request in batch:
                 request.answers.set_exception(error)
         return
-    start = 0
-    for request in batch:
-        request.answers.set_result(answers[start : start + request.rows])
-        start += request.rows
+    for model, requests in by_model.items():
+        start = 0
+        for request in requests:
+            request.answers.set_result(answers[model][start : start + request.rows])
+            start += request.rows
+
+
+def _joined(requests: Sequence[_Waiting]) -> dict[str, list[Any]]:
+    """Join the columns of requests for one model."""
+    return {name: [value for one in requests for value in one.columns[name]] for name in requests[0].columns}

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-from torch import nn
 
 from attribune.apps.serve.compute import compute
 from attribune.apps.serve.model_files import MappedFiles, copy_into_memory
@@ -20,7 +20,7 @@ from attribune.errors import ConfigError, ModelFolderError
 from attribune.methods.weight_cache import WeightCache
 from attribune.models.auto import load_model
 from attribune.models.base import ConditionedModel
-from attribune.models.predictor import Predictor
+from attribune.models.predictor import Predictor, PredictorGroup, default_device
 from attribune.runs.folder import RunFolder, load_run
 from attribune.schema import MultiLabel, Numeric
 from attribune.schema.attributes import FittedAttribute
@@ -42,23 +42,36 @@ class Answer(NamedTuple):
     missing: list[str]
 
 
-@dataclass(frozen=True, kw_only=True)
+Columns = Mapping[str, Sequence[Any]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ServedModel:
     """A model under the name by which requests choose it.
 
     Args:
+        group: the predictors of all models of the service.
         source: its folder.
         files: those from which the system reads the model while it is served.
     """
 
     name: str
-    predictor: Predictor
+    group: PredictorGroup
     source: str
     files: MappedFiles = field(default_factory=MappedFiles)
 
     def changed_files(self) -> list[str]:
         """Return the files that have changed since the model was loaded, from which it reads on."""
         return self.files.changed()
+
+    @property
+    def predictor(self) -> Predictor:
+        """Its own predictor."""
+        return self.group[self.name]
+
+    def shares_batches_with(self, other: ServedModel) -> bool:
+        """Return whether rows of two models can be in one batch."""
+        return other.name in self.group.together_with(self.name)
 
     @property
     def attributes(self) -> tuple[FittedAttribute, ...]:
@@ -71,20 +84,31 @@ class ServedModel:
         model = self.predictor.model
         return model.method.weight_caches if isinstance(model, ConditionedModel) else {}
 
-    def answer(self, columns: Mapping[str, Sequence[Any]]) -> list[Answer]:
-        """Predict rows, given as columns of texts and attributes.
+    def answer(self, columns: Columns) -> list[Answer]:
+        """Predict rows, given as columns of texts and attributes; errors as in `answer_together`."""
+        return self.answer_together({self: columns})[self]
+
+    @staticmethod
+    def answer_together(rows: Mapping[ServedModel, Columns]) -> dict[ServedModel, list[Answer]]:
+        """Predict rows of models that share batches, or of one, given as columns of texts and attributes.
 
         Raises:
             DataError: naming column and row of a value that cannot be used.
-            ModelFolderError: when a file has changed from which the model is read.
+            ModelFolderError: when a file has changed from which a model is read.
         """
-        if changed := self.changed_files():
-            raise ModelFolderError(
-                f"model {self.name!r} cannot answer: {changed[0]} has changed since it was loaded. Start the service "
-                "again, and replace the folder of a served model as a whole, or serve a copy"
-            )
+        for model in rows:
+            if changed := model.changed_files():
+                raise ModelFolderError(
+                    f"model {model.name!r} cannot answer: {changed[0]} has changed since it was loaded. Start the "
+                    "service again, and replace the folder of a served model as a whole, or serve a copy"
+                )
+        encoded = {model.name: model.predictor.encode(columns) for model, columns in rows.items()}
+        scores = next(iter(rows)).group.score(encoded)
+        return {model: model._answers(columns, scores[model.name]) for model, columns in rows.items()}
+
+    def _answers(self, columns: Columns, scores: npt.NDArray[np.float32]) -> list[Answer]:
         predictor = self.predictor
-        output = predictor.task.decode(predictor.score(predictor.encode(columns))).columns()
+        output = predictor.task.decode(scores).columns()
         lists = {name: finite(_plain(values)) for name, values in output.items()}
         unknown = predictor.schema.unknown(columns) if self.attributes else {}
         names = [attribute.name for attribute in self.attributes]
@@ -164,15 +188,11 @@ def load_models(
 
 def _load_models(runs: Sequence[str], *, backbone: str | None, dtype: str, cache_mb: float) -> dict[str, ServedModel]:
     mapped = MappedFiles.of_this_process()
-    predictors = _load_predictors(runs, backbone=backbone, dtype=dtype)
-    networks = [model for predictor, _ in predictors.values() if isinstance(model := predictor.model, nn.Module)]
-    copy_into_memory(networks)
+    sources, group = _load_group(runs, backbone=backbone, dtype=dtype)
+    copy_into_memory(group.networks())
     gc.collect()  # nothing may hold what has been copied
     files = MappedFiles.of_this_process(apart_from=mapped)
-    models = {
-        name: ServedModel(name=name, predictor=predictor, source=source, files=files)
-        for name, (predictor, source) in predictors.items()
-    }
+    models = {name: ServedModel(name=name, group=group, source=source, files=files) for name, source in sources.items()}
     neural = [model for served in models.values() if isinstance(model := served.predictor.model, ConditionedModel)]
     for model in neural:
         model.enable_weight_cache(cache_mb / len(neural))
@@ -181,9 +201,9 @@ def _load_models(runs: Sequence[str], *, backbone: str | None, dtype: str, cache
     return models
 
 
-def _load_predictors(runs: Sequence[str], *, backbone: str | None, dtype: str) -> dict[str, tuple[Predictor, str]]:
-    """Load runs over shared weights; by name, with the folder of each."""
-    shared, predictors = SharedBackbones(), dict[str, tuple[Predictor, str]]()
+def _load_group(runs: Sequence[str], *, backbone: str | None, dtype: str) -> tuple[dict[str, str], PredictorGroup]:
+    """Load runs over shared weights; returns the folder of each by name, and their predictors."""
+    shared, sources, predictors = SharedBackbones(default_device()), dict[str, str](), dict[str, Predictor]()
     for run in runs:
         name, source = _parse_run(run)
         if name in predictors:
@@ -191,8 +211,8 @@ def _load_predictors(runs: Sequence[str], *, backbone: str | None, dtype: str) -
         predictor = _load(source, backbone=backbone, dtype=dtype, shared=shared)
         if predictor.task.kind == "generation":
             raise ConfigError(f"{source} writes text, which the service does not: use `attribune generate`")
-        predictors[name] = predictor, source
-    return predictors
+        sources[name], predictors[name] = source, predictor
+    return sources, PredictorGroup(predictors, shared=shared)
 
 
 def _load(source: str, *, backbone: str | None, dtype: str, shared: SharedBackbones) -> Predictor:

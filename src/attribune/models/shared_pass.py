@@ -1,0 +1,194 @@
+"""One pass of several models through the backbone that they share: rows of all of them in one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import groupby
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+from transformers import PreTrainedModel
+
+from attribune.methods.condition import Condition
+from attribune.models.classifier import AttributeModel
+from attribune.models.scorer import Scorer
+
+__all__ = ["SharedPass", "refusal"]
+
+_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+
+
+def refusal(model: Scorer) -> str | None:
+    """Return why rows of a model cannot be in one batch with rows of others; None if they can."""
+    if not isinstance(model, AttributeModel):
+        return "it has no pretrained backbone"
+    if model.config.tuning == "full":
+        return "its backbone was tuned in full"
+    if model.task.reads_tokens:
+        return "it scores tokens, in windows of its own"
+    if "embed" in model.method_config.points:
+        return f"{model.method_config.name} changes the input of the backbone"
+    if model.config.chunk is not None or model.method.pads_right:
+        return "it reads texts in chunks"
+    if model.placement.relative_attention is not None:
+        return f"{model.backbone.config.model_type} calls projections a second time, on relative positions"
+    return None
+
+
+class SharedPass:
+    """A forward pass for rows of several models over one backbone.
+
+    A module of the backbone runs once for all rows whose models share its weights, and apart for a model that has
+    learned its own, such as norms. At their sites the methods change the rows of their models, and after the backbone
+    each model reads its own rows.
+
+    Args:
+        models: without a `refusal`, over the same pretrained weights.
+        trunk: a backbone with these weights in which no method acts; it is changed, and used by nothing else.
+    """
+
+    def __init__(self, models: Sequence[AttributeModel], trunk: PreTrainedModel) -> None:
+        self.models = tuple(models)
+        self.trunk = trunk.eval()
+        self._parts: list[tuple[int, slice]] = []  # of the batch under way: the number of a model, and its rows
+        if self.models[0].placement.has_pooler:
+            trunk.pooler = None
+        apart: list[str] = []
+        for path, module in list(trunk.named_modules()):
+            if path.startswith(tuple(apart)):
+                continue
+            place = _Place(module, [model.backbone.get_submodule(path) for model in self.models])
+            if place.has_own_weights:
+                module.forward = partial(self._run_apart, place, module.forward)
+                apart.append(f"{path}.")
+            if place.is_changed:
+                module.register_forward_hook(partial(self._change, place))
+
+    def logits(self, batches: Mapping[int, Mapping[str, Tensor]]) -> dict[int, Tensor]:
+        """Compute the logits (rows, outputs) of a batch for each of some models, by their numbers."""
+        length = max(batch["input_ids"].shape[1] for batch in batches.values())
+        inputs = [self._padded(number, batches[number], length) for number in sorted(batches)]
+        conditions: dict[int, Condition] = {}
+        start = 0
+        self._parts = []
+        for number, batch in zip(sorted(batches), inputs, strict=True):
+            rows = batch["input_ids"].shape[0]
+            self._parts.append((number, slice(start, start + rows)))
+            start += rows
+            condition = self.models[number].condition(batches[number].get("attribute_ids"), rows=rows)
+            conditions[number] = condition.with_token_mask(batch["attention_mask"])
+        names = [name for name in _INPUTS if any(name in batch for batch in inputs)]
+        joined = {name: torch.cat([b.get(name, torch.zeros_like(b["input_ids"])) for b in inputs]) for name in names}
+        with self._methods_read(conditions):
+            hidden = self.trunk(**joined).last_hidden_state
+        mask = joined["attention_mask"]
+        return {
+            number: self.models[number].logits_of(hidden[rows], mask[rows], conditions[number])
+            for number, rows in self._parts
+        }
+
+    def _padded(self, number: int, batch: Mapping[str, Tensor], length: int) -> dict[str, Tensor]:
+        """Pad a batch of a model to a common length."""
+        collator = self.models[number].collator()
+        missing = length - batch["input_ids"].shape[1]
+        sides = (missing, 0) if collator.left else (0, missing)
+        fillers = {"input_ids": collator.pad_id}
+        return {name: pad(batch[name], sides, value=fillers.get(name, 0)) for name in _INPUTS if name in batch}
+
+    @contextmanager
+    def _methods_read(self, conditions: Mapping[int, Condition]) -> Iterator[None]:
+        with ExitStack() as stack:
+            for number, condition in conditions.items():
+                stack.enter_context(self.models[number].method.holder.use(condition))
+            yield
+
+    def _run_apart(self, place: _Place, shared: Callable[..., Tensor], states: Tensor) -> Tensor:
+        """Run a module for the rows of each set of weights."""
+        outputs = []
+        for own, parts in groupby(self._parts, key=lambda part: place.own_module(part[0])):
+            rows = [rows for _, rows in parts]
+            outputs.append((shared if own is None else own.forward)(states[rows[0].start : rows[-1].stop]))
+        return torch.cat(outputs)
+
+    def _change(self, place: _Place, _module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
+        """Let models change the output of a module, each for its own rows."""
+        changed = [
+            place.changed(number, tuple(states[rows] for states in args), output[rows]) for number, rows in self._parts
+        ]
+        return torch.cat(changed)
+
+
+class _Place:
+    """A module of the trunk, and the same of each model."""
+
+    def __init__(self, module: nn.Module, modules: Sequence[nn.Module]) -> None:
+        self._modules = modules
+        low_rank = [_have_same_weights(getattr(other, "base_layer", None), module) for other in modules]
+        self._products = [_Product.of(other) if low else None for other, low in zip(modules, low_rank, strict=True)]
+        self._own = [
+            not low and not _have_same_weights(other, module) for other, low in zip(modules, low_rank, strict=True)
+        ]
+
+    @property
+    def has_own_weights(self) -> bool:
+        """Whether a model has learned weights of its own here."""
+        return any(self._own)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether a method, or low-rank maps, change the output here."""
+        return any(self._products) or any(module._forward_hooks for module in self._modules)
+
+    def own_module(self, number: int) -> nn.Module | None:
+        """Return the module of a model that has learned weights of its own here."""
+        return self._modules[number] if self._own[number] else None
+
+    def changed(self, number: int, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        """Return the output of a model's module, given that with the shared weights."""
+        module, product = self._modules[number], self._products[number]
+        if product is not None:
+            with product.known(output):
+                output = module.forward(*args)
+        for hook in module._forward_hooks.values():
+            output = hook(module, args, output)
+        return output
+
+
+class _Product:
+    """The product of a layer beside which low-rank maps are; it may be known already."""
+
+    def __init__(self, forward: Callable[..., Tensor]) -> None:
+        self._forward = forward
+        self._known: Tensor | None = None
+
+    @classmethod
+    def of(cls, module: nn.Module) -> _Product:
+        """Put a product in the place of that of a peft layer."""
+        layer = cast(nn.Module, module.base_layer)
+        product = layer.forward if isinstance(layer.forward, cls) else cls(layer.forward)
+        layer.forward = product
+        return product
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
+        return self._forward(*args, **kwargs) if self._known is None else self._known
+
+    @contextmanager
+    def known(self, output: Tensor) -> Iterator[None]:
+        """Return this output within a block."""
+        self._known = output
+        try:
+            yield
+        finally:
+            self._known = None
+
+
+def _have_same_weights(module: nn.Module | None, other: nn.Module) -> bool:
+    """Return whether two modules are of one kind, and have the same parameters beside those of modules in them."""
+    if type(module) is not type(other):
+        return False
+    mine, theirs = dict(module.named_parameters(recurse=False)), dict(other.named_parameters(recurse=False))
+    return mine.keys() == theirs.keys() and all(p.data_ptr() == theirs[name].data_ptr() for name, p in mine.items())
