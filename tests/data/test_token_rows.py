@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,11 @@ import pytest
 from small_tokenizers import LETTERS, bytes_with_spaces, pieces
 
 from attribune.data.texts import TextInput
-from attribune.data.token_rows import WordEncoder, window_starts
+from attribune.data.token_rows import TokenCollator, WordEncoder, window_starts, windows_of
 from attribune.data.windows import Chunks, Head, HeadTail, content_ids
 from attribune.errors import ConfigError, DataError
+from attribune.schema import Schema
+from attribune.tasks import UNSEEN, Tags
 
 
 def encode(tokenizer: Any, words: list[Any], *, size: int = 64) -> Any:
@@ -74,6 +77,25 @@ def test_a_text_of_a_hundred_thousand_words() -> None:
     row = encode(pieces(), ["ab"] * 100_000, size=128)
     marks = np.concatenate([window.marks[window.marks >= 0] for window in row.windows])
     assert np.array_equal(marks, np.arange(100_000))
+
+
+def test_windows_are_padded_on_the_right_and_learn_nothing_there() -> None:
+    tokenizer = pieces()
+    tokenizer.padding_side = "left"
+    task = Tags(classes=["O", "B"], scheme="none")
+    rows = WordEncoder(tokenizer, window=Head(6)).rows(TextInput.of("words"), {"words": ["a b c d e f", "a"]})
+    rows = replace(rows, attribute_ids=np.zeros((2, 0), dtype=np.int64), labels=[(0, 1, 0, 1, 0, 1), (1,)])
+    windows, cut, owners = windows_of(rows, task)
+    assert owners.tolist() == [0, 0, 1]
+    assert [window.ids for window in cut] == windows.inputs
+    examples = [
+        {"input_ids": ids, "attribute_ids": [], "labels": labels}
+        for ids, labels in zip(windows.inputs, windows.labels, strict=True)
+    ]
+    batch = TokenCollator(tokenizer, Schema([]))(examples)
+    assert batch["attention_mask"][2].tolist() == [1, 1, 1, 0, 0, 0]
+    assert batch["labels"][2].tolist() == [UNSEEN, 1, UNSEEN, UNSEEN, UNSEEN, UNSEEN]
+    assert sorted(batch["labels"][batch["labels"] != UNSEEN].tolist()) == [0, 0, 0, 1, 1, 1, 1]
 
 
 def test_what_is_no_list_of_words_is_refused() -> None:

@@ -17,6 +17,7 @@ from attribune.metrics.answers import answer_scores, normalized_answer
         ("another", ["other"], 0, 0),  # an article is a word of its own
         ("the red car", ["red"], 0, 2 / 3),
         ("red red", ["red"], 0, 2 / 3),  # each word counts as often as both have it
+        ("red red", ["red red blue"], 0, 0.8),
         ("in 1999", ["1998", "in 1999", "1999"], 1, 1),
         ("big red car", ["red car", "a blue car"], 0, 0.8),
         ("", [], 1, 1),

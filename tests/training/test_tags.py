@@ -141,6 +141,14 @@ def test_the_service_takes_words(run: Path) -> None:
             assert refused.json()["errors"][0]["field"].startswith(field)
 
 
+def test_runs_that_score_tokens_are_served_beside_each_other(run: Path) -> None:
+    group = Predictor.of_runs({"one": run, "two": run})
+    assert group.refusals == dict.fromkeys(("one", "two"), "it scores tokens, in windows of its own")
+    rows = ROWS[:3]
+    alone = load_run(run)[1].predict(rows)["prediction"]
+    assert all(answer["prediction"] == alone for answer in group.predict({"one": rows, "two": rows}).values())
+
+
 JSON = {"content-type": "application/json"}
 
 
