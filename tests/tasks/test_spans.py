@@ -212,6 +212,7 @@ def test_the_threshold_is_the_best_of_all() -> None:
         ]
         tuned = task.tuned(scores, labels)
         assert tuned.metrics(scores, labels)["f1"].value() == max(tried)
+        assert tuned.null_score_diff_threshold not in differences
     assert task.tuned(object_array([SpanScores(1.0, ())]), object_array([()])) == task
     assert Spans().tuned(scores, labels) == Spans()
 

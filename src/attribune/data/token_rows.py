@@ -85,11 +85,12 @@ class WordEncoder:
         starts = window_starts(len(ids), room=room, step=max(1, room // 2))
         # Most context is to be in the window whose middle is nearest.
         own = np.searchsorted((starts[1:] + starts[:-1] + room - 1) / 2, first)
+        edges = np.searchsorted(own, np.arange(len(starts) + 1))
         before, windows = len(self.special.before), []
         for window, start in enumerate(starts.tolist()):
             wrapped = self.special.wrap(ids[start : start + room])
             marks = np.full(len(wrapped), -1)
-            here = np.flatnonzero(own == window)
+            here = np.arange(edges[window], edges[window + 1])
             marks[first[here] - start + before] = here
             windows.append(TokenWindow(ids=wrapped, marks=marks))
         return TokenRow(windows=tuple(windows), words=len(words))

@@ -56,10 +56,10 @@ class AnswerCells:
         """Return texts and starts, None where the label is missing."""
         first = _parsed(cells[0])
         if len(cells) > 2:
-            flag = canonical(cells[2])
-            if flag not in (None, "true", "True", "TRUE", "1", "false", "False", "FALSE", "0"):
+            flag = (canonical(cells[2]) or "").lower()
+            if flag not in ("", "true", "1", "false", "0"):
                 raise DataError(f"{flag!r} does not say whether there is no answer: write true or false")
-            if flag in ("true", "True", "TRUE", "1"):
+            if flag in ("true", "1"):
                 return []
         if isinstance(first, dict):
             return _zipped(first.get("text"), first.get("answer_start"))
