@@ -58,6 +58,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/scaling.py --plot
 	$(BIN)/python benchmarks/cluster_on_paper.py
 	$(BIN)/python benchmarks/rank.py
+	$(BIN)/python benchmarks/text_sets.py
 	$(BIN)/python benchmarks/real_data.py sweep
 	$(BIN)/python benchmarks/real_data.py test
 	$(BIN)/python benchmarks/real_data.py rates

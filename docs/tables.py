@@ -12,13 +12,21 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 sys.path.insert(0, str(FOLDER))
-from pages import benchmark, equations, generation, large_scale, methods, performance, promises, results, service  # noqa: E402
+from pages import (  # noqa: E402
+    benchmark,
+    equations,
+    generation,
+    large_scale,
+    methods,
+    performance,
+    promises,
+    results,
+    service,
+    text_sets,
+)
 
-TABLES = {
-    page: tables
-    for module in (methods, equations, benchmark, results, performance, large_scale, generation, service, promises)
-    for page, tables in module.TABLES.items()
-}
+MODULES = (methods, equations, benchmark, results, performance, large_scale, generation, service, promises, text_sets)
+TABLES = {page: tables for module in MODULES for page, tables in module.TABLES.items()}
 
 
 def written(page: str, text: str) -> str:

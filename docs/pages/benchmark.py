@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attribune.datasets.sets import CARDS
+from attribune.datasets.sets import CARDS, TEXT_SETS
 from pages.cells import table
 
 
@@ -10,9 +10,10 @@ def data_sets() -> list[str]:
     """The cards."""
     rows = []
     for card in CARDS.values():
-        classes = f"{card.classes}" if len(card.labels) == 1 else f"{len(card.labels)} x {card.classes}"
+        if card in TEXT_SETS:  # which have a page of their own
+            continue
         trained = f"{card.published['train']:,.0f}" if "train" in card.published else ""
-        rows.append([f"`{card.name}`", ", ".join(card.names()), classes, trained, card.metric, card.citation])
+        rows.append([f"`{card.name}`", ", ".join(card.names()), card.classes_text, trained, card.metric, card.citation])
     head = ["name", "attributes", "classes", "training rows", "metric", "citation"]
     return table(head, rows, words=(0, 1, 4, 5))
 

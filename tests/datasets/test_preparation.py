@@ -19,7 +19,7 @@ import yaml
 from published import csv_text, quote, read_rows, source_files, write, write_source
 
 from attribune.apps.cli import main
-from attribune.datasets.card import Card, Folds, Given, Shuffled
+from attribune.datasets.card import Card, Folds, Given, Hashed, Shuffled
 from attribune.datasets.preparation import PARTS, PreparedSet, load_prepared, prepare
 from attribune.datasets.sets import CARDS
 from attribune.errors import DataError
@@ -33,7 +33,7 @@ def prepared(tmp_path: Path) -> Prepare:
     """Factory: a small source of a set, prepared; with other files, of those."""
 
     def make(
-        card: Card | str, rows: int = 60, *, output: str = "out", files: dict[str, str] | None = None
+        card: Card | str, rows: int = 60, *, output: str = "out", files: dict[str, str | bytes] | None = None
     ) -> PreparedSet:
         card = CARDS[card] if isinstance(card, str) else card
         for name, content in (source_files(card.name, rows) if files is None else files).items():
@@ -66,8 +66,9 @@ class TestEverySet:
             assert part["rows"] == pq.read_metadata(path).num_rows
         assert (manifest["rows_read"], manifest["left_out"], manifest["bad"]) == (log.read, log.left_out, {})
         found = {file["role"]: file for file in manifest["origin"]["sources"]}
-        assert [*found] == [file.role for file in CARDS[name].files]
-        for file in CARDS[name].files:
+        needed = [file for file in CARDS[name].files if not file.optional]
+        assert [*found] == [file.role for file in needed]
+        for file in needed:
             path = file.find(tmp_path / "source")
             assert path is not None
             assert found[file.role] == {
@@ -80,9 +81,10 @@ class TestEverySet:
         assert {path.name for path in (tmp_path / "out").iterdir()} == files  # and no draft
         assert (manifest["name"], manifest["title"]) == (name, CARDS[name].title)
         assert all(
-            manifest[key]
-            for key in ("citation", "licence", "revision", "terms", "preparation", "task", "labels", "attributes")
+            manifest[key] for key in ("citation", "licence", "revision", "terms", "preparation", "task", "labels")
         )
+        assert [attribute["name"] for attribute in manifest["attributes"]] == [*CARDS[name].names()]
+        assert ("pair" in manifest) == CARDS[name].pair
 
     @pytest.mark.parametrize("name", CARDS)
     def test_the_parts_share_out_all_rows_in_the_order_of_the_source(
@@ -90,20 +92,23 @@ class TestEverySet:
     ) -> None:
         parts = prepared(name).parts()
         source = read_rows(name, tmp_path / "source")[0]
-        order = {(part, row["text"]): place for place, (part, row) in enumerate(source)}
         given = isinstance(CARDS[name].split, Given)
+        order = {(part if given else None, row["text"]): place for place, (part, row) in enumerate(source)}
         places = [[order[part if given else None, text] for text in texts(parts[part])] for part in PARTS]
         assert sorted(chain.from_iterable(places)) == list(range(len(source)))  # each row once, in one part
         assert all(part and part == sorted(part) for part in places)
+        group = getattr(CARDS[name].split, "group", None)  # is not kept
         kept = [{"text": ""} | row for table in parts.values() for row in table.to_pylist()]
-        assert sorted(kept, key=str) == sorted((row for _, row in source), key=str)
+        read = [{key: value for key, value in row.items() if key != group} for _, row in source]
+        assert sorted(kept, key=str) == sorted(read, key=str)
 
     @pytest.mark.parametrize("name", CARDS)
     def test_columns_are_text_or_lists_of_text(self, prepared: Prepare, name: str) -> None:
         done, card = prepared(name), CARDS[name]
         several = {spec["name"] for spec in card.attributes if spec["kind"] == "multi_label"}
         assert several == {"aapr": {"author", "research_area"}, "food": {"ingredient", "tag"}}.get(name, set())
-        columns = ["text", *card.labels, *card.names()]
+        columns = [*done.texts, *card.labels, *card.names()]
+        assert done.texts == (("text", "text_pair") if card.pair else ("text",))
         for table in done.parts().values():
             assert table.column_names == columns
             for column in columns:
@@ -123,6 +128,7 @@ class TestEverySet:
         else:
             assert files == [str(tmp_path / "out" / f"{part}.parquet") for part in PARTS]
         assert (recipe.data.text, recipe.data.label, recipe.data.window) == (("text",), card.labels, card.window)
+        assert recipe.data.text_pair == (("text_pair",) if card.pair else ())
         assert tuple(kind.name for kind in recipe.data.kinds()) == card.names()
         assert recipe.task["kind"] == card.task["kind"]
 
@@ -139,9 +145,10 @@ def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["aapr", "beer", "polmed"])  # lists and parts; several labels; folds
+# Lists and parts; several labels; folds; pairs and numbers; no attributes.
+@pytest.mark.parametrize("name", ["aapr", "beer", "polmed", "sts-b", "sms-spam"])
 def test_the_recipe_trains(prepared: Prepare, tmp_path: Path, backbone: Path, name: str) -> None:
-    prepared(name)
+    parts = prepared(name).parts()
     command = ["train", "--config", str(tmp_path / "out" / "recipe.yaml"), "--output", str(tmp_path / "run")]
     command += ["--backbone", str(backbone), "--epochs", "1", "--batch-size", "16", "--no-baselines"]
     command += [
@@ -149,11 +156,13 @@ def test_the_recipe_trains(prepared: Prepare, tmp_path: Path, backbone: Path, na
         "data.window=head:30",
         "training.precision=float32",
         "method.bottleneck=8",
-        "method.vector_size=8",
     ]
+    command += ["method.vector_size=8"] if CARDS[name].attributes else []
     assert main(command) == 0
     results = json.loads((tmp_path / "run" / "metrics.json").read_text())
-    assert results["rows"] == {"train": 48, "validation": 6, "test": 6}
+    hashed = isinstance(CARDS[name].split, Hashed)
+    sizes = {part: len(table) for part, table in parts.items()} if hashed else {"train": 48, "validation": 6, "test": 6}
+    assert results["rows"] == sizes
 
 
 class TestShuffled:

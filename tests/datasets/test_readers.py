@@ -27,7 +27,7 @@ from published import (
     write_source,
 )
 
-from attribune.datasets.card import Folds, Given
+from attribune.datasets.card import Folds, Given, Hashed
 from attribune.datasets.row_log import whole_number, words
 from attribune.datasets.sets import ATTRIB, CARDS, find_card
 from attribune.datasets.sets.beer import ASPECTS
@@ -61,16 +61,21 @@ class TestEverySet:
         rows, log = read_rows(name, write_source(tmp_path, name, packed=packed))
         assert len(rows) + log.left_out.total() == ROWS
         assert not log.bad
-        columns = ["text", *card.labels, *card.names()]
-        kinds = {"text": str} | dict.fromkeys(card.labels, str)
+        columns = ["text", *(["text_pair"] if card.pair else []), *card.labels, *card.names()]
+        kinds: dict[str, type] = dict.fromkeys(columns, str)
         kinds |= {str(spec["name"]): list if spec["kind"] == "multi_label" else str for spec in card.attributes}
+        group = card.split.group if isinstance(card.split, Hashed) else None
         for part, row in rows:
-            assert list(row) == columns
-            assert {column: type(value) for column, value in row.items()} == kinds
+            assert [name for name in row if name != group] == columns
+            assert {name: type(value) for name, value in row.items() if name != group} == kinds
             assert row["text"]
-            assert (part is None) == (not isinstance(card.split, Given))
+            if isinstance(card.split, Hashed):
+                assert part in ((None,) if card.split.test else (None, "test"))
+                assert group is None or row[group]
+            else:
+                assert (part is None) == (not isinstance(card.split, Given))
         for label in card.labels:
-            assert 2 <= len({row[label] for _, row in rows}) <= card.classes
+            assert 2 <= len({row[label] for _, row in rows}) <= (card.classes or ROWS)
 
     @pytest.mark.parametrize("name", CARDS)
     def test_each_file_is_found_by_each_of_its_names(self, tmp_path: Path, name: str) -> None:

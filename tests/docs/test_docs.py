@@ -230,6 +230,7 @@ def test_the_record_of_every_method_is_that_of_the_preset() -> None:
         "methods.md",
         "equations.md",
         "benchmark.md",
+        "text_sets.md",
         "results.md",
         "performance.md",
         "large_scale.md",

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from published_texts import text_files
+
 from attribune.datasets.row_log import Row, RowLog, SplitName
 from attribune.datasets.sets import CARDS
 
@@ -151,8 +153,10 @@ def shop_review(**changes: Any) -> dict[str, Any]:
     return known | {"reviewTime": "02 28, 2014"} | changes
 
 
-def source_files(name: str, rows: int = ROWS) -> dict[str, str]:
+def source_files(name: str, rows: int = ROWS) -> dict[str, str | bytes]:
     """Files of a set, by the names that its source gives them, with so many rows that are kept, all different."""
+    if (texts := text_files(name, rows, csv_text)) is not None:
+        return texts
     base = name.partition("-cold-")[0]
     if base in TANG:
         return _tang(base, name, rows)
@@ -163,13 +167,15 @@ def source_files(name: str, rows: int = ROWS) -> dict[str, str]:
     return _tables(name, rows)
 
 
-def _tang(base: str, name: str, rows: int) -> dict[str, str]:
+def _tang(base: str, name: str, rows: int) -> dict[str, str | bytes]:
     best = CARDS[base].classes
     lines = [
         tang_line(f"u{i % 5}", f"p{i // 5 % 7}", 1 + i % best, f"it was <sssss> number {i} . <sssss>")
         for i in range(rows)
     ]
-    files = {TANG[base].format(part): "".join(lines[place::3]) for place, part in enumerate(PARTS)}
+    files: dict[str, str | bytes] = {
+        TANG[base].format(part): "".join(lines[place::3]) for place, part in enumerate(PARTS)
+    }
     if name != base:
         short, digit = base.replace("yelp-", "yelp"), name[-2]
         pairs = ["\t\t".join(line.split("\t\t")[:2]) for line in lines[::6]]
@@ -177,7 +183,16 @@ def _tang(base: str, name: str, rows: int) -> dict[str, str]:
     return files
 
 
-def _tables(name: str, rows: int) -> dict[str, str]:
+def _tables(name: str, rows: int) -> dict[str, str | bytes]:
+    if name.startswith("political-"):
+        kinds = {
+            "audience": ("national", "constituency"),
+            "bias": ("partisan", "neutral"),
+            "message": ("policy", "attack"),
+        }
+        pairs = [{kind: names[number % 2] for kind, names in kinds.items()} for number in range(rows)]
+        posts = [message(text=f"Vote {i}", label=f"P{i % 7}", **labels) for i, labels in enumerate(pairs)]
+        return {"political_social_media.csv": csv_text(posts)}
     numbers = range(rows)
     tastes = [text_of(40, "beer", number) for number in numbers]
     made: dict[str, tuple[str, Any]] = {

@@ -14,9 +14,10 @@ import pytest
 
 from attribune.datasets.preparation import PreparedSet, prepare
 from attribune.datasets.row_log import RowLog, words
-from attribune.datasets.sets import CARDS
+from attribune.datasets.sets import ADDITIONAL, CARDS
 from attribune.datasets.sets.tang import read_pairs
 from attribune.datasets.statistics import best_subset, describe_set, divergences
+from attribune.errors import DataError
 
 pytestmark = pytest.mark.slow
 
@@ -32,12 +33,12 @@ def real(name: str) -> Path:
 
 @pytest.mark.parametrize("name", [name for name, card in CARDS.items() if any(file.sha256 for file in card.files)])
 def test_files_have_the_checksums_of_the_card(name: str) -> None:
-    (file,) = (file for file in CARDS[name].files if file.sha256)
-    path = next((found for folder in (DATA, *DATA.glob("*/")) if (found := file.find(folder))), None)
-    if path is None:
-        pytest.skip(f"{file.names[0]} is not in {DATA}: set ATTRIBUNE_DATA to the folder of the data files")
-    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    assert hashlib.sha256(content).hexdigest() == file.sha256
+    for file in (file for file in CARDS[name].files if file.sha256):
+        path = next((found for folder in (DATA, *DATA.glob("*/")) if (found := file.find(folder))), None)
+        if path is None:
+            pytest.skip(f"{file.names[0]} is not in {DATA}: set ATTRIBUNE_DATA to the folder of the data files")
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        assert hashlib.sha256(content).hexdigest() == file.sha256
 
 
 @pytest.fixture(scope="module")
@@ -186,3 +187,68 @@ def test_reviews_of_recipes_are_prepared_of_a_part(tmp_path: Path) -> None:
     done = prepare(CARDS["foodcom-reviews"], source=source, output=tmp_path / "out")
     assert done.manifest["rows_read"] == {"reviews": 10_077}
     assert set(pq.read_table(done.file("train"))["rating"].to_pylist()) == set("12345")
+
+
+SIZES = {  # kept rows, and those of the test part
+    "cola": (9_578, 1_043),
+    "sst-2": (68_221, 872),
+    "mrpc": (5_801, 1_725),
+    "sts-b": (7_119, 1_379),
+    "qqp": (9_999, 1_000),
+    "mnli": (19_814, 9_815),
+    "mnli-mismatched": (14_529, 4_530),
+    "qnli": (15_462, 5_463),
+    "rte": (2_767, 277),
+    "wnli": (706, 71),
+    "20-newsgroups": (18_846, 7_532),
+    "airline": (14_402, 1_468),
+    "corporate-messaging": (2_907, 308),
+    "disasters": (10_638, 1_036),
+    "economic-news": (4_141, 386),
+    "emotion": (39_765, 3_915),
+    "global-warming": (3_869, 398),
+    "political-audience": (5_000, 495),
+    "political-bias": (5_000, 495),
+    "political-message": (5_000, 495),
+    "primary-emotions": (2_469, 232),
+    "progressive-opinion": (1_150, 119),
+    "progressive-stance": (1_150, 119),
+    "us-economic-performance": (5_015, 487),
+    "complaints": (5_994, 627),
+    "news-aggregator": (6_321, 562),
+    "news-aggregator-five": (13_095, 1_330),
+    "sms-spam": (5_160, 522),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_sets_of_texts_are_prepared_of_what_there_is(tmp_path: Path, name: str) -> None:
+    card = CARDS[name]
+    folders = (DATA, *DATA.glob("*/"))
+    source = next((one for one in folders if all(file.optional or file.find(one) for file in card.files)), None)
+    if source is None:
+        pytest.skip(f"{card.files[0].names[0]} is not in {DATA}: set ATTRIBUNE_DATA to the folder of the data files")
+    done = prepare(card, source=source, output=tmp_path / "out", partial=True)
+    parts = done.parts()
+    assert (sum(map(len, parts.values())), len(parts["test"])) == SIZES[name]
+    assert not done.manifest["bad"]
+    read = sum(done.manifest["rows_read"].values())
+    assert sum(done.manifest["left_out"].values()) + SIZES[name][0] == read
+    texts = {
+        part: set(zip(*(table[one].to_pylist() for one in done.texts), strict=True)) for part, table in parts.items()
+    }
+    assert not texts["train"] & texts["validation"]
+    assert not (texts["train"] | texts["validation"]) & texts["test"]
+    assert all(text.strip() for found in texts.values() for row in found for text in row)
+    found = {figure.name: figure.value for figure in describe_set(done)}
+    if card in ADDITIONAL:
+        assert found["characters"] == pytest.approx(card.published["characters"], rel=0.05)
+    if name != "complaints":  # of which there are the issues of a part
+        assert found.get("classes", 0) == card.classes
+
+
+def test_set_of_another_task_is_refused(tmp_path: Path) -> None:
+    """WNLI has the columns of RTE and other labels."""
+    source = real("glue/WNLI/train.tsv").parent
+    with pytest.raises(DataError, match=r"the label is not one of entailment, not_entailment \('[01]'\)"):
+        prepare(CARDS["rte"], source=source, output=tmp_path / "out", partial=True)

@@ -78,6 +78,8 @@ class SetSource:
             "label": self.labels,
             "attributes": list(manifest["attributes"]),
         }
+        if self.prepared.pair:
+            data["text_pair"] = "text_pair"
         task = {**manifest["task"], **self.plan.task}
         if task["kind"] in ("classification", "rating"):
             task.setdefault("classes", manifest["classes"][manifest["labels"][0]])

@@ -12,13 +12,29 @@ import numpy.typing as npt
 
 from attribune.datasets.row_log import Row, RowLog, SplitName
 
-__all__ = ["NOT_STATED", "Card", "Folds", "Given", "Read", "Shuffled", "SourceFile", "Split", "categorical", "table_1"]
+__all__ = [
+    "NOT_STATED",
+    "Card",
+    "Folds",
+    "Given",
+    "Hashed",
+    "Read",
+    "Shuffled",
+    "SourceFile",
+    "Split",
+    "categorical",
+    "table_1",
+]
 
 NOT_STATED = "not stated by the source"
 """What a card says where its source names no licence, or tells no version of its files from another."""
 
 Read: TypeAlias = Callable[[Mapping[str, Path], RowLog], Iterator[tuple[SplitName | None, Row]]]
-"""Reads the files, by role, and yields each row of the set with its part, where the files say which."""
+"""Reads the files, by role, and yields each row of the set with its part, where the files say which.
+
+A row has the columns ``text``, ``text_pair`` for pairs, the labels, the attributes that the files have, and the
+column by which a split groups rows.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +45,9 @@ class SourceFile:
         role: the name by which the reader asks for it.
         names: possible paths inside the folder, without the ending of a compressed file, .gz or .bz2.
         rows: number of rows of the whole file; None if it is not published.
+        other_rows: numbers of rows of other versions of the file that are whole, too.
+        optional: whether a set is complete without it.
+        folder: whether it may be a folder with a file for each row.
         sha256: checksum of the whole unpacked file with which the reader was tested; None if only parts were available.
             A mirror may have the same rows in other bytes, so no file is refused for it.
     """
@@ -36,12 +55,15 @@ class SourceFile:
     role: str
     names: tuple[str, ...]
     rows: int | None = None
+    other_rows: tuple[int, ...] = ()
+    optional: bool = False
+    folder: bool = False
     sha256: str | None = None
 
     def find(self, folder: Path) -> Path | None:
         """Return the file in a folder, plain or compressed; None where there is none."""
         candidates = (folder / f"{name}{packed}" for name in self.names for packed in ("", ".gz", ".bz2"))
-        return next((path for path in candidates if path.is_file()), None)
+        return next((path for path in candidates if path.is_file() or (self.folder and path.is_dir())), None)
 
 
 @dataclass(frozen=True)
@@ -95,7 +117,34 @@ class Folds:
         return fold
 
 
-Split: TypeAlias = Given | Shuffled | Folds
+@dataclass(frozen=True, kw_only=True)
+class Hashed:
+    """A hash of the texts decides, so that equal texts share a part, whatever other rows there are.
+
+    Args:
+        validation: share of the rows without a part that validates.
+        test: share of them that tests; 0 where the files say which rows do.
+        group: name of the column that is hashed instead of the texts.
+    """
+
+    validation: float = 0.1
+    test: float = 0.1
+    group: str | None = None
+
+    def parts(self, given: Sequence[int], hashes: Sequence[int]) -> npt.NDArray[np.int8]:
+        """Return the part of each row: 0 train, 1 validation, 2 test.
+
+        Args:
+            given: part of each row by the files, -1 for none.
+            hashes: of 64 bits.
+        """
+        place = np.asarray(hashes, dtype=np.uint64) / 2.0**64
+        drawn = np.where(place < self.test, 2, np.where(place < self.test + self.validation, 1, 0))
+        parts = np.asarray(given, dtype=np.int8)
+        return np.where(parts < 0, drawn, parts).astype(np.int8)
+
+
+Split: TypeAlias = Given | Shuffled | Hashed | Folds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,8 +157,10 @@ class Card:
         revision: version of the source that the card describes: an archive, a commit, or `NOT_STATED`.
         licence: its name, or `NOT_STATED`; `terms` of use are in words.
         citation: the paper that introduced the set.
-        attributes: as a recipe has them, in the paper's order; so is `task`.
+        attributes: as a recipe has them, in the paper's order; so is `task`. There may be none.
         labels: columns that are predicted.
+        classes: number of classes; 0 for numbers.
+        pair: whether a row has a second text, the column ``text_pair``.
         metric: the one of the papers' tables; so is `window`.
         recipe: name of the preset with the paper's settings.
         preparation: what is filtered and changed, in words.
@@ -134,6 +185,7 @@ class Card:
     classes: int
     metric: str
     preparation: str
+    pair: bool = False
     window: str = "head+tail:250+250"
     recipe: str | None = "injectors-2022"
     published: Mapping[str, float] = field(default_factory=dict)
@@ -143,6 +195,13 @@ class Card:
     def names(self) -> tuple[str, ...]:
         """Return the attributes' names."""
         return tuple(str(attribute["name"]) for attribute in self.attributes)
+
+    @property
+    def classes_text(self) -> str:
+        """The number of classes as tables write it."""
+        if not self.classes:
+            return "numbers"
+        return f"{self.classes}" if len(self.labels) == 1 else f"{len(self.labels)} x {self.classes}"
 
 
 def categorical(*names: str) -> tuple[Mapping[str, Any], ...]:

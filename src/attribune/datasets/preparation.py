@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from attribune.core.files import read_json, replace_file, write_json
 from attribune.core.job_folder import JobFolder
 from attribune.data.text_files import readable
 from attribune.data.writing import open_writer
-from attribune.datasets.card import Card, Folds, Shuffled
+from attribune.datasets.card import Card, Folds, Hashed, Shuffled
 from attribune.datasets.row_log import GET_AGAIN, RowLog, SplitName
 from attribune.errors import DataError, ModelFolderError
 from attribune.schema.kinds import KINDS, MultiLabel
@@ -36,6 +37,7 @@ PARTS: tuple[SplitName, ...] = ("train", "validation", "test")
 _ALL = "all"
 _VERSION = 1
 _BATCH = 5_000
+_NEAR = 0.01  # the share by which sizes may differ, many of which are published in hundreds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +57,16 @@ class PreparedSet:
     def folds(self) -> int:
         """Number of folds for cross-validation; 0 for a set with given parts."""
         return int(self.manifest["folds"])
+
+    @property
+    def pair(self) -> bool:
+        """Whether a row has a second text, the column ``text_pair``."""
+        return bool(self.manifest.get("pair", False))
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The columns of the texts that are read together."""
+        return ("text", "text_pair") if self.pair else ("text",)
 
     def file(self, part: str) -> Path:
         """Return the Parquet file of a part; ``all`` for a set with folds."""
@@ -179,7 +191,7 @@ def prepare(
         "skip_bad": skip_bad,
         "partial": partial,
         "sources": [
-            {"role": role, "file": path.name, "bytes": path.stat().st_size, "sha256": sha256_of(path)}
+            {"role": role, "file": path.name, "bytes": _size_of(path), "sha256": sha256_of(path)}
             for role, path in files.items()
         ],
     }
@@ -201,12 +213,14 @@ def prepare(
             _check_counts(card, files, log, partial=partial)
             if not rows.parts:
                 raise DataError(f"{card.name}: no row is left ({_log_summary(log)}): give the files of the source")
-            parts = _write_parts(card, draft, rows, folder.path)
+            described = rows.described(card)
+            parts = _write_parts(described, draft, rows, folder.path)
         finally:
             with contextlib.suppress(OSError):
                 draft.unlink(missing_ok=True)
-        manifest = _manifest_of(card, origin, log, parts, folder.path)
-        folder.finish(manifest, _recipe(card, folder.path))
+        manifest = _manifest_of(described, origin, log, parts, folder.path)
+        manifest["differences"] = _differences(card, manifest)
+        folder.finish(manifest, _recipe(described, folder.path))
     return PreparedSet(folder=folder.path, manifest=manifest)
 
 
@@ -224,6 +238,7 @@ def _manifest_of(
         "bad": {reason: {"rows": count, "first": log.examples[reason]} for reason, count in log.bad.items()},
         "remarks": {kind: count for kind, count in log.remarks.items() if count},
         "parts": parts,
+        **({"pair": True} if card.pair else {}),
         "columns": {field.name: str(field.type) for field in _schema(card)},
         "attributes": [dict(attribute) for attribute in card.attributes],
         "labels": list(card.labels),
@@ -238,9 +253,20 @@ def _manifest_of(
 
 
 def sha256_of(path: Path) -> str:
-    """Return the checksum of a file."""
+    """Return the checksum of a file, or that of the names and checksums of the files in a folder."""
+    if path.is_dir():
+        listed = (f"{file.relative_to(path).as_posix()}\0{sha256_of(file)}\n" for file in _files_in(path))
+        return hashlib.sha256("".join(listed).encode()).hexdigest()
     with readable(path), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _size_of(path: Path) -> int:
+    return sum(file.stat().st_size for file in _files_in(path)) if path.is_dir() else path.stat().st_size
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.rglob("*") if file.is_file())
 
 
 def _source_files(card: Card, folder: Path) -> dict[str, Path]:
@@ -248,7 +274,7 @@ def _source_files(card: Card, folder: Path) -> dict[str, Path]:
     if not folder.is_dir():
         raise DataError(f"{folder}: there is no such folder: put the files of {card.name} there. {card.obtain}")
     paths = {file.role: file.find(folder) for file in card.files}
-    missing = [file.names[0] for file in card.files if paths[file.role] is None]
+    missing = [file.names[0] for file in card.files if paths[file.role] is None and not file.optional]
     if missing:
         present = ", ".join(sorted(entry.name for entry in folder.iterdir())[:8]) or "nothing"
         raise DataError(f"{folder} lacks {', '.join(missing)} (it has: {present}). {card.obtain} Terms: {card.terms}")
@@ -256,48 +282,91 @@ def _source_files(card: Card, folder: Path) -> dict[str, Path]:
 
 
 class _Rows:
-    """The part of each row, where the source says it, and a number for its text."""
+    """What is remembered of the rows.
+
+    Attributes:
+        parts: number of the part of each row, where the source says it, else -1.
+        texts: a number for the text of each row, or for its two texts.
+        hashes: of 64 bits of the text of each row, of its two texts, or of its group.
+        filled: names of the attributes of which a row has a value.
+    """
 
     def __init__(self) -> None:
         self.parts: list[int] = []
         self.texts: list[int] = []
+        self.hashes = array("Q")
+        self.filled: set[str] = set()
         self._numbers: dict[bytes, int] = {}
 
     def tables(self, card: Card, files: Mapping[str, Path], log: RowLog) -> Iterator[pa.Table]:
-        schema = _schema(card)
+        schema, names = _schema(card), card.names()
+        group = card.split.group if isinstance(card.split, Hashed) else None
         rows = card.read(files, log)
         while batch := list(islice(rows, _BATCH)):
             for part, row in batch:
-                self.parts.append(0 if part is None else PARTS.index(part))
-                digest = hashlib.blake2b(row["text"].encode(), digest_size=8).digest()
+                self.parts.append(-1 if part is None else PARTS.index(part))
+                digest = _digest(f"{row['text']}\0{row['text_pair']}" if card.pair else row["text"])
                 self.texts.append(self._numbers.setdefault(digest, len(self._numbers)))
+                self.hashes.append(int.from_bytes(digest if group is None else _digest(row[group]), "big"))
+                self.filled.update(name for name in names if row.get(name))
             yield pa.Table.from_pylist([row for _, row in batch], schema=schema)
+
+    def described(self, card: Card) -> Card:
+        """Return the card without the attributes of which no row has a value."""
+        return replace(card, attributes=tuple(spec for spec in card.attributes if str(spec["name"]) in self.filled))
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
 def _schema(card: Card) -> pa.Schema:
-    """Return the types of text, labels and attributes: text, and lists for attributes with several values."""
+    """Return the types of texts, labels and attributes: text, and lists for attributes with several values."""
     kinds = {
         str(attribute["name"]): pa.list_(pa.string())
         if issubclass(KINDS[attribute["kind"]], MultiLabel)
         else pa.string()
         for attribute in card.attributes
     }
-    return pa.schema([("text", pa.string()), *((label, pa.string()) for label in card.labels), *kinds.items()])
+    texts = ("text", "text_pair") if card.pair else ("text",)
+    return pa.schema([*((name, pa.string()) for name in (*texts, *card.labels)), *kinds.items()])
 
 
 def _check_counts(card: Card, files: Mapping[str, Path], log: RowLog, *, partial: bool) -> None:
     """Refuse a file with fewer or more rows than the source publishes, unless a partial one is accepted."""
     for file in card.files:
+        if file.role not in files:
+            continue
         row_count, path = log.read[file.role], files[file.role]
-        if not row_count:
+        if not row_count and not file.optional:  # a file that need not be there may continue another one
             raise DataError(f"{path}: the file has no rows: {GET_AGAIN}")
-        if file.rows is None or row_count == file.rows or partial:
+        if file.rows is None or row_count in (file.rows, *file.other_rows) or partial:
             continue
         if row_count < file.rows:
             problem = f"of the {file.rows:,} rows that the source publishes: the file is a part, or was cut off"
         else:
             problem = f"rows, more than the {file.rows:,} that the source publishes: this is another file"
         raise DataError(f"{path}: {row_count:,} {problem}; get it again, or take it as it is with --partial")
+
+
+def _differences(card: Card, manifest: Mapping[str, Any]) -> list[str]:
+    """Say in which sizes and attributes a set differs from what its card says."""
+    said = []
+    for file in card.files:
+        row_count = manifest["rows_read"].get(file.role, 0)
+        if file.rows is not None and row_count not in (file.rows, *file.other_rows):
+            said.append(f"{file.role}: {row_count:,} rows read, {file.rows:,} are published")
+    published = {part: card.published[part] for part in PARTS if part in card.published}
+    rows = sum(part["rows"] for name, part in manifest["parts"].items() if name in (*published, _ALL))
+    found = {
+        "rows": (rows, sum(published.values())),
+        "classes": (max(map(len, manifest["classes"].values()), default=0), card.published.get("classes", 0)),
+    }
+    for name, (number, expected) in found.items():
+        if expected and abs(number - expected) > _NEAR * expected:
+            said.append(f"{name}: {number:,} here, {expected:,.0f} in the paper")
+    present = {attribute["name"] for attribute in manifest["attributes"]}
+    return said + [f"{name}: no row has a value, so it is no attribute" for name in card.names() if name not in present]
 
 
 def _log_summary(log: RowLog) -> str:
@@ -314,7 +383,7 @@ def _write_parts(card: Card, draft: Path, rows: _Rows, output: Path) -> dict[str
         writers = {name: stack.enter_context(open_writer(output / f"{name}.parquet")) for name in names}
         start = 0
         for batch in source.iter_batches(batch_size=_BATCH):
-            table = pa.Table.from_batches([batch])
+            table = pa.Table.from_batches([batch]).select(_schema(card).names)
             end = start + len(table)
             if folds is not None:
                 table = table.append_column("fold", pa.array(folds[start:end]))
@@ -342,6 +411,8 @@ def _assign_parts(card: Card, rows: _Rows) -> tuple[tuple[str, ...], npt.NDArray
         return (_ALL,), np.zeros(row_count, dtype=np.int8), card.split.folds(row_count)
     if isinstance(card.split, Shuffled):
         part_of_row = card.split.parts(rows.texts)
+    elif isinstance(card.split, Hashed):
+        part_of_row = card.split.parts(rows.parts, rows.hashes)
     else:
         part_of_row = np.array(rows.parts, dtype=np.int8)
     if empty := [name for number, name in enumerate(PARTS) if not (part_of_row == number).any()]:
@@ -350,7 +421,9 @@ def _assign_parts(card: Card, rows: _Rows) -> tuple[tuple[str, ...], npt.NDArray
 
 
 def _classes(card: Card, files: Sequence[Path]) -> dict[str, list[str]]:
-    """Return the classes of each label, over all parts."""
+    """Return the classes of each label, over all parts; none of a number."""
+    if card.task["kind"] == "regression":
+        return {}
     table = pa.concat_tables(pq.read_table(file, columns=list(card.labels)) for file in files)
     return {label: list(sorted_classes(table[label].unique().to_pylist(), of=label)) for label in card.labels}
 
@@ -361,9 +434,13 @@ def _recipe(card: Card, output: Path) -> str:
     data: dict[str, Any] = {ours: str(output / f"{name}.parquet") for name, ours in files.items()}
     data |= {
         "text": "text",
+        **({"text_pair": "text_pair"} if card.pair else {}),
         "label": list(card.labels),
         "attributes": [dict(attribute) for attribute in card.attributes],
         "window": card.window,
     }
+    method = {} if card.attributes else {"method": {"name": "adapter"}}  # the usual method reads attributes
     comment = f"# {card.title}: {card.citation}\n# attribune train --config {output / RECIPE} --output RUN\n"
-    return comment + yaml.safe_dump({"data": data, "task": dict(card.task)}, sort_keys=False, allow_unicode=True)
+    return comment + yaml.safe_dump(
+        {"data": data, "task": dict(card.task), **method}, sort_keys=False, allow_unicode=True
+    )

@@ -23,6 +23,7 @@ __all__ = [
     "read_csv",
     "read_json_lines",
     "read_reviews",
+    "read_tsv",
     "separated",
     "whole_number",
     "words",
@@ -172,6 +173,57 @@ def read_csv(
             )
         log.read[role] += 1
         yield place, row
+
+
+def read_tsv(
+    path: Path,
+    *,
+    role: str,
+    log: RowLog,
+    needs: Sequence[str],
+    layouts: Sequence[Sequence[str]],
+    fragment: str | None = None,
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the rows of a file with one row a line, fields divided by tabs, in which quotes are plain characters.
+
+    Args:
+        needs: columns that a header must name; a file whose first line has other fields has no header.
+        layouts: columns of a file without a header, by their number; further ones may have no name, "".
+        fragment: reason by which lines with fewer fields are left out; None takes them for broken.
+
+    Raises:
+        DataError: for a file without a header whose first line has other fields than the layouts.
+    """
+    columns: Sequence[str] = ()
+    fewest = 0
+    for place, line in lines(path, role=role, log=log):
+        fields = line.split("\t")
+        if not columns:
+            names = [field.strip() for field in fields]
+            columns = names if set(needs) <= set(names) else _layout(path, fields, needs, layouts)
+            fewest = len(columns) - list(columns).count("")
+            if columns is names:
+                log.read[role] -= 1  # a header is no row
+                continue
+        if fewest <= len(fields) <= len(columns):
+            yield place, dict(zip(columns, fields, strict=False))
+        elif fragment is not None and len(fields) < fewest:
+            log.leave_out(fragment)
+        else:
+            cure = f"{GET_AGAIN}; its fields, divided by tabs, are {', '.join(filter(None, columns))}"
+            log.broken(place, f"not the {fewest} fields that the file has", cure, found=f"{len(fields)} fields")
+
+
+def _layout(path: Path, fields: list[str], needs: Sequence[str], layouts: Sequence[Sequence[str]]) -> Sequence[str]:
+    """Return the first layout with as many fields."""
+    for layout in layouts:
+        if len(layout) - list(layout).count("") <= len(fields) <= len(layout):
+            return layout
+    known = " or ".join(str(len(layout) - list(layout).count("")) for layout in layouts)
+    raise DataError(
+        f"{path}, line 1: {len(fields)} fields, {' | '.join(fields)[:60]!r}, are neither a header with the columns "
+        f"{', '.join(needs)}{f' nor a row of {known} fields' if known else ''}: {GET_AGAIN}"
+    )
 
 
 def _bad_row(log: RowLog, role: str, error: DataError) -> None:

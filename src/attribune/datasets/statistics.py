@@ -53,7 +53,8 @@ class Figure:
 def describe_set(prepared: PreparedSet, *, published: dict[str, float] | None = None) -> list[Figure]:
     """Compute the papers' figures: rows, words, classes, values, how many of these are rare or never trained on.
 
-    Words are counted over all rows, marks of punctuation among them. A value is rare with fewer than ten training rows
+    Words are counted over all rows, marks of punctuation among them, and in both texts of a pair; so are characters
+    (Houlsby et al. 2019, table 3). A value is rare with fewer than ten training rows
     (Amplayo, Yoo and Lee 2022, table 1), cold without any (table 7); rows to a user are in Zhang et al. 2024,
     table 5.
 
@@ -72,7 +73,7 @@ def divergences(
     ``KL(p || q)`` of its own class, p, from q, the classes of the training rows that have the row's value: ``random``
     takes the same share for each class, ``majority`` the classes of all training rows, ``all`` the mean over the
     attributes. Several values of an attribute are averaged, as are several labels; ``majority`` stands for a value
-    without training rows.
+    without training rows. Without attributes there is no ``all``; a label that is a number has no divergence.
 
     Args:
         published: the paper's figures by attribute.
@@ -83,16 +84,24 @@ def divergences(
         majority = predicted["majority"]
         yield "random", np.full_like(majority, 1 / majority.shape[1])
         yield from predicted.items()
-        yield "all", np.mean([shares for name, shares in predicted.items() if name != "majority"], axis=0)
+        if by_attribute := [shares for name, shares in predicted.items() if name != "majority"]:
+            yield "all", np.mean(by_attribute, axis=0)
 
+    if _predicts_numbers(prepared):
+        return []
     return _over_folds(prepared, lambda parts: _divergences(prepared, parts, guesses, smoothing), published or {})
 
 
 def best_subset(
     prepared: PreparedSet, *, published: float | None = None, smoothing: float = SMOOTHING
-) -> tuple[tuple[str, ...], Figure]:
-    """Return the attributes whose mean has the lowest divergence (appendix A.2), and that divergence."""
+) -> tuple[tuple[str, ...], Figure] | None:
+    """Return the attributes whose mean has the lowest divergence (appendix A.2), and that divergence.
+
+    None for a set without attributes, or whose label is a number.
+    """
     names = [str(attribute["name"]) for attribute in prepared.manifest["attributes"]]
+    if not names or _predicts_numbers(prepared):
+        return None
     subsets = [subset for size in range(1, len(names) + 1) for subset in combinations(names, size)]
 
     def guesses(predicted: dict[str, Array]) -> Iterator[tuple[str, Array]]:
@@ -102,6 +111,10 @@ def best_subset(
     figures = _over_folds(prepared, lambda parts: _divergences(prepared, parts, guesses, smoothing), {})
     best = min(figures, key=lambda figure: figure.value)
     return tuple(best.name.split("+")), replace(best, name=f"best subset: {best.name}", published=published)
+
+
+def _predicts_numbers(prepared: PreparedSet) -> bool:
+    return bool(prepared.manifest.get("task", {}).get("kind") == "regression")
 
 
 def class_divergence(p: Array, q: Array, smoothing: float = SMOOTHING) -> Array:
@@ -146,11 +159,17 @@ def _all_folds(prepared: PreparedSet) -> Iterator[dict[str, pa.Table]]:
 
 
 def _figures(prepared: PreparedSet, parts: dict[str, pa.Table]) -> dict[str, float]:
-    lengths = np.array([words(text) for table in parts.values() for text in table["text"].to_pylist()])
+    texts = [
+        row
+        for table in parts.values()
+        for row in zip(*(table[name].to_pylist() for name in prepared.texts), strict=True)
+    ]
+    lengths = np.array([sum(map(words, row)) for row in texts])
     figures: dict[str, float] = {part: len(parts[part]) for part in PARTS if part in parts}
     figures |= {"words": float(lengths.mean()), "words_sd": float(lengths.std()), "words_most": float(lengths.max())}
-    labels = prepared.manifest["labels"]
-    figures["classes"] = max(len(pc.unique(parts["train"][label])) for label in labels)
+    figures["characters"] = float(np.mean([sum(map(len, row)) for row in texts]))
+    if not _predicts_numbers(prepared):
+        figures["classes"] = max(len(pc.unique(parts["train"][label])) for label in prepared.manifest["labels"])
     total = rare = cold = held_out = 0
     all_rows = sum(map(len, parts.values()))
     for attribute in prepared.manifest["attributes"]:
@@ -163,7 +182,8 @@ def _figures(prepared: PreparedSet, parts: dict[str, pa.Table]) -> dict[str, flo
         cold += len(elsewhere - counts.keys())
         figures[f"values of {name}"] = len(counts)
         figures[f"rows per {name}"] = all_rows / max(1, len(counts.keys() | elsewhere))
-    figures |= {"values": total, "sparse": 100 * rare / max(1, total), "cold": 100 * cold / max(1, held_out)}
+    if prepared.manifest["attributes"]:
+        figures |= {"values": total, "sparse": 100 * rare / max(1, total), "cold": 100 * cold / max(1, held_out)}
     return figures
 
 

@@ -36,9 +36,9 @@ def test_the_list_has_every_set_and_says_which_are_prepared(run: Run, tmp_path: 
     before = run("list").splitlines()
     assert [line.split()[0] for line in before[2:]] == list(CARDS)
     assert not [line for line in before if line.endswith("prepared")]
-    for name, classes, rows in (("beer", "4 x 9", "1,500,000"), ("food", "16", "162,400")):
+    for name, classes, rows in (("beer", "4 x 9", "1,500,000"), ("food", "16", "162,400"), ("sts-b", "numbers", "")):
         (line,) = (line for line in before if line.startswith(f"{name} "))
-        assert re.search(rf"  +{classes}  +{rows}$", line)
+        assert re.search(rf"  +{classes} *{rows}$", line)
     write_source(tmp_path / "in", "critics")
     run("prepare", "critics", "--source", "in", "--partial")
     assert [line.split()[0] for line in run("list").splitlines() if line.endswith("prepared")] == ["critics"]
@@ -69,6 +69,9 @@ def test_info_says_what_the_card_says(run: Run, name: str) -> None:
         ("good", "at random, seed 0: 10,000 rows each for validation and test"),
         ("food", "at random, seed 0: 10 % of the rows each for validation and test"),
         ("critics", "at random, seed 0: 10 % of the rows each for validation and test; equal texts stay together"),
+        ("airline", "by a hash of the text: 10 % of the rows each for validation and test"),
+        ("news-aggregator", "by a hash of the story: 10 % of the rows each for validation and test"),
+        ("sts-b", "by a hash of the texts: 10 % of the rows for validation; test as published"),
     ],
 )
 def test_info_says_how_rows_are_shared_out(run: Run, name: str, split: str) -> None:
@@ -91,6 +94,11 @@ def test_prepare_shows_the_folder_the_terms_and_what_was_left_out(
         "left out, training rows that are not in the list: 10",
         "broken and skipped, not a user and a product: 1, first in in/imdb/train_zero5.txt.ids, line 12",
         "broken and skipped, a listed pair has no training row: 1, first in in/imdb/train_zero5.txt.ids",
+        "train: 20 rows read, 67,426 are published",
+        "validation: 20 rows read, 8,381 are published",
+        "test: 20 rows read, 9,112 are published",
+        "pairs: 12 rows read, 17,963 are published",
+        "rows: 10 here, 18,000 in the paper",
     ]
     assert main(words) == 0
     again = capsys.readouterr().err.splitlines()
@@ -133,6 +141,23 @@ class TestStats:
         assert figures["random"]["value"] == pytest.approx(0.6929, abs=1e-4)
         assert found["best_subset"]["attributes"] == ["source"]
         assert found["best_subset"]["published"] == 1.726
+
+    @pytest.mark.parametrize(("name", "divergences"), [("sms-spam", {"random", "majority"}), ("sts-b", set())])
+    def test_a_set_without_attributes_and_one_of_numbers_have_fewer_figures(
+        self, run: Run, tmp_path: Path, name: str, divergences: set[str]
+    ) -> None:
+        write_source(tmp_path / "in", name)
+        run("prepare", name, "--source", "in", "--partial")
+        found = json.loads(run("stats", name, "--json"))
+        assert {figure["name"] for figure in found["divergences"]} == divergences
+        assert found["best_subset"] == {"attributes": []}
+        figures = {figure["name"]: figure["value"] for figure in found["figures"]}
+        assert ("classes" in figures) == (name == "sms-spam")
+        assert ("values" in figures) == (name == "sts-b")
+        assert 10 < figures["characters"] < 100
+        out = run("stats", name)
+        assert ("divergence" in out) == bool(divergences)
+        assert "best subset" not in out
 
     def test_a_set_without_folds_has_no_spread(self, run: Run, tmp_path: Path) -> None:
         write_source(tmp_path / "in", "aapr")

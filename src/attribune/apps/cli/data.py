@@ -65,7 +65,7 @@ def _list(_: argparse.Namespace) -> None:
             card.name,
             card.title,
             ", ".join(card.names()),
-            f"{card.classes}" if len(card.labels) == 1 else f"{len(card.labels)} x {card.classes}",
+            card.classes_text,
             f"{card.published['train']:,.0f}" if "train" in card.published else "",
             "prepared" if (_ROOT / card.name / "manifest.json").is_file() else "",
         ]
@@ -88,9 +88,10 @@ def _info(options: argparse.Namespace) -> None:
         "files": "; ".join(_file_text(file) for file in card.files),
         "preparation": card.preparation,
         "attributes": ", ".join(f"{attribute['name']} ({attribute['kind']})" for attribute in card.attributes),
+        "texts": "text and text_pair, read together" if card.pair else "",
         "labels": ", ".join(card.labels),
         "task": ", ".join(f"{key}: {value}" for key, value in card.task.items()),
-        "classes": str(card.classes),
+        "classes": str(card.classes or ""),
         "metric": card.metric,
         "window": card.window,
         "recipe": card.recipe or "none of a paper",
@@ -113,11 +114,11 @@ def _info(options: argparse.Namespace) -> None:
 
 def _file_text(file: Any) -> str:
     rows = "" if file.rows is None else f", {file.rows:,} rows"
-    return f"{file.names[0]}{rows}"
+    return f"{file.names[0]}{rows}{', where there is one' if file.optional else ''}"
 
 
 def _split_text(card: Card) -> str:
-    from attribune.datasets.card import Folds, Shuffled
+    from attribune.datasets.card import Folds, Hashed, Shuffled
 
     if isinstance(card.split, Folds):
         return f"{card.split.number} folds, seed {card.split.seed}"
@@ -125,6 +126,13 @@ def _split_text(card: Card) -> str:
         size = f"{card.split.rows:,} rows" if card.split.share is None else f"{100 * card.split.share:g} % of the rows"
         grouped = "; equal texts stay together" if card.split.whole_texts else ""
         return f"at random, seed {card.split.seed}: {size} each for validation and test{grouped}"
+    if isinstance(card.split, Hashed):
+        of = f"the {card.split.group}" if card.split.group else "the texts" if card.pair else "the text"
+        share = f"{100 * card.split.validation:g} % of the rows"
+        size = (
+            f"{share} each for validation and test" if card.split.test else f"{share} for validation; test as published"
+        )
+        return f"by a hash of {of}: {size}"
     return "as published"
 
 
@@ -152,7 +160,8 @@ def _prepared_lines(prepared: PreparedSet) -> list[str]:
         f"broken and skipped, {reason}: {bad['rows']:,}, first in {bad['first']}"
         for reason, bad in manifest["bad"].items()
     ]
-    return lines + [f"{kind}: {count:,}" for kind, count in manifest["remarks"].items()]
+    lines += [f"{kind}: {count:,}" for kind, count in manifest["remarks"].items()]
+    return lines + list(manifest.get("differences", []))
 
 
 def _stats(options: argparse.Namespace) -> None:
@@ -167,20 +176,21 @@ def _stats(options: argparse.Namespace) -> None:
         raise ConfigError(f"{prepared.folder} holds {prepared.manifest['name']}, not {card.name}: name its folder")
     figures = describe_set(prepared, published=dict(card.published))
     by_attribute = divergences(prepared, published=dict(card.divergence))
-    subset, lowest = best_subset(prepared, published=card.divergence.get("best subset"))
+    subset, lowest = best_subset(prepared, published=card.divergence.get("best subset")) or ((), None)
     if options.json:
         result = {
             "name": card.name,
             "figures": [asdict(figure) for figure in figures],
             "divergences": [asdict(figure) for figure in by_attribute],
-            "best_subset": {"attributes": list(subset), **asdict(lowest)},
+            "best_subset": {"attributes": list(subset), **(asdict(lowest) if lowest else {})},
         }
         show_json(result)
         return
     folds = f", mean over {prepared.folds} folds" if prepared.folds else ""
     show(f"{card.title}{folds}\n\n{_table(figures)}\n")
-    show("divergence of the classes of held-out rows from what the attributes predict (lower: they predict more)\n")
-    show(_table([*by_attribute, lowest], places=3))
+    if by_attribute:
+        show("divergence of the classes of held-out rows from what the attributes predict (lower: they predict more)\n")
+        show(_table([*by_attribute, *([lowest] if lowest else [])], places=3))
 
 
 def _table(figures: list[Figure], places: int | None = None) -> str:

@@ -7,21 +7,26 @@ import difflib
 from attribune.core.plugins import load_plugins
 from attribune.datasets.card import Card
 from attribune.datasets.sets.aapr import AAPR
+from attribune.datasets.sets.additional import ADDITIONAL, NEWS_TITLES
 from attribune.datasets.sets.beer import BEER
 from attribune.datasets.sets.critics import CRITICS
 from attribune.datasets.sets.food import FOOD
+from attribune.datasets.sets.glue import GLUE
 from attribune.datasets.sets.goodreads import GOOD
 from attribune.datasets.sets.polmed import POLMED
 from attribune.datasets.sets.reviews import AMAZON, FOODCOM_REVIEWS
 from attribune.datasets.sets.tang import COLD, TANG
 from attribune.errors import ConfigError
 
-__all__ = ["ATTRIB", "CARDS", "find_card"]
+__all__ = ["ADDITIONAL", "ATTRIB", "CARDS", "GLUE", "TEXT_SETS", "find_card"]
 
 ATTRIB: tuple[Card, ...] = (*TANG, AAPR, POLMED, FOOD, GOOD, BEER, *COLD)
 """The fourteen sets of Amplayo, Yoo and Lee 2022."""
 
-CARDS: dict[str, Card] = {card.name: card for card in (*ATTRIB, CRITICS, FOODCOM_REVIEWS, AMAZON)}
+TEXT_SETS: tuple[Card, ...] = (*GLUE, *ADDITIONAL, NEWS_TITLES)
+"""GLUE, the sets that Houlsby et al. 2019 add to it, and another version of one of these."""
+
+CARDS: dict[str, Card] = {card.name: card for card in (*ATTRIB, CRITICS, FOODCOM_REVIEWS, AMAZON, *TEXT_SETS)}
 """Every set by its name, those of plugins among them."""
 
 
