@@ -67,6 +67,8 @@ def test_cells_of_every_form_are_read() -> None:
         (["cat", "four"], "cannot be read"),
         (["cat", float("inf")], "cannot be read"),
         (["cat", 4, "perhaps"], "'perhaps' does not say"),
+        ([None, None, "false"], "there is no answer, and it is not said that there is none"),
+        (["", 4], "there is no answer, and it is not said that there is none"),
     ],
 )
 def test_answers_that_cannot_be(cells: list[object], message: str) -> None:
@@ -75,7 +77,7 @@ def test_answers_that_cannot_be(cells: list[object], message: str) -> None:
 
 
 def test_answers_elsewhere_are_found_and_counted() -> None:
-    cells = [{"text": ["cat"], "answer_start": [start]} for start in (4, 5, -3, 400)]
+    cells = [{"text": ["cat"], "answer_start": [start]} for start in (4, 5, 4 - len(CONTEXT), 400)]
     labels, _ = TASK.encode_labels([cells, [CONTEXT] * 4])
     assert list(labels) == [(Answer("cat", 4),)] * 4
     (note,) = TASK.label_notes([cells, [CONTEXT] * 4])
@@ -165,6 +167,16 @@ def test_the_search_is_that_of_brute_force(longest: int) -> None:
         assert [one.score for one in found.best] == pytest.approx([score for _, score in ordered], abs=1e-12)
         assert [one.text for one in found.best] == [text[start:end] for (start, end), _ in ordered]
         assert found.null == pytest.approx(min(scores[0].sum() for scores in logits), abs=1e-12)
+
+
+def test_scores_that_are_no_numbers_are_told() -> None:
+    windows = [window(0, 3), window(2, 5)]
+    for order in (windows, windows[::-1]):
+        logits = [np.full((len(one.ids), 2), np.nan if one is windows[1] else 1.0) for one in order]
+        parts = [TASK.window_scores(scores, one) for scores, one in zip(logits, order, strict=True)]
+        scores = TASK.row_scores(parts, TokenRow(windows=tuple(order), text="a b c d e f "))
+        with pytest.raises(DataError, match="not finite"):
+            TASK.metrics(object_array([scores]), object_array([()]))
 
 
 def test_a_context_without_tokens_has_no_answer() -> None:

@@ -68,6 +68,8 @@ class AnswerCells:
         if not isinstance(first, list):
             text = first if isinstance(first, str) else canonical(first)
             if text is None or not text.strip() or text.strip() in self.missing:
+                if any(canonical(cell) is not None for cell in cells[1:]):
+                    raise DataError("there is no answer, and it is not said that there is none")
                 return None
             first = [text]
         return _zipped(first, _parsed(cells[1]) if len(cells) > 1 else None)

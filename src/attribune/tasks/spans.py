@@ -194,6 +194,8 @@ class Spans(TokenTask):
 
     def window_scores(self, logits: Array, window: TokenWindow) -> SpanScores:
         """Return the score of no answer, and the best candidates, yet without their texts."""
+        if not np.isfinite(logits).all():
+            return SpanScores(np.nan, ())
         starts, ends = window.marks.T
         null = float(logits[np.flatnonzero(starts == NULL)[0]].sum(dtype=np.float64))
         places = np.flatnonzero(starts >= 0)
@@ -222,7 +224,7 @@ class Spans(TokenTask):
                 highest[start, end] = max(score, highest.get((start, end), -np.inf))
         ordered = sorted(highest.items(), key=lambda item: (-item[1], item[0]))[: self.n_best]
         best = tuple(Candidate(score, start, end, row.text[start:end]) for (start, end), score in ordered)
-        return SpanScores(min(window.null for window in windows), best)
+        return SpanScores(float(np.min([window.null for window in windows])), best)
 
     def _answers(self, logits: Array) -> list[Candidate | None]:
         """Return the answer to each question, None for none."""
