@@ -15,6 +15,7 @@ sys.path.insert(0, str(FOLDER))
 from pages import (  # noqa: E402
     benchmark,
     equations,
+    explain,
     generation,
     large_scale,
     methods,
@@ -25,7 +26,19 @@ from pages import (  # noqa: E402
     text_sets,
 )
 
-MODULES = (methods, equations, benchmark, results, performance, large_scale, generation, service, promises, text_sets)
+MODULES = (
+    methods,
+    equations,
+    benchmark,
+    explain,
+    results,
+    performance,
+    large_scale,
+    generation,
+    service,
+    promises,
+    text_sets,
+)
 TABLES = {page: tables for module in MODULES for page, tables in module.TABLES.items()}
 
 

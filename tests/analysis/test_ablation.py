@@ -40,7 +40,8 @@ def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         if method not in ONE_ATTRIBUTE:
             words[words.index("user") + 1 : words.index("user") + 1] = ["--multi-label", "tags:;"]
         assert main([*words, "--epochs", "3", "--learning-rate", "0.05"]) == 0
-    assert main(small_runs.train_command(data, folder / "linear", backbone=backbone, method="linear")) == 0
+    for method in ("linear", "automl"):
+        assert main(small_runs.train_command(data, folder / method, backbone=backbone, method=method)) == 0
     return folder
 
 
@@ -128,9 +129,9 @@ def test_the_command(method: str, data: Path, runs: Path, tmp_path: Path, capsys
     assert capsys.readouterr().out.startswith("off ")
 
 
-@pytest.mark.parametrize(("method", "name"), [("none", "none"), ("tokens", "tokens"), ("linear", "linear")])
-def test_methods_without_sites_are_refused(method: str, name: str, data: Path, runs: Path) -> None:
-    with pytest.raises(ConfigError, match=rf"method '{name}' acts in no layer of a backbone"):
+@pytest.mark.parametrize("method", ["none", "tokens", "linear", "automl"])
+def test_methods_without_sites_are_refused(method: str, data: Path, runs: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"method '{method}' acts in no layer of a backbone"):
         ablate(runs / method, data)
     with pytest.raises(ConfigError, match="rows is 0"):
         ablate(runs / "injector", data, rows=0)

@@ -28,10 +28,12 @@ from attribune.benchmark.presets import experiment_names, read_experiment
 from attribune.benchmark.summary import Summary
 from attribune.data.tables import ENDINGS
 from attribune.methods import METHODS
-from attribune.runs.recipe import BASELINES, Recipe
+from attribune.models.baselines import BASELINES
+from attribune.runs.recipe import Recipe
 from attribune.schema.kinds import KINDS
 from attribune.tasks import TASKS
-from attribune.training.search import read_space
+from attribune.training.automl import network_space
+from attribune.training.trials import read_space
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
@@ -210,6 +212,20 @@ def test_methods_name_every_option_with_its_default(name: str) -> None:
     assert {row[0]: row[1] for row in rows_of_tables(text)} == expected
 
 
+@pytest.mark.parametrize("name", BASELINES)
+def test_methods_name_every_option_of_baselines(name: str) -> None:
+    lines = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8").splitlines()
+    for option, field in BASELINES[name].model_fields.items():
+        assert any(line.startswith(f"| `{option}` | `{shown(field.default)}` |") for line in lines), option
+
+
+def test_the_space_of_automl_is_that_of_the_docs() -> None:
+    text = section((ROOT / "docs" / "methods.md").read_text(encoding="utf-8"), "`automl`")
+    table = text[text.index("| | setting | values |") :]
+    places = [table.index(f"`{name}`") for name in network_space([])]
+    assert len(places) == 21
+
+
 def test_the_record_of_every_method_is_that_of_the_preset() -> None:
     summary = Summary.read(ROOT / "benchmarks" / "results" / "small.json")
     experiment = read_experiment("small")
@@ -234,6 +250,7 @@ def test_the_record_of_every_method_is_that_of_the_preset() -> None:
         "results.md",
         "performance.md",
         "large_scale.md",
+        "explain.md",
         "generation.md",
         "serving.md",
         "new_values.md",

@@ -27,7 +27,7 @@ from attribune.export.export import export
 pytestmark = pytest.mark.slow
 
 Outcome = tuple[int, str, str]
-RUNS = {"injector": "bert", "plora": "roberta", "tokens": "llama", "linear": "bert", "poly": "bert"}
+RUNS = {"injector": "bert", "plora": "roberta", "tokens": "llama", "linear": "bert", "automl": "bert", "poly": "bert"}
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def run_of(place: Path, data: Path) -> Callable[[str], Path]:
             backbone = small_runs.save_backbone(place / f"{method}-backbone", model_type=RUNS[method])
             words = small_runs.train_command(data, run, backbone=backbone, method=method)
             assert main([*words, "--multi-label", "tags:;"]) == 0
-            if method != "linear":
+            if method not in ("linear", "automl"):
                 _randomise(run / "model" / "model.safetensors")
         return run
 
@@ -219,7 +219,8 @@ def test_an_export_that_differs_is_not_written(
         ("injector", ("--for", "--check", "nowhere.csv"), "nowhere.csv"),
         ("tokens", ("--for", "user=u3"), "--format adapter: method 'tokens' acts at the point 'embed'"),
         ("poly", ("--format", "torch"), "method 'poly': the layers of peft ask in Python"),
-        ("linear", ("--for", "user=u3"), "method 'linear' is a linear model"),
+        ("linear", ("--for", "user=u3"), "method 'linear' has no backbone"),
+        ("automl", ("--format", "onnx"), "method 'automl' has no backbone"),
     ],
 )
 def test_what_cannot_be_exported_says_why(

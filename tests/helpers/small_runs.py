@@ -37,6 +37,7 @@ PROCESSES.set_forkserver_preload(
         *("attribune.apps.report.run_page", "attribune.apps.report.explanation_page"),
     ]
 )
+SMALL = {"injector": ("method.bottleneck=8", "method.vector_size=8"), "automl": ("method.trials=2",)}
 _MOODS = {"good": ["great", "lovely", "fine"], "bad": ["awful", "poor", "dull"]}
 _FILLER = ["the", "film", "was", "a", "plot", "and", "cast", "very", "quite", "so"]
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -80,7 +81,7 @@ def train_command(data: Path | str, output: Path, *, backbone: Path | str, metho
     words = ["train", str(data), "--text", "text", "--label", "stars", "--attributes", "user", "--output", str(output)]
     words += ["--method", method, "--backbone", str(backbone), "--max-length", "32", "--epochs", "1"]
     words += ["--batch-size", "16", "--set", "training.precision=float32"]
-    return [*words, "method.bottleneck=8", "method.vector_size=8"] if method == "injector" else words
+    return [*words, *SMALL.get(method, ())]
 
 
 class Command:

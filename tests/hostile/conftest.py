@@ -25,11 +25,11 @@ def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory, backbone: Path) -> Path:
-    """A folder with the table data.csv and finished runs on it: injector, none and linear."""
+    """A folder with the table data.csv and finished runs on it: injector, none, linear and automl."""
     folder = tmp_path_factory.mktemp("runs")
     data = small_runs.write_csv(folder / "data.csv", ROWS)
     torch.set_num_threads(1)
-    for method in ("injector", "none", "linear"):
+    for method in ("injector", "none", "linear", "automl"):
         assert main(small_runs.train_command(data, folder / method, backbone=backbone, method=method)) == 0
     return folder
 

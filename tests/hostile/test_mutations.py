@@ -42,6 +42,9 @@ FILES: dict[str, list[Words]] = {
     "injector/model/schema.json": [predict("injector"), lambda base: ["describe", base / "injector"]],
     "linear/model/schema.json": [predict("linear")],
     "linear/model/linear.json": [predict("linear")],
+    "automl/model/automl.json": [predict("automl")],
+    "automl/trials/0000/values.json": [lambda base: _searched_again(base, "0000")],
+    "automl/trials/0000/result.json": [lambda base: _searched_again(base, "0001")],
     "injector/model/tokenizer_config.json": [predict("injector")],
     "injector/model/tokenizer.json": [predict("injector")],
     "injector/model/checksums.json": [predict("injector")],
@@ -76,6 +79,12 @@ FILES: dict[str, list[Words]] = {
 def _resumed(base: Path) -> list[object]:
     (base / "injector" / "metrics.json").unlink(missing_ok=True)
     return ["train", "--config", base / "injector/recipe.yaml", "--output", base / "injector", "--resume"]
+
+
+def _searched_again(base: Path, trial: str) -> list[object]:
+    for file in ("metrics.json", "training.json", f"trials/{trial}/result.json"):
+        (base / "automl" / file).unlink()
+    return ["train", "--config", base / "automl/recipe.yaml", "--output", base / "automl", "--resume"]
 
 
 def _into_parts(base: Path) -> list[object]:

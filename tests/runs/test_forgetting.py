@@ -66,7 +66,7 @@ def owners(run: Path, part: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["injector", "linear", "upa", "tokens", "chim"])
+@pytest.mark.parametrize("method", ["injector", "linear", "automl", "upa", "tokens", "chim"])
 def test_a_run_whose_last_value_is_forgotten_still_predicts(method: str, copy: Callable[[str], Path]) -> None:
     run = copy(method) / "run"
     assert forget(run, "user", USERS).places == []
@@ -82,7 +82,7 @@ def test_a_run_whose_last_value_is_forgotten_still_predicts(method: str, copy: C
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fate", ["gone", "sorted", "without the person", "as it was"])
-@pytest.mark.parametrize("method", ["injector", "linear"])
+@pytest.mark.parametrize("method", ["injector", "linear", "automl"])
 def test_the_persons_scores_go_whatever_became_of_the_table(
     method: str, fate: str, copy: Callable[[str], Path], trained: Callable[[str], Path]
 ) -> None:

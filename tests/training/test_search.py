@@ -16,7 +16,8 @@ from attribune.apps.cli import main
 from attribune.errors import ConfigError
 from attribune.runs.recipe import Recipe
 from attribune.training import search as searching
-from attribune.training.search import default_space, read_space, search
+from attribune.training.search import default_space, search
+from attribune.training.trials import read_space
 
 SPACE = {
     "training.learning_rate": {"low": 1e-4, "high": 1e-2, "log": True},
@@ -149,7 +150,7 @@ def test_what_is_searched_unless_a_space_is_given(recipe: Recipe) -> None:
     assert set(read_space(space)) == set(space)
     plain = Recipe.from_dict({**recipe.model_dump(), "method": {"name": "none"}})
     assert set(default_space(plain)) == {"training.learning_rate", "training.backbone_learning_rate"}
-    with pytest.raises(ConfigError, match="'linear' chooses its regularisation itself"):
+    with pytest.raises(ConfigError, match="'linear' chooses its settings itself"):
         search(Recipe.from_dict({**recipe.model_dump(), "method": {"name": "linear"}}), "nowhere", trials=1)
 
 

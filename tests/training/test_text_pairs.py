@@ -58,7 +58,7 @@ def command(data: Path, run: Path, *, backbone: Path, method: str) -> list[str]:
     return words
 
 
-@pytest.mark.parametrize("method", [*METHODS, "linear"])
+@pytest.mark.parametrize("method", [*METHODS, "linear", "automl"])
 def test_every_method_takes_pairs(method: str, data: Path, backbone: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert main(command(data, run, backbone=backbone, method=method)) == 0

@@ -94,8 +94,8 @@ def ablate(
 def _layers(predictor: Predictor) -> tuple[Method, tuple[int, ...]]:
     """Return the method of a model and the layers in which it acts; ConfigError without any."""
     model = predictor.model
-    name = model.method_config.name if isinstance(model, ConditionedModel) else "linear"
     if not isinstance(model, ConditionedModel) or not model.method.site_layers():
+        name = model.describe(precision=predictor.precision)["method"]
         raise ConfigError(
             f"method {name!r} acts in no layer of a backbone, so no layer of it can be switched off: choose a run of a "
             "method that does, such as injector, adapter, pln or plora"

@@ -32,7 +32,7 @@ class RunRows:
     """A finished run with labelled rows that it scored.
 
     Args:
-        log: losses and metrics during training; empty for a linear baseline.
+        log: losses and metrics during training; empty for a baseline.
         source: what the rows are, as a sentence says it after their number.
         attributes: those whose ids are known for the rows.
         results: metrics of the run and of what it is compared with.
@@ -58,7 +58,7 @@ class RunRows:
 
     @property
     def backbone(self) -> str | None:
-        """The backbone by name; None for a linear baseline."""
+        """The backbone by name; None for a baseline."""
         return None if self.recipe.is_baseline else self.recipe.backbone.name
 
 

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from attribune.core.config import Settings, read_yaml
 from attribune.errors import ConfigError
+from attribune.models.baselines import BASELINES
 
 __all__ = ["Cell", "Choice", "Experiment", "RateSearch", "SetPlan", "Setting"]
 
@@ -111,8 +112,8 @@ class Setting(Settings):
 
     @property
     def is_baseline(self) -> bool:
-        """Whether it is one of the linear baselines, which have no learning rate."""
-        return self.method["name"] in ("linear", "attributes-only")
+        """Whether it is one of the baselines without a backbone, which choose their own settings."""
+        return self.method["name"] in BASELINES
 
 
 class Choice(Settings):

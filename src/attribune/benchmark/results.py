@@ -113,7 +113,7 @@ class CellRecord:
 
     Attributes:
         factor: of the method's learning rates; None without a search for them.
-        learning_rate: None for a linear baseline, as is `backbone_learning_rate`.
+        learning_rate: None for a baseline, as is `backbone_learning_rate`.
         seconds: including reading and scoring.
         peak_mb: peak of the resident memory, if known.
         data: checksum of the rows.

@@ -26,7 +26,7 @@ class Training(Settings):
 
     Args:
         cell: path of set, setting and fold, as in the folder.
-        learning_rate: None for a linear baseline, as is `backbone_learning_rate`.
+        learning_rate: None for a baseline, as is `backbone_learning_rate`.
         seconds: including reading and scoring.
         peak_mb: peak of the resident memory, if known.
         finished: time in UTC.

@@ -31,6 +31,7 @@ __all__ = [
     "csv_rows",
     "find_encoding",
     "is_text",
+    "open_bytes",
     "open_text",
     "readable",
 ]
@@ -64,7 +65,7 @@ def readable(path: Path) -> Iterator[None]:
 
 def open_text(path: Path, encoding: str) -> IO[str]:
     """Open a text file, decompressed by its ending, with its line ends as they are."""
-    return io.TextIOWrapper(_open(path), encoding=encoding, newline="")
+    return io.TextIOWrapper(open_bytes(path), encoding=encoding, newline="")
 
 
 def find_encoding(path: Path, *, encoding: str | None, cure: str | None = None) -> str:
@@ -213,7 +214,8 @@ def checked_columns(names: list[str], *, source: str) -> list[str]:
     return names
 
 
-def _open(path: Path) -> IO[bytes]:
+def open_bytes(path: Path) -> IO[bytes]:
+    """Open a file, decompressed by its ending."""
     if path.suffix == ".gz":
         return cast("IO[bytes]", gzip.open(path, "rb"))
     if path.suffix == ".bz2":
@@ -223,7 +225,7 @@ def _open(path: Path) -> IO[bytes]:
 
 def _marked(path: Path) -> str | None:
     """Return the encoding that a byte order mark names."""
-    with _open(path) as file:
+    with open_bytes(path) as file:
         start = file.read(4)
     return next((name for mark, name in _MARKS if start.startswith(mark)), None)
 
@@ -254,7 +256,7 @@ def _first_problem(path: Path, encoding: str, cure: str | None) -> str | None:
     bytes_decoder = codecs.getincrementaldecoder(encoding)("strict")
     decoder = io.IncrementalNewlineDecoder(bytes_decoder, translate=True)
     read, lines = 0, 1
-    with _open(path) as file:
+    with open_bytes(path) as file:
         while True:
             chunk = file.read(_CHUNK)
             pending = len(bytes_decoder.getstate()[0])
@@ -285,7 +287,7 @@ def _describe(error: UnicodeError, offset: int, lines: int) -> str:
 
 def _count(path: Path, unwanted: bytes) -> int:
     total = 0
-    with _open(path) as file:
+    with open_bytes(path) as file:
         while chunk := file.read(_CHUNK):
             total += len(chunk) - len(chunk.translate(None, unwanted))
     return total

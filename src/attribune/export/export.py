@@ -132,7 +132,7 @@ class _Source:
         recipe, predictor = load_run(run, backbone=backbone)
         model = predictor.model
         if not isinstance(model, AttributeModel):
-            raise ConfigError(f"method {recipe.method['name']!r} is a linear model: only neural models are exported")
+            raise ConfigError(f"method {recipe.method['name']!r} has no backbone: only neural models are exported")
         predictor.require_documents("export")
         if assignments and not predictor.reads_attributes:
             raise ConfigError(f"method {model.method_config.name!r} reads no attributes: leave --for out")

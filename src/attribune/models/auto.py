@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from attribune.errors import ModelFolderError
+from attribune.models.automl import AutoMLModel
 from attribune.models.base import ConditionedModel
 from attribune.models.classifier import AttributeModel
 from attribune.models.config import AttributeConfig
 from attribune.models.files import find_model, read_config
 from attribune.models.generator import AttributeGenerator
 from attribune.models.linear import LinearModel
-from attribune.models.scorer import Scorer
+from attribune.models.scorer import Baseline, Scorer
 
-__all__ = ["load_model", "load_scorer", "model_class"]
+__all__ = ["load_baseline", "load_model", "load_scorer", "model_class"]
 
 
 def model_class(config: AttributeConfig) -> type[AttributeModel] | type[AttributeGenerator]:
@@ -31,10 +32,22 @@ def load_model(name: str | Path, *, revision: str | None = None, **options: Any)
     return model_class(config).from_pretrained(name, revision=revision, **options)
 
 
+def load_baseline(folder: Path) -> Baseline | None:
+    """Load the baseline that was saved in a folder; None where there is none.
+
+    Raises:
+        ModelFolderError: for a file that is missing, changed, truncated or of another model.
+    """
+    for model in (LinearModel, AutoMLModel):
+        if model.is_in(folder):
+            return model.load(folder)
+    return None
+
+
 def load_scorer(folder: Path, **options: Any) -> Scorer:
-    """Load a linear baseline, or, as `load_model` does, a neural model, which must have a tokenizer."""
-    if LinearModel.is_in(folder):
-        return LinearModel.load(folder)
+    """Load a baseline, or, as `load_model` does, a neural model, which must have a tokenizer."""
+    if (baseline := load_baseline(folder)) is not None:
+        return baseline
     model = load_model(folder, **options)
     if model.tokenizer is None:
         raise ModelFolderError(f"{folder} has no tokenizer_config.json: copy the tokenizer's files there again")

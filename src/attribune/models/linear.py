@@ -8,7 +8,6 @@ Shapes: n rows, F features, O outputs of the task.
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,16 +16,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from safetensors import SafetensorError
-from safetensors import numpy as safetensors
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from attribune.core.checksums import check_files, write_checksums
-from attribune.core.files import read_json, replace_file, write_json
 from attribune.data.encoding import RowEncoder
 from attribune.data.rows import EncodedRows
 from attribune.data.texts import TextInput
-from attribune.errors import AttribuneWarning, ConfigError, DataError, ModelFolderError
+from attribune.errors import AttribuneWarning, ConfigError, DataError
+from attribune.models.baseline_files import BaselineFiles
 from attribune.models.linear_features import LinearFeatures
 from attribune.models.sizes import Sizes
 from attribune.schema import Schema
@@ -37,8 +33,7 @@ __all__ = ["LinearModel", "choose_c"]
 
 Array = npt.NDArray[Any]
 
-_FORMAT, _VERSION = "attribune-linear", 1
-_SETTINGS, _TENSORS, _SCHEMA = "linear.json", "linear.safetensors", "schema.json"
+_FILES = BaselineFiles("linear", "linear model")
 _GRID = (0.1, 0.3, 1.0, 3.0, 10.0)
 _ITERATIONS = 1_000
 # Logit of a class that no training row has: its probability is 0, and the logit stays finite.
@@ -177,14 +172,9 @@ class LinearModel:
 
     def revised(self, revision: Revision) -> Self:
         """Return the model with values added to the schema, without weights, or taken away with theirs."""
-        rows, start = [np.arange(len(self.features.words or ()))], len(self.features.words or ())
+        features, rows = self.features.revised(revision)
         weight = np.vstack([self.weight, np.zeros_like(self.weight[:1])])  # the last row is that of new values
-        for attribute in self.schema:
-            ids = revision.ids.get(attribute.name, np.arange(attribute.size))[1:]
-            rows.append(np.where(ids > 0, start + ids - 1, len(self.weight)))
-            start += attribute.size - 1
-        features = replace(self.features, schema=revision.schema)
-        return replace(self, features=features, weight=weight[np.concatenate(rows)])
+        return replace(self, features=features, weight=weight[rows])
 
     def save(self, folder: str | Path) -> None:
         """Write `linear.json`, `linear.safetensors` and `schema.json`.
@@ -192,86 +182,27 @@ class LinearModel:
         Raises:
             ModelFolderError: when the folder cannot be written.
         """
+        settings = {"C": self.C, "task": self.task.to_dict(), "words": self.features.words}
         tensors = {"weight": self.weight, "bias": self.bias, "idf": self.features.idf}
-        data = safetensors.save({name: np.ascontiguousarray(array) for name, array in tensors.items()})
-        path = Path(folder) / _TENSORS
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(path, data)
-        except OSError as error:
-            raise ModelFolderError(
-                f"{path}: cannot be written ({error.strerror or error}): make room, or choose another folder"
-            ) from error
-        self.schema.save(path.with_name(_SCHEMA))
-        settings = {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "C": self.C,
-            "task": self.task.to_dict(),
-            "words": self.features.words,
-            "sha256": hashlib.sha256(data).hexdigest(),
-        }
-        write_json(path.with_name(_SETTINGS), settings, what="linear model")
-        write_checksums(path.parent, {_TENSORS, _SETTINGS, _SCHEMA, *Schema.files_beside(path.with_name(_SCHEMA))})
+        _FILES.save(folder, settings=settings, tensors=tensors, schema=self.schema)
 
     @staticmethod
     def is_in(folder: str | Path) -> bool:
         """Whether `save` wrote the folder."""
-        return (Path(folder) / _SETTINGS).is_file()
+        return _FILES.are_in(folder)
 
     @classmethod
     def load(cls, folder: str | Path, *, verify: bool = True) -> Self:
-        """Read what `save` wrote.
-
-        Args:
-            verify: compare the files with the checksums that were saved with them.
-
-        Raises:
-            ModelFolderError: for a file that is missing, changed, truncated or of another model.
-        """
-        if verify:
-            check_files(Path(folder))
-        path = Path(folder) / _SETTINGS
-        settings = read_json(path, what="linear model")
-        if not isinstance(settings, Mapping) or settings.get("format") != _FORMAT:
-            raise ModelFolderError(f"{path}: is not a linear model of this library: give the folder of a saved one")
-        if settings.get("version") != _VERSION:
-            raise ModelFolderError(
-                f"{path}: has version {settings.get('version')!r}, this release reads {_VERSION}: save the model again"
-            )
-        tensors = _read_tensors(path.with_name(_TENSORS), settings.get("sha256"))
-        schema = Schema.load(path.with_name(_SCHEMA))
-        try:
-            words, C = settings["words"], float(settings["C"])
-            words = None if words is None else tuple(words)
-            features = LinearFeatures(words=words, idf=tensors["idf"], schema=schema)
-            task = task_from_dict(settings["task"])
-            model = cls(task=task, features=features, weight=tensors["weight"], bias=tensors["bias"], C=C)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ModelFolderError(f"{path}: has entries that do not fit ({error}): save the model again") from error
-        shapes = (model.weight.shape, model.bias.shape, features.idf.shape)
-        expected = ((features.width, task.outputs), (task.outputs,), (len(words or ()),))
-        if shapes != expected:
-            raise ModelFolderError(
-                f"{path}: describes arrays of shapes {expected}, found {shapes}: save the model again"
-            )
-        return model
-
-
-def _read_tensors(path: Path, digest: Any) -> dict[str, Array]:
-    cure = "restore the folder, or train the baseline again"
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ModelFolderError(f"{path}: cannot be read ({error.strerror or error}): {cure}") from error
-    if hashlib.sha256(data).hexdigest() != digest:
-        raise ModelFolderError(
-            f"{path}: is truncated, changed or of another model (its checksum is not the one in {_SETTINGS}): {cure}"
-        )
-    try:
-        return dict(safetensors.load(data))
-    except SafetensorError as error:
-        raise ModelFolderError(f"{path}: is not a safetensors file ({error}): {cure}") from error
+        """Read what `save` wrote; arguments and errors are those of `BaselineFiles.load`."""
+        stored = _FILES.load(folder, verify=verify)
+        with stored.fitting():
+            C, task = float(stored.settings["C"]), task_from_dict(stored.settings["task"])
+            words = None if stored.settings["words"] is None else stored.texts("words")
+            features = LinearFeatures(words=words, idf=stored.tensors["idf"], schema=stored.schema)
+            shapes = {"weight": (features.width, task.outputs), "bias": (task.outputs,), "idf": features.idf_shape}
+            stored.check_shapes(shapes)
+            tensors = stored.tensors
+            return cls(task=task, features=features, weight=tensors["weight"], bias=tensors["bias"], C=C)
 
 
 def choose_c(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -14,6 +14,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from attribune.errors import ConfigError, DataError
 from attribune.schema import Schema
+from attribune.schema.revision import Revision
 
 __all__ = ["LinearFeatures"]
 
@@ -48,6 +49,24 @@ class LinearFeatures:
                 " check the text column, or use attributes-only"
             ) from error
         return cls(words=tuple(vectorizer.get_feature_names_out().tolist()), idf=vectorizer.idf_, schema=schema)
+
+    def revised(self, revision: Revision) -> tuple[Self, npt.NDArray[np.int64]]:
+        """Return the features with values added or taken away, and for each the number of the one that it was.
+
+        That of a value that was not there is the former `width`.
+        """
+        start = len(self.words or ())
+        rows = [np.arange(start)]
+        for attribute in self.schema:
+            ids = revision.ids.get(attribute.name, np.arange(attribute.size))[1:]
+            rows.append(np.where(ids > 0, start + ids - 1, self.width))
+            start += attribute.size - 1
+        return replace(self, schema=revision.schema), np.concatenate(rows)
+
+    @property
+    def idf_shape(self) -> tuple[int]:
+        """The shape of `idf`."""
+        return (len(self.words or ()),)
 
     @property
     def width(self) -> int:

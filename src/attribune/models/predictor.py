@@ -39,7 +39,7 @@ class Predictor:
     """Score raw rows with a trained model. Threads may share a predictor; their forward passes run one at a time.
 
     Args:
-        model: a neural model, or a linear baseline.
+        model: a neural model, or a baseline.
         text_input: which columns are the text, and how it is fitted; as saved with the model unless given.
         batch_size: rows in one forward pass.
         precision: ``float32`` or ``bf16``.

@@ -1,9 +1,10 @@
-"""The protocol of models that score rows, neural or linear."""
+"""The protocol of models that score rows, with a backbone or without."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +15,14 @@ from attribune.data.rows import EncodedRows
 from attribune.data.texts import TextInput
 from attribune.models.sizes import Sizes
 from attribune.schema import Schema
+from attribune.schema.revision import Revision
 from attribune.tasks import Task
 
-__all__ = ["Scorer"]
+__all__ = ["Baseline", "Scorer"]
 
 
 class Scorer(Protocol):
-    """A model that scores rows: `ConditionedModel` and `LinearModel`."""
+    """A model that scores rows: `ConditionedModel`, `LinearModel` and `AutoMLModel`."""
 
     @property
     def schema(self) -> Schema:
@@ -50,7 +52,7 @@ class Scorer(Protocol):
         """
 
     def prepare(self, device: torch.device, *, cache_mb: float | None = None) -> None:
-        """Move the model to a device, which linear models ignore, and switch to evaluation.
+        """Move the model to a device, which baselines ignore, and switch to evaluation.
 
         Args:
             cache_mb: size of the weight cache; None leaves it unchanged.
@@ -63,7 +65,7 @@ class Scorer(Protocol):
         """Return the scores of a batch, (rows, outputs), which the task decodes."""
 
     def rows_of_values(self) -> dict[str, str]:
-        """Return the parameters with one row per id by name, each with its attribute; empty for linear models."""
+        """Return the parameters with one row per id by name, each with its attribute; empty for baselines."""
 
     def value_vectors(self, attribute: str, *, count: int) -> npt.NDArray[np.float64]:
         """Concatenate the learned vectors of the first `count` values of an attribute, (count, numbers)."""
@@ -73,3 +75,13 @@ class Scorer(Protocol):
 
     def describe(self, *, precision: str) -> dict[str, Any]:
         """Return method, backbone, number of parameters and precision (``float32`` or ``bf16``) as JSON values."""
+
+
+class Baseline(Scorer, Protocol):
+    """A scorer without a backbone, which has a folder of its own form: `LinearModel` and `AutoMLModel`."""
+
+    def revised(self, revision: Revision) -> Self:
+        """Return the model with values added to the schema, without weights, or taken away with theirs."""
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model into a folder; ModelFolderError when it cannot be written."""

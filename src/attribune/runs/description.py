@@ -43,7 +43,10 @@ def describe_run(path: str | Path) -> dict[str, Any]:
     schema = Schema.load(schema_file) if schema_file.is_file() else Schema([])
     description["attributes"] = [_describe(attribute) for attribute in schema.attributes]
     if folder.is_finished:
-        description["results"] = folder.read_results().to_dict()
+        results = folder.read_results()
+        if results.training.network is not None:
+            description["network"] = results.training.network
+        description["results"] = results.to_dict()
     return description
 
 

@@ -64,6 +64,11 @@ class RunFolder(JobFolder):
         return self.path / "checkpoints"
 
     @property
+    def trials(self) -> Path:
+        """The records of the trials of a method that searches by itself."""
+        return self.path / "trials"
+
+    @property
     def profile(self) -> Path:
         """The trace and the time summary of some steps, if profiled."""
         return self.path / "profile"
@@ -116,7 +121,7 @@ class RunFolder(JobFolder):
 
     def read_schema(self) -> Schema:
         """Read the schema of the run's model; ModelFolderError when it is missing or damaged."""
-        path = self.model / "schema.json"  # the only file that linear and neural models have in common
+        path = self.model / "schema.json"  # the only file that all models have in common
         return Schema.load(path if path.is_file() else find_model(self.model).schema)
 
     def read_log(self) -> list[dict[str, Any]]:
@@ -160,9 +165,10 @@ class RunFolder(JobFolder):
 
     def discard(self) -> None:
         """Undo `begin` if nothing was trained, so that the folder can be used again."""
-        if self.outcome.is_file() or any(self.checkpoints.glob("*/trainer_state.json")):
+        trained = (self.checkpoints.glob("*/trainer_state.json"), self.trials.glob("*/result.json"))
+        if self.outcome.is_file() or any(map(any, trained)):
             return
-        for folder in (self.checkpoints, self.model, self.tensorboard):
+        for folder in (self.checkpoints, self.trials, self.model, self.tensorboard):
             shutil.rmtree(folder, ignore_errors=True)
         for file in (self.log, self.rows, self.plan_file):
             file.unlink(missing_ok=True)

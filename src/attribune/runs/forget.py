@@ -19,7 +19,7 @@ from safetensors.numpy import load_file, save
 
 from attribune.data.tables import read_table
 from attribune.errors import AttribuneError, ConfigError, DataError, ModelFolderError
-from attribune.models.linear import LinearModel
+from attribune.models.auto import load_baseline
 from attribune.runs.enrol import enrolments, replace_with
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
@@ -89,7 +89,7 @@ def _forget(run: RunFolder, attribute: str, texts: Sequence[str], *, backbone: s
                 f"{folder.path} is an interrupted run, whose checkpoints have every value: finish it with `attribune "
                 "train --resume` first, or remove it"
             )
-        _forget_in_model(folder, recipe, attribute, texts, done, backbone=backbone)
+        _forget_in_model(folder, attribute, texts, done, backbone=backbone)
         done.predictions += _forget_rows(folder, recipe, attribute, texts, done)
         if folder.checkpoints.exists():
             shutil.rmtree(folder.checkpoints)
@@ -119,7 +119,7 @@ def _labels(predictions: pa.Table, column: str) -> list[Any]:
 
 
 def _forget_in_model(
-    folder: RunFolder, recipe: Recipe, attribute: str, values: Sequence[str], done: Forgotten, *, backbone: str | None
+    folder: RunFolder, attribute: str, values: Sequence[str], done: Forgotten, *, backbone: str | None
 ) -> None:
     schema = folder.read_schema()
     if attribute not in schema.names and folder.path.parent.name == "compare":
@@ -128,8 +128,8 @@ def _forget_in_model(
     removed = {attribute: tuple(value for value in values if value in schema[attribute].values)}
     if not removed[attribute]:
         return
-    if recipe.is_baseline:
-        folder.replace_model(LinearModel.load(folder.model).revised(Revision.removing(schema, removed)).save)
+    if (baseline := load_baseline(folder.model)) is not None:
+        folder.replace_model(baseline.revised(Revision.removing(schema, removed)).save)
     else:
         added = [
             [value for value in step if value["attribute"] != attribute or value["value"] not in values]

@@ -19,12 +19,12 @@ from attribune.data.texts import TextInput
 from attribune.data.windows import Head, parse_window
 from attribune.errors import ConfigError
 from attribune.methods import DEFAULT_METHOD, METHODS, MethodConfig, check_reads_tokens, method_from_dict
+from attribune.models.baselines import BASELINES, BaselineConfig, baseline_from_dict
 from attribune.schema import MISSING
 from attribune.schema.kinds import KINDS, Kind
 from attribune.tasks import TASKS
 
 __all__ = [
-    "BASELINES",
     "RECIPE_END",
     "BackboneRecipe",
     "DataRecipe",
@@ -34,7 +34,6 @@ __all__ = [
 ]
 
 RECIPE_END = "...\n"
-BASELINES = ("linear", "attributes-only")
 
 
 def _as_tuple(value: Any) -> Any:
@@ -228,11 +227,8 @@ class Recipe(Settings):
     def _known_method(cls, value: dict[str, Any]) -> dict[str, Any]:
         value = {"name": DEFAULT_METHOD, **value}
         name = value["name"]
-        if name not in BASELINES:
-            return _method(value).to_dict()
-        if options := sorted(set(value) - {"name"}):
-            raise ConfigError(f"method {name!r} has no option {', '.join(options)}: it has none")
-        return value
+        is_baseline = isinstance(name, str) and name in BASELINES
+        return baseline_from_dict(value).to_dict() if is_baseline else _method(value).to_dict()
 
     @field_validator("task")
     @classmethod
@@ -360,9 +356,8 @@ class Recipe(Settings):
     @property
     def needs_attributes(self) -> bool:
         """Whether the method reads attributes."""
-        return self.method["name"] == "attributes-only" or (
-            not self.is_baseline and self.method_config().uses_attributes
-        )
+        baseline = self.baseline
+        return self.method_config().uses_attributes if baseline is None else not baseline.reads_text
 
     @property
     def reads_attributes(self) -> bool:
@@ -371,8 +366,13 @@ class Recipe(Settings):
 
     @property
     def is_baseline(self) -> bool:
-        """Whether the method is one of the cheap baselines, without a backbone."""
+        """Whether the method is one of the baselines, without a backbone."""
         return self.method["name"] in BASELINES
+
+    @property
+    def baseline(self) -> BaselineConfig | None:
+        """The options of a baseline; None for a method with a backbone."""
+        return baseline_from_dict(self.method) if self.is_baseline else None
 
     def method_config(self) -> MethodConfig:
         """The method's settings."""

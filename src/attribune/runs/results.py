@@ -55,19 +55,25 @@ class ModelResult(_Record):
 
 
 class TrainingRecord(_Record):
-    """How the training went; linear baselines have `C`, neural models the fields about steps.
+    """How the training went; linear baselines have `C`, others the fields about steps.
 
     Args:
         C: inverse of the regularisation.
+        trials: networks that were compared, of which the one that was best has these steps.
+        best_trial: its number, from 1.
+        network: its settings.
         epochs: passes over the training rows.
         best_step: the step whose weights the model has.
         best_value: main metric of that step on the validation rows.
-        seconds: time spent in training, without interruptions.
+        seconds: time spent in training, in that of all trials, without interruptions.
         stopped_early: whether the patience ran out.
         padding_share: of the tokens of the training batches, 0 to 1; None in early files.
     """
 
     C: float | None = None
+    trials: int | None = None
+    best_trial: int | None = None
+    network: dict[str, Any] | None = None
     steps: int = 0
     epochs: float = 0.0
     best_step: int = 0

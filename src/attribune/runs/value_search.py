@@ -12,7 +12,7 @@ import json
 import lzma
 import re
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,8 @@ _TOKENIZER = {
     "vocab.json",
     "vocab.txt",
 }
+# The words of texts that a baseline counts.
+_VOCABULARIES = {"linear.json": ("words",), "automl.json": ("words", "features")}
 _LABELS = ("true_", "prediction")  # columns of predictions whose texts are classes
 _DEPTH = 4  # archives inside archives
 
@@ -50,7 +52,7 @@ def files_with_value(value: str, folder: Path) -> list[Path]:
     Texts are searched for it as a word, in cells, tags, strings and compressed files alike; values of one or two
     letters, and numbers, must be a whole text, and are not looked for in files of unknown formats, whose bytes hold any
     short name by chance. Not searched are the files of the pretrained tokenizer, labels and predictions, the
-    vocabulary of the linear baseline, and the numbers of tensors.
+    vocabularies of baselines, and the numbers of tensors.
     """
     is_whole_text = _WHOLE.fullmatch(value) is not None
     matches: Any = value.__eq__ if is_whole_text else re.compile(rf"(?<!\w){re.escape(value)}(?!\w)").search
@@ -121,7 +123,7 @@ def _decoded(data: bytes) -> str:
 def _texts_in(name: str, text: str) -> Iterator[str]:
     suffixes = Path(name).suffixes
     if ".json" in suffixes:
-        yield from _strings(json.loads(text), without="words" if name == "linear.json" else None)
+        yield from _strings(json.loads(text), without=_VOCABULARIES.get(name, ()))
     elif ".jsonl" in suffixes:
         for line in text.splitlines():
             yield from _strings(json.loads(line))
@@ -153,7 +155,7 @@ class _Page(HTMLParser):
         self.texts += [data.strip(), html.unescape(data)]
 
 
-def _strings(tree: Any, *, without: str | None = None) -> Iterator[str]:
+def _strings(tree: Any, *, without: Collection[str] = ()) -> Iterator[str]:
     """Yield the strings of nested values, keys among them."""
     if isinstance(tree, str):
         yield tree
@@ -161,7 +163,7 @@ def _strings(tree: Any, *, without: str | None = None) -> Iterator[str]:
         yield tree.decode(errors="replace")
     elif isinstance(tree, dict):
         for key, item in tree.items():
-            if key != without:
+            if key not in without:
                 yield str(key)
                 yield from _strings(item)
     elif isinstance(tree, list | tuple):

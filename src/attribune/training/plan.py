@@ -10,6 +10,7 @@ from attribune.core.precision import resolve_precision
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError
 from attribune.methods import MethodConfig
+from attribune.models.baselines import BaselineConfig
 from attribune.runs.recipe import BackboneRecipe, DataRecipe, Recipe, TrainingRecipe, TransferRecipe
 from attribune.schema import canonical
 from attribune.schema.kinds import Kind
@@ -110,7 +111,8 @@ class TrainingPlan:
         recipe: as written into the run's folder and onto its card.
         method: name of the method.
         data: rows and task.
-        model: the neural model; None for a linear baseline.
+        model: the neural model; None for a baseline.
+        baseline: the options of a baseline; None for a neural model.
         training: optimisation, with resolved learning rates.
         reads_attributes: whether predictions depend on the attributes.
     """
@@ -119,6 +121,7 @@ class TrainingPlan:
     method: str
     data: DataPlan
     model: ModelPlan | None
+    baseline: BaselineConfig | None
     training: TrainingRecipe
     reads_attributes: bool
 
@@ -135,6 +138,7 @@ class TrainingPlan:
             method=recipe.method["name"],
             data=DataPlan.of(recipe),
             model=model,
+            baseline=recipe.baseline,
             training=training,
             reads_attributes=recipe.reads_attributes,
         )

@@ -7,26 +7,21 @@ Test rows are never read.
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
 import json
 import math
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import transformers
-from pydantic import Field, TypeAdapter, ValidationError
 from safetensors.numpy import load_file
 
 from attribune.backbones.loading import load_tokenizer, locate_backbone
-from attribune.core.config import Settings
-from attribune.core.files import read_json, replace_file, write_json
+from attribune.core.files import read_json, replace_file
 from attribune.core.job_folder import JobFolder
 from attribune.core.progress import Reporter
-from attribune.core.records import read_record
 from attribune.errors import ConfigError, DataError
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
@@ -37,44 +32,11 @@ from attribune.training.distributed import refuse_processes
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import prepare, rows_digest
 from attribune.training.train import train
+from attribune.training.trials import KILLED, Range, Trial, TrialFolder, listed, read_space, require_optuna
 
-__all__ = ["Range", "SearchResult", "Trial", "default_space", "read_space", "search"]
+__all__ = ["SearchResult", "default_space", "search"]
 
-_VALUES, _RESULT, _ATTEMPTS = "values.json", "result.json", "attempts.json"
-_MAX_ATTEMPTS = 3
 _HYPERCOMPLEX = (2, 4, 8, 16)
-_STARTUP_TRIALS = 8  # random ones, before Optuna uses their scores
-
-
-class Range(Settings):
-    """Numbers from `low` to `high`, drawn uniformly, or with ``log`` uniformly over their logarithms."""
-
-    low: float
-    high: float
-    log: bool = False
-    integer: bool = False
-
-
-Space = dict[str, Range | Annotated[list[str | float | int | bool], Field(min_length=1)]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Trial:
-    """One trial.
-
-    Args:
-        number: in the order of the draws.
-        values: of the searched settings.
-        score: on validation rows, lower is better; None for a failed trial.
-        metrics: on validation rows.
-        error: reason of a failure.
-    """
-
-    number: int
-    values: dict[str, Any]
-    score: float | None = None
-    metrics: dict[str, float] = field(default_factory=dict)
-    error: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,27 +81,6 @@ def default_space(recipe: Recipe) -> dict[str, Any]:
     return space
 
 
-def read_space(tree: Mapping[str, Any]) -> Space:
-    """Check a space: dotted names of settings, each with a range or a list of values; ConfigError naming an error."""
-    try:
-        space = TypeAdapter(Space).validate_python(dict(tree))
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ConfigError(
-            f"the space to search: {'.'.join(str(part) for part in first['loc'])}: {first['msg']}: give a list of "
-            "values, or low and high, with log: true or integer: true"
-        ) from error
-    if not space:
-        raise ConfigError("the space to search is empty: name at least one setting, such as training.learning_rate")
-    for name, values in space.items():
-        if isinstance(values, Range) and not (values.low < values.high and (values.low > 0 or not values.log)):
-            raise ConfigError(
-                f"the space to search: {name} goes from {values.low:g} to {values.high:g}: give low below high, and "
-                "above 0 with log"
-            )
-    return space
-
-
 def search(
     recipe: Recipe,
     output: str | Path,
@@ -181,19 +122,14 @@ def search(
         # All trials use the same rows, and no test rows.
         tables = {name: split.table for name, split in prepared.splits.items() if name != "test"}
         tried: list[Trial] = []
-        for number in range(max(trials, len(list(folder.path.glob(f"trials/*/{_RESULT}"))))):
-            trial = folder.path / "trials" / f"{number:04d}"
-            if not (trial / _RESULT).is_file():
-                if not (trial / _VALUES).is_file():
-                    trial.mkdir(parents=True, exist_ok=True)
-                    write_json(trial / _VALUES, _draw(checked, tried, seed + number), what="values of the trial")
-                values = read_record(trial / _VALUES, dict[str, Any], what="values of the trial")
+        for number in range(max(trials, TrialFolder.finished(folder.path))):
+            trial = TrialFolder(folder.path, number)
+            if not trial.result.is_file():
+                values = trial.begin(checked, tried, seed=seed)
                 reporter.note(f"trial {number + 1} of {trials}: {listed(values)}")
-                result = _try(Trial(number=number, values=values), recipe, trial, tables, reporter)
-                write_json(trial / _RESULT, asdict(result), what="result of the trial", indent=1)
-            shutil.rmtree(trial / "run", ignore_errors=True)
-            (trial / _ATTEMPTS).unlink(missing_ok=True)
-            tried.append(read_record(trial / _RESULT, Trial, what="result of the trial"))
+                trial.end(_try(Trial(number=number, values=values), recipe, trial, tables, reporter))
+            shutil.rmtree(trial.path / "run", ignore_errors=True)
+            tried.append(trial.read(Trial))
         scored = [(trial.score, trial.number, trial) for trial in tried if trial.score is not None]
         best = min(scored)[2] if scored else None
         if best is not None:
@@ -202,12 +138,11 @@ def search(
 
 
 def _check(recipe: Recipe, trials: int) -> None:
-    if importlib.util.find_spec("optuna") is None:
-        raise ConfigError("a search needs Optuna: pip install 'attribune[search]'")
+    require_optuna()
     if trials < 1:
         raise ConfigError(f"trials is {trials}: give at least 1")
     if recipe.is_baseline:
-        raise ConfigError(f"method {recipe.method['name']!r} chooses its regularisation itself: search another method")
+        raise ConfigError(f"method {recipe.method['name']!r} chooses its settings itself: search another method")
     refuse_processes("search")
     check_trackers(recipe.training.report_to)
 
@@ -220,21 +155,12 @@ def _check_values(recipe: Recipe, space: Mapping[str, Any]) -> None:
     load_tokenizer(recipe.backbone.name, revision=recipe.backbone.revision)
 
 
-def listed(values: Mapping[str, Any]) -> str:
-    """Return the values of a trial in one line."""
-    return ", ".join(
-        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in values.items()
-    )
-
-
-def _try(trial: Trial, recipe: Recipe, folder: Path, tables: Mapping[str, Any], reporter: Reporter) -> Trial:
+def _try(trial: Trial, recipe: Recipe, folder: TrialFolder, tables: Mapping[str, Any], reporter: Reporter) -> Trial:
     """Run a trial, unless its process was killed too often before."""
-    with _counted(folder / _ATTEMPTS) as attempt:
-        if attempt <= _MAX_ATTEMPTS:
-            return _run(trial, recipe, RunFolder(folder / "run"), tables, reporter)
-    return replace(
-        trial, error=f"its process was killed {_MAX_ATTEMPTS} times, as the system does when memory runs out"
-    )
+    with folder.attempt() as is_worth_it:
+        if is_worth_it:
+            return _run(trial, recipe, RunFolder(folder.path / "run"), tables, reporter)
+    return replace(trial, error=KILLED)
 
 
 def _run(trial: Trial, recipe: Recipe, folder: RunFolder, tables: Mapping[str, Any], reporter: Reporter) -> Trial:
@@ -251,18 +177,6 @@ def _run(trial: Trial, recipe: Recipe, folder: RunFolder, tables: Mapping[str, A
         return replace(trial, error=f"the validation score is {score}")
     metrics = {name: interval.value for name, interval in results.models[0].parts["validation"].items()}
     return replace(trial, score=score, metrics=metrics)
-
-
-@contextlib.contextmanager
-def _counted(file: Path) -> Iterator[int]:
-    """Count the attempts of a trial, except those that the user stopped; yields the number of this attempt."""
-    before = read_record(file, int, what="count of attempts") if file.is_file() else 0
-    write_json(file, before + 1, what="count of attempts")
-    try:
-        yield before + 1
-    except KeyboardInterrupt:
-        write_json(file, before, what="count of attempts")
-        raise
 
 
 def _with_values(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
@@ -302,28 +216,3 @@ class SearchFolder(JobFolder):
         if isinstance(saved, dict) and isinstance(saved.get("recipe"), dict):
             saved["recipe"] = Recipe.from_dict(saved["recipe"], source=str(self.plan_file)).model_dump(mode="json")
         return saved
-
-
-def _draw(space: Space, tried: Sequence[Trial], seed: int) -> dict[str, Any]:
-    """Draw the values of the next trial with Optuna's tree-structured Parzen estimator, seeded."""
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    distributions = {name: _distribution(choices) for name, choices in space.items()}
-    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed % 2**32, n_startup_trials=_STARTUP_TRIALS))
-    for trial in tried:
-        state = optuna.trial.TrialState.FAIL if trial.score is None else optuna.trial.TrialState.COMPLETE
-        study.add_trial(
-            optuna.trial.create_trial(params=trial.values, distributions=distributions, value=trial.score, state=state)
-        )
-    return dict(study.ask(distributions).params)
-
-
-def _distribution(choices: Range | list[Any]) -> Any:
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
-    if isinstance(choices, list):
-        return CategoricalDistribution(choices)
-    if choices.integer:
-        return IntDistribution(int(choices.low), int(choices.high), log=choices.log)
-    return FloatDistribution(choices.low, choices.high, log=choices.log)

@@ -28,11 +28,10 @@ from attribune.data.batching import LengthGroupedBatches, padding_share
 from attribune.data.rows import EncodedRows
 from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.metrics.results import Scored
-from attribune.models.auto import load_model
+from attribune.models.auto import load_scorer
 from attribune.models.base import ConditionedModel
 from attribune.models.classifier import AttributeModel
 from attribune.models.generator import AttributeGenerator
-from attribune.models.linear import LinearModel
 from attribune.models.token_scores import score_tokens
 from attribune.models.transfer import AttributeSource
 from attribune.runs.card import run_card
@@ -40,6 +39,7 @@ from attribune.runs.folder import RunFolder, predictor_of
 from attribune.runs.recipe import Recipe, TrainingRecipe
 from attribune.runs.results import RunResults, TrainingRecord, run_results
 from attribune.tasks import Task, TokenTask
+from attribune.training.baselines import train_baseline
 from attribune.training.callbacks.early_stopping import EarlyStopping
 from attribune.training.callbacks.profile import ProfileSteps
 from attribune.training.callbacks.progress import Progress
@@ -56,7 +56,7 @@ from attribune.training.preparation import (
     rows_digest,
     shuffle,
 )
-from attribune.training.scoring import fit_linear, score, score_baselines
+from attribune.training.scoring import score, score_baselines
 from attribune.training.trainer import AttributeTrainer, training_arguments
 
 if TYPE_CHECKING:
@@ -218,9 +218,9 @@ def _train_and_score(
         _train_neural(plan.model, plan.data, plan.training, folder, data, reporter, profile=profile)
     if not is_main():
         return [], {}, data.task
-    if plan.model is None and not is_trained:
-        _train_linear(plan, folder, data)
-    model = LinearModel.load(folder.model) if plan.model is None else load_model(folder.model)
+    if plan.baseline is not None and not is_trained:
+        train_baseline(plan.baseline, plan, folder, data, reporter)
+    model = load_scorer(folder.model)
     if folder.checkpoints.exists():
         shutil.rmtree(folder.checkpoints)
     outcome = read_record(folder.outcome, dict[str, Any], what="training record")
@@ -231,13 +231,6 @@ def _train_and_score(
     if len(predictor.schema) and plan.reads_attributes:
         scored.append(score(f"{plan.name}, attributes hidden", predictor, data, plan.data, hide_attributes=True))
     return scored, record, predictor.task
-
-
-def _train_linear(plan: TrainingPlan, folder: RunFolder, data: PreparedData) -> None:
-    started = time.perf_counter()
-    linear = fit_linear(data, plan.data.text if plan.method == "linear" else None)
-    linear.save(folder.model)
-    folder.write_outcome({"C": linear.C, "seconds": time.perf_counter() - started})
 
 
 def _train_neural(

@@ -45,11 +45,10 @@ def train(tmp_path: Path, backbone: Path) -> Words:
     def words(data: Path, *more: object, method: str = "injector", output: str = "run", **columns: str) -> list[str]:
         chosen = {"text": "text", "label": "stars", "attributes": "user"} | columns
         flags = [word for name, value in chosen.items() if value for word in (f"--{name}", *value.split())]
-        small = ["method.bottleneck=8", "method.vector_size=8"] if method == "injector" else []
         return [
             *("train", str(data), *flags, "--output", str(tmp_path / output), "--method", method),
             *("--backbone", str(backbone), "--max-length", "32", "--epochs", "1", "--batch-size", "16"),
-            *("--set", "training.precision=float32", *small, *map(str, more)),
+            *("--set", "training.precision=float32", *small_runs.SMALL.get(method, ()), *map(str, more)),
         ]
 
     return words
@@ -63,7 +62,7 @@ def values_of(results: dict[str, Any], model: int = 0, part: str = "test") -> di
     return {name: figure["value"] for name, figure in results["results"][model]["parts"][part].items()}
 
 
-OTHERS = ["adapter", "none", "tokens", "e2ln", "pln+upa", "poly", "linear", "attributes-only"]
+OTHERS = ["adapter", "none", "tokens", "e2ln", "pln+upa", "poly", "linear", "attributes-only", "automl"]
 WHOLE_WAY = ["injector", *(pytest.param(method, marks=pytest.mark.slow) for method in OTHERS)]
 
 

@@ -145,7 +145,7 @@ def test_examples_are_training_texts(session: Session) -> None:
     assert set(session.examples()) <= texts
 
 
-@pytest.mark.parametrize("method", ["linear", "none"])
+@pytest.mark.parametrize("method", ["linear", "automl", "none"])
 def test_models_without_vectors_are_played_with_too(method: str, run_of: Callable[..., Path]) -> None:
     session = Session.open(run_of(method))
     answer = session.ask("the film was great", {name: ["x"] for name in (a.name for a in session.attributes)})

@@ -29,6 +29,9 @@ _SETTINGS = {
     "shuffled": "data.shuffled",
     "task": "task.kind",
     "method": "method.name",
+    "method_trials": "method.trials",
+    "method_minutes": "method.minutes",
+    "word_vectors": "method.word_vectors",
     "backbone": "backbone.name",
     "tuning": "backbone.tuning",
     "init_attributes": "transfer.run",
@@ -104,7 +107,7 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
     _check_max_length(options, settings)
     if options.epochs is not None and isinstance(settings.get("training"), dict):
         settings["training"].pop("steps", None)
-    values = {key: getattr(options, flag) for flag, key in _SETTINGS.items()}
+    values = {key: getattr(options, flag, None) for flag, key in _SETTINGS.items()}
     values["data.attributes"] = attribute_list(options.attributes, options.multi_label, options.numeric) or None
     values |= {"data.split.seed": options.seed, "training.seed": options.seed}
     for key, value in values.items():

@@ -42,7 +42,8 @@ def add_parser(verbs: Any) -> None:
 def _run(options: argparse.Namespace) -> None:
     from attribune.core.config import read_yaml
     from attribune.metrics.tables import text_cells
-    from attribune.training.search import listed, search
+    from attribune.training.search import search
+    from attribune.training.trials import listed
 
     console = open_console()
     recipe = recipe_of(options)

@@ -42,6 +42,9 @@ def add_parser(verbs: Any) -> None:
         default=[],
         help="methods to train as well; `shuffled`: the same method on shuffled attributes",
     )
+    add("--trials", dest="method_trials", type=int, metavar="N", help="with --method automl: networks that are tried")
+    add("--minutes", dest="method_minutes", type=float, metavar="N", help="with --method automl: time for the trials")
+    add("--word-vectors", **SEVERAL, metavar="FILE", help="with --method automl: GloVe, word2vec or fastText vectors")
     add("--no-baselines", dest="baselines", action="store_false", help="leave linear, attributes-only and majority out")
     add("--profile", action="store_true", help="write where the time of some steps went to DIR/profile")
 

@@ -168,7 +168,7 @@ def _method_sentences(table: SetTable, lines: dict[str, Line]) -> Iterator[str]:
 
 
 def _reading(table: SetTable) -> list[Line]:
-    """List the settings that read attributes, without the linear baselines and the controls."""
+    """List the settings that read attributes, without the baselines and the controls."""
     return [
         line
         for line in table.lines

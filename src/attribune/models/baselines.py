@@ -1,0 +1,87 @@
+"""The options of the methods without a backbone, by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from attribune.core.config import Settings
+from attribune.errors import ConfigError
+
+__all__ = [
+    "BASELINES",
+    "AttributesOnly",
+    "AutoML",
+    "BaselineConfig",
+    "Linear",
+    "baseline_from_dict",
+]
+
+
+class BaselineConfig(Settings):
+    """The options of a method without a backbone; `name` is its name, `reads_text` whether it reads the text."""
+
+    name: ClassVar[str]
+    reads_text: ClassVar[bool] = True
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values with the name, from which `baseline_from_dict` restores the options."""
+        return {"name": self.name, **self.model_dump(mode="json")}
+
+
+class Linear(BaselineConfig):
+    """Logistic or ridge regression on TF-IDF of words and word pairs and on one column per attribute value."""
+
+    name = "linear"
+
+
+class AttributesOnly(BaselineConfig):
+    """As `linear`, without the text."""
+
+    name = "attributes-only"
+    reads_text = False
+
+
+def _as_tuple(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+class AutoML(BaselineConfig):
+    """The best of many small networks over word vectors, by a search on the validation rows (Houlsby et al. 2019).
+
+    Args:
+        trials: networks that are trained.
+        minutes: time after which no other is begun, and the one in hand ends with its next check; None for no limit.
+        word_vectors: files of pretrained word vectors, among which the search chooses, as GloVe, word2vec and fastText
+            publish them; without any, word vectors are trained from random ones.
+    """
+
+    name = "automl"
+
+    trials: int = Field(default=30, ge=1)
+    minutes: float | None = Field(default=None, gt=0)
+    word_vectors: Annotated[tuple[str, ...], BeforeValidator(_as_tuple)] = ()
+
+    @field_validator("word_vectors")
+    @classmethod
+    def _names_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """Check that files can be told apart by name, in what is written about the trials."""
+        names = [Path(file).name for file in value]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ConfigError(f"two files of word vectors are named {twice[0]!r}: rename one")
+        return value
+
+
+BASELINES: dict[str, type[BaselineConfig]] = {config.name: config for config in (Linear, AttributesOnly, AutoML)}
+"""The methods without a backbone by name."""
+
+
+def baseline_from_dict(settings: dict[str, Any]) -> BaselineConfig:
+    """Return the options of a baseline; ConfigError for one that it does not have."""
+    config, options = BASELINES[settings["name"]], {key: value for key, value in settings.items() if key != "name"}
+    if unknown := sorted(set(options) - set(config.model_fields)):
+        known = ", ".join(config.model_fields) or "none"
+        raise ConfigError(f"method {config.name!r} has no option {', '.join(unknown)}: it has {known}")
+    return config.from_dict(options, source=f"method {config.name!r}")

@@ -1,0 +1,182 @@
+"""The records of a search: each trial is a folder with its values, written before it begins, and its result.
+
+An interrupted search goes on with them as an uninterrupted one would have: the values of a trial depend on the results
+of those before it, and on the seed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from attribune.core.config import Settings
+from attribune.core.files import write_json
+from attribune.core.records import read_record
+from attribune.errors import ConfigError
+
+__all__ = ["KILLED", "Range", "Space", "Trial", "TrialFolder", "listed", "read_space", "require_optuna"]
+
+T = TypeVar("T", bound="Trial")
+
+_MAX_ATTEMPTS = 3
+KILLED = f"its process was killed {_MAX_ATTEMPTS} times, as the system does when memory runs out"
+_STARTUP_TRIALS = 8  # random ones, before Optuna uses their scores
+
+
+class Range(Settings):
+    """Numbers from `low` to `high`, drawn uniformly, or with ``log`` uniformly over their logarithms."""
+
+    low: float
+    high: float
+    log: bool = False
+    integer: bool = False
+
+
+Space = dict[str, Range | Annotated[list[str | float | int | bool], Field(min_length=1)]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One trial.
+
+    Args:
+        number: in the order of the draws.
+        values: of the searched settings.
+        score: on validation rows, lower is better; None for a failed trial.
+        metrics: on validation rows.
+        error: reason of a failure.
+    """
+
+    number: int
+    values: dict[str, Any]
+    score: float | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class TrialFolder:
+    """The folder of one trial of a search in `search`."""
+
+    search: Path
+    number: int
+
+    @property
+    def path(self) -> Path:
+        """Where the records of the trial are."""
+        return self.search / "trials" / f"{self.number:04d}"
+
+    @property
+    def result(self) -> Path:
+        """The result, written at the end."""
+        return self.path / "result.json"
+
+    @property
+    def _values(self) -> Path:
+        return self.path / "values.json"
+
+    @property
+    def _attempts(self) -> Path:
+        return self.path / "attempts.json"
+
+    @staticmethod
+    def finished(search: Path) -> int:
+        """Count the trials that have a result."""
+        return len(list(search.glob("trials/*/result.json")))
+
+    def begin(self, space: Space, tried: Sequence[Trial], *, seed: int) -> dict[str, Any]:
+        """Draw and write the values of the trial, or read those of an interrupted one.
+
+        Args:
+            tried: the trials before it, by whose scores Optuna draws.
+        """
+        if not self._values.is_file():
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_json(self._values, _draw(space, tried, seed + self.number), what="values of the trial")
+        return read_record(self._values, dict[str, Any], what="values of the trial")
+
+    @contextlib.contextmanager
+    def attempt(self) -> Iterator[bool]:
+        """Count the attempts, except those that the user stopped; yields whether this one should still be made."""
+        before = read_record(self._attempts, int, what="count of attempts") if self._attempts.is_file() else 0
+        write_json(self._attempts, before + 1, what="count of attempts")
+        try:
+            yield before < _MAX_ATTEMPTS
+        except KeyboardInterrupt:
+            write_json(self._attempts, before, what="count of attempts")
+            raise
+
+    def end(self, trial: Trial) -> None:
+        """Write the result, after which the attempts no longer count."""
+        write_json(self.result, asdict(trial), what="result of the trial", indent=1)
+        self._attempts.unlink(missing_ok=True)
+
+    def read(self, kind: type[T]) -> T:
+        """Read the result."""
+        self._attempts.unlink(missing_ok=True)
+        return read_record(self.result, kind, what="result of the trial")
+
+
+def read_space(tree: Mapping[str, Any]) -> Space:
+    """Check a space: dotted names of settings, each with a range or a list of values; ConfigError naming an error."""
+    try:
+        space = TypeAdapter(Space).validate_python(dict(tree))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(
+            f"the space to search: {'.'.join(str(part) for part in first['loc'])}: {first['msg']}: give a list of "
+            "values, or low and high, with log: true or integer: true"
+        ) from error
+    if not space:
+        raise ConfigError("the space to search is empty: name at least one setting, such as training.learning_rate")
+    for name, values in space.items():
+        if isinstance(values, Range) and not (values.low < values.high and (values.low > 0 or not values.log)):
+            raise ConfigError(
+                f"the space to search: {name} goes from {values.low:g} to {values.high:g}: give low below high, and "
+                "above 0 with log"
+            )
+    return space
+
+
+def listed(values: Mapping[str, Any]) -> str:
+    """Return the values of a trial in one line."""
+    return ", ".join(
+        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}" for name, value in values.items()
+    )
+
+
+def require_optuna() -> None:
+    """Raise a ConfigError without Optuna."""
+    if importlib.util.find_spec("optuna") is None:
+        raise ConfigError("a search needs Optuna: pip install 'attribune[search]'")
+
+
+def _draw(space: Space, tried: Sequence[Trial], seed: int) -> dict[str, Any]:
+    """Draw the values of the next trial with Optuna's tree-structured Parzen estimator, seeded."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    distributions = {name: _distribution(choices) for name, choices in space.items()}
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed % 2**32, n_startup_trials=_STARTUP_TRIALS))
+    for trial in tried:
+        state = optuna.trial.TrialState.FAIL if trial.score is None else optuna.trial.TrialState.COMPLETE
+        study.add_trial(
+            optuna.trial.create_trial(params=trial.values, distributions=distributions, value=trial.score, state=state)
+        )
+    return dict(study.ask(distributions).params)
+
+
+def _distribution(choices: Range | list[Any]) -> Any:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    if isinstance(choices, list):
+        return CategoricalDistribution(choices)
+    if choices.integer:
+        return IntDistribution(int(choices.low), int(choices.high), log=choices.log)
+    return FloatDistribution(choices.low, choices.high, log=choices.log)
