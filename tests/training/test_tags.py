@@ -22,6 +22,7 @@ from attribune.apps.cli import main
 from attribune.apps.serve import create_app, load_models
 from attribune.data.tables import read_table
 from attribune.methods import METHODS
+from attribune.models.baselines import BASELINES
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import load_run
 from attribune.runs.stored_scores import StoredScores
@@ -152,11 +153,11 @@ def test_runs_that_score_tokens_are_served_beside_each_other(run: Path) -> None:
 JSON = {"content-type": "application/json"}
 
 
-@pytest.mark.parametrize("method", [*METHODS, "linear", "attributes-only"])
+@pytest.mark.parametrize("method", [*METHODS, *BASELINES])
 @pytest.mark.slow
 def test_every_method_that_has_token_states(method: str, folder: Path, tmp_path: Path, capsys: Any) -> None:
     words = command(folder, tmp_path / "run", method=method)
-    if method in (*REFUSED, "linear", "attributes-only"):
+    if method in (*REFUSED, *BASELINES):
         assert main(words) == 1
         assert "scores" in (message := capsys.readouterr().err)
         assert "injector" in message or "backbone" in message
