@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from families import tiny_config
 from small_runs import reviews, save_backbone, write_csv
+from token_tables import questions, tagged_words, write_json_lines
 
 from attribune.backbones.loading import DEFAULT_BACKBONE, build_backbone, locate_backbone
 from attribune.backbones.placement import PLACEMENTS
@@ -65,6 +66,8 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         for row in reviews(60)
     ]
     (tmp_path / "papers.jsonl").write_text("".join(json.dumps(paper) + "\n" for paper in papers), encoding="utf-8")
+    write_json_lines(tmp_path / "words.jsonl", tagged_words(60))
+    write_json_lines(tmp_path / "questions.jsonl", questions(60, unanswerable=0.2))
     for name in (DEFAULT_BACKBONE, "google-bert/bert-base-uncased"):
         save_long_backbone(tmp_path / name)
     save_backbone(tmp_path / "HuggingFaceTB" / "SmolLM2-135M", model_type="llama", is_generative=True)

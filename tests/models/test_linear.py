@@ -315,7 +315,7 @@ def test_tensors_of_another_model_are_refused(folder, tmp_path):
     [
         ({"format": "attribune-schema"}, "is not a linear model"),
         ({"version": 2}, "version 2"),
-        ({"task": {"kind": "spans"}}, "no task 'spans'"),
+        ({"task": {"kind": "poems"}}, "no task 'poems'"),
         ({"task": {"kind": "regression", "mean": 0, "std": 1, "missing": []}}, "arrays of shapes"),
         ({"words": ["a"]}, "arrays of shapes"),
         ({"words": 3}, "do not fit"),

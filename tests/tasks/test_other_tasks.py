@@ -229,6 +229,8 @@ def test_every_task_is_in_the_table():
         "regression": "Regression",
         "aspects": "Aspects",
         "generation": "Generation",
+        "tags": "Tags",
+        "spans": "Spans",
     }
 
 
@@ -263,7 +265,7 @@ def test_unknown_kinds_and_options(kind, options, message):
     [
         ({}, "must be a mapping with the key 'kind'"),
         ([1], "must be a mapping"),
-        ({"kind": "spans"}, "no task 'spans'"),
+        ({"kind": "poems"}, "no task 'poems'"),
         ({"kind": ["rating"]}, "no task"),
         ({"kind": "regression", "mean": 0.0}, "needs missing, std"),
         ({"kind": "regression", "mean": 0.0, "std": 1.0, "missing": [], "max": 3}, "no option max"),

@@ -156,7 +156,7 @@ class CellResult:
 
     def scores(self, part: str) -> dict[str, Array]:
         """Read rows, labels and logits of a part."""
-        return load_file(str(self.folder / f"{part}_logits.safetensors"))
+        return self.task.unpacked(load_file(str(self.folder / f"{part}_logits.safetensors")))
 
     def validation_score(self) -> float:
         """Return the log loss or the main metric of the validation rows, of which lower is better."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
@@ -15,11 +15,13 @@ import pyarrow as pa
 from attribune.data.rows import EncodedRows
 from attribune.data.storage import ArrowStore
 from attribune.data.texts import TextEncoder, TextInput
+from attribune.data.token_rows import windows_of
 from attribune.data.windows import Window
 from attribune.errors import ConfigError, DataError
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_batches, require_columns
 from attribune.schema.reports import count_lines
+from attribune.tasks.tokens import TokenTask
 
 __all__ = ["LabelEncoder", "RowEncoder", "RowReport", "encode", "encode_rows", "encode_with_report"]
 
@@ -95,7 +97,7 @@ def encode_rows(
     require_columns(list(columns), (*text.names, *schema.names))
     rows = encoder.rows(text, columns, first_row=first_row)
     attribute_ids, report = schema.encode(
-        {name: columns[name] for name in schema.names} or {"text": rows.inputs}, first_row=first_row
+        {name: columns[name] for name in schema.names} or {"text": rows.empty}, first_row=first_row
     )
     return rows.with_attribute_ids(attribute_ids, report=report)
 
@@ -135,7 +137,7 @@ def encode_with_report(
         limit: ids that the backbone takes; None asks the tokenizer.
         separator: stands between two joined texts.
         encoder: replaces tokenizer, window and limit: the ``row_encoder()`` of a model that writes, whose labels are
-            the ids to write.
+            the ids to write, or of one that scores tokens, whose windows are the rows of the result.
         on_empty_text: what happens to a row without a text.
         on_missing_label: what happens to a row without a label; ``drop`` and ``error`` mean one that lacks any of
             several, ``partial`` drops one that lacks them all.
@@ -151,6 +153,8 @@ def encode_with_report(
     """
     choices = _Choices(on_empty_text=on_empty_text, on_missing_label=on_missing_label)
     text_input = text if isinstance(text, TextInput) else TextInput.of(text, separator=separator, window=window)
+    if isinstance(task, TokenTask) and encoder is None:
+        raise ConfigError(f"the task {task.kind!r} scores tokens: give encoder=model.row_encoder()")
     encoder = TextEncoder(tokenizer, window=text_input.window, limit=limit) if encoder is None else encoder
     labels = () if label is None else _names(label)
     names = list(dict.fromkeys([*text_input.names, *schema.names, *labels]))
@@ -161,7 +165,12 @@ def encode_with_report(
             label_ids = choices.labelled(_encode_labels([columns[name] for name in labels], labels, task, first_row))
             keep = choices.keep(rows.empty, label_ids, first_row)
             reports.append(_report(rows, label_ids, keep, first_row, choices))
-            store.write(_batch(rows, label_ids, np.flatnonzero(keep)))
+            chosen = np.flatnonzero(keep)
+            store.write(
+                _window_batch(rows, label_ids, chosen, task)
+                if isinstance(task, TokenTask)
+                else _batch(rows, label_ids, chosen)
+            )
         report = RowReport.total(reports)
         if not len(report.kept):
             raise DataError("no row is left to encode" + "".join(f"; {line}" for line in report.lines()))
@@ -252,6 +261,15 @@ def _batch(rows: EncodedRows, labels: _Labels | None, chosen: npt.NDArray[np.int
         kind = pa.float32() if values.dtype.kind == "f" else pa.int64()
         columns["labels"] = _matrix(values, kind) if values.ndim == 2 else pa.array(values, type=kind)
     return pa.table(columns)
+
+
+def _window_batch(rows: EncodedRows, labels: _Labels | None, chosen: npt.NDArray[np.intp], task: TokenTask) -> pa.Table:
+    """Return a row per window, with the labels of its tokens."""
+    chosen_rows = rows.take(chosen)
+    if labels is not None:
+        chosen_rows = replace(chosen_rows, labels=labels.values[chosen])
+    windows, _, _ = windows_of(chosen_rows, task)
+    return _batch(windows, None, np.arange(len(windows)))
 
 
 def _matrix(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:

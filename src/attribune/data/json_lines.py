@@ -1,4 +1,4 @@
-"""JSON lines (one object per line) and JSON files with a list of objects."""
+"""JSON lines (one object per line), and JSON files with a list of objects or in the format of SQuAD."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from attribune.data.squad_json import is_squad, squad_rows
 from attribune.data.text_files import checked_columns, open_text, readable
 from attribune.errors import DataError
 from attribune.schema.columns import canonical
@@ -82,6 +83,8 @@ def json_objects(
             pairs: Iterator[tuple[str, Any]] = (
                 (f"{path}, item {number}", item) for number, item in enumerate(items, start=1)
             )
+        elif ".json" in path.suffixes:
+            pairs = _json_pairs(path, first, filled, bad)
         else:
             pairs = _parsed_lines(path, chain([first], filled), bad)
         for place, item in pairs:
@@ -92,6 +95,29 @@ def json_objects(
             if bad is None:
                 raise error
             bad(error)
+
+
+def _json_pairs(
+    path: Path,
+    first: tuple[int, str],
+    filled: Iterator[tuple[int, str]],
+    bad: Callable[[DataError], None] | None,
+) -> Iterator[tuple[str, Any]]:
+    """Yield the objects of a file with one a line, or the questions of one in the format of SQuAD."""
+    numbered, item = [first], _loaded(first[1])
+    if item is None:  # one object may be written over several lines
+        numbered.extend(filled)
+        item = _loaded("\n".join(line for _, line in numbered))
+    if is_squad(item):
+        return squad_rows(item, source=str(path))
+    return _parsed_lines(path, chain(numbered, filled), bad)
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _parsed_lines(

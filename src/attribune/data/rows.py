@@ -21,7 +21,8 @@ class EncodedRows:
     """Rows as a model reads them.
 
     Attributes:
-        inputs: the ids of each row's text, special tokens included; for a baseline the text itself.
+        inputs: the ids of each row's text, special tokens included; for a baseline the text itself, for a task that
+            scores tokens a `TokenRow`.
         attribute_ids: (rows, slots).
         empty: (rows,) whether the row has no text.
         shortened: (rows,) whether its text did not fit the window.

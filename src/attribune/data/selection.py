@@ -17,25 +17,44 @@ __all__ = ["rows_with_label", "rows_with_text", "shuffle_columns"]
 Mask = npt.NDArray[np.bool_]
 
 
-def rows_with_text(table: Table, names: Sequence[str]) -> Mask:
-    """Return (n,) whether any of the text columns has more than blanks."""
+def rows_with_text(table: Table, names: Sequence[str], *, words: bool = False) -> Mask:
+    """Return (n,) whether any of the text columns has more than blanks.
+
+    Args:
+        words: whether a text may be a list of words.
+    """
     for name in names:
-        if isinstance(table, datasets.Dataset) and pa.types.is_nested(table.data.schema.field(name).type):
+        kind = table.data.schema.field(name).type if isinstance(table, datasets.Dataset) else pa.string()
+        if pa.types.is_nested(kind) and not (words and pa.types.is_list(kind)):
             raise DataError(f"the text column {name!r} holds lists, not text: join them first, or name another column")
+
+    def has(value: object) -> bool:
+        return any(map(has, value)) if isinstance(value, list) else canonical(value) is not None
+
     has_text = [
-        np.any([[canonical(value) is not None for value in columns[name].to_pylist()] for name in names], axis=0)
+        np.any([[has(value) for value in columns[name].to_pylist()] for name in names], axis=0)
         for _, columns in column_batches(table, names)
     ]
     return np.concatenate(has_text) if has_text else np.zeros(0, dtype=bool)
 
 
 def rows_with_label(
-    table: Table, names: Sequence[str], *, missing: Collection[str], enough: Callable[[Iterable[bool]], bool] = all
+    table: Table,
+    names: Sequence[str],
+    *,
+    missing: Collection[str],
+    enough: Callable[[Iterable[bool]], bool] = all,
+    objects: bool = False,
 ) -> Mask:
-    """Return (n,) whether `enough` of the label columns, ``all`` or ``any``, have values that do not mean missing."""
+    """Return (n,) whether `enough` of the label columns, ``all`` or ``any``, have values that do not mean missing.
+
+    Args:
+        objects: whether a label may be an object, such as answers with their places.
+    """
+    kinds = (list, dict) if objects else (list,)
 
     def has(value: object) -> bool:
-        return isinstance(value, list) or (canonical(value) or "") not in unusable
+        return isinstance(value, kinds) or (canonical(value) or "") not in unusable
 
     unusable = {*missing, ""}
     has_label = [

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import datasets
 import pandas as pd
@@ -159,19 +159,23 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def _named_classes(table: datasets.Dataset) -> datasets.Dataset:
-    """Write class numbers as the names of the classes, since labels and values are text here."""
-    classes = {name: kind for name, kind in table.features.items() if isinstance(kind, datasets.ClassLabel)}
+    """Write class numbers, also in lists, as the names of the classes, since labels and values are text here."""
+    kinds = {name: kind.feature if isinstance(kind, datasets.List) else kind for name, kind in table.features.items()}
+    classes = {name: kind for name, kind in kinds.items() if isinstance(kind, datasets.ClassLabel)}
     if not classes:
         return table
 
-    def named(batch: dict[str, list[int | None]]) -> dict[str, list[str | None]]:
-        return {
-            name: [None if number is None or number < 0 else kind.int2str(number) for number in batch[name]]
-            for name, kind in classes.items()
-        }
+    def name_of(kind: datasets.ClassLabel, number: Any) -> Any:
+        if isinstance(number, list):
+            return [name_of(kind, one) for one in number]
+        return None if number is None or number < 0 else kind.int2str(number)
 
-    features = table.features.copy()
-    features.update({name: datasets.Value("string") for name in classes})
+    def named(batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        return {name: [name_of(kind, number) for number in batch[name]] for name, kind in classes.items()}
+
+    features, text = table.features.copy(), datasets.Value("string")
+    is_list = {name: isinstance(table.features[name], datasets.List) for name in classes}
+    features.update({name: datasets.List(text) if is_list[name] else text for name in classes})
     return table.map(named, batched=True, features=features, keep_in_memory=not table.cache_files)
 
 

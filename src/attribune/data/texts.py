@@ -30,7 +30,9 @@ def join_text(columns: Sequence[Sequence[Any]], *, separator: str = "\n") -> lis
 
 
 def canonical_text(value: Any) -> str:
-    """Trim a text; a missing one is ""."""
+    """Trim a text; a missing one is "", and one of words has spaces between them."""
+    if isinstance(value, list):
+        return " ".join(filter(None, map(canonical_text, value)))
     return value.strip() if isinstance(value, str) else canonical(value) or ""
 
 
@@ -110,9 +112,16 @@ class TextInput:
         """Return the second text of every row of a table, as `read` does the first."""
         return self._joined(table, self.pair, first_row)
 
-    def read_all(self, table: Any, *, first_row: int = 1) -> list[str]:
-        """Return both texts of every row in one, with the separator between them; the text itself without a pair."""
-        return self._joined(table, (*self.columns, *self.pair), first_row)
+    def read_all(self, table: Any, *, first_row: int = 1, words: bool = False) -> list[str]:
+        """Return both texts of every row in one, with the separator between them; the text itself without a pair.
+
+        Args:
+            words: whether a text may be a list of words, which are joined by spaces.
+        """
+        names = (*self.columns, *self.pair)
+        if words:
+            return join_text([list(table[name]) for name in names], separator=self.separator)
+        return self._joined(table, names, first_row)
 
     def _joined(self, table: Any, names: Sequence[str], first_row: int) -> list[str]:
         return join_text([listed_text(table[name], name, first_row) for name in names], separator=self.separator)

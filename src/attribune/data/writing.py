@@ -12,13 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from attribune.core.files import draft_of, move_into_place
 from attribune.errors import ConfigError, DataError
 
-__all__ = ["ENDINGS", "TableWriter", "open_writer", "prediction_array"]
+__all__ = ["ENDINGS", "TableWriter", "finite", "open_writer", "prediction_array", "prediction_field"]
+
+_SPACED = b"attribune.spaced"  # in the metadata of a column
 
 
 class TableWriter(Protocol):
@@ -72,9 +75,13 @@ class _Csv:
         if not self._begun:
             self._writer.writerow(map(self._cell, rows.column_names))
             self._begun = True
-        self._writer.writerows(
-            zip(*(map(self._cell, rows[name].to_pylist()) for name in rows.column_names), strict=True)
+        columns = (
+            [" ".join(map(str, cell)) for cell in rows[field.name].to_pylist()]
+            if field.metadata and _SPACED in field.metadata
+            else rows[field.name].to_pylist()
+            for field in rows.schema
         )
+        self._writer.writerows(zip(*(map(self._cell, column) for column in columns), strict=True))
 
 
 class _JsonLines:
@@ -83,7 +90,7 @@ class _JsonLines:
 
     def write(self, rows: pa.Table) -> None:
         for row in rows.to_pylist():
-            self._file.write(json.dumps(_finite(row), ensure_ascii=False, default=str) + "\n")
+            self._file.write(json.dumps(finite(row), ensure_ascii=False, default=str) + "\n")
 
 
 class _Parquet:
@@ -99,19 +106,25 @@ class _Parquet:
         self._writer.write_table(rows.cast(self._writer.schema))
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """Replace NaN and infinity, for which JSON has no word, by null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _finite(part) for key, part in value.items()}
-    return [_finite(part) for part in value] if isinstance(value, list) else value
+        return {key: finite(part) for key, part in value.items()}
+    return [finite(part) for part in value] if isinstance(value, list) else value
 
 
 def prediction_array(values: Iterable[Any]) -> pa.Array:
-    """Make a column of predictions; one of lists has the same type whether or not a list holds anything."""
+    """Make a column of predictions; lists, and arrays, have the same type whether or not they hold anything."""
     listed = list(values)
-    return pa.array(listed, type=pa.list_(pa.string()) if listed and isinstance(listed[0], list) else None)
+    kinds = {list: pa.list_(pa.string()), np.ndarray: pa.list_(pa.float64())}
+    return pa.array(listed, type=kinds.get(type(listed[0])) if listed else None)
+
+
+def prediction_field(name: str, values: pa.Array, *, spaced: bool) -> pa.Field:
+    """Describe a column of predictions; lists of one that is `spaced` are joined by spaces in CSV."""
+    return pa.field(name, values.type, metadata={_SPACED: b""} if spaced else None)
 
 
 def _cell(value: Any) -> Any:

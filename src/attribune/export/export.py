@@ -133,6 +133,7 @@ class _Source:
         model = predictor.model
         if not isinstance(model, AttributeModel):
             raise ConfigError(f"method {recipe.method['name']!r} has no backbone: only neural models are exported")
+        predictor.require_documents("export")
         if assignments and not predictor.reads_attributes:
             raise ConfigError(f"method {model.method_config.name!r} reads no attributes: leave --for out")
         predictor.use("cpu")

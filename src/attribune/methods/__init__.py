@@ -46,6 +46,7 @@ __all__ = [
     "TinyMaa",
     "Tokens",
     "Upa",
+    "check_reads_tokens",
     "method_from_dict",
 ]
 
@@ -70,6 +71,7 @@ METHODS: dict[str, type[MethodConfig]] = {
     )
 }
 DEFAULT_METHOD = Injector.name
+_DOCUMENT_POINTS = ("pool", "classify")
 
 
 def method_from_dict(settings: dict[str, Any]) -> MethodConfig:
@@ -105,6 +107,20 @@ def _combination(name: str, options: dict[str, Any]) -> MethodConfig:
             f"method, as in {parts[0].name}: {{option: value}}"
         )
     return Combined(parts=tuple(parts))
+
+
+def check_reads_tokens(method: MethodConfig, *, task: str) -> None:
+    """Refuse a method that acts at the document vector, for a task that scores tokens instead.
+
+    Raises:
+        ConfigError: naming the methods that act elsewhere.
+    """
+    if foreign := [point for point in method.points if point in _DOCUMENT_POINTS]:
+        able = ", ".join(name for name, kind in METHODS.items() if not {*kind.points}.intersection(_DOCUMENT_POINTS))
+        raise ConfigError(
+            f"method {method.name!r} acts at the point {' and '.join(foreign)}, on the vector of a document, and the "
+            f"task {task!r} scores tokens: choose one of {able}, or a sum of them"
+        )
 
 
 METHODS |= load_plugins("methods", MethodConfig) | METHODS  # a plugin replaces none of ours

@@ -41,7 +41,10 @@ class MetricInfo:
         return "%" if self.is_share else ""
 
 
-_SHARES = ("accuracy", "f1", "macro_f1", "micro_f1", "subset_accuracy", "mean_accuracy")
+_SHARES = (
+    *("accuracy", "subset_accuracy", "mean_accuracy", "exact_match"),
+    *("f1", "macro_f1", "micro_f1", "precision", "recall"),
+)
 _ERRORS = ("rmse", "mae", "log_loss", "perplexity")
 _CORRELATIONS = ("matthews", "pearson", "spearman")  # no shares: they go below 0
 METRICS = {

@@ -24,6 +24,7 @@ __all__ = [
     "Metric",
     "accuracy",
     "f1",
+    "f1_of_counts",
     "label_macro_f1",
     "label_micro_f1",
     "log_loss",
@@ -36,6 +37,7 @@ __all__ = [
     "perplexity",
     "pooled",
     "r2",
+    "ratio",
     "rmse",
     "spearman",
     "subset_accuracy",
@@ -204,6 +206,22 @@ def _f1_over(name: str, counts: Array) -> Metric:
     """Return the F1 of all rows from the true positives, predictions and true cells of each row (n, 3)."""
     statistics, rows = np.unique(counts, axis=0, return_inverse=True)
     return Metric(name=name, statistics=statistics.astype(np.float64), rows=rows.reshape(-1), formula=_f1_formula)
+
+
+def f1_of_counts(name: str, hits: npt.ArrayLike, predicted: npt.ArrayLike, true: npt.ArrayLike) -> Metric:
+    """Return the F1 over all rows of how many are predicted rightly, predicted and true in each row, (n,) each."""
+    return _f1_over(name, np.stack([np.asarray(counts) for counts in (hits, predicted, true)], axis=1))
+
+
+def _ratio_formula(means: Array) -> Array:
+    return np.asarray(means[..., 0] / np.where(means[..., 1] > 0, means[..., 1], 1.0))
+
+
+def ratio(name: str, part: npt.ArrayLike, whole: npt.ArrayLike) -> Metric:
+    """Return the sum of counts (n,) of rows over the sum of other counts (n,); 0 where the latter is 0."""
+    counts = np.stack([np.asarray(part), np.asarray(whole)], axis=1)
+    statistics, rows = np.unique(counts, axis=0, return_inverse=True)
+    return Metric(name=name, statistics=statistics.astype(np.float64), rows=rows.reshape(-1), formula=_ratio_formula)
 
 
 def _macro_present_formula(means: Array) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor, nn
@@ -15,13 +15,19 @@ from attribune import functional
 from attribune.backbones.chunking import cut_chunks, without_empty_rows
 from attribune.backbones.loading import pooling_of
 from attribune.backbones.placement import Pooling, placement_for
+from attribune.data.collator import Collator
+from attribune.data.passages import PassageEncoder
 from attribune.data.texts import TextInput
+from attribune.data.token_rows import TokenCollator, WordEncoder
 from attribune.errors import ConfigError, DataError
-from attribune.methods import Host, MethodConfig
+from attribune.methods import Host, MethodConfig, check_reads_tokens
 from attribune.methods.condition import Condition
 from attribune.models.base import ConditionedModel
 from attribune.schema import Schema
-from attribune.tasks import Task
+from attribune.tasks import Spans, Task, TokenTask
+
+if TYPE_CHECKING:
+    from attribune.data.encoding import RowEncoder
 
 __all__ = ["AttributeModel"]
 
@@ -36,7 +42,8 @@ class AttributeModel(ConditionedModel):
     """A pretrained encoder conditioned on the attributes of each text, with a prediction head.
 
     Make one with `build`, or with `from_pretrained` from a folder that `save_pretrained` wrote. Models that write text
-    are `AttributeGenerator`. The constructor takes the arguments of `ConditionedModel`.
+    are `AttributeGenerator`. Where the task scores tokens, the head is on the state of each one. The constructor takes
+    the arguments of `ConditionedModel`.
     """
 
     accepts_loss_kwargs = False
@@ -103,6 +110,13 @@ class AttributeModel(ConditionedModel):
         loaded = loaded if loaded is backbone else loaded.to(dtype)
         return cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
 
+    def _check_method(self) -> None:
+        if not self.task.reads_tokens:
+            return
+        check_reads_tokens(self.method_config, task=self.task.kind)
+        if self.config.chunk is not None:
+            raise ConfigError(f"chunk is {self.config.chunk}: the task {self.task.kind!r} has windows; leave it out")
+
     def _add_head(self, host: Host) -> None:
         self.dropout = nn.Dropout(self.config.dropout)
         self.head = nn.Linear(host.hidden, host.outputs)
@@ -110,8 +124,30 @@ class AttributeModel(ConditionedModel):
             raise ConfigError(f"unknown pooling {self.config.pooling!r}: choose one of {', '.join(_POOLINGS)}")
         self.pool = _POOLINGS[self.config.pooling]
 
+    def row_encoder(self, text_input: TextInput | None = None) -> RowEncoder:
+        """Return the encoder of the texts of rows; see `Scorer.row_encoder`."""
+        text = text_input or self.text_input
+        if not isinstance(self.task, TokenTask):
+            return super().row_encoder(text)
+        window, limit = None if text is None else text.window, self.longest_text()
+        if not isinstance(self.task, Spans):
+            return WordEncoder(self._own_tokenizer(), window=window, limit=limit)
+        return PassageEncoder(
+            self._own_tokenizer(),
+            self.task,
+            window=window,
+            limit=limit,
+            segments=self._tells_segments_apart,
+            is_causal=self.placement.pooling == "last",
+        )
+
+    def collator(self, schema: Schema | None = None) -> Collator:
+        """Return the collator of rows, or of the windows of a task that scores tokens; see `ConditionedModel`."""
+        kind = TokenCollator if self.task.reads_tokens else Collator
+        return kind(self._own_tokenizer(), self.schema if schema is None else schema)
+
     def row_scores(self, logits: Tensor, labels: Tensor | None) -> Tensor:
-        """Return the logits (B, outputs) themselves."""
+        """Return the logits themselves, (B, outputs), or (B, T, outputs) of a task that scores tokens."""
         return logits
 
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -133,7 +169,8 @@ class AttributeModel(ConditionedModel):
             input_ids: (B, T).
             attention_mask: (B, T), 1 for real tokens; all ones by default.
             attribute_ids: (B, slots), from ``schema.encode``; required by methods that use attributes.
-            labels: (B,) or (B, n), as the task encodes them.
+            labels: (B,) or (B, n), as the task encodes them; (B, T) for one that scores tokens, whose logits are (B, T,
+                outputs).
             token_type_ids: (B, T), for backbones that take them.
 
         Raises:
@@ -149,10 +186,16 @@ class AttributeModel(ConditionedModel):
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
     def logits_of(self, hidden: Tensor, attention_mask: Tensor, condition: Condition) -> Tensor:
-        """Return the logits (B, outputs), float32, of the backbone's last states (B, T, H)."""
-        hidden = self.method.encode(hidden, attention_mask, condition)
+        """Return the logits, float32, of the backbone's last states (B, T, H).
+
+        They are those of the documents, (B, outputs), or of each token, (B, T, outputs), where the task scores tokens.
+        """
+        hidden, dtype = self.method.encode(hidden, attention_mask, condition), self.head.weight.dtype
+        if self.task.reads_tokens:
+            logits: Tensor = self.head(self.dropout(hidden).to(dtype))
+            return logits.float()
         document = self.dropout(self.method.pool(hidden, attention_mask, condition, self._pool))
-        return self.method.classify(document.to(self.head.weight.dtype), condition, self.head).float()
+        return self.method.classify(document.to(dtype), condition, self.head).float()
 
     def _check_length(self, length: int) -> None:
         limit = None if self.most_positions is None else self.most_positions - self.method.extra_positions

@@ -6,6 +6,8 @@ from typing import Any, ClassVar
 
 from transformers import AutoConfig, PreTrainedConfig
 
+from attribune.tasks import TASKS
+
 __all__ = ["AttributeConfig"]
 
 
@@ -48,6 +50,12 @@ class AttributeConfig(PreTrainedConfig):
             settings = dict(self.text_config)
             self.text_config = AutoConfig.for_model(settings.pop("model_type"), **settings)
         super().__post_init__(**kwargs)
+
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether the head is on the tokens."""
+        kind = TASKS.get((self.task or {}).get("kind", ""))
+        return kind is not None and kind.reads_tokens
 
     @property
     def is_generative(self) -> bool:

@@ -17,7 +17,9 @@ from attribune.models.config import AttributeConfig
 from attribune.models.sizes import Sizes
 from attribune.schema import Schema
 
-__all__ = ["model_card", "public_name", "render_card"]
+__all__ = ["model_card", "pipeline_of", "public_name", "render_card"]
+
+_PIPELINES = {"generation": "text-generation", "tags": "token-classification", "spans": "question-answering"}
 
 
 def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes) -> str:
@@ -27,9 +29,9 @@ def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes) -> str:
         "models/templates/model_card.md.j2",
         base=base,
         method=str((config.method or {}).get("name")),
-        is_generative=config.is_generative,
         backbone=base or (Path(config.backbone).name if config.backbone else "a backbone built in memory"),
         task_kind=str((config.task or {}).get("kind")),
+        reads_tokens=config.reads_tokens,
         config=config,
         schema=schema,
         sizes=sizes,
@@ -41,7 +43,7 @@ def render_card(
     *,
     base: str | None,
     method: str,
-    is_generative: bool,
+    task_kind: str,
     name: str | None = None,
     metrics: Sequence[EvalResult] = (),
     **facts: Any,
@@ -52,10 +54,11 @@ def render_card(
         template: its path in the package.
         base: the backbone's name on the hub, where it has one.
         method: name of the method, which becomes a tag.
+        task_kind: name of the task.
         name: the model's name, shown on the hub beside the metrics.
-        facts: variables of the template beside `method` and `head`.
+        facts: variables of the template beside `method`, `task_kind` and `head`.
     """
-    pipeline = "text-generation" if is_generative else "text-classification"
+    pipeline = pipeline_of(task_kind)
     head = ModelCardData(
         library_name="attribune",
         base_model=base,
@@ -64,7 +67,12 @@ def render_card(
         model_name=name if metrics else None,
         eval_results=list(metrics) or None,
     )
-    return _templates().get_template(template).render(head=head.to_yaml(), method=method, **facts)
+    return _templates().get_template(template).render(head=head.to_yaml(), method=method, task_kind=task_kind, **facts)
+
+
+def pipeline_of(task_kind: str) -> str:
+    """Return what the hub calls models of a task."""
+    return _PIPELINES.get(task_kind, "text-classification")
 
 
 def public_name(backbone: str | None) -> str | None:

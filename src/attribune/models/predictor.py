@@ -21,11 +21,14 @@ from attribune.data.rows import EncodedRows
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.models.auto import load_model
+from attribune.models.base import ConditionedModel
 from attribune.models.classifier import AttributeModel
 from attribune.models.scorer import Scorer
 from attribune.models.shared_pass import SharedPass, refusal
+from attribune.models.token_scores import score_tokens
 from attribune.schema import EncodingReport
 from attribune.schema.columns import Table, column_batches, column_names, missing_column
+from attribune.tasks import TokenTask
 
 __all__ = ["Predictor", "PredictorGroup", "default_device"]
 
@@ -117,6 +120,14 @@ class Predictor:
         model = load_model(name, backbone=backbone, revision=revision, verify=verify)
         return cls(model, batch_size=batch_size, precision=precision, device=device, cache_mb=cache_mb)
 
+    def require_documents(self, what: str) -> None:
+        """Raise a ConfigError for a task that scores tokens, where `what` works with the scores of whole texts."""
+        if self.task.reads_tokens:
+            raise ConfigError(
+                f"{what} is for tasks with one score for a whole text, and {self.task.kind!r} scores tokens: use "
+                "`attribune evaluate`, `predict`, `report`, `ablate` or `serve`"
+            )
+
     @staticmethod
     def of_runs(
         runs: Mapping[str, str | Path] | Sequence[str | Path],
@@ -184,8 +195,8 @@ class Predictor:
 
     def logits(
         self, table: Table, *, hide_attributes: bool = False, first_row: int = 1
-    ) -> tuple[npt.NDArray[np.float32], EncodingReport]:
-        """Return the logits of every row, (n, outputs), and the report on their attributes.
+    ) -> tuple[npt.NDArray[Any], EncodingReport]:
+        """Return what `score` does of every row, and the report on their attributes.
 
         Args:
             table: columns by name, a DataFrame, an Arrow table, or a datasets object.
@@ -194,7 +205,7 @@ class Predictor:
         Raises:
             DataError: naming column and row of a value that cannot be used.
         """
-        logits = [np.zeros((0, self.task.outputs), dtype=np.float32)]
+        logits = [self.task.empty_scores(0)]
         report = EncodingReport({})
         for row, columns in column_batches(table, self.columns, batch_size=_ROWS, first_row=first_row):
             rows = self._encode(columns, first_row=row)
@@ -219,14 +230,21 @@ class Predictor:
         schema = self.model.input_schema
         return encode_rows(columns, schema, self._encoder, text=self.text_input, first_row=first_row)
 
-    def score(self, rows: EncodedRows) -> npt.NDArray[np.float32]:
-        """Return the logits (n, outputs) of encoded rows."""
-        logits = np.zeros((len(rows), self.task.outputs), dtype=np.float32)
+    def score(self, rows: EncodedRows) -> npt.NDArray[Any]:
+        """Return the logits (n, outputs) of encoded rows, or their scores (n,) for a task that scores tokens."""
+        if isinstance(self.task, TokenTask) and isinstance(self.model, ConditionedModel):
+            return score_tokens(self.model, rows, self.task, size=self.batch_size, run=self._pass)[0]
+        logits = self.task.empty_scores(len(rows))
         for index, batch in self.model.batches(rows, size=self.batch_size):
-            # One pass at a time: the layers read the attributes of the pass under way.
-            with self._lock, torch.inference_mode(), self.autocast():
+            with self._pass():
                 logits[index] = self.model.score(batch)
         return logits
+
+    @contextmanager
+    def _pass(self) -> Iterator[None]:
+        """Run one forward pass at a time: the layers read the attributes of the pass under way."""
+        with self.held(), torch.inference_mode(), self.autocast():
+            yield
 
     def autocast(self) -> AbstractContextManager[Any]:
         """Return the context in which the model runs: autocast for bf16."""

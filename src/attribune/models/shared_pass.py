@@ -28,6 +28,8 @@ def refusal(model: Scorer) -> str | None:
         return "it has no pretrained backbone"
     if model.config.tuning == "full":
         return "its backbone was tuned in full"
+    if model.task.reads_tokens:
+        return "it scores tokens, in windows of its own"
     if "embed" in model.method_config.points:
         return f"{model.method_config.name} changes the input of the backbone"
     if model.config.chunk is not None or model.method.pads_right:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from attribune.data.writing import open_writer, prediction_array
+from attribune.data.writing import open_writer, prediction_array, prediction_field
 from attribune.errors import DataError, numbered_in_file
 from attribune.models.predictor import Predictor
 from attribune.prediction.parts import Mark, PartsFolder
@@ -60,8 +60,10 @@ def score_rows(predictor: Predictor, rows: pa.Table, *, source: str, first_row: 
     predictor.check_columns(rows.column_names, source=source)
     with numbered_in_file(range(first_row - 1 + len(rows)), source):
         logits, report = predictor.logits(rows, first_row=first_row)
-    for name, values in predictor.task.decode(logits).columns().items():
+    decoded = predictor.task.decode(logits)
+    for name, values in decoded.columns().items():
         if name in rows.column_names:
             raise DataError(f"{source} has a column {name!r} already, which the prediction would replace: rename it")
-        rows = rows.append_column(name, prediction_array(values))
+        column = prediction_array(values)
+        rows = rows.append_column(prediction_field(name, column, spaced=name in decoded.spaced), column)
     return rows, report

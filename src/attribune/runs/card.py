@@ -10,7 +10,7 @@ from huggingface_hub import EvalResult
 
 from attribune.data.tables import ENDINGS
 from attribune.metrics.tables import comparison_lines, markdown_table
-from attribune.models.model_card import public_name, render_card
+from attribune.models.model_card import pipeline_of, public_name, render_card
 from attribune.runs.recipe import Recipe
 from attribune.runs.results import RunResults
 from attribune.schema import Schema
@@ -27,7 +27,7 @@ def run_card(recipe: Recipe, schema: Schema, results: RunResults) -> str:
         "runs/templates/run_card.md.j2",
         base=base,
         method=results.method,
-        is_generative=recipe.is_generative,
+        task_kind=recipe.task_kind,
         name=f"{results.method} on {tables['train']}",
         metrics=_hub_metrics(recipe, results, tables),
         backbone=base or Path(recipe.backbone.name).name,
@@ -52,7 +52,7 @@ def _hub_metrics(recipe: Recipe, results: RunResults, tables: Mapping[str, str])
     """Return the model's own metrics for the metadata block of the card."""
     return [
         EvalResult(
-            task_type="text-generation" if recipe.is_generative else "text-classification",
+            task_type=pipeline_of(recipe.task_kind),
             dataset_type=table,
             dataset_name=table,
             dataset_split=part,

@@ -24,6 +24,7 @@ from attribune.core.config import checked_dataclass
 from attribune.core.files import replace_file, write_json
 from attribune.core.progress import Reporter
 from attribune.core.records import read_record
+from attribune.data.token_rows import windows_of
 from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
@@ -34,6 +35,7 @@ from attribune.runs.folder import RunFolder, load_run, predictor_of
 from attribune.runs.labelled import LabelledRows
 from attribune.schema import Numeric, Schema
 from attribune.schema.revision import Revision, check_listed
+from attribune.tasks import TokenTask
 
 __all__ = [
     "ENROLMENTS",
@@ -319,7 +321,16 @@ class _Learner:
         with numbered_in_file(labelled.numbers[new.rows], labelled.source):
             rows = predictor.encode(labelled.rows.select(new.rows))
         self._rows = rows if rows.labels is not None else replace(rows, labels=labelled.labels[new.rows])
-        self._batches = list(self._model.batches(self._rows, size=settings.batch_size))
+        self._batches = list(self._row_batches(settings.batch_size))
+
+    def _row_batches(self, size: int) -> Iterator[tuple[npt.NDArray[np.intp], dict[str, torch.Tensor]]]:
+        """Cut the rows into batches, with the row of each entry: a row may have several windows."""
+        if not isinstance(self._model.task, TokenTask):
+            yield from self._model.batches(self._rows, size=size)
+            return
+        windows, _, owners = windows_of(self._rows, self._model.task)
+        for index, batch in self._model.batches(windows, size=size):
+            yield owners[index], batch
 
     def learn(self, reporter: Reporter) -> tuple[Enrolled, ...]:
         """Learn the vectors; returns the values with their losses."""
@@ -356,7 +367,7 @@ class _Learner:
             with self._autocast():
                 output = self._model(**batch)
             losses = self._model.row_losses(output.logits, batch["labels"])
-            row_losses[index] = losses.detach().double().cpu().numpy()
+            np.add.at(row_losses, index, losses.detach().double().cpu().numpy())
             if learn:
                 torch.autograd.backward(losses.sum())
                 for table in self._tables:

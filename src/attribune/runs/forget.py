@@ -29,6 +29,7 @@ from attribune.schema import Schema
 from attribune.schema.attributes import read_cells
 from attribune.schema.columns import canonical, column_batches
 from attribune.schema.revision import Revision, check_listed
+from attribune.tasks import task_from_dict
 
 __all__ = ["Forgotten", "forget"]
 
@@ -142,11 +143,13 @@ def _forget_in_model(
 def _forget_rows(folder: RunFolder, recipe: Recipe, attribute: str, values: Sequence[str], done: Forgotten) -> int:
     """Remove the predictions of the rows that have a value; returns their number."""
     removed = 0
+    task = task_from_dict(folder.read_results().task) if recipe.reads_tokens else None
+    packed, unpacked = (dict, dict) if task is None else (task.packed, task.unpacked)
     for part in ("validation", "test"):
         path = folder.predictions(part)
         if not path.is_file():
             continue
-        arrays, table = load_file(str(folder.logits(part))), pq.read_table(path)
+        arrays, table = unpacked(load_file(str(folder.logits(part)))), pq.read_table(path)
         positions = marked_rows(arrays, attribute, values)
         if positions is None:
             source = getattr(recipe.data, part) or recipe.data.train
@@ -167,7 +170,7 @@ def _forget_rows(folder: RunFolder, recipe: Recipe, attribute: str, values: Sequ
         removed += int((~others).sum())
         sink = pa.BufferOutputStream()
         pq.write_table(table.filter(pa.array(others)), sink)
-        folder.write_predictions(part, table=sink.getvalue().to_pybytes(), logits=save(arrays))
+        folder.write_predictions(part, table=sink.getvalue().to_pybytes(), logits=save(packed(arrays)))
     return removed
 
 

@@ -47,7 +47,7 @@ class LabelledRows:
         columns = [list(table[column]) for column in recipe.label_columns]
         with numbered_in_file(range(len(table)), source):
             labels, has_label = task.encode_labels(columns)
-        usable = np.flatnonzero(has_label & rows_with_text(table, recipe.data.texts))
+        usable = np.flatnonzero(has_label & rows_with_text(table, recipe.data.texts, words=task.reads_words))
         notes = []
         if len(usable) < len(table):
             notes.append(
@@ -57,6 +57,7 @@ class LabelledRows:
             raise DataError(f"{source}: no row has both a text and a label: check the columns")
         if unseen := task.unseen_labels(columns):
             notes.append(f"{sum(unseen.values()):,} rows have a label that no training row had; they count as wrong")
+        notes += task.label_notes(columns)
         rows = table.select(usable)
         if recipe.data.shuffled:
             rows = shuffle_columns(rows, predictor.schema.names, seed=recipe.training.seed)

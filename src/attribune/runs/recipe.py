@@ -16,9 +16,9 @@ from attribune.backbones.tuning import Tuning
 from attribune.core.config import Settings
 from attribune.data.text_pairs import Truncation
 from attribune.data.texts import TextInput
-from attribune.data.windows import parse_window
+from attribune.data.windows import Head, parse_window
 from attribune.errors import ConfigError
-from attribune.methods import DEFAULT_METHOD, METHODS, MethodConfig, method_from_dict
+from attribune.methods import DEFAULT_METHOD, METHODS, MethodConfig, check_reads_tokens, method_from_dict
 from attribune.models.baselines import BASELINES, BaselineConfig, baseline_from_dict
 from attribune.schema import MISSING
 from attribune.schema.kinds import KINDS, Kind
@@ -247,7 +247,35 @@ class Recipe(Settings):
             )
         elif self.data.prompt or self.data.chat:
             raise ConfigError(f"task {self.task_kind!r} reads no prompt: name its columns as text, and leave chat out")
+        if self.reads_tokens:
+            self._check_tokens()
         return self
+
+    def _check_tokens(self) -> None:
+        """Refuse settings that a task which scores tokens does not have."""
+        if self.is_baseline:
+            raise ConfigError(
+                f"method {self.method['name']!r} scores no tokens, as the task {self.task_kind!r} does: choose one "
+                "that acts in a backbone"
+            )
+        check_reads_tokens(self.method_config(), task=self.task_kind)
+        if not isinstance(parse_window(self.data.window, max_length=self.data.max_length), Head):
+            raise ConfigError(
+                f"task {self.task_kind!r} reads a long text in windows of max_length tokens that overlap, not in "
+                f"{self.data.window}: leave window out"
+            )
+        if self.backbone.pooling is not None:
+            raise ConfigError(f"task {self.task_kind!r} has no document vector: leave backbone.pooling out")
+        if self.data.partial_labels:
+            raise ConfigError(f"task {self.task_kind!r} has one label for each row: leave partial_labels out")
+        if TASKS[self.task_kind].reads_words:
+            if len(self.data.text) > 1 or self.data.text_pair:
+                raise ConfigError("task 'tags' reads one column of words: name one with --text, and no second text")
+        elif len(self.data.text) != 1 or len(self.data.text_pair) != 1:
+            raise ConfigError(
+                f"task {self.task_kind!r} reads a question and a context: name one column of each, with --text and "
+                "--text-pair"
+            )
 
     def _check_generation(self) -> None:
         """Refuse settings that a model which writes text does not have."""
@@ -271,7 +299,7 @@ class Recipe(Settings):
     def _fitting(self) -> Self:
         if both := sorted({*self.data.text}.intersection(self.data.text_pair)):
             raise ConfigError(f"column {', '.join(both)} is in both texts of the pair: name it once")
-        if len(self.data.label) > 1 and self.task_kind != "aspects":
+        if len(self.data.label) > 1 and self.task_kind not in ("aspects", "spans"):
             raise ConfigError(
                 f"task {self.task_kind!r} reads one label column, {len(self.data.label)} are named: name one, or "
                 "choose the task aspects"
@@ -315,8 +343,15 @@ class Recipe(Settings):
 
     @property
     def label_columns(self) -> tuple[str, ...]:
-        """The columns that are predicted: the labels, or the generated text."""
+        """The columns that are predicted: the labels, with the text whose tokens they are of, or the generated text."""
+        if self.reads_tokens:
+            return (*self.data.label, *(self.data.text_pair or self.data.text))
         return self.data.text if self.is_generative else self.data.label
+
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether the task scores tokens."""
+        return TASKS[self.task_kind].reads_tokens
 
     @property
     def needs_attributes(self) -> bool:

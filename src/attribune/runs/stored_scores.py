@@ -19,7 +19,7 @@ __all__ = ["StoredScores"]
 
 @dataclass(frozen=True, kw_only=True)
 class StoredScores:
-    """Scores of a run: for each part, ``rows`` (n,) of the table, ``labels`` and ``logits`` (n, outputs)."""
+    """Scores of a run: for each part, ``rows`` (n,) of the table, ``labels`` and ``logits`` as the task has them."""
 
     task: Task
     parts: dict[str, dict[str, npt.NDArray[Any]]]
@@ -29,13 +29,14 @@ class StoredScores:
         """Read the scores of a run; ModelFolderError if it is not finished, or a file is missing or damaged."""
         folder = RunFolder(Path(path))
         results = folder.read_results()
+        task = task_from_dict(results.task)
         parts: dict[str, dict[str, npt.NDArray[Any]]] = {}
         for part in [name for name in ("validation", "test") if name in results.rows]:
             file = folder.logits(part)
             try:
-                parts[part] = load_file(str(file))
-            except (SafetensorError, OSError) as error:
+                parts[part] = task.unpacked(load_file(str(file)))
+            except (SafetensorError, OSError, KeyError) as error:
                 raise ModelFolderError(
                     f"{file} is missing or damaged ({error}): restore the file, or train again"
                 ) from error
-        return cls(task=task_from_dict(results.task), parts=parts)
+        return cls(task=task, parts=parts)

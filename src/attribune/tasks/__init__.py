@@ -20,6 +20,9 @@ from attribune.tasks.generation import Generation
 from attribune.tasks.labels import UNSEEN
 from attribune.tasks.rating import Rating
 from attribune.tasks.regression import Regression
+from attribune.tasks.spans import Spans
+from attribune.tasks.tags import Tags
+from attribune.tasks.tokens import TokenTask
 
 __all__ = [
     "TASKS",
@@ -30,12 +33,17 @@ __all__ = [
     "Generation",
     "Rating",
     "Regression",
+    "Spans",
+    "Tags",
     "Task",
+    "TokenTask",
     "fit_task",
     "task_from_dict",
 ]
 
-TASKS: dict[str, type[Task]] = {task.kind: task for task in (Classification, Rating, Regression, Aspects, Generation)}
+TASKS: dict[str, type[Task]] = {
+    task.kind: task for task in (Classification, Rating, Regression, Aspects, Generation, Tags, Spans)
+}
 """Every task by its kind, including those of plugins."""
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -52,11 +52,13 @@ class Decoded:
         predictions: column name (`prediction`, or `prediction_<aspect>`) to n values: text, numbers, or lists of text.
         probabilities: (n, outputs), or None for a regression.
         probability_columns: the name of each column of `probabilities`, such as `probability_fresh`.
+        spaced: columns of lists with an item per word, which CSV joins by spaces.
     """
 
     predictions: dict[str, list[Any] | Array]
     probabilities: Array | None
     probability_columns: tuple[str, ...]
+    spaced: tuple[str, ...] = ()
 
     def columns(self) -> dict[str, list[Any] | Array]:
         """Return predictions and probabilities by column name."""
@@ -68,10 +70,13 @@ class Decoded:
 class Task(ABC):
     """The interface of a task to model, data and evaluation; subclasses are frozen dataclasses.
 
-    ``kind`` is its name in recipes and saved models.
+    ``kind`` is its name in recipes and saved models, ``reads_tokens`` whether it is a `TokenTask`, ``reads_words``
+    whether a text is a list of words.
     """
 
     kind: ClassVar[str]
+    reads_tokens: ClassVar[bool] = False
+    reads_words: ClassVar[bool] = False
 
     @property
     @abstractmethod
@@ -105,6 +110,10 @@ class Task(ABC):
     def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
         """Count the labels that no training row has."""
 
+    def label_notes(self, columns: Sequence[Column]) -> list[str]:
+        """Say in short lines what was changed in the labels of rows to use them."""
+        return []
+
     @abstractmethod
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the float32 scalar loss of logits (B, outputs); zero if all labels are ignored."""
@@ -125,6 +134,18 @@ class Task(ABC):
     @abstractmethod
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
         """Return the metrics of logits (n, outputs) by name, the main one first."""
+
+    def empty_scores(self, rows: int) -> Array:
+        """Return an array for the scores of rows, (n, outputs) of zeros."""
+        return np.zeros((rows, self.outputs), dtype=np.float32)
+
+    def packed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Return ``logits`` and ``labels`` of rows as arrays of numbers, which can be stored."""
+        return dict(arrays)
+
+    def unpacked(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Undo `packed`."""
+        return dict(arrays)
 
     def prior(self, train_labels: Array) -> Array:
         """Return the constant logits (outputs,) that fit the training labels best."""

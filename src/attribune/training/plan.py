@@ -14,6 +14,7 @@ from attribune.models.baselines import BaselineConfig
 from attribune.runs.recipe import BackboneRecipe, DataRecipe, Recipe, TrainingRecipe, TransferRecipe
 from attribune.schema import canonical
 from attribune.schema.kinds import Kind
+from attribune.tasks import TASKS
 
 __all__ = ["SHUFFLED", "DataPlan", "ModelPlan", "TrainingPlan", "comparison_recipes", "with_precision"]
 
@@ -29,7 +30,8 @@ class DataPlan:
         source: tables, splits and encoding.
         text: text columns and window.
         attributes: the kinds that the schema is fitted with.
-        label_columns: what is predicted; for a generative model the text itself.
+        label_columns: what is predicted; for a generative model the text itself, for a task that scores tokens also the
+            text whose tokens are labelled.
         transfer: the run whose schema and classes are used.
         seed: of the shuffling of attributes.
     """
@@ -69,6 +71,21 @@ class DataPlan:
     def columns(self) -> list[str]:
         """All columns that are read."""
         return list(dict.fromkeys([*self.text.names, *self.source.label, *(kind.name for kind in self.attributes)]))
+
+    @property
+    def true_columns(self) -> tuple[str, ...]:
+        """The columns that a model predicts, as they stand beside its predictions."""
+        return self.source.label or self.label_columns
+
+    @property
+    def reads_words(self) -> bool:
+        """Whether a text is a list of words."""
+        return TASKS[self.task_kind].reads_words
+
+    @property
+    def reads_tokens(self) -> bool:
+        """Whether the task scores tokens."""
+        return TASKS[self.task_kind].reads_tokens
 
     @property
     def is_generative(self) -> bool:

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from datasets import Dataset
 
-from attribune.data.encoding import encode_with_report
+from attribune.data.encoding import encode_rows, encode_with_report
+from attribune.data.rows import EncodedRows
 from attribune.data.selection import rows_with_label, rows_with_text, shuffle_columns
 from attribune.data.splits import share_texts, split_table
 from attribune.data.tables import read_table
@@ -24,7 +25,16 @@ from attribune.schema.columns import column_batches, require_columns
 from attribune.tasks import Task, fit_task
 from attribune.training.plan import DataPlan
 
-__all__ = ["PreparedData", "PreparedSplit", "encode_split", "prepare", "rows_digest", "shuffle", "with_all_classes"]
+__all__ = [
+    "PreparedData",
+    "PreparedSplit",
+    "encode_rows_of_split",
+    "encode_split",
+    "prepare",
+    "rows_digest",
+    "shuffle",
+    "with_all_classes",
+]
 
 _MANY_CUT = 0.05  # share of the texts
 
@@ -123,8 +133,8 @@ def _encode_labels(
             f"{name}: {sum(unseen.values()):,} rows have a label that no training row has: {listed}; no model can "
             "predict it, and these rows count as wrong"
         )
-    if report is not None:
-        notes.extend(f"{name}: {line}" for line in report.lines())
+    lines = [*task.label_notes(columns), *(report.lines() if report is not None else ())]
+    notes.extend(f"{name}: {line}" for line in lines)
     return PreparedSplit(table=part.table, rows=part.rows, labels=labels)
 
 
@@ -165,19 +175,33 @@ def encode_split(name: str, data: PreparedData, plan: DataPlan, model: Condition
         data.schema,
         model.tokenizer,
         text=plan.text,
-        label=plan.source.label or None,
+        label=(plan.label_columns if plan.reads_tokens else plan.source.label) or None,
         task=data.task,
         encoder=model.row_encoder(plan.text),
         on_missing_label="partial" if plan.source.partial_labels and name == "train" else "drop",
     )
-    note = f"{name}: {report.shortened:,} of {report.rows:,} texts cut to the window {plan.text.window}"
-    if report.shortened > _MANY_CUT * report.rows:
+    what = "questions" if plan.reads_tokens else "texts"
+    note = f"{name}: {report.shortened:,} of {report.rows:,} {what} cut to the window {plan.text.window}"
+    if plan.reads_tokens:
+        note += ", of which half is for the context, or to task.max_question_length: raise what is too small"
+    elif report.shortened > _MANY_CUT * report.rows:
         share = report.shortened / report.rows
         others = "" if plan.is_generative else ", or read the ends too (window head+tail) or all (chunks)"
         note += f", which is {share:.0%}: raise max_length{others}"
     if report.shortened and note not in data.notes:
         data.notes.append(note)
     return rows
+
+
+def encode_rows_of_split(split: PreparedSplit, plan: DataPlan, model: ConditionedModel) -> EncodedRows:
+    """Return the rows of a split with their labels, for a task that scores tokens; windows are no rows."""
+    encoder, schema = model.row_encoder(plan.text), model.input_schema
+    names = (*plan.text.names, *schema.names)
+    parts = [
+        encode_rows(columns, schema, encoder, text=plan.text, first_row=row)
+        for row, columns in column_batches(split.table, names)
+    ]
+    return replace(EncodedRows.concat(parts), labels=split.labels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,9 +218,12 @@ def _usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> _R
     table = read_table(source, encoding=plan.source.encoding)
     shown = source if isinstance(source, str) else name
     require_columns(table.column_names, plan.columns, source=shown)
-    has_text = rows_with_text(table, plan.source.texts)
-    enough = any if plan.source.partial_labels and name == "train" else all
-    has_label = rows_with_label(table, plan.label_columns, missing=plan.task_options["missing"], enough=enough)
+    has_text = rows_with_text(table, plan.source.texts, words=plan.reads_words)
+    labels = plan.source.label if plan.reads_tokens else plan.label_columns
+    enough = any if plan.reads_tokens or (plan.source.partial_labels and name == "train") else all
+    has_label = rows_with_label(
+        table, labels, missing=plan.task_options["missing"], enough=enough, objects=plan.reads_tokens
+    )
     usable = np.flatnonzero(has_text & has_label)
     notes.append(f"{name}: {len(table):,} rows read from {shown}")
     for lacking, dropped in {"text": ~has_text, "label": has_text & ~has_label}.items():

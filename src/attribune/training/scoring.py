@@ -75,13 +75,14 @@ def score(
     started = time.perf_counter()
     for split_name, split in data.scored.items():
         logits, _ = predictor.logits(split.table, hide_attributes=hide_attributes)
-        metrics[split_name] = data.task.metrics(logits, split.labels)
+        task = predictor.task
+        metrics[split_name] = task.metrics(logits, split.labels)
         if folder is not None:
-            columns = {column: prediction_array(value) for column, value in data.task.decode(logits).columns().items()}
-            true = {f"true_{column}": list(split.table[column]) for column in source.label_columns}
+            columns = {column: prediction_array(value) for column, value in task.decode(logits).columns().items()}
+            true = {f"true_{column}": list(split.table[column]) for column in source.true_columns}
             sink = io.BytesIO()
             pq.write_table(pa.table({"row": split.rows, **true, **columns}), sink)
-            arrays = {"rows": split.rows, "labels": split.labels, "logits": logits}
+            arrays = {"rows": split.rows, **task.packed({"labels": split.labels, "logits": logits})}
             own = split.table if split.unshuffled is None else split.unshuffled
             arrays |= value_marks(own, data.schema)
             stored = save({key: np.ascontiguousarray(array) for key, array in arrays.items()})

@@ -6,9 +6,9 @@ import logging
 import math
 import shutil
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,17 +25,20 @@ from attribune.core.process import keep_freed_memory
 from attribune.core.progress import Reporter
 from attribune.core.records import checked_record, read_record
 from attribune.data.batching import LengthGroupedBatches, padding_share
+from attribune.data.rows import EncodedRows
 from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.metrics.results import Scored
 from attribune.models.auto import load_scorer
 from attribune.models.base import ConditionedModel
 from attribune.models.classifier import AttributeModel
 from attribune.models.generator import AttributeGenerator
+from attribune.models.token_scores import score_tokens
 from attribune.models.transfer import AttributeSource
 from attribune.runs.card import run_card
 from attribune.runs.folder import RunFolder, predictor_of
 from attribune.runs.recipe import Recipe, TrainingRecipe
 from attribune.runs.results import RunResults, TrainingRecord, run_results
+from attribune.tasks import Task, TokenTask
 from attribune.training.baselines import train_baseline
 from attribune.training.callbacks.early_stopping import EarlyStopping
 from attribune.training.callbacks.profile import ProfileSteps
@@ -45,7 +48,14 @@ from attribune.training.checkpoints import last_checkpoint, read_state
 from attribune.training.distributed import from_main, is_main, process_count, process_number
 from attribune.training.optimizer import update_rows_alone
 from attribune.training.plan import DataPlan, ModelPlan, TrainingPlan, comparison_recipes, with_precision
-from attribune.training.preparation import PreparedData, encode_split, prepare, rows_digest, shuffle
+from attribune.training.preparation import (
+    PreparedData,
+    encode_rows_of_split,
+    encode_split,
+    prepare,
+    rows_digest,
+    shuffle,
+)
 from attribune.training.scoring import score, score_baselines
 from attribune.training.trainer import AttributeTrainer, training_arguments
 
@@ -149,27 +159,31 @@ def _run(
         reporter.note(note)
     from_main(lambda: _check_same_rows(folder, rows_digest(rows, plan.data)))
 
-    scored, record = _train_and_score(plan, folder, rows, reporter, profile=profile)
+    scored, record, task = _train_and_score(plan, folder, rows, reporter, profile=profile)
     for name, other in comparisons.items():
         reporter.note(f"training {name} for comparison")
         other_folder = RunFolder(folder.path / "compare" / name)
         from_main(partial(other_folder.begin, other.recipe, resume=True))
         other_rows = shuffle(data, seed=other.data.seed) if other.is_shuffled else rows
-        other_scored, other_record = _train_and_score(other, other_folder, other_rows, reporter)
+        other_scored, other_record, other_task = _train_and_score(other, other_folder, other_rows, reporter)
         if is_main():
-            _write_results(other_folder, other.recipe, data, other_scored, other_record)
+            _write_results(other_folder, other.recipe, replace(data, task=other_task), other_scored, other_record)
             scored.append(other_scored[0])
 
     if not is_main():
         return {}
     if baselines and not plan.data.is_generative:
         scored += score_baselines(plan.data, rows, reporter, exclude={plan.method, *comparisons})
-    return _write_results(folder, plan.recipe, data, scored, record).to_dict()
+    return _write_results(folder, plan.recipe, replace(data, task=task), scored, record).to_dict()
 
 
 def _check(plan: TrainingPlan) -> None:
     """Check trackers and backbone before a long table is read."""
     check_trackers(plan.training.report_to)
+    if plan.data.reads_tokens and process_count() > 1:
+        raise ConfigError(
+            f"the task {plan.data.task_kind!r} is trained in one process, and there are {process_count()}: start one"
+        )
     if plan.model is not None:
         load_tokenizer(plan.model.backbone.name, revision=plan.model.backbone.revision)
     elif plan.training.report_to:
@@ -193,17 +207,17 @@ def _check_same_rows(folder: RunFolder, digest: str) -> None:
 
 def _train_and_score(
     plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter: Reporter, *, profile: bool = False
-) -> tuple[list[Scored], dict[str, Any]]:
+) -> tuple[list[Scored], dict[str, Any], Task]:
     """Train one method, unless its model exists, and score it with and without its attributes.
 
     Returns:
-        In the first process, the scores and the training record; nothing in the others.
+        In the first process, the scores, the training record, and the task as the model has it; nothing in the others.
     """
     is_trained = from_main(folder.outcome.is_file)
     if plan.model is not None and not is_trained:
         _train_neural(plan.model, plan.data, plan.training, folder, data, reporter, profile=profile)
     if not is_main():
-        return [], {}
+        return [], {}, data.task
     if plan.baseline is not None and not is_trained:
         train_baseline(plan.baseline, plan, folder, data, reporter)
     model = load_scorer(folder.model)
@@ -216,7 +230,7 @@ def _train_and_score(
     scored = [score(plan.name, predictor, data, plan.data, folder=folder)]
     if len(predictor.schema) and plan.reads_attributes:
         scored.append(score(f"{plan.name}, attributes hidden", predictor, data, plan.data, hide_attributes=True))
-    return scored, record
+    return scored, record, predictor.task
 
 
 def _train_neural(
@@ -235,13 +249,34 @@ def _train_neural(
     _check_checkpointing(model, settings)
     note_count = len(data.notes)
     train = encode_split("train", data, source, model)
-    validation = encode_split("validation", data, source, model)
+    validation = (
+        encode_rows_of_split(data.splits["validation"], source, model)
+        if source.reads_tokens
+        else encode_split("validation", data, source, model)
+    )
     for note in data.notes[note_count:]:
         reporter.note(note)
     outcome = _fit(model, train, validation, settings, folder, reporter, profile=profile)
+    if isinstance(model.task, TokenTask) and isinstance(validation, EncodedRows) and model.task.is_tuned:
+        _tune_task(model, model.task, validation, settings)
     if is_main():
         model.save_pretrained(folder.model)
         folder.write_outcome({**outcome, "parameters": asdict(model.sizes())})
+
+
+def _tune_task(model: ConditionedModel, task: TokenTask, validation: EncodedRows, settings: TrainingRecipe) -> None:
+    """Fit what a task that scores tokens learns of the validation rows, such as a threshold."""
+    is_bf16 = settings.precision == "bf16"
+
+    @contextmanager
+    def run() -> Iterator[None]:
+        with torch.inference_mode(), torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=is_bf16):
+            yield
+
+    model.eval()
+    scores, _ = score_tokens(model, validation, task, size=settings.batch_size, run=run)
+    model.task = task.tuned(scores, np.asarray(validation.labels))
+    model.config.task = model.task.to_dict()
 
 
 def _build_model(plan: ModelPlan, source: DataPlan, data: PreparedData) -> ConditionedModel:
@@ -277,7 +312,7 @@ def _check_checkpointing(model: ConditionedModel, settings: TrainingRecipe) -> N
 def _fit(
     model: ConditionedModel,
     train: Dataset,
-    validation: Dataset,
+    validation: Dataset | EncodedRows,
     settings: TrainingRecipe,
     folder: RunFolder,
     reporter: Reporter,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,13 @@ from datasets import Dataset
 from torch import nn
 from torch.utils.data import DataLoader
 from transformers import EvalPrediction, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_utils import EvalLoopOutput
 
 from attribune.data.batching import LengthGroupedBatches, SharedBatches
+from attribune.data.rows import EncodedRows
 from attribune.errors import ModelFolderError
 from attribune.models.base import ConditionedModel
+from attribune.models.token_scores import score_tokens
 from attribune.runs.recipe import TrainingRecipe
 from attribune.training.distributed import PATIENCE, all_rows, backend, process_count, process_number
 from attribune.training.optimizer import build_optimizer, clip_gradients
@@ -35,7 +38,8 @@ class AttributeTrainer(transformers.Trainer):
     Args:
         model: with a tokenizer; it is moved to the device.
         args: as `training_arguments` makes them.
-        train: encoded rows with a column ``length``, as `validation`.
+        train: encoded rows with a column ``length``, as `validation`; for a task that scores tokens windows, and
+            `validation` whole rows with labels.
         callbacks: replace the stock callbacks that print.
         sharded: the tables whose rows are sharded over the processes.
     """
@@ -47,7 +51,7 @@ class AttributeTrainer(transformers.Trainer):
         args: TrainingArguments,
         *,
         train: Dataset,
-        validation: Dataset,
+        validation: Dataset | EncodedRows,
         callbacks: Sequence[TrainerCallback],
         sharded: ShardedTables | None,
     ) -> None:
@@ -63,7 +67,7 @@ class AttributeTrainer(transformers.Trainer):
             model=model,
             args=args,
             train_dataset=train,
-            eval_dataset=_sorted_by_length(validation),
+            eval_dataset=validation if isinstance(validation, EncodedRows) else _sorted_by_length(validation),
             data_collator=model.collator(),
             compute_metrics=_metrics_of(model),
             preprocess_logits_for_metrics=model.row_scores,
@@ -92,6 +96,24 @@ class AttributeTrainer(transformers.Trainer):
         labels = inputs.pop("labels")
         logits = model(**inputs).logits.float()
         return self.model.task.loss(*all_rows(logits, labels, limit=self._batches.most))
+
+    def evaluation_loop(self, dataloader: Any, description: str, *args: Any, **options: Any) -> EvalLoopOutput:
+        """Compute the metrics of the validation rows; those of a task that scores tokens are merged from windows."""
+        rows, model = self.eval_dataset, self.model
+        if not isinstance(rows, EncodedRows):
+            return super().evaluation_loop(dataloader, description, *args, **options)
+        model.eval()
+        scores, loss = score_tokens(
+            model, rows, model.task, size=self.args.per_device_eval_batch_size, run=self._evaluation_pass
+        )
+        metrics = {name: metric.value() for name, metric in model.task.metrics(scores, rows.labels).items()}
+        metrics = {f"eval_{name}": value for name, value in {"loss": loss, **metrics}.items()}
+        return EvalLoopOutput(predictions=scores, label_ids=None, metrics=metrics, num_samples=len(rows))
+
+    @contextmanager
+    def _evaluation_pass(self) -> Iterator[None]:
+        with torch.inference_mode(), self.compute_loss_context_manager():
+            yield
 
     def restore_best_model(self, state: TrainerState, checkpoints: Path) -> None:
         """Load the best model of a training that had ended before it was interrupted.

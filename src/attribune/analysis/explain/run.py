@@ -53,10 +53,12 @@ def explain(
         `counterfactuals`, ``words`` of `word_occlusion`), and ``notes``.
 
     Raises:
-        AttribuneError: for a method that reads no attributes, or naming file, row or column and the cure.
+        AttribuneError: for a method that reads no attributes, a task that scores tokens, or naming file, row or column
+            and the cure.
     """
     _check(instead, row=row, rare=rare, min_rows=min_rows, top=top)
     recipe, predictor = load_run(run, backbone=backbone)
+    predictor.require_documents("explain")
     if not (predictor.reads_attributes and len(predictor.schema)):
         raise ConfigError(
             f"method {recipe.method['name']!r} of {run} reads no attributes, so that there is nothing to explain: give "

@@ -89,12 +89,13 @@ class Session:
         """Load a run, and its training table where it still is.
 
         Raises:
-            ConfigError: for a run that writes text.
+            ConfigError: for a run that writes text, or scores tokens.
             ModelFolderError: for a folder that is no run, or whose model is missing or damaged.
         """
         recipe, predictor = load_run(run, backbone=backbone)
         if predictor.task.kind == "generation":
             raise ConfigError(f"{run} writes text, which the playground does not show: use `attribune generate`")
+        predictor.require_documents("the playground")
         try:
             training = LabelledRows.read(recipe, predictor, recipe.data.train, encoding=recipe.data.encoding)
             if len(training.labels) > _MAX_TRAINING_ROWS:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from attribune.apps.serve.compute import compute
 from attribune.apps.serve.model_files import MappedFiles, copy_into_memory
 from attribune.backbones.loading import SharedBackbones
+from attribune.data.writing import finite
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.methods.weight_cache import WeightCache
 from attribune.models.auto import load_model
@@ -108,7 +109,7 @@ class ServedModel:
     def _answers(self, columns: Columns, scores: npt.NDArray[np.float32]) -> list[Answer]:
         predictor = self.predictor
         output = predictor.task.decode(scores).columns()
-        lists = {name: _plain(values) for name, values in output.items()}
+        lists = {name: finite(_plain(values)) for name, values in output.items()}
         unknown = predictor.schema.unknown(columns) if self.attributes else {}
         names = [attribute.name for attribute in self.attributes]
         return [
@@ -134,7 +135,7 @@ class ServedModel:
     def describe(self) -> dict[str, Any]:
         """Describe the model for callers, as plain JSON values."""
         predictor = self.predictor
-        sample = predictor.task.decode(np.zeros((1, predictor.task.outputs)))
+        sample = predictor.task.decode(predictor.task.empty_scores(0))
         return {
             "name": self.name,
             "task": predictor.task.kind,

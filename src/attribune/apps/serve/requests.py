@@ -31,6 +31,7 @@ __all__ = ["ErrorAnswer", "Fault", "ModelsAnswer", "PredictAnswer", "PredictRequ
 
 Body = TypeVar("Body", bound=BaseModel)
 Scalar = StrictStr | StrictBool | StrictInt | StrictFloat | None
+Words = StrictStr | list[StrictStr]
 _MAX_VALUES = 1_000  # of one attribute of one text
 _MAX_FAULTS = 10  # in an answer
 
@@ -42,8 +43,9 @@ class _Body(BaseModel):
 class Row(_Body):
     """A text with its attributes."""
 
-    text: StrictStr | dict[str, StrictStr | None] = Field(
-        description="The text; for a model of several text columns, an object with each one's text."
+    text: Words | dict[str, Words | None] = Field(
+        description="The text; for a model of several text columns, an object with each one's text; for a model of "
+        "words, their list, or text with spaces between them."
     )
     attributes: dict[str, Scalar | list[Scalar]] = Field(
         default_factory=dict,
@@ -63,7 +65,7 @@ class PredictRequest(_Body):
     )
 
     model: StrictStr | None = Field(default=None, description="Name of the model; needed where several are served.")
-    text: SkipValidation[StrictStr | dict[str, StrictStr | None] | None] = Field(
+    text: SkipValidation[Words | dict[str, Words | None] | None] = Field(
         default=None, description="The text, unless `rows` are given."
     )
     attributes: SkipValidation[dict[str, Scalar | list[Scalar]]] = Field(
@@ -203,6 +205,7 @@ def _row(given: Any, prefix: str, model: ServedModel, settings: ServeSettings) -
         _check_names(
             given.get("text"), names, f"{prefix}text.", f"this model has no such text column: give {', '.join(names)}"
         )
+        _check_words(given.get("text"), f"{prefix}text", model, settings)
         _check_numbers(given.get("attributes"), f"{prefix}attributes.")
     row = _checked(Row, given, prefix)
     schema = model.predictor.schema
@@ -238,9 +241,21 @@ def _check_numbers(attributes: Any, prefix: str) -> None:
             raise Refused(422, f"{prefix}{_shown(name)}", reason)
 
 
-def _texts(text: str | Mapping[str, str | None], prefix: str, model: ServedModel, settings: ServeSettings) -> Any:
+def _check_words(given: Any, field: str, model: ServedModel, settings: ServeSettings) -> None:
+    """Refuse lists of words where texts are read, and lists that are too long."""
+    for value in given.values() if isinstance(given, dict) else [given]:
+        if not isinstance(value, list):
+            continue
+        if not model.predictor.task.reads_words:
+            raise Refused(422, field, "a list, but this model reads a text: give it as one")
+        if len(value) > settings.max_text_length:
+            limit = f"at most {settings.max_text_length:,} are read"
+            raise Refused(422, field, f"{len(value):,} words, but {limit}: cut the text")
+
+
+def _texts(text: Any, prefix: str, model: ServedModel, settings: ServeSettings) -> Any:
     names = model.predictor.text_input.names
-    if isinstance(text, str):
+    if not isinstance(text, dict):
         if len(names) > 1:
             listed = ", ".join(names)
             raise Refused(422, f"{prefix}text", f"this model reads {listed}: give an object with the text of each")
@@ -248,11 +263,15 @@ def _texts(text: str | Mapping[str, str | None], prefix: str, model: ServedModel
     for name, value in text.items():
         if value is not None:
             field = f"{prefix}text" if len(names) == 1 else f"{prefix}text.{_shown(name)}"
-            _check_characters(value, field)
-            if len(value) > settings.max_text_length:
+            joined = value if isinstance(value, str) else "".join(value)
+            _check_characters(joined, field)
+            if len(joined) > settings.max_text_length:
                 limit = f"at most {settings.max_text_length:,} are read"
-                raise Refused(422, field, f"{len(value):,} characters, but {limit}: cut the text")
-    return dict(text)
+                raise Refused(422, field, f"{len(joined):,} characters, but {limit}: cut the text")
+    if not model.predictor.task.reads_words:
+        return dict(text)
+    # Lists in every row, since one column of the requests that are answered together has one type.
+    return {name: value.split() if isinstance(value, str) else value for name, value in text.items()}
 
 
 def _value(value: Any, attribute: FittedAttribute, field: str, schema: Schema) -> Any:

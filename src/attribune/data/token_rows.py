@@ -1,0 +1,159 @@
+"""Texts whose tokens are scored: read in windows that overlap, so that nothing is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from attribune.data.collator import Collator
+from attribune.data.rows import EncodedRows
+from attribune.data.texts import DEFAULT_LENGTH, TextInput
+from attribune.data.windows import Head, SpecialTokens, Window, content_ids, longest_input
+from attribune.errors import ConfigError, DataError, RowError
+from attribune.schema.columns import as_array
+from attribune.tasks.labels import UNSEEN
+from attribune.tasks.tokens import TokenRow, TokenTask, TokenWindow
+from attribune.tasks.words import word_list
+
+__all__ = ["TokenCollator", "WordEncoder", "token_window", "window_starts", "windows_of"]
+
+Array = npt.NDArray[np.int64]
+
+
+class WordEncoder:
+    """Tokenizes lists of words, and cuts them into windows.
+
+    A word has the ids that it has in a text with spaces between the words; one without any, such as a control
+    character, is read as the unknown token. Windows overlap by half; each word is scored in the one in which it has
+    most context.
+
+    Args:
+        window: of the size of windows; None takes 512 ids.
+        limit: ids that the backbone takes; None asks the tokenizer.
+
+    Raises:
+        ConfigError: for a window that the backbone cannot take, or that keeps a part of a text.
+    """
+
+    def __init__(self, tokenizer: Any, *, window: Window | None = None, limit: int | None = None) -> None:
+        self.tokenizer = tokenizer
+        self.special = SpecialTokens.of(tokenizer)
+        self.window = token_window(tokenizer, window, limit=limit)
+        self.window.check(self.special, limit=limit if limit is not None else longest_input(tokenizer))
+        self._space = _space_before_words(tokenizer)
+
+    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
+        """Encode the rows of a column of words.
+
+        Raises:
+            DataError: for a column of anything else, naming the row.
+        """
+        lists = _word_lists(columns[text.columns[0]], text.columns[0], first_row)
+        later = self._ids({f"{self._space}{word}" for words in lists for word in words})
+        first = self._ids({words[0] for words in lists if words}) if self._space else later
+        rows = [
+            self._row(
+                [first[word] if place == 0 else later[f"{self._space}{word}"] for place, word in enumerate(words)]
+            )
+            for words in lists
+        ]
+        return EncodedRows.without_attributes(rows, empty=[not "".join(words).strip() for words in lists])
+
+    def _ids(self, words: set[str]) -> dict[str, list[int]]:
+        """Tokenize each word alone."""
+        ordered = sorted(words)
+        ids = content_ids(self.tokenizer, ordered) if ordered else []
+        return {word: content or self._unknown() for word, content in zip(ordered, ids, strict=True)}
+
+    def _unknown(self) -> list[int]:
+        named = (self.tokenizer.unk_token_id, self.special.filler)
+        token = next((token for token in named if token is not None), None)
+        if token is None:
+            raise ConfigError(
+                "a word without tokens needs one to stand for it, but the tokenizer has no unk, bos, eos or pad token: "
+                "set tokenizer.unk_token"
+            )
+        return [int(token)]
+
+    def _row(self, words: list[list[int]]) -> TokenRow:
+        ids = [token for word in words for token in word]
+        first = np.cumsum([0, *(len(word) for word in words)])[:-1]
+        room = self.window.length(self.special) - len(self.special)
+        starts = window_starts(len(ids), room=room, step=max(1, room // 2))
+        # Most context is to be in the window whose middle is nearest.
+        own = np.searchsorted((starts[1:] + starts[:-1] + room - 1) / 2, first)
+        edges = np.searchsorted(own, np.arange(len(starts) + 1))
+        before, windows = len(self.special.before), []
+        for window, start in enumerate(starts.tolist()):
+            wrapped = self.special.wrap(ids[start : start + room])
+            marks = np.full(len(wrapped), -1)
+            here = np.arange(edges[window], edges[window + 1])
+            marks[first[here] - start + before] = here
+            windows.append(TokenWindow(ids=wrapped, marks=marks))
+        return TokenRow(windows=tuple(windows), words=len(words))
+
+
+def token_window(tokenizer: Any, window: Window | None, *, limit: int | None) -> Window:
+    """Return the window of a task that scores tokens; ConfigError for one that leaves out a part of a text."""
+    if window is None:
+        limit = limit if limit is not None else longest_input(tokenizer)
+        return Head(min(DEFAULT_LENGTH, limit or DEFAULT_LENGTH))
+    if not isinstance(window, Head):
+        raise ConfigError(
+            f"the window {str(window)!r} is not for tasks that score tokens, which read all: choose head:N"
+        )
+    return window
+
+
+def window_starts(length: int, *, room: int, step: int) -> Array:
+    """Return where windows of `room` tokens begin; the last one ends with the text."""
+    if length <= room:
+        return np.zeros(1, dtype=np.int64)
+    return np.append(np.arange(0, length - room, step), length - room)
+
+
+def windows_of(rows: EncodedRows, task: TokenTask) -> tuple[EncodedRows, list[TokenWindow], Array]:
+    """Return the windows of rows: as a model reads them, with their labels; themselves; and the row of each."""
+    windows = [window for row in rows.inputs for window in row.windows]
+    owners = np.repeat(np.arange(len(rows)), np.array([len(row.windows) for row in rows.inputs], dtype=np.int64))
+    labels = None
+    if rows.labels is not None:
+        pairs = zip(windows, owners.tolist(), strict=True)
+        labels = [task.window_labels(window, rows.labels[owner]) for window, owner in pairs]
+    starts = [window.segment_start for window in windows if window.segment_start is not None]
+    encoded = EncodedRows.without_attributes(
+        [window.ids for window in windows], labels=labels, segment_starts=starts if starts else None
+    )
+    return encoded.with_attribute_ids(rows.attribute_ids[owners]), windows, owners
+
+
+class TokenCollator(Collator):
+    """Pads windows to a batch, on the right; its arguments are those of `Collator`."""
+
+    def __init__(self, tokenizer: Any, schema: Any, *, pad_to_multiple_of: int | None = None) -> None:
+        super().__init__(tokenizer, schema, pad_to_multiple_of=pad_to_multiple_of)
+        self.left = False
+
+    def labels(self, rows: Sequence[Mapping[str, Any]], *, length: int) -> Any:
+        """Return the labels (B, length), `UNSEEN` where there is padding; None if the rows have none."""
+        labels = [row["labels"] for row in rows if row.get("labels") is not None]
+        return self.padded(labels, length=length, filler=UNSEEN, left=False) if labels else None
+
+
+def _word_lists(values: Any, name: str, first_row: int) -> list[list[str]]:
+    lists = []
+    for row, cell in enumerate(as_array(values, column=name, first_row=first_row).to_pylist(), start=first_row):
+        try:
+            lists.append(word_list(cell) or [])
+        except DataError as error:
+            raise RowError(f"column {name!r}, ", row, f": {error}") from error
+    return lists
+
+
+def _space_before_words(tokenizer: Any) -> str:
+    """Return what stands before a word that is not the first, for tokenizers whose tokens begin with the space."""
+    both, one, other, spaced = content_ids(tokenizer, ["a b", "a", "b", " b"])
+    return " " if both == one + spaced and both != one + other else ""

@@ -1,0 +1,320 @@
+"""The part of a text that answers a question."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from pydantic import AfterValidator, ValidationInfo
+
+from attribune.core.config import checked_dataclass
+from attribune.errors import ConfigError, DataError
+from attribune.metrics import formulas as metric
+from attribune.metrics.answers import answer_scores
+from attribune.metrics.formulas import Metric
+from attribune.schema.columns import MISSING
+from attribune.tasks.answers import Answer, AnswerCells
+from attribune.tasks.base import Decoded
+from attribune.tasks.labels import UNSEEN, Array, Column, Flag, MissingTexts
+from attribune.tasks.tokens import TokenRow, TokenTask, TokenWindow, object_array
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["NULL", "Candidate", "SpanScores", "Spans"]
+
+NULL = -2
+"""The mark of the token that stands for no answer."""
+
+
+class Candidate(NamedTuple):
+    """A part of a text as an answer: the sum of its two logits, and its characters from `start` to before `end`."""
+
+    score: float
+    start: int
+    end: int
+    text: str
+
+
+class SpanScores(NamedTuple):
+    """The scores of a row: that of no answer, and the best candidates, the best first."""
+
+    null: float
+    best: tuple[Candidate, ...]
+
+    @property
+    def difference(self) -> float:
+        """The score of no answer less that of the best candidate; infinite without one."""
+        return self.null - self.best[0].score if self.best else np.inf
+
+
+def _at_least_one(value: int, info: ValidationInfo) -> int:
+    if value < 1:
+        raise ConfigError(f"{info.field_name} is {value}: give at least 1")
+    return value
+
+
+Count = Annotated[int, AfterValidator(_at_least_one)]
+
+
+@checked_dataclass(kw_only=True)
+class Spans(TokenTask):
+    """A part of a text, the context, that answers a question; the head has a start and an end logit per token.
+
+    Devlin et al. 2019, *BERT*, sections 4.2 and 4.3: an answer is scored by the start logit of its first token and the
+    end logit of its last one, no answer by those of the first token ([CLS]), the lowest over the windows of a context;
+    a window without the answer learns the latter. The label of a row is a tuple of true answers, empty for a question
+    without one; the first is learned. The scores of a row are `SpanScores`.
+
+    Args:
+        unanswerable: whether a question may have no answer, as in training rows; otherwise one is always given.
+        null_score_diff_threshold: no answer is given where its score is higher by more than this; fitted on the
+            validation rows.
+        max_answer_length: tokens that an answer has at most.
+        n_best: candidates that are kept of each row.
+        list_n_best: predict all of them as well, as JSON.
+        doc_stride: tokens from the beginning of a window to that of the next; by default a third of the window, 128 of
+            384 in the paper.
+        max_question_length: tokens of a question that are read.
+        missing: texts that mean a missing label.
+    """
+
+    kind: ClassVar[str] = "spans"
+    main_metric: ClassVar[str] = "f1"
+    outputs: ClassVar[int] = 2
+    unanswerable: Flag = False
+    null_score_diff_threshold: float = 0.0
+    max_answer_length: Count = 30
+    n_best: Count = 20
+    list_n_best: Flag = False
+    doc_stride: Count | None = None
+    max_question_length: Count = 64
+    missing: MissingTexts = MISSING
+
+    @classmethod
+    def fit(
+        cls,
+        label_columns: Sequence[Column],
+        *,
+        unanswerable: bool | None = None,
+        null_score_diff_threshold: float = 0.0,
+        max_answer_length: int = 30,
+        n_best: int = 20,
+        list_n_best: bool = False,
+        doc_stride: int | None = None,
+        max_question_length: int = 64,
+        missing: Sequence[str] = MISSING,
+    ) -> Self:
+        """Return the task; `unanswerable`, unless given, says whether a training row has no answer."""
+        task = cls(
+            null_score_diff_threshold=null_score_diff_threshold,
+            max_answer_length=max_answer_length,
+            n_best=n_best,
+            list_n_best=list_n_best,
+            doc_stride=doc_stride,
+            max_question_length=max_question_length,
+            missing=missing,
+        )
+        labels, keep = task.encode_labels(label_columns)
+        if not any(labels[keep]):
+            raise DataError("no training row has an answer: name the column that holds the answers")
+        has_none = any(label == () for label in labels[keep])
+        return replace(task, unanswerable=has_none if unanswerable is None else unanswerable)
+
+    def _read(self, columns: Sequence[Column], first_row: int) -> list[tuple[tuple[Answer, ...] | None, int]]:
+        if not 2 <= len(columns) <= 4:
+            raise ConfigError(
+                f"the task 'spans' takes 1 to 3 label columns and the context, and was given {len(columns)} columns: "
+                "name the answers, or answer, answer_start and is_impossible"
+            )
+        cells = AnswerCells(missing=self.missing)
+        rows = zip(*columns, strict=True)
+        return [cells.read(row[:-1], row[-1], row=number) for number, row in enumerate(rows, start=first_row)]
+
+    def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
+        """Return a tuple of answers per row, (n,), and the mask of labelled rows.
+
+        Args:
+            columns: the answers, with their starts and whether there are none if these are columns of their own; and
+                the context.
+        """
+        read = [answers for answers, _ in self._read(columns, first_row)]
+        return object_array([answers or () for answers in read]), np.array(
+            [one is not None for one in read], dtype=bool
+        )
+
+    def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
+        """Return an empty count: every answer in a text can be predicted."""
+        return Counter()
+
+    def label_notes(self, columns: Sequence[Column]) -> list[str]:
+        """Say how many answers were found elsewhere than where they were said to be."""
+        moved = sum(count for _, count in self._read(columns, 1))
+        return [f"{moved:,} answers are not where their row says, and were found by their text"] if moved else []
+
+    def window_labels(self, window: TokenWindow, label: Sequence[Answer]) -> Array:
+        """Return 1 at the first token of the answer, plus 2 at the last one, 0 at others that may be, and `UNSEEN`.
+
+        Where the window does not have the whole answer, both are the token that stands for none.
+        """
+        starts, ends = window.marks.T
+        labels = np.where(starts == -1, UNSEEN, 0)
+        first = last = int(np.flatnonzero(starts == NULL)[0])
+        if label:
+            text, place = label[0]
+            begin, end = place + len(text) - len(text.lstrip()), place + len(text.rstrip())
+            is_candidate = starts >= 0
+            after, before = np.flatnonzero(is_candidate & (ends > begin)), np.flatnonzero(is_candidate & (starts < end))
+            is_whole = window.bounds[0] <= begin and end <= window.bounds[1]
+            if is_whole and len(after) and len(before) and after[0] <= before[-1]:
+                first, last = int(after[0]), int(before[-1])
+        labels[first] += 1
+        labels[last] += 2
+        return labels
+
+    def _nats(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the cross-entropies (B, 2) of the first and of the last token."""
+        import torch
+
+        scores = logits.float().masked_fill((labels == UNSEEN).unsqueeze(-1), -torch.inf).log_softmax(dim=1)
+        targets = torch.stack([((labels >= 0) & (labels & bit > 0)).long().argmax(dim=1) for bit in (1, 2)], dim=1)
+        return -scores.gather(1, targets.unsqueeze(1)).squeeze(1)
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean of the cross-entropies of first and last token, among those that may be, over windows."""
+        return self._nats(logits, labels).mean()
+
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the sum of both cross-entropies of each window."""
+        return self._nats(logits, labels).sum(dim=1)
+
+    def window_scores(self, logits: Array, window: TokenWindow) -> SpanScores:
+        """Return the score of no answer, and the best candidates, yet without their texts."""
+        if not np.isfinite(logits).all():
+            return SpanScores(np.nan, ())
+        starts, ends = window.marks.T
+        null = float(logits[np.flatnonzero(starts == NULL)[0]].sum(dtype=np.float64))
+        places = np.flatnonzero(starts >= 0)
+        if not len(places):
+            return SpanScores(null, ())
+        first, last = np.full((2, len(logits)), -np.inf)
+        first[places], last[places] = logits[places, 0], logits[places, 1]
+        length = min(self.max_answer_length, len(logits))
+        padded = np.append(last, np.full(length - 1, -np.inf))
+        sums = first[:, None] + np.lib.stride_tricks.sliding_window_view(padded, length)
+        count = min(self.n_best, sums.size)
+        flat = sums.reshape(-1)
+        least = np.partition(flat, flat.size - count)[flat.size - count]
+        best = np.flatnonzero((flat >= least) & (flat > -np.inf))
+        best = best[np.argsort(-flat[best], kind="stable")][:count]
+        pairs = [(divmod(int(index), length), float(flat[index])) for index in best]
+        return SpanScores(
+            null, tuple(Candidate(sum_, int(starts[i]), int(ends[i + more]), "") for (i, more), sum_ in pairs)
+        )
+
+    def row_scores(self, windows: Sequence[SpanScores], row: TokenRow) -> SpanScores:
+        """Return the best candidates of all windows, each once, and the lowest score of no answer."""
+        highest: dict[tuple[int, int], float] = {}
+        for window in windows:
+            for score, start, end, _ in window.best:
+                highest[start, end] = max(score, highest.get((start, end), -np.inf))
+        ordered = sorted(highest.items(), key=lambda item: (-item[1], item[0]))[: self.n_best]
+        best = tuple(Candidate(score, start, end, row.text[start:end]) for (start, end), score in ordered)
+        return SpanScores(float(np.min([window.null for window in windows])), best)
+
+    def _answers(self, logits: Array) -> list[Candidate | None]:
+        """Return the answer to each question, None for none."""
+        if not all(
+            np.isfinite(scores.null) and np.isfinite([one.score for one in scores.best]).all() for scores in logits
+        ):
+            raise DataError(
+                "the model's output is not finite: the training diverged; lower the learning rate or train in float32"
+            )
+        return [
+            None
+            if not scores.best or (self.unanswerable and scores.difference > self.null_score_diff_threshold)
+            else scores.best[0]
+            for scores in logits
+        ]
+
+    def decode(self, logits: Array) -> Decoded:
+        """Return the answers, where they start (-1 for none), and the score of the best one less that of none.
+
+        The score is NaN where the context has no token.
+        """
+        answers = self._answers(logits)
+        predictions: dict[str, Any] = {
+            "prediction": ["" if answer is None else answer.text for answer in answers],
+            "start": np.array([-1 if answer is None else answer.start for answer in answers], dtype=np.int64),
+            "score": np.array([-scores.difference if scores.best else np.nan for scores in logits], dtype=np.float64),
+        }
+        if self.list_n_best:
+            predictions["n_best"] = [
+                json.dumps(
+                    [{"text": one.text, "start": one.start, "score": one.score - scores.null} for one in scores.best],
+                    ensure_ascii=False,
+                )
+                for scores in logits
+            ]
+        return Decoded(predictions=predictions, probabilities=None, probability_columns=())
+
+    def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
+        """Return F1 and exact match of the answers, as the script of SQuAD 2.0 does, as shares."""
+        return _figures(["" if one is None else one.text for one in self._answers(logits)], labels)
+
+    def majority(self, train_labels: Array, labels: Array) -> dict[str, Metric]:
+        """Return the metrics of never giving an answer."""
+        return _figures([""] * len(labels), labels)
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether there is a threshold to fit."""
+        return self.unanswerable
+
+    def tuned(self, logits: Array, labels: Array) -> Self:
+        """Return the task with the threshold that has the highest F1 on these rows; itself if all have answers."""
+        if not self.unanswerable or not len(logits):
+            return self
+        order = np.argsort([scores.difference for scores in logits], kind="stable")
+        differences = np.array([logits[row].difference for row in order])
+        given = [
+            answer_scores(logits[row].best[0].text if logits[row].best else "", _texts(labels[row])) for row in order
+        ]
+        withheld = [answer_scores("", _texts(labels[row])) for row in order]
+        gain = np.cumsum([0.0, *(one[1] - other[1] for one, other in zip(given, withheld, strict=True))])
+        # The first k are answered; a threshold lies between two differences that are not equal.
+        bounds = np.concatenate([differences[:1] - 1, differences, differences[-1:] + 1])
+        apart = np.isfinite(bounds[:-1]) & (bounds[:-1] < bounds[1:])
+        if not apart.any():
+            return self
+        k = int(np.argmax(np.where(apart, gain, -np.inf)))
+        low, high = bounds[k], bounds[k + 1]
+        return replace(self, null_score_diff_threshold=float((low + high) / 2 if np.isfinite(high) else low + 1))
+
+    def packed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Store scores and labels as JSON in bytes."""
+        texts = {name: json.dumps(list(arrays[name])) for name in ("logits", "labels")}
+        return {**arrays, **{name: np.frombuffer(text.encode(), dtype=np.uint8) for name, text in texts.items()}}
+
+    def unpacked(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Undo `packed`."""
+        scores, labels = (json.loads(arrays[name].tobytes()) for name in ("logits", "labels"))
+        logits = [SpanScores(null, tuple(Candidate(*one) for one in best)) for null, best in scores]
+        answers = [tuple(Answer(*one) for one in label) for label in labels]
+        return {**arrays, "logits": object_array(logits), "labels": object_array(answers)}
+
+
+def _texts(label: Sequence[Answer]) -> list[str]:
+    return [answer.text for answer in label]
+
+
+def _figures(predicted: Sequence[str], labels: Array) -> dict[str, Metric]:
+    if len(predicted) != len(labels):
+        raise DataError(f"{len(labels)} labels for {len(predicted)} rows: give one label per row")
+    pairs = np.array([answer_scores(text, _texts(label)) for text, label in zip(predicted, labels, strict=True)])
+    exact, f1 = pairs.reshape(-1, 2).T
+    return {"f1": metric.mean_of("f1", f1), "exact_match": metric.mean_of("exact_match", exact)}

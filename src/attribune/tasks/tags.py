@@ -1,0 +1,245 @@
+"""A tag for each word: entities, chunks, parts of speech."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import BeforeValidator
+from scipy.special import softmax
+
+from attribune.core.config import checked_dataclass
+from attribune.errors import ConfigError, DataError, RowError
+from attribune.metrics import formulas as metric
+from attribune.metrics.entities import SINGLE, count_entities, split_tag
+from attribune.metrics.formulas import Metric
+from attribune.schema.columns import MISSING, canonical
+from attribune.tasks.base import Decoded, checked_logits, log_frequencies
+from attribune.tasks.labels import UNSEEN, Array, Column, MissingTexts, class_names, sorted_classes
+from attribune.tasks.tokens import TokenRow, TokenTask, TokenWindow, object_array
+from attribune.tasks.words import word_list
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["Tags"]
+
+Scheme = Literal["conll", "none"]
+_POSITIONS = 8  # codes of positions in the id of an unseen tag, of which five are used
+_TYPE_BITS = 48
+
+
+def _class_names(classes: Any) -> tuple[str, ...]:
+    return class_names(classes, of="the tags")
+
+
+@checked_dataclass(kw_only=True)
+class Tags(TokenTask):
+    """One of C tags per word, learned and predicted at the first token of the word.
+
+    A text is a list of words and a label a list of as many tags; either may be text with white space between. The
+    label of a row is a tuple of ids, one per word; a tag that no training row has is below `UNSEEN`, and keeps its
+    position and type, so that entities are counted as if it were known. The scores of a row are logits (words, C).
+
+    Args:
+        classes: the tags in the order of ids.
+        scheme: ``conll``: tags such as O, B-PER and I-PER mark entities, which are counted as conlleval does, in IOB1,
+            IOB2 and IOBES alike; ``none``: each tag stands for itself.
+        missing: texts that mean a missing label.
+    """
+
+    kind: ClassVar[str] = "tags"
+    reads_words: ClassVar[bool] = True
+    classes: Annotated[tuple[str, ...], BeforeValidator(_class_names)]
+    scheme: Scheme = "none"
+    missing: MissingTexts = MISSING
+
+    @classmethod
+    def fit(
+        cls,
+        label_columns: Sequence[Column],
+        *,
+        classes: Sequence[str] | None = None,
+        scheme: Scheme | None = None,
+        missing: Sequence[str] = MISSING,
+    ) -> Self:
+        """Fit the tags, unless given, on training rows; the scheme is ``conll`` if all tags have its form."""
+        if classes is None:
+            lists = _tag_lists(label_columns, missing=missing, first_row=1)
+            classes = sorted_classes((tag for tags in lists for tag in tags or ()), of="the label column")
+        if scheme is None:
+            is_conll = all(map(split_tag, classes)) and any(tag[1:2] == "-" or tag == "B" for tag in classes)
+            scheme = "conll" if is_conll else "none"
+        return cls(classes=tuple(classes), scheme=scheme, missing=missing)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The tags in the order of ids."""
+        return self.classes
+
+    @property
+    def outputs(self) -> int:
+        """Number of tags."""
+        return len(self.classes)
+
+    @property
+    def main_metric(self) -> str:
+        """``f1`` of entities, or ``accuracy`` without a scheme."""
+        return "f1" if self.scheme == "conll" else "accuracy"
+
+    @cached_property
+    def _parts(self) -> tuple[Array, Array, dict[str, int]]:
+        """Position and type (C,) of each tag, and the number of each type."""
+        parts = [split_tag(tag) or (SINGLE, tag) for tag in self.classes]
+        types = {name: number for number, name in enumerate(dict.fromkeys(name for _, name in parts))}
+        return np.array([position for position, _ in parts]), np.array([types[name] for _, name in parts]), types
+
+    def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
+        """Return a tuple of ids per row, (n,), and the mask of labelled rows.
+
+        Args:
+            columns: the tags, and if they are known the words, of which there must be as many.
+        """
+        lists = _tag_lists(columns, missing=self.missing, first_row=first_row)
+        index = {tag: number for number, tag in enumerate(self.classes)}
+        labels = []
+        for row, tags in enumerate(lists):
+            words = word_list(columns[1][row]) if len(columns) > 1 else None
+            if tags is not None and words and len(words) != len(tags):
+                counts = f"{len(words):,} words and {len(tags):,} tags"
+                raise RowError("", first_row + row, f" has {counts}: give each word one tag")
+            labels.append(tuple(index[tag] if tag in index else self._unseen_id(tag) for tag in tags or ()))
+        return object_array(labels), np.array([tags is not None for tags in lists], dtype=bool)
+
+    def _unseen_id(self, tag: str) -> int:
+        """Return the id of a tag that is no class: below `UNSEEN`, with its position and type."""
+        position, name = split_tag(tag) or (SINGLE, tag)
+        types = self._parts[2]
+        hashed = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=_TYPE_BITS // 8).digest(), "little")
+        return UNSEEN - 1 - (position + _POSITIONS * types.get(name, len(types) + hashed))
+
+    def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
+        """Count the rows by tags that are not among the classes."""
+        known, counts = frozenset(self.classes), Counter[str]()
+        for tags in _tag_lists(columns, missing=self.missing, first_row=1):
+            counts.update({*(tags or ())} - known)
+        return counts
+
+    def window_labels(self, window: TokenWindow, label: Sequence[int]) -> Array:
+        """Return the id of the tag at the first token of each word that is scored here, elsewhere `UNSEEN`."""
+        labels = np.full(len(window.marks), UNSEEN, dtype=np.int64)
+        first = window.marks >= 0
+        labels[first] = np.maximum(np.array(label, dtype=np.int64), UNSEEN)[window.marks[first]]
+        return labels
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean cross-entropy over the words of a batch."""
+        from attribune.tasks.losses import cross_entropy
+
+        return cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the sum of the cross-entropies of the words of each window."""
+        from attribune.tasks.losses import token_scores
+
+        return token_scores(logits, labels)[:, 0]
+
+    def window_scores(self, logits: Array, window: TokenWindow) -> tuple[Array, Array]:
+        """Return the words that are scored in a window, and their logits."""
+        first = window.marks >= 0
+        return window.marks[first], logits[first]
+
+    def row_scores(self, windows: Sequence[tuple[Array, Array]], row: TokenRow) -> Array:
+        """Return the logits (words, C)."""
+        scores = np.zeros((row.words, self.outputs), dtype=np.float32)
+        for words, logits in windows:
+            scores[words] = logits
+        return scores
+
+    def _flat(self, logits: Array) -> tuple[Array, Array]:
+        """Return the logits (N, C) of the words of all rows, and where each row ends but the last."""
+        flat = checked_logits(np.concatenate([np.zeros((0, self.outputs)), *logits]), self.outputs)
+        return flat, np.cumsum([len(row) for row in logits])[:-1]
+
+    def decode(self, logits: Array) -> Decoded:
+        """Return the most probable tag of each word, and its probability."""
+        flat, ends = self._flat(logits)
+        predicted = np.array(self.classes, dtype=object)[flat.argmax(axis=1)]
+        highest = softmax(flat, axis=1).max(axis=1, initial=0)
+        tags, shares = (np.split(values, ends) if len(logits) else [] for values in (predicted, highest))
+        predictions: dict[str, Any] = {"prediction": [part.tolist() for part in tags], "probability": shares}
+        spaced = tuple(predictions)
+        return Decoded(predictions=predictions, probabilities=None, probability_columns=(), spaced=spaced)
+
+    def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
+        """Return F1, precision and recall of entities, where tags mark any, and the accuracy per word."""
+        flat, _ = self._flat(logits)
+        sizes = np.array([len(label) for label in labels], dtype=np.int64)
+        if len(logits) != len(labels) or any(len(row) != size for row, size in zip(logits, sizes, strict=True)):
+            raise DataError("the rows have other numbers of words than of tags: give the labels of the same rows")
+        rows = np.repeat(np.arange(len(sizes)), sizes)
+        true = np.array([tag for label in labels for tag in label], dtype=np.int64)
+        predicted = flat.argmax(axis=1)
+        hits = np.bincount(rows[true == predicted], minlength=len(sizes))
+        result = [metric.ratio("accuracy", hits, sizes)]
+        if self.scheme == "conll":
+            both, found, wanted = count_entities(
+                self._positions(true), self._positions(predicted), rows, count=len(sizes)
+            )
+            precision, recall = metric.ratio("precision", both, found), metric.ratio("recall", both, wanted)
+            result = [metric.f1_of_counts("f1", both, found, wanted), precision, recall, *result]
+        return {one.name: one for one in result}
+
+    def _positions(self, ids: Array) -> tuple[Array, Array]:
+        """Return positions and types (N,) of tags by id."""
+        positions, types, _ = self._parts
+        known, code = np.maximum(ids, 0), UNSEEN - 1 - ids
+        is_known = ids >= 0
+        return (
+            np.where(is_known, positions[known], code % _POSITIONS),
+            np.where(is_known, types[known], code // _POSITIONS),
+        )
+
+    def majority(self, train_labels: Array, labels: Array) -> dict[str, Metric]:
+        """Return the metrics of the most frequent tag of the training rows for every word."""
+        ids = np.array([tag for label in train_labels for tag in label], dtype=np.int64)
+        prior = log_frequencies(ids, self.outputs)
+        return self.metrics(object_array([np.tile(prior, (len(label), 1)) for label in labels]), labels)
+
+    def packed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Store the words of all rows one after the other, with the number of words of each row."""
+        words = np.array([len(label) for label in arrays["labels"]], dtype=np.int64)
+        labels = np.array([tag for label in arrays["labels"] for tag in label], dtype=np.int64)
+        logits = np.concatenate([np.zeros((0, self.outputs), dtype=np.float32), *arrays["logits"]])
+        return {**arrays, "labels": labels, "logits": logits, "words": words}
+
+    def unpacked(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Undo `packed`."""
+        rest = {name: array for name, array in arrays.items() if name != "words"}
+        ends = np.cumsum(arrays["words"])[:-1]
+        count = len(arrays["words"])
+        labels = [tuple(part.tolist()) for part in np.split(arrays["labels"], ends)] if count else []
+        logits = np.split(arrays["logits"], ends) if count else []
+        return {**rest, "labels": object_array(labels), "logits": object_array(logits)}
+
+
+def _tag_lists(columns: Sequence[Column], *, missing: Sequence[str], first_row: int) -> list[list[str] | None]:
+    """Return the tags of each cell, None for a missing one; RowError for a word without a tag."""
+    if not 1 <= len(columns) <= 2:
+        raise ConfigError(f"the task 'tags' takes one label column and was given {len(columns)}: name one")
+    lists = []
+    for row, cell in enumerate(columns[0], start=first_row):
+        try:
+            tags = None if isinstance(cell, str) and (canonical(cell) or "") in missing else word_list(cell)
+        except DataError as error:
+            raise RowError("the label of ", row, f": {error}") from error
+        stripped = None if tags is None else [tag.strip() for tag in tags]
+        if stripped and not all(stripped):
+            word = stripped.index("") + 1
+            raise RowError("the label of ", row, f" has no tag for word {word}: give each word one tag")
+        lists.append(stripped)
+    return lists

@@ -1,0 +1,109 @@
+"""Tasks that score the tokens of a text, which is read in windows.
+
+Shapes: n rows, T tokens of a window, C outputs of the head. Scores and labels of rows have sizes of their own: both are
+object arrays (n,), whose elements the task defines.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from attribune.tasks.base import Task
+from attribune.tasks.labels import Array
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["TokenRow", "TokenTask", "TokenWindow", "object_array"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TokenWindow:
+    """A part of a text that a model reads at once.
+
+    Attributes:
+        ids: (T,) ids, special tokens included.
+        marks: (T,) or (T, 2), what each token stands for, as the task reads it; -1 for nothing that is scored.
+        bounds: the part of the text that its tokens cover, as the task reads it.
+        segment_start: where the second of two texts begins, for backbones that tell segments apart.
+    """
+
+    ids: list[int]
+    marks: npt.NDArray[np.int64]
+    bounds: tuple[int, int] = (0, 0)
+    segment_start: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TokenRow:
+    """The text of a row.
+
+    Attributes:
+        text: what predictions quote; empty for a task that quotes nothing.
+        words: number of words, for a task that scores words.
+    """
+
+    windows: tuple[TokenWindow, ...]
+    text: str = ""
+    words: int = 0
+
+
+class TokenTask(Task):
+    """The interface of a task that scores tokens, beside that of all tasks.
+
+    The model gives logits (B, T, C) of windows; ``loss`` and ``row_losses`` take them with the labels (B, T) of
+    windows, which are `UNSEEN` where nothing is learned. ``decode`` and ``metrics`` take the scores of rows.
+    """
+
+    reads_tokens: ClassVar[bool] = True
+
+    @abstractmethod
+    def window_labels(self, window: TokenWindow, label: Any) -> Array:
+        """Return the labels (T,) int64 of the tokens of a window, from the label of its row."""
+
+    @abstractmethod
+    def window_scores(self, logits: Array, window: TokenWindow) -> Any:
+        """Reduce the logits (T, C) of a window to what `row_scores` needs of it."""
+
+    @abstractmethod
+    def row_scores(self, windows: Sequence[Any], row: TokenRow) -> Any:
+        """Merge the results of `window_scores` of all windows of a row to its scores."""
+
+    @abstractmethod
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the negative log-likelihood of each window, (B,)."""
+
+    def empty_scores(self, rows: int) -> Array:
+        """Return an array for the scores of rows, (n,)."""
+        return np.empty(rows, dtype=object)
+
+    @property
+    def is_tuned(self) -> bool:
+        """Whether something is fitted on the scores of validation rows after training, by `tuned`."""
+        return False
+
+    def tuned(self, logits: Array, labels: Array) -> Self:
+        """Return the task with what is fitted on the scores of validation rows."""
+        return self
+
+    @abstractmethod
+    def packed(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Return ``logits`` and ``labels`` of rows as arrays of numbers, which can be stored."""
+
+    @abstractmethod
+    def unpacked(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        """Undo `packed`."""
+
+
+def object_array(items: Sequence[Any]) -> Array:
+    """Return an array (n,) whose elements are the items themselves, whatever they are."""
+    array = np.empty(len(items), dtype=object)
+    for index, item in enumerate(items):
+        array[index] = item
+    return array

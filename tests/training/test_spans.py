@@ -1,0 +1,229 @@
+"""The task `spans` in every verb, from a table to an answer."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import small_runs
+from fastapi.testclient import TestClient
+from token_tables import questions, write_json_lines
+
+from attribune.apps.cli import main
+from attribune.apps.serve import create_app, load_models
+from attribune.data.tables import read_table
+from attribune.metrics.answers import answer_scores
+from attribune.runs.folder import load_run
+from attribune.runs.stored_scores import StoredScores
+
+ROWS = questions(150, unanswerable=0.25)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A backbone and tables."""
+    root = tmp_path_factory.mktemp("spans")
+    small_runs.save_backbone(root / "backbone")
+    write_json_lines(root / "rows.jsonl", ROWS)
+    kind = pa.struct({"text": pa.list_(pa.string()), "answer_start": pa.list_(pa.int64())})
+    answers = pa.array([row["answers"] for row in ROWS], type=kind)
+    columns = {name: [row[name] for row in ROWS] for name in ("question", "context", "user")}
+    pq.write_table(pa.table({**columns, "answers": answers}), root / "rows.parquet")
+    plain = [
+        {name: row[name] for name in ("question", "context", "user")}
+        | {"answer": (row["answers"]["text"] or [""])[0], "answer_start": (row["answers"]["answer_start"] or [""])[0]}
+        | {"is_impossible": not row["answers"]["text"]}
+        for row in ROWS
+    ]
+    small_runs.write_csv(root / "rows.csv", plain)
+    return root
+
+
+def command(
+    folder: Path, run: Path, *, data: str = "rows.jsonl", method: str = "injector", epochs: int = 1
+) -> list[str]:
+    words = small_runs.train_command(folder / data, run, backbone=folder / "backbone", method=method)
+    label = ["answer", "answer_start", "is_impossible"] if data.endswith(".csv") else ["answers"]
+    words[words.index("--text") + 1 : words.index("--label") + 2] = [
+        *("question", "--text-pair", "context", "--task", "spans", "--label"),
+        *label,
+    ]
+    words[words.index("--max-length") + 1] = "16"  # so that most contexts have several windows
+    words[words.index("--epochs") + 1] = str(epochs)
+    return words
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path) -> Path:
+    words = command(folder, folder / "run", epochs=12)
+    words[words.index("--set") : words.index("--set")] = ["--learning-rate", "0.005", "--tuning", "full"]
+    more = [
+        "training.backbone_learning_rate=0.005",
+        "training.patience=12",
+        "backbone.dropout=0",
+        "task.list_n_best=true",
+    ]
+    assert main([*words, *more]) == 0
+    return folder / "run"
+
+
+def test_it_learns_and_answers_with_the_contexts_own_characters(run: Path, folder: Path, tmp_path: Path) -> None:
+    outputs = {name: tmp_path / f"out.{name}" for name in ("jsonl", "csv", "parquet")}
+    for name, output in outputs.items():
+        source = folder / ("rows.jsonl" if name == "jsonl" else f"rows.{name}")
+        assert main(["predict", str(run), str(source), "--output", str(output)]) == 0
+    assert main(["predict", str(run), str(folder / "rows.jsonl"), "--output", str(tmp_path / "parts")]) == 0
+    shown = [json.loads(line) for line in outputs["jsonl"].read_text().splitlines()]
+    figures = [answer_scores(one["prediction"], row["answers"]["text"]) for one, row in zip(shown, ROWS, strict=True)]
+    assert sum(f1 for _, f1 in figures) / len(figures) > 0.6
+    assert {one["prediction"] == "" for one in shown} == {True, False}
+    for one in shown:
+        start = one["start"]
+        assert (start == -1) == (one["prediction"] == "")
+        assert start == -1 or one["context"].startswith(one["prediction"], start)
+        best = json.loads(one["n_best"])
+        assert [item["score"] for item in best] == sorted((item["score"] for item in best), reverse=True)
+        assert best[0]["score"] == pytest.approx(one["score"])
+    for name in ("csv", "parquet"):
+        assert read_table(outputs[name])["prediction"][:] == [one["prediction"] for one in shown]
+    assert pq.read_table(tmp_path / "parts")["start"].to_pylist() == [one["start"] for one in shown]
+
+
+def test_stored_scores_are_those_of_the_rows(run: Path, folder: Path) -> None:
+    stored = StoredScores.read(run)
+    part = stored.parts["test"]
+    _, predictor = load_run(run)
+    assert stored.task == predictor.task
+    table = read_table(folder / "rows.jsonl").select(part["rows"])
+    fresh, _ = predictor.logits(table)
+    for one, other in zip(part["logits"], fresh, strict=True):
+        assert [best[1:] for best in one.best[:1]] == [best[1:] for best in other.best[:1]]
+        assert one.null == pytest.approx(other.null, abs=1e-4)
+    results = json.loads((run / "metrics.json").read_text())
+    found = {name: figure["value"] for name, figure in results["results"][0]["parts"]["test"].items()}
+    labels, _ = stored.task.encode_labels([list(table["answers"]), list(table["context"])])
+    assert found == pytest.approx({name: one.value() for name, one in stored.task.metrics(fresh, labels).items()})
+    validation = stored.parts["validation"]
+    assert stored.task.tuned(validation["logits"], validation["labels"]) == stored.task
+    assert "question-answering" in (run / "model" / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_all_forms_of_labels_are_one(folder: Path, tmp_path: Path) -> None:
+    digests = []
+    for data in ("rows.jsonl", "rows.parquet", "rows.csv"):
+        run = tmp_path / data
+        assert main(command(folder, run, data=data, method="none")) == 0
+        part = StoredScores.read(run).parts["validation"]
+        digests.append([tuple(label) for label in part["labels"]])
+        assert main(["evaluate", str(run), str(folder / data)]) == 0
+    assert digests[0] == digests[1] == digests[2]
+
+
+@pytest.mark.slow
+def test_other_verbs(run: Path, folder: Path, tmp_path: Path, capsys: Any) -> None:
+    copied = tmp_path / "run"
+    shutil.copytree(run, copied)
+    new = write_json_lines(tmp_path / "new.jsonl", [row | {"user": "zoe"} for row in ROWS[:20]])
+    for words in (
+        ["evaluate", str(run), str(folder / "rows.parquet")],
+        ["describe", str(run)],
+        ["compare", str(run), str(run)],
+        ["report", str(copied)],
+        ["report", str(copied), str(new)],
+        ["ablate", str(run), str(folder / "rows.jsonl"), "--rows", "10"],
+        ["enrol", str(copied), str(new)],
+        ["forget", str(copied), "--attribute", "user", "--value", "u1"],
+        ["evaluate", str(copied), str(new)],
+    ):
+        assert main(words) == 0, words
+    for words in (
+        ["export", str(run), "--for", "user=u1", "--output", str(tmp_path / "exported")],
+        ["explain", str(run), str(folder / "rows.jsonl")],
+        ["playground", str(run)],
+    ):
+        capsys.readouterr()
+        assert main(words) == 1
+        assert "'spans' scores tokens" in capsys.readouterr().err
+
+
+def test_the_service_answers(run: Path) -> None:
+    row = ROWS[3]
+    with TestClient(create_app(load_models([str(run)]))) as client:
+        text = {"question": row["question"], "context": row["context"]}
+        answer = client.post("/v1/predict", json={"text": text, "attributes": {"user": row["user"]}})
+        assert answer.status_code == 200
+        output = answer.json()["predictions"][0]["output"]
+        refused = client.post("/v1/predict", json={"text": ["a", "b"]})
+        assert refused.status_code == 422
+    expected = load_run(run)[1].predict([row])
+    assert output["prediction"] == expected["prediction"][0]
+    assert output["start"] == expected["start"][0]
+
+
+def test_hostile_rows_are_answered(run: Path, tmp_path: Path) -> None:
+    odd = [
+        ("what", ""),
+        ("", "the cat"),
+        ("great " * 500, "so n1 film"),
+        ("great", "the " * 25_000),
+        ("\u0000", "\ufe0f"),
+        (None, None),
+    ]
+    data = write_json_lines(
+        tmp_path / "odd.jsonl", [{"question": one, "context": two, "user": None} for one, two in odd]
+    )
+    assert main(["predict", str(run), str(data), "--output", str(tmp_path / "out.jsonl")]) == 0
+    shown = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [one["prediction"] for one in (shown[0], shown[4], shown[5])] == [""] * 3
+
+
+def test_what_cannot_be_is_refused(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    given = command(folder, tmp_path / "run")
+    for change, message in (
+        (["data.text_pair=[]"], "a question and a context"),
+        (["data.text_pair=[context, user]"], "a question and a context"),
+        (["data.window=chunks"], "windows of max_length tokens"),
+        (["data.max_length=4"], "leaves room"),
+        (["task.n_best=0"], "n_best is 0"),
+        (["task.doc_stride=many"], "doc_stride"),
+        (["task.unanswerable=perhaps"], "unanswerable"),
+        (["task.max_answer_length=3.5"], "max_answer_length"),
+        (["data.label=[answers, user, id, question]"], "label"),
+    ):
+        assert main([*given, *change]) == 1, change
+        error = capsys.readouterr().err
+        assert message in error, (change, error)
+        assert "Traceback" not in error
+    for change, message in (
+        ({"answers": {"text": ["nowhere"], "answer_start": [3]}}, "row 1, 'nowhere', is in the text 0 times"),
+        (
+            {"answers": {"text": ["a"], "answer_start": [-5]}, "context": "a b a"},
+            "in the text 2 times, and not at -5",
+        ),
+        ({"answers": 7}, "row 1"),
+        ({"answers": {"text": [["x"]]}}, "row 1"),
+    ):
+        rows = write_json_lines(tmp_path / "bad.jsonl", [ROWS[0] | change, *ROWS[1:]])
+        assert main([given[0], str(rows), *given[2:]]) == 1, change
+        error = capsys.readouterr().err
+        assert message in error, (change, error)
+        assert "Traceback" not in error
+
+
+def test_answers_elsewhere_are_counted(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    moved = next(row for row in ROWS if row["answers"]["text"])
+    bad = moved | {"answers": {"text": moved["answers"]["text"], "answer_start": [10**6]}}
+    rows = write_json_lines(
+        tmp_path / "rows.jsonl", [bad, *ROWS[1:], {"question": "x", "context": "y", "answers": None}]
+    )
+    given = command(folder, tmp_path / "run", method="none")
+    assert main([given[0], str(rows), *given[2:]]) == 0
+    told = capsys.readouterr().err
+    assert "1 answers are not where their row says, and were found by their text" in told
+    assert "1 rows without a label left out" in told
