@@ -24,6 +24,12 @@ hypothesis.settings.load_profile("any machine")
 torch.set_num_threads(1)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that have slow tests, so that no worker is left with one at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 def pytest_collection_finish() -> None:
     """Take what is loaded by now out of the garbage collector's rounds, of which each training makes several."""
     gc.collect()

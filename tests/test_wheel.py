@@ -91,10 +91,12 @@ from attribune.runs.presets import preset_names, read_preset
 print(attribune.__file__)
 print(*(getattr(attribune, name).__name__ for name in attribune.__all__))
 print(*(name for name in preset_names() if read_preset(name)))
-print(*(name for name in experiment_names() if read_experiment(name)))
+for small, end in ((False, ""), (True, "-small")):
+    print(*(f"{name}{end}" for name in experiment_names(small=small) if read_experiment(name, small=small)))
 """
-    file, names, presets, experiments = run([installed / "python", "-c", code], tmp_path).splitlines()
+    file, names, presets, *experiments = run([installed / "python", "-c", code], tmp_path).splitlines()
     assert Path(file).is_relative_to(installed.parent)
     assert names.split() == [getattr(attribune, name).__name__ for name in attribune.__all__]
     assert presets.split() == sorted(path.stem for path in (PACKAGE / "runs" / "presets").glob("*.yaml"))
-    assert experiments.split() == sorted(path.stem for path in (PACKAGE / "benchmark" / "experiments").glob("*.yaml"))
+    written = {path.stem for path in (PACKAGE / "benchmark" / "experiments").glob("*.yaml")}
+    assert set(" ".join(experiments).split()) == written
