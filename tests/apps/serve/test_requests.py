@@ -57,7 +57,7 @@ WRONG: list[tuple[Any, int, str, str]] = [
     ({"model": "injector", "attributes": {"user": "u1"}, "rows": [ROW]}, 422, "attributes", "rows beside attributes"),
     # the text
     ({**GOOD, "text": 17}, 422, "text", "valid string"),
-    ({**GOOD, "text": ["a great film"]}, 422, "text", "valid string"),
+    ({**GOOD, "text": ["a great film"]}, 422, "text", "a list, but this model reads a text"),
     ({**GOOD, "text": True}, 422, "text", "valid string"),
     ({**GOOD, "text": {"title": "a great film"}}, 422, "text.title", "no such text column: give text"),
     ({**GOOD, "text": {"text": 17}}, 422, "text.text", "valid string"),
