@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pages.cells import RESULTS, between, measured, table
+from pages.cells import RESULTS, between, machine_line, measured, table
 
 
 def serving() -> list[str]:
@@ -68,4 +68,26 @@ def figures(row: Mapping[str, Any], *, scale: float, places: int) -> list[str]:
     return [f"{scale * row['value'][0]:.{places}f}", against]
 
 
-TABLES = {"serving.md": {"serving": serving}, "new_values.md": {"enrolment": enrolment}}
+def many_tasks() -> list[str]:
+    """Throughput and memory of nine runs over one backbone."""
+    found = measured("many_tasks")
+    cases = {"mixed": "shared batches", "one run": "all for one run", "apart": "run by run", "bare": "backbone alone"}
+    kinds = ("all texts", f"{found['lot']} texts at a time")
+    rows = []
+    for case, name in cases.items():
+        rates = (f"{found[kind]['texts_per_second'][case]:,.0f}" for kind in kinds)
+        ratios = (f"{found[kind]['mixed_by'][case]:.2f}" if case != "mixed" else "" for kind in kinds)
+        rows.append([name, *(cell for pair in zip(rates, ratios, strict=True) for cell in pair)])
+    head = ["texts/s", *(word for kind in kinds for word in (kind, "shared batches by it"))]
+    return [
+        f"{machine_line(found)} MiniLM, {found['runs']} adapters of 64 with layer norms of their own, "
+        f"{found['texts']:,} film snippets; the largest difference to `predict`, which computes in bf16 as in training, is "
+        f"{found['difference']:.0e}.",
+        "",
+        *table(head, rows),
+        "",
+        *table(["memory", "MB"], [[name, f"{size:,.0f}"] for name, size in found["megabytes"].items()]),
+    ]
+
+
+TABLES = {"serving.md": {"serving": serving, "many tasks": many_tasks}, "new_values.md": {"enrolment": enrolment}}

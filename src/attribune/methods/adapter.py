@@ -112,7 +112,8 @@ class AdapterSite(Bottleneck):
         """Adapt the states; the condition is not read."""
         projections = (self.W_down, self.b_down, self.W_up, self.b_up)
         norm = None if self.norm is None else (self.norm.weight, self.norm.bias)
-        inner = list(zip(self.inner[::2], self.inner[1::2], strict=True))
+        maps = list(self.inner) if len(self.inner) else []
+        inner = list(zip(maps[::2], maps[1::2], strict=True))
         if self.source is None:
             return functional.adapter(hidden, *projections, self.activation, norm=norm, inner=inner)
         delta = functional.bottleneck(self.source.pop(), *projections, self.activation, norm=norm, inner=inner)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -97,6 +97,7 @@ class Method(nn.Module):
         self.holder = ConditionHolder()
         self.acts_at: list[Site] = []
         self.sites = nn.ModuleList()
+        self._precision: torch.dtype | None = None
         self._inputs: dict[str, Tensor] = {}  # of modules that call a projection twice, while they run
 
     def condition(self, attribute_ids: AttributeIds | None, rows: int, draw: DropoutDraw | None = None) -> Condition:
@@ -217,4 +218,10 @@ class Method(nn.Module):
         """Cast states of the backbone to the precision of the method's parameters, unless under autocast."""
         if torch.is_autocast_enabled(states.device.type):
             return states
-        return states.to(next(self.parameters()).dtype)
+        if self._precision is None:
+            self._precision = next(self.parameters()).dtype
+        return states.to(self._precision)
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
+        self._precision = None  # it may be changed
+        return cast(Self, super()._apply(fn, recurse))  # type: ignore[no-untyped-call]

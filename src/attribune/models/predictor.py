@@ -15,6 +15,7 @@ from torch import nn
 
 from attribune.backbones.loading import SharedBackbones
 from attribune.core.deprecation import renamed_arguments
+from attribune.core.process import keep_freed_memory
 from attribune.data.batching import batches_by_length
 from attribune.data.encoding import encode_rows
 from attribune.data.rows import EncodedRows
@@ -151,6 +152,7 @@ class Predictor:
         Raises:
             ConfigError: for two runs of one name, or none.
         """
+        keep_freed_memory()
         named = _named(runs)
         shared = SharedBackbones(device or default_device())
         predictors = {

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import pad
+from torch.nn.functional import layer_norm, pad
 from transformers import PreTrainedModel
 
 from attribune.methods.condition import Condition
@@ -68,6 +68,7 @@ class SharedPass:
             if place.is_changed:
                 module.register_forward_hook(partial(self._change, place))
 
+    @torch.inference_mode()
     def logits(self, batches: Mapping[int, Mapping[str, Tensor]]) -> dict[int, Tensor]:
         """Compute the logits (rows, outputs) of a batch for each of some models, by their numbers."""
         length = max(batch["input_ids"].shape[1] for batch in batches.values())
@@ -108,6 +109,8 @@ class SharedPass:
 
     def _run_apart(self, place: _Place, shared: Callable[..., Tensor], states: Tensor) -> Tensor:
         """Run a module for the rows of each set of weights."""
+        if place.is_layer_norm:
+            return place.normed(states, self._parts)
         outputs = []
         for own, parts in groupby(self._parts, key=lambda part: place.own_module(part[0])):
             rows = [rows for _, rows in parts]
@@ -126,7 +129,7 @@ class _Place:
     """A module of the trunk, and the same of each model."""
 
     def __init__(self, module: nn.Module, modules: Sequence[nn.Module]) -> None:
-        self._modules = modules
+        self._module, self._modules = module, modules
         low_rank = [_have_same_weights(getattr(other, "base_layer", None), module) for other in modules]
         self._products = [_Product.of(other) if low else None for other, low in zip(modules, low_rank, strict=True)]
         self._own = [
@@ -142,6 +145,22 @@ class _Place:
     def is_changed(self) -> bool:
         """Whether a method, or low-rank maps, change the output here."""
         return any(self._products) or any(module._forward_hooks for module in self._modules)
+
+    @property
+    def is_layer_norm(self) -> bool:
+        """Whether the module is a LayerNorm with gain and bias in all models."""
+        return all(type(one) is nn.LayerNorm and one.bias is not None for one in (self._module, *self._modules))
+
+    def normed(self, states: Tensor, parts: Sequence[tuple[int, slice]]) -> Tensor:
+        """Return the states, normalised at once, with the gain and the bias of the model of each row."""
+        norm = cast(nn.LayerNorm, self._module)
+        rows = torch.tensor([part.stop - part.start for _, part in parts], device=states.device)
+        gain, bias = (
+            torch.stack([getattr(self._modules[number], name) for number, _ in parts]).repeat_interleave(rows, dim=0)
+            for name in ("weight", "bias")
+        )
+        standard = layer_norm(states, norm.normalized_shape, eps=norm.eps)
+        return torch.addcmul(bias.unsqueeze(1), standard, gain.unsqueeze(1), out=standard)
 
     def own_module(self, number: int) -> nn.Module | None:
         """Return the module of a model that has learned weights of its own here."""
