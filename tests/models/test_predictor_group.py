@@ -204,6 +204,15 @@ def test_padding_on_the_left_and_half_precision(schema: Schema, tmp_path: Path) 
     assert_as_alone(Predictor.of_runs(runs, device="cpu", precision="bf16"), runs, atol=0.1)
 
 
+def test_norms_of_their_own_in_half_precision(runs: dict[str, Path]) -> None:
+    chosen = {name: runs[name] for name in ("adapter", "injector", "head", "pln")}
+    group = Predictor.of_runs(chosen, device="cpu", precision="bf16")
+    assert group.together_with("head") == list(chosen)
+    rows = {name: one.encode(rows_of(4, 12)) for name, one in group.items()}
+    for name, scores in group.score(rows).items():
+        np.testing.assert_allclose(scores, group[name].score(rows[name]), atol=0.05, err_msg=name)
+
+
 def test_predictions_by_name(runs: dict[str, Path]) -> None:
     group = Predictor.of_runs([runs["adapter"], runs["injector"], runs["pln"]], device="cpu", cache_mb=3)
     assert list(group) == ["adapter", "injector", "pln"]
