@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from attribune.datasets.card import Card
-from attribune.datasets.sets import ADDITIONAL, GLUE
+from attribune.datasets.sets import ADDITIONAL, GLUE, SQUAD
 from pages.cells import measured, table
 
 PARTS = ("train", "validation", "test")
@@ -35,6 +35,17 @@ def glue() -> list[str]:
     return table([*head, *PARTS], rows, words=(0, 1, 2, 3))
 
 
+def squad() -> list[str]:
+    """The versions of SQuAD: what is published, and what was prepared."""
+    sets, rows = measured("text_sets")["sets"], []
+    for card in SQUAD:
+        read = [f"{sets[card.name]['read'][role]:,}" for role in ("train", "test")] if card.name in sets else ["", ""]
+        parts = sizes(sets[card.name]["rows"]) if card.name in sets else ["", "", ""]
+        rows.append([f"`{card.name}`", *(f"{file.rows:,}" for file in card.files if file.rows), *read, *parts])
+    head = ["name", "train, published", "test, published", "train, read", "test, read"]
+    return table([*head, *PARTS], rows, words=(0,))
+
+
 def additional() -> list[str]:
     """The other sets: the paper's table 3, and what was prepared."""
     rows = []
@@ -50,7 +61,7 @@ def additional() -> list[str]:
 def remarks() -> list[str]:
     """What was left out and what differs, of each set."""
     rows = []
-    for card in (*GLUE, *ADDITIONAL):
+    for card in (*GLUE, *ADDITIONAL, SQUAD[0]):
         one = found(card)
         counted = [f"{kind}: {count:,}" for kind, count in (one["left_out"] | one["remarks"]).items()]
         if said := [*counted, *one["differences"]]:
@@ -58,4 +69,4 @@ def remarks() -> list[str]:
     return table(["name", "left out, and different"], rows, words=(0, 1))
 
 
-TABLES = {"text_sets.md": {"glue": glue, "additional": additional, "remarks": remarks}}
+TABLES = {"text_sets.md": {"glue": glue, "additional": additional, "squad": squad, "remarks": remarks}}

@@ -12,7 +12,11 @@ from attribune.benchmark.presets import experiment_names, read_experiment
 from attribune.datasets.sets import CARDS
 from attribune.runs.recipe import Recipe
 
-EXPERIMENTS = {name: read_experiment(name) for name in experiment_names()}
+EXPERIMENTS = {
+    f"{name}{', small' if small else ''}": read_experiment(name, small=small)
+    for small in (False, True)
+    for name in experiment_names(small=small)
+}
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -21,6 +25,8 @@ def test_every_cell_has_a_recipe(name: str) -> None:
     for cell in experiment.cells():
         card = CARDS[PurePath(str(cell.set.prepared)).name]
         data = {"train": "x", "text": "text", "label": list(card.labels), "attributes": list(card.attributes)}
+        if card.pair:
+            data["text_pair"] = "text_pair"
         recipe = Recipe.from_dict(experiment.recipe(cell, data=data, task=dict(card.task)), source=cell.path)
         assert recipe.training.seed == cell.fold
         if recipe.is_baseline:

@@ -1,15 +1,16 @@
-"""Files of GLUE and of the sets of Houlsby et al. 2019 in the formats in which they were published."""
+"""Files of GLUE, of SQuAD and of the sets of Houlsby et al. 2019 in the formats in which they were published."""
 
 from __future__ import annotations
 
 import io
+import json
 import tarfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from attribune.datasets.sets.additional import STANCE
 
-__all__ = ["COLUMNS", "archive", "glue_row", "table_row", "text_files", "tsv_text"]
+__all__ = ["COLUMNS", "archive", "glue_row", "squad_question", "squad_text", "table_row", "text_files", "tsv_text"]
 
 MNLI_BEFORE = ("index", "promptID", "pairID", "genre", "sentence1_binary_parse", "sentence2_binary_parse")
 MNLI = (*MNLI_BEFORE, "sentence1_parse", "sentence2_parse", "sentence1", "sentence2", "label1")
@@ -49,12 +50,38 @@ FILES = {
     "rte": ("RTE/train.tsv", "RTE/dev.tsv"),
     "wnli": ("WNLI/train.tsv", "WNLI/dev.tsv"),
 }
+SQUAD_FILES = {
+    "squad": ("train-v1.1.json", "dev-v1.1.json"),
+    "squad-v2": ("train-v2.0.json", "dev-v2.0.json"),
+}
 LABELS: dict[str, Sequence[str]] = {
     "sts-b": ("0.000", "2.500", "5.000"),
     "mnli": ("entailment", "neutral", "contradiction"),
     "qnli": ("entailment", "not_entailment"),
     "rte": ("entailment", "not_entailment"),
 }
+
+
+def squad_question(number: int, *, is_impossible: bool = False, **changes: Any) -> dict[str, Any]:
+    """A question with its answer in its paragraph, and what is said of it in the format of SQuAD."""
+    answers = [{"text": f"a{number}", "answer_start": 4}]
+    question: dict[str, Any] = {
+        "id": f"q{number}",
+        "question": f"What is {number}?",
+        "context": f"It: a{number} . And so on.",
+        "title": f"Article {number % 20}",
+        "answers": [] if is_impossible else answers,
+    }
+    return question | ({"is_impossible": True} if is_impossible else {}) | changes
+
+
+def squad_text(questions: Iterable[Mapping[str, Any]]) -> str:
+    """A file in the format of SQuAD, of one paragraph for each question."""
+    articles: dict[str, list[dict[str, Any]]] = {}
+    for question in questions:
+        entry = {key: value for key, value in question.items() if key not in ("context", "title")}
+        articles.setdefault(question["title"], []).append({"context": question["context"], "qas": [entry]})
+    return json.dumps({"data": [{"title": title, "paragraphs": listed} for title, listed in articles.items()]})
 
 
 def glue_row(name: str, number: int, **changes: str) -> dict[str, str]:
@@ -207,6 +234,10 @@ def text_files(name: str, rows: int, csv_text: Callable[[list[dict[str, Any]]], 
         return {
             f"five_publishers_{word}.tsv": "".join(titles[n::3]) for n, word in enumerate(("test", "valid", "train"))
         }
+    if name in SQUAD_FILES:
+        train, test = SQUAD_FILES[name]
+        questions = [squad_question(number, is_impossible=name == "squad-v2" and not number % 3) for number in numbers]
+        return {train: squad_text(questions[held:]), test: squad_text(questions[:held])}
     if name == "20-newsgroups":
         places = [
             f"20news-bydate-{'test' if n < held else 'train'}/{('sci.med', 'rec.autos')[n % 2]}/{n}" for n in numbers

@@ -30,6 +30,7 @@ class SetPlan(Settings):
         task: the task part of a recipe.
         folds: test folds, for a set with folds; otherwise seeds of a random split, if any, and of the training.
         rows: maximum number of training rows; that of validation rows is a tenth of it.
+        test_rows: maximum number of test rows, the same for all folds of a set whose test part is given.
         labels: the label columns that are predicted.
         disjoint: whether every training row has only one of the labels, so that different labels are learned from
             different rows.
@@ -44,6 +45,7 @@ class SetPlan(Settings):
     task: dict[str, Any] = Field(default_factory=dict)
     folds: tuple[int, ...] = Field(default=(0,), min_length=1)
     rows: int | None = Field(default=None, ge=10)
+    test_rows: int | None = Field(default=None, ge=1)
     labels: tuple[str, ...] | None = Field(default=None, min_length=1)
     disjoint: bool = False
     attributes_from: str | None = None

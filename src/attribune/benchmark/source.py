@@ -110,8 +110,12 @@ class SetSource:
             tables["train"] = _own_labels(tables["train"], train_rows, self.labels, used=used)
         if self.plan.rows is not None:
             for name, rows in (("train", self.plan.rows), ("validation", max(1, self.plan.rows // 10))):
-                order = np.random.default_rng(fold).permutation(len(tables[name]))[:rows]
-                tables[name] = tables[name].select(np.sort(order))
+                tables[name] = tables[name].select(_drawn(len(tables[name]), rows, seed=fold))
+        if self.test_rows is not None and self.plan.test_rows is not None:
+            kept = _drawn(len(self.test_rows), self.plan.test_rows, seed=0)
+            self.test_rows = self.test_rows[kept]
+            if "test" in tables:
+                tables["test"] = tables["test"].select(kept)
         return recipe, tables
 
     def checksum(self) -> str:
@@ -123,6 +127,11 @@ class SetSource:
             files = [Path(str(data[name])) for name in ("train", "validation", "test") if data.get(name)]
             sums = [sha256_of(path) for path in files if path.is_file()]
         return hashlib.sha256(" ".join(sums).encode()).hexdigest()
+
+
+def _drawn(row_count: int, most: int, *, seed: int) -> Array:
+    """Return the sorted numbers of at most so many rows, drawn at random."""
+    return np.sort(np.random.default_rng(seed).permutation(row_count)[:most])
 
 
 def _own_labels(

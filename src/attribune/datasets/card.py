@@ -159,7 +159,7 @@ class Card:
         citation: the paper that introduced the set.
         attributes: as a recipe has them, in the paper's order; so is `task`. There may be none.
         labels: columns that are predicted.
-        classes: number of classes; 0 for numbers.
+        classes: number of classes; 0 for numbers, and for answers that are parts of the text.
         pair: whether a row has a second text, the column ``text_pair``.
         metric: the one of the papers' tables; so is `window`.
         recipe: name of the preset with the paper's settings.
@@ -200,7 +200,7 @@ class Card:
     def classes_text(self) -> str:
         """The number of classes as tables write it."""
         if not self.classes:
-            return "numbers"
+            return "answers" if self.task["kind"] == "spans" else "numbers"
         return f"{self.classes}" if len(self.labels) == 1 else f"{len(self.labels)} x {self.classes}"
 
 

@@ -65,6 +65,11 @@ class PreparedSet:
         return bool(self.manifest.get("pair", False))
 
     @property
+    def has_classes(self) -> bool:
+        """Whether labels are classes, and not numbers or answers."""
+        return self.manifest.get("task", {}).get("kind") not in ("regression", "spans")
+
+    @property
     def texts(self) -> tuple[str, ...]:
         """The columns of the texts that are read together."""
         return ("text", "text_pair") if self.pair else ("text",)
@@ -422,8 +427,8 @@ def _assign_parts(card: Card, rows: _Rows) -> tuple[tuple[str, ...], npt.NDArray
 
 
 def _classes(card: Card, files: Sequence[Path]) -> dict[str, list[str]]:
-    """Return the classes of each label, over all parts; none of a number."""
-    if card.task["kind"] == "regression":
+    """Return the classes of each label, over all parts; none for a card without classes."""
+    if not card.classes:
         return {}
     table = pa.concat_tables(pq.read_table(file, columns=list(card.labels)) for file in files)
     return {label: list(sorted_classes(table[label].unique().to_pylist(), of=label)) for label in card.labels}

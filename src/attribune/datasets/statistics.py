@@ -73,7 +73,7 @@ def divergences(
     ``KL(p || q)`` of its own class, p, from q, the classes of the training rows that have the row's value: ``random``
     takes the same share for each class, ``majority`` the classes of all training rows, ``all`` the mean over the
     attributes. Several values of an attribute are averaged, as are several labels; ``majority`` stands for a value
-    without training rows. Without attributes there is no ``all``; a label that is a number has no divergence.
+    without training rows. Without attributes there is no ``all``; a label that is no class has no divergence.
 
     Args:
         published: the paper's figures by attribute.
@@ -87,7 +87,7 @@ def divergences(
         if by_attribute := [shares for name, shares in predicted.items() if name != "majority"]:
             yield "all", np.mean(by_attribute, axis=0)
 
-    if _predicts_numbers(prepared):
+    if not prepared.has_classes:
         return []
     return _over_folds(prepared, lambda parts: _divergences(prepared, parts, guesses, smoothing), published or {})
 
@@ -97,10 +97,10 @@ def best_subset(
 ) -> tuple[tuple[str, ...], Figure] | None:
     """Return the attributes whose mean has the lowest divergence (appendix A.2), and that divergence.
 
-    None for a set without attributes, or whose label is a number.
+    None for a set without attributes, or whose label is no class.
     """
     names = [str(attribute["name"]) for attribute in prepared.manifest["attributes"]]
-    if not names or _predicts_numbers(prepared):
+    if not names or not prepared.has_classes:
         return None
     subsets = [subset for size in range(1, len(names) + 1) for subset in combinations(names, size)]
 
@@ -111,10 +111,6 @@ def best_subset(
     figures = _over_folds(prepared, lambda parts: _divergences(prepared, parts, guesses, smoothing), {})
     best = min(figures, key=lambda figure: figure.value)
     return tuple(best.name.split("+")), replace(best, name=f"best subset: {best.name}", published=published)
-
-
-def _predicts_numbers(prepared: PreparedSet) -> bool:
-    return bool(prepared.manifest.get("task", {}).get("kind") == "regression")
 
 
 def class_divergence(p: Array, q: Array, smoothing: float = SMOOTHING) -> Array:
@@ -168,7 +164,7 @@ def _figures(prepared: PreparedSet, parts: dict[str, pa.Table]) -> dict[str, flo
     figures: dict[str, float] = {part: len(parts[part]) for part in PARTS if part in parts}
     figures |= {"words": float(lengths.mean()), "words_sd": float(lengths.std()), "words_most": float(lengths.max())}
     figures["characters"] = float(np.mean([sum(map(len, row)) for row in texts]))
-    if not _predicts_numbers(prepared):
+    if prepared.has_classes:
         figures["classes"] = max(len(pc.unique(parts["train"][label])) for label in prepared.manifest["labels"])
     total = rare = cold = held_out = 0
     all_rows = sum(map(len, parts.values()))

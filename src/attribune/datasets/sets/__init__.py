@@ -15,16 +15,17 @@ from attribune.datasets.sets.glue import GLUE
 from attribune.datasets.sets.goodreads import GOOD
 from attribune.datasets.sets.polmed import POLMED
 from attribune.datasets.sets.reviews import AMAZON, FOODCOM_REVIEWS
+from attribune.datasets.sets.squad import SQUAD
 from attribune.datasets.sets.tang import COLD, TANG
 from attribune.errors import ConfigError
 
-__all__ = ["ADDITIONAL", "ATTRIB", "CARDS", "GLUE", "TEXT_SETS", "find_card"]
+__all__ = ["ADDITIONAL", "ATTRIB", "CARDS", "GLUE", "SQUAD", "TEXT_SETS", "find_card"]
 
 ATTRIB: tuple[Card, ...] = (*TANG, AAPR, POLMED, FOOD, GOOD, BEER, *COLD)
 """The fourteen sets of Amplayo, Yoo and Lee 2022."""
 
-TEXT_SETS: tuple[Card, ...] = (*GLUE, *ADDITIONAL, NEWS_TITLES)
-"""GLUE, the sets that Houlsby et al. 2019 add to it, and another version of one of these."""
+TEXT_SETS: tuple[Card, ...] = (*GLUE, *ADDITIONAL, NEWS_TITLES, *SQUAD)
+"""GLUE, the sets that Houlsby et al. 2019 add to it, another version of one of these, and SQuAD."""
 
 CARDS: dict[str, Card] = {card.name: card for card in (*ATTRIB, CRITICS, FOODCOM_REVIEWS, AMAZON, *TEXT_SETS)}
 """Every set by its name, those of plugins among them."""
