@@ -122,7 +122,7 @@ def test_the_rate_of_the_lowest_validation_loss_is_taken(finished: BenchmarkFold
             found = load_file(finished.place(trial) / "validation_logits.safetensors")
             losses[trial.factor] = log_loss(found["labels"], found["logits"]).value()
         expected = min(losses, key=lambda factor: losses[factor])
-        assert best_factor(finished, trials) == expected
+        assert best_factor(finished, trials, by="log_loss") == expected
         for cell in experiment.cells():
             if cell.setting.name == name and cell.factor is None:
                 record = CellResult(cell, finished.place(cell)).record
@@ -145,6 +145,21 @@ def test_rates_of_each_fold_are_tried_on_it_alone(experiment: dict[str, Any]) ->
         assert {trial.path for trial in trials} <= {other.path for other in cells}
         assert len(trials) == (2 if cell.factor is None and cell.setting.name not in ("user alone", "linear") else 0)
     assert sum(cell.factor is not None for cell in cells) == 8
+
+
+def test_a_set_changes_the_training_and_a_setting_goes_before_it(experiment: dict[str, Any]) -> None:
+    (plan,) = experiment["sets"]
+    settings = ["none", {"name": "short", "method": "none", "training": {"steps": 3}}]
+    own = {**plan, "name": "own", "training": {"steps": 7, "batch_size": 4}}
+    made = Experiment.from_dict({**experiment, "sets": [plan, own], "settings": settings, "rates": None})
+    assert Experiment.from_dict(yaml.safe_load(made.to_yaml())) == made
+    trainings = {
+        (cell.set.name, cell.setting.name): made.recipe(cell, data={}, task={})["training"] for cell in made.cells()
+    }
+    usual = trainings[plan["name"], "none"]
+    assert usual["seed"] == 1
+    assert trainings["own", "none"] == {**usual, "steps": 7, "batch_size": 4}
+    assert trainings["own", "short"] == {**usual, "steps": 3, "batch_size": 4}
 
 
 def test_a_second_run_does_nothing(finished: BenchmarkFolder, capsys: pytest.CaptureFixture[str]) -> None:
@@ -403,19 +418,19 @@ def test_a_folder_of_something_else_is_left_as_it_is(
 def test_a_rate_without_an_end_is_not_taken(finished: BenchmarkFolder, tmp_path: Path) -> None:
     folder = BenchmarkFolder(Path(shutil.copytree(finished.path, tmp_path / "copy")))
     trials = folder.experiment().trials(next(c for c in folder.experiment().cells() if c.path == "reviews/none/0"))
-    best = best_factor(folder, trials)
+    best = best_factor(folder, trials, by="log_loss")
     for trial in trials:
         record = json.loads((folder.place(trial) / "cell.json").read_text())
         if trial.factor == best:
             (folder.place(trial) / "cell.json").write_text(
                 json.dumps({**record, "failure": "the loss became infinite"})
             )
-    assert best_factor(folder, trials) != best
+    assert best_factor(folder, trials, by="log_loss") != best
     for trial in trials:
         record = json.loads((folder.place(trial) / "cell.json").read_text())
         (folder.place(trial) / "cell.json").write_text(json.dumps({**record, "failure": "the loss became infinite"}))
     with pytest.raises(ConfigError, match="no trial of reviews, none gave a finite loss: lower the learning rate"):
-        best_factor(folder, trials)
+        best_factor(folder, trials, by="log_loss")
 
 
 def test_a_diverging_trial_is_a_result(experiment: dict[str, Any], tmp_path: Path) -> None:

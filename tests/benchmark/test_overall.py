@@ -66,7 +66,8 @@ def folder(experiment: dict[str, Any], tmp_path_factory: pytest.TempPathFactory)
 def test_a_choice_is_the_setting_of_the_lowest_validation_score(folder: BenchmarkFolder) -> None:
     for table in benchmark_tables(folder):
         lines = {line.name: line for line in table.lines}
-        scores = {name: lines[name].group.results[0].validation_score() for name in ("adapter 2", "adapter 9")}
+        first = {name: lines[name].group.results[0] for name in ("adapter 2", "adapter 9")}
+        scores = {name: result.validation_score("log_loss") for name, result in first.items()}
         best = lines["best adapter"]
         assert best.chosen == min(scores, key=scores.__getitem__)
         assert best == replace(lines[best.chosen], name="best adapter", chosen=best.chosen)

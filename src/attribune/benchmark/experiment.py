@@ -13,6 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from attribune.core.config import Settings, read_yaml
 from attribune.errors import ConfigError
 from attribune.models.baselines import BASELINES
+from attribune.tasks.base import SelectBy
 
 __all__ = ["Cell", "Choice", "Experiment", "RateSearch", "SetPlan", "Setting"]
 
@@ -28,6 +29,7 @@ class SetPlan(Settings):
         prepared: folder that ``attribune data prepare`` wrote, instead of `data`.
         data: the data part of a recipe, for a user's table.
         task: the task part of a recipe.
+        training: changes to the training part, such as `steps`; a setting's own go before them.
         folds: test folds, for a set with folds; otherwise seeds of a random split, if any, and of the training.
         rows: maximum number of training rows; that of validation rows is a tenth of it.
         test_rows: maximum number of test rows, the same for all folds of a set whose test part is given.
@@ -43,6 +45,7 @@ class SetPlan(Settings):
     prepared: str | None = None
     data: dict[str, Any] | None = None
     task: dict[str, Any] = Field(default_factory=dict)
+    training: dict[str, Any] = Field(default_factory=dict)
     folds: tuple[int, ...] = Field(default=(0,), min_length=1)
     rows: int | None = Field(default=None, ge=10)
     test_rows: int | None = Field(default=None, ge=1)
@@ -173,6 +176,8 @@ class Experiment(Settings):
         methods: default options of methods by name.
         data: common settings of the data part of all recipes, as are `backbone` and `training`.
         rates: tuning of the learning rates; None disables it.
+        select_by: what learning rates and choices are compared by on validation rows: the log loss, where there is one,
+            or the main metric.
         reference: the setting that the others are compared with; by default the first.
         choices: lines that are made of the settings.
         axis: what `at` is, beside the axis of plots.
@@ -189,6 +194,7 @@ class Experiment(Settings):
     backbone: dict[str, Any] = Field(default_factory=dict)
     training: dict[str, Any] = Field(default_factory=dict)
     rates: RateSearch | None = None
+    select_by: SelectBy = "log_loss"
     reference: str | None = None
     choices: tuple[Choice, ...] = ()
     axis: str | None = None
@@ -306,7 +312,7 @@ class Experiment(Settings):
             "task": dict(task),
             "method": {**self.methods.get(setting.method["name"], {}), **setting.method},
             "backbone": {**self.backbone, **setting.backbone},
-            "training": {**self.training, **setting.training, "seed": cell.fold},
+            "training": {**self.training, **cell.set.training, **setting.training, "seed": cell.fold},
         }
 
 

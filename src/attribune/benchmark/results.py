@@ -21,7 +21,7 @@ from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired
 from attribune.metrics.formulas import Metric, log_loss, pooled
 from attribune.runs.results import RunResults
 from attribune.tasks import Task, task_from_dict
-from attribune.tasks.base import validation_score
+from attribune.tasks.base import SelectBy, validation_score
 
 __all__ = ["CELL", "IDENTITY", "BenchmarkFolder", "CellResult", "Group", "best_factor"]
 
@@ -158,10 +158,10 @@ class CellResult:
         """Read rows, labels and logits of a part."""
         return self.task.unpacked(load_file(str(self.folder / f"{part}_logits.safetensors")))
 
-    def validation_score(self) -> float:
+    def validation_score(self, by: SelectBy) -> float:
         """Return the log loss or the main metric of the validation rows, of which lower is better."""
         scores = self.scores("validation")
-        return validation_score(self.task, scores["logits"], scores["labels"])
+        return validation_score(self.task, scores["logits"], scores["labels"], by=by)
 
     def facts(self) -> dict[str, Array]:
         """Return words and training counts of the test rows."""
@@ -241,9 +241,9 @@ class Group:
             if name in theirs and only in (None, name)
         }
 
-    def validation_score(self) -> float:
+    def validation_score(self, by: SelectBy) -> float:
         """Return the mean of `validation_score` over the folds: lower is better."""
-        scores = [result.validation_score() for result in self.results]
+        scores = [result.validation_score(by) for result in self.results]
         return float(np.mean([score if math.isfinite(score) else math.inf for score in scores]))
 
     @property
@@ -268,14 +268,14 @@ def _metrics(task: Task, logits: Array, labels: Array) -> dict[str, Metric]:
     return metrics
 
 
-def best_factor(folder: BenchmarkFolder, trials: Sequence[Cell]) -> float:
+def best_factor(folder: BenchmarkFolder, trials: Sequence[Cell], *, by: SelectBy) -> float:
     """Return the factor of the learning rates whose trial has the lowest `validation_score`."""
     by_factor = {}
     for trial in trials:
         result = CellResult(trial, folder.place(trial))
         score = math.inf
         if not result.record.failure:
-            score = result.validation_score()
+            score = result.validation_score(by)
         by_factor[float(trial.factor or 1.0)] = score if math.isfinite(score) else math.inf
     if min(by_factor.values()) == math.inf:
         raise ConfigError(

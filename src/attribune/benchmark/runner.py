@@ -162,7 +162,7 @@ def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, rep
     work = folder.work(cell)
     source = SetSource(cell.set)
     trials = experiment.trials(cell)
-    factor = best_factor(folder, trials) if trials else cell.factor
+    factor = best_factor(folder, trials, by=experiment.select_by) if trials else cell.factor
     recipe = _recipe(experiment, cell, source, factor=factor)
     begun = experiment.source(cell)
     if begun is not None and recipe.needs_attributes:

@@ -13,6 +13,7 @@ from pydantic import Field
 from attribune.benchmark.experiment import Choice, Experiment, SetPlan
 from attribune.benchmark.results import BenchmarkFolder, Group
 from attribune.metrics.bootstrap import Interval, PairedResult
+from attribune.tasks.base import SelectBy
 
 __all__ = ["LOSS", "Line", "SetTable", "benchmark_tables", "verdict"]
 
@@ -144,7 +145,7 @@ def _table(folder: BenchmarkFolder, experiment: Experiment, plan: SetPlan, part:
     choices = [
         replace(by_name[chosen], name=choice.name, chosen=chosen)
         for choice in experiment.choices
-        if (chosen := _chosen(choice, groups)) is not None
+        if (chosen := _chosen(choice, groups, experiment.select_by)) is not None
     ]
     return SetTable(
         plan=plan,
@@ -158,11 +159,11 @@ def _table(folder: BenchmarkFolder, experiment: Experiment, plan: SetPlan, part:
     )
 
 
-def _chosen(choice: Choice, groups: Mapping[str, Group]) -> str | None:
+def _chosen(choice: Choice, groups: Mapping[str, Group], by: SelectBy) -> str | None:
     """Return the setting that is best on the validation rows; None until all have been trained."""
     if not all(name in groups for name in choice.of):
         return None
-    scores = {name: groups[name].validation_score() for name in choice.of}
+    scores = {name: groups[name].validation_score(by) for name in choice.of}
     return min(choice.of, key=lambda name: scores[name])
 
 

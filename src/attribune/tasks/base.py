@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 from pydantic import BeforeValidator
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Decoded",
     "ScoreBy",
+    "SelectBy",
     "Task",
     "check_metrics",
     "checked_logits",
@@ -40,6 +41,8 @@ def _named(names: Any) -> Any:
 
 ScoreBy = Annotated[tuple[str, ...], BeforeValidator(_named)]
 """Names of metrics; a single one may be given as a text."""
+SelectBy: TypeAlias = Literal["log_loss", "main_metric"]
+"""What settings are compared by on validation rows."""
 ADDED_LATER = ("score_by",)
 """Fields that a stored task may lack; they are stored when they are not empty, for the sake of earlier releases."""
 
@@ -178,12 +181,14 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
-def validation_score(task: Task, logits: Array, labels: Array) -> float:
-    """Return the log loss of single class labels, else the task's main metric, with sign such that lower is better.
+def validation_score(task: Task, logits: Array, labels: Array, *, by: SelectBy = "log_loss") -> float:
+    """Return what settings are compared by on validation rows, with sign such that lower is better.
 
-    The loss distinguishes settings on few validation rows better than an accuracy.
+    Args:
+        by: the log loss, which distinguishes settings on few rows better than an accuracy, where there are single class
+            labels; else, and for ``main_metric``, the task's main metric.
     """
-    if labels.ndim == 1 and labels.dtype.kind == "i":
+    if by == "log_loss" and labels.ndim == 1 and labels.dtype.kind == "i":
         known = labels >= 0
         metric = log_loss(labels[known], logits[known])
     else:

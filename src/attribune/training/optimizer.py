@@ -89,7 +89,7 @@ def build_optimizer(
             decay = weight_decay if parameter.dim() > 1 else 0.0
             groups.setdefault((rate, decay), []).append(parameter)
     settings = [{"params": group, "lr": rate, "weight_decay": decay} for (rate, decay), group in groups.items()]
-    return RowAdamW(settings, lr=learning_rate)
+    return RowAdamW(settings, lr=learning_rate, fused=True)
 
 
 def update_rows_alone(model: ConditionedModel, choice: str = "rows") -> bool:
