@@ -19,12 +19,15 @@ from safetensors.numpy import load_file
 
 from attribune.apps.cli import main
 from attribune.core.checksums import CHECKSUMS
+from attribune.data.word_vectors import read_word_vectors
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.models.automl import AutoMLModel
 from attribune.runs.folder import load_run
 from attribune.runs.recipe import Recipe
 from attribune.training import automl
 from attribune.training.automl import NetworkTrial, network_space
+from attribune.training.network_fit import NetworkFit
+from attribune.training.network_texts import NetworkTexts
 from attribune.training.train import train
 
 ROWS = small_runs.reviews(160, seed=3)
@@ -113,7 +116,7 @@ def test_an_interrupted_trial_begins_again_with_its_values(
     run: Path, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[str] = []
-    checked = automl._Fit._check
+    checked = NetworkFit._check
 
     def interrupted(fit: Any) -> Any:
         begun.append(fit.settings.model_dump_json())
@@ -121,13 +124,13 @@ def test_an_interrupted_trial_begins_again_with_its_values(
             raise KeyboardInterrupt
         return checked(fit)
 
-    monkeypatch.setattr(automl._Fit, "_check", interrupted)
+    monkeypatch.setattr(NetworkFit, "_check", interrupted)
     with pytest.raises(KeyboardInterrupt):
         train(recipe_of(table, trials=TRIALS), tmp_path / "run", baselines=False)
     assert len(trials_of(tmp_path / "run")) == 1
     assert len(list(tmp_path.glob("run/checkpoints/*"))) == 1
     interrupted_trial = begun[-1]
-    monkeypatch.setattr(automl._Fit, "_check", checked)
+    monkeypatch.setattr(NetworkFit, "_check", checked)
     train(recipe_of(table, trials=TRIALS), tmp_path / "run", baselines=False, resume=True)
     assert_same(tmp_path / "run", run)
     assert trials_of(run)[1]["values"] == json.loads(interrupted_trial)
@@ -290,7 +293,7 @@ def test_pretrained_vectors_are_those_of_the_file(table: Path, vectors: Path, tm
 
     model = load_run(tmp_path / "run")[1].model
     assert isinstance(model, AutoMLModel)
-    texts = automl._Texts(raw={}, labels={}, vectors={"mood.txt": automl.read_word_vectors(vectors, {"great", "dull"})},
+    texts = NetworkTexts(raw={}, labels={}, vectors={"mood.txt": read_word_vectors(vectors, {"great", "dull"})},
                           features=model.features, matrices={})  # fmt: skip
     initial = texts.initial_vectors(model.settings, model.vocabulary, seed=0).numpy()
     place = {word: number for number, word in enumerate(model.vocabulary.words, start=2)}
