@@ -20,7 +20,8 @@ from published import csv_text, quote, read_rows, source_files, write, write_sou
 
 from attribune.apps.cli import main
 from attribune.datasets.card import Card, Folds, Given, Hashed, Shuffled
-from attribune.datasets.preparation import PARTS, PreparedSet, load_prepared, prepare
+from attribune.datasets.preparation import prepare
+from attribune.datasets.prepared import PARTS, PreparedSet, load_prepared
 from attribune.datasets.sets import CARDS
 from attribune.errors import DataError
 from attribune.runs.recipe import Recipe

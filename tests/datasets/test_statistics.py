@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from scipy.stats import entropy
 
-from attribune.datasets.preparation import PreparedSet, load_prepared
+from attribune.datasets.prepared import PreparedSet, load_prepared
 from attribune.datasets.statistics import (
     SMOOTHING,
     Figure,

@@ -19,7 +19,8 @@ from published_texts import COLUMNS, archive, glue_row, table_row, tsv_text
 from attribune.benchmark.experiment import SetPlan
 from attribune.benchmark.source import SetSource
 from attribune.datasets.card import Hashed
-from attribune.datasets.preparation import PreparedSet, prepare
+from attribune.datasets.preparation import prepare
+from attribune.datasets.prepared import PreparedSet
 from attribune.datasets.row_log import Row, RowLog, SplitName, read_tsv
 from attribune.datasets.sets import ADDITIONAL, CARDS, GLUE
 from attribune.datasets.statistics import describe_set

@@ -28,9 +28,10 @@ from published import (
 
 from attribune.apps.cli import main
 from attribune.core.job_folder import locked
-from attribune.datasets import preparation
+from attribune.datasets import preparation, prepared
 from attribune.datasets.card import Shuffled
-from attribune.datasets.preparation import prepare, sha256_of
+from attribune.datasets.preparation import prepare
+from attribune.datasets.prepared import sha256_of
 from attribune.datasets.row_log import Row, RowLog, SplitName
 from attribune.datasets.sets import CARDS
 from attribune.errors import ConfigError
@@ -401,7 +402,7 @@ class TestInterruption:
             if stage in ("first rows", "second batch"):
                 card = replace(card, read=self.breaking_reader(20 if stage == "first rows" else 5500))
             else:
-                patch.setattr(*places.get(stage, (preparation, stage)), breaks)
+                patch.setattr(*places.get(stage, (prepared, stage)), breaks)
             with pytest.raises(BrokenOffError):
                 prepare(card, **paths)
         left = {path.name for path in (tmp_path / "out").iterdir()}

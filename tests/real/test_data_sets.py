@@ -12,7 +12,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from attribune.datasets.preparation import PreparedSet, prepare
+from attribune.datasets.preparation import prepare
+from attribune.datasets.prepared import PreparedSet
 from attribune.datasets.row_log import RowLog, words
 from attribune.datasets.sets import ADDITIONAL, CARDS
 from attribune.datasets.sets.tang import read_pairs

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from attribune.benchmark.experiment import SetPlan
 from attribune.data.tables import ENDINGS
-from attribune.datasets.preparation import PreparedSet, load_prepared, sha256_of
+from attribune.datasets.prepared import PreparedSet, load_prepared, sha256_of
 from attribune.errors import ConfigError, DataError
 from attribune.runs.recipe import Recipe
 from attribune.training.plan import DataPlan

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from attribune.datasets.preparation import PARTS, PreparedSet
+from attribune.datasets.prepared import PARTS, PreparedSet
 from attribune.datasets.row_log import words
 
 __all__ = ["SMOOTHING", "Figure", "best_subset", "class_divergence", "describe_set", "divergences", "values_of"]

@@ -23,7 +23,7 @@ from attribune.apps.cli.output import show, show_json
 
 if TYPE_CHECKING:
     from attribune.datasets.card import Card
-    from attribune.datasets.preparation import PreparedSet
+    from attribune.datasets.prepared import PreparedSet
     from attribune.datasets.statistics import Figure
 
 __all__ = ["add_parser"]
@@ -165,7 +165,7 @@ def _prepared_lines(prepared: PreparedSet) -> list[str]:
 
 
 def _stats(options: argparse.Namespace) -> None:
-    from attribune.datasets.preparation import load_prepared
+    from attribune.datasets.prepared import load_prepared
     from attribune.datasets.sets import find_card
     from attribune.datasets.statistics import best_subset, describe_set, divergences
     from attribune.errors import ConfigError
