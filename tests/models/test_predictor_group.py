@@ -13,6 +13,7 @@ import small_runs
 import torch
 from families import FAMILIES
 
+from attribune import functional
 from attribune.backbones.placement import placement_for
 from attribune.data.texts import TextInput
 from attribune.data.windows import Chunks, Head
@@ -39,6 +40,10 @@ from attribune.tasks import Classification, Regression, Task
 ROWS = small_runs.reviews(60)
 TABLE: dict[str, list[Any]] = {name: [row[name] for row in ROWS] for name in ("text", "user", "tags")}
 WINDOW = Head(24)
+# Their parameters are joined, and a product is made for the rows of each.
+ADAPTERS: dict[str, tuple[MethodConfig, str | None, Task]] = {
+    name: (Adapter(bottleneck=6, activation="tanh"), None, Classification(classes=3)) for name in ("a", "bb", "ccc")
+}
 # A model of each kind of change: at sites, to norms, beside projections, after the backbone, of whole layers.
 MODELS: dict[str, tuple[MethodConfig, str | None, Task]] = {
     "adapter": (Adapter(bottleneck=5), None, Classification(classes=3)),
@@ -69,7 +74,7 @@ def save(folder: Path, backbone: Path, schema: Schema, name: str, **options: Any
     """Save a model whose learned parameters are all far from their initial values."""
     from transformers import AutoTokenizer
 
-    method, tuning, task = (MODELS | ALONE)[name]
+    method, tuning, task = (MODELS | ALONE | ADAPTERS)[name]
     model = AttributeModel.build(
         str(backbone),
         schema,
@@ -202,6 +207,25 @@ def test_padding_on_the_left_and_half_precision(schema: Schema, tmp_path: Path) 
     assert group["pln"].model.tokenizer.padding_side == "left"
     assert_as_alone(group, runs)
     assert_as_alone(Predictor.of_runs(runs, device="cpu", precision="bf16"), runs, atol=0.1)
+
+
+@pytest.mark.parametrize("precision", [None, "bf16"])
+def test_adapters_of_one_size_are_joined(
+    backbone: Path, schema: Schema, tmp_path: Path, precision: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = save_all(tmp_path, backbone, schema, ADAPTERS)
+    group = Predictor.of_runs(runs, device="cpu", **({} if precision is None else {"precision": precision}))
+    calls = []
+    grouped = functional.grouped_bottleneck
+    monkeypatch.setattr(functional, "grouped_bottleneck", lambda *a: calls.append(a[1]) or grouped(*a))
+    for names in (list(runs), ["ccc", "a"]):  # of all models, and of some of them
+        rows = {name: group[name].encode(rows_of(len(name), 5 + len(name))) for name in names}
+        for name, scores in group.score(rows).items():
+            expected = Predictor.from_pretrained(runs[name], device="cpu").score(rows[name])
+            np.testing.assert_allclose(scores, expected, atol=0.1 if precision == "bf16" else 2e-6, err_msg=name)
+    assert {tuple(number for number, _ in groups) for groups in calls} == {(0, 1, 2), (0, 2)}
+    storages = {one.model.method.sites[0].W_down.untyped_storage().data_ptr() for one in group.values()}
+    assert len(storages) == 1, "the parameters of the models are parts of one tensor"
 
 
 def test_norms_of_their_own_in_half_precision(runs: dict[str, Path]) -> None:

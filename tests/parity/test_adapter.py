@@ -53,6 +53,17 @@ def difference(a: Tensor, b: Tensor) -> float:
     return float((a - b).detach().abs().max())
 
 
+@pytest.mark.parametrize("groups", [[(0, 7)], [(2, 1), (0, 4), (1, 2)], [(1, 3), (0, 2), (1, 2)]])
+def test_groups_of_rows_have_an_adapter_each(groups: list[tuple[int, int]]) -> None:
+    h, weights = torch.randn(7, 5, 13, dtype=torch.float64), [parameters(13, 4) for _ in range(3)]
+    ends = [sum(size for _, size in groups[: place + 1]) for place in range(len(groups))]
+    rows = [(number, slice(end - size, end)) for (number, size), end in zip(groups, ends, strict=True)]
+    together = {name: torch.stack([one[name] for one in weights]) for name in weights[0]}
+    found = h + functional.grouped_bottleneck(h, rows, **together)
+    expected = torch.cat([slow_adapter(h[part], **weights[number]) for number, part in rows])
+    assert difference(found, expected) < TOLERANCE
+
+
 @pytest.mark.parametrize(("H", "A"), [(48, 8), (13, 5), (5, 13), (7, 7), (3, 1)])
 def test_function(H: int, A: int) -> None:
     h, weights = torch.randn(3, 5, H, dtype=torch.float64), parameters(H, A)

@@ -46,7 +46,7 @@ Parameters of modules that have other names: of `AttributeAdapter`, ``W_down`` i
 personalised norms and biases, ``L`` (features, MZ) is linear_λ or linear_β.
 """
 
-from attribune.functional.adapter import Activation, adapter, bottleneck, parallel_adapter
+from attribune.functional.adapter import Activation, adapter, bottleneck, grouped_bottleneck, parallel_adapter
 from attribune.functional.chim import chunk_importance_logits
 from attribune.functional.e2ln import layer_norm_pool, personalised_norm
 from attribune.functional.injector import (
@@ -78,6 +78,7 @@ __all__ = [
     "control_tokens",
     "first_token",
     "full_weight",
+    "grouped_bottleneck",
     "last_token",
     "layer_norm_pool",
     "low_rank_weight",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import gelu, layer_norm, linear
 
-__all__ = ["Activation", "adapter", "bottleneck", "parallel_adapter"]
+__all__ = ["Activation", "adapter", "bottleneck", "grouped_bottleneck", "parallel_adapter"]
 
 
 Activation = Callable[[Tensor], Tensor]
@@ -61,6 +62,39 @@ def bottleneck(
     for V, c in inner:
         u = f(affine(u, V, c))
     return affine(u, W_up, b_up)
+
+
+def grouped_bottleneck(
+    x: Float[Tensor, "B T H"],
+    groups: Sequence[tuple[int, slice]],
+    W_down: Float[Tensor, "M H A"],
+    b_down: Float[Tensor, "M A"],
+    W_up: Float[Tensor, "M A H"],
+    b_up: Float[Tensor, "M H"],
+    f: Activation = gelu,
+) -> Float[Tensor, "B T H"]:
+    """Compute what one of M adapters adds to each group of rows, as `bottleneck` does, without gradients.
+
+    Args:
+        groups: the number of an adapter and its rows, in the order of the batch, of which every row has one.
+    """
+    tokens = x.shape[1]
+    places = [(number, slice(rows.start * tokens, rows.stop * tokens)) for number, rows in groups]
+    u = f(_grouped_affine(x.reshape(-1, x.shape[-1]), places, W_down, b_down))
+    return _grouped_affine(u, places, W_up, b_up).view(x.shape)
+
+
+def _grouped_affine(
+    x: Float[Tensor, "rows N"],
+    groups: Sequence[tuple[int, slice]],
+    W: Float[Tensor, "M N K"],
+    b: Float[Tensor, "M K"],
+) -> Float[Tensor, "rows K"]:
+    """Compute ``x W + b`` with the weight and the bias of each group."""
+    y = x.new_empty(len(x), W.shape[-1])
+    for number, rows in groups:
+        torch.addmm(b[number], x[rows], W[number], out=y[rows])
+    return y
 
 
 def affine(x: Float[Tensor, "*rows N"], W: Float[Tensor, "N K"], b: Float[Tensor, " K"]) -> Float[Tensor, "*rows K"]:

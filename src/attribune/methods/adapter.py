@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from jaxtyping import Float
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from attribune import functional
 from attribune.backbones.placement import SiteKind
-from attribune.methods.base import Method, SiteModule
+from attribune.methods.base import GroupedSites, Method, SiteModule, joined
 from attribune.methods.condition import Condition
 from attribune.methods.config import MethodConfig
 from attribune.methods.host import Host
@@ -108,6 +109,14 @@ class AdapterSite(Bottleneck):
             self.inner += [truncated_normal_(nn.Parameter(torch.empty(A, A)), A**-0.5), nn.Parameter(torch.zeros(A))]
         self.norm = nn.LayerNorm(A) if config.inner_norm else None
 
+    @classmethod
+    def grouped(cls, modules: Sequence[Self]) -> GroupedSites | None:
+        """Return the adapters for rows of several models; None unless they are plain ones of one size."""
+        first = modules[0]
+        is_plain = all(one.source is None and one.norm is None and not len(one.inner) for one in modules)
+        is_alike = all(one.W_down.shape == first.W_down.shape and one.activation is first.activation for one in modules)
+        return _GroupedAdapters(modules) if is_plain and is_alike else None
+
     def forward(self, hidden: Float[Tensor, "... H"], condition: Condition | None = None) -> Float[Tensor, "... H"]:
         """Adapt the states; the condition is not read."""
         projections = (self.W_down, self.b_down, self.W_up, self.b_up)
@@ -118,6 +127,28 @@ class AdapterSite(Bottleneck):
             return functional.adapter(hidden, *projections, self.activation, norm=norm, inner=inner)
         delta = functional.bottleneck(self.source.pop(), *projections, self.activation, norm=norm, inner=inner)
         return functional.parallel_adapter(hidden, delta, multiply=self.multiplied)
+
+
+class _GroupedAdapters:
+    """Adapters of several models at one site, whose parameters are parts of four tensors."""
+
+    def __init__(self, sites: Sequence[AdapterSite]) -> None:
+        self._parameters = [
+            joined([getattr(site, name) for site in sites]) for name in ("W_down", "b_down", "W_up", "b_up")
+        ]
+        self._cast: list[Tensor] = self._parameters
+        self._activation = sites[0].activation
+
+    def __call__(self, states: States, groups: Sequence[tuple[int, slice]]) -> States:
+        kind = states.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else self._parameters[0].dtype
+        if self._cast[0].dtype != dtype:
+            self._cast = [parameter.to(dtype) for parameter in self._parameters]
+        with torch.autocast(kind, enabled=False):
+            W_down, b_down, W_up, b_up = self._cast
+            f = self._activation
+            delta = functional.grouped_bottleneck(states.to(dtype), groups, W_down, b_down, W_up, b_up, f)
+        return functional.parallel_adapter(states, delta).to(states.dtype)
 
 
 class _Source(SiteModule):

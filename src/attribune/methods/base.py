@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Self, cast
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -19,7 +19,7 @@ from attribune.methods.merging import MergedMethod, MergeTarget, merge_refusal, 
 from attribune.methods.shapes import AttributeIds, Documents, DropoutDraw, InputIds, Logits, Mask, States
 from attribune.methods.weight_cache import WeightCache
 
-__all__ = ["Ablation", "Embedded", "Method", "Pool", "SiteModule"]
+__all__ = ["Ablation", "Embedded", "GroupedSites", "Method", "Pool", "SiteModule", "joined"]
 
 Pool = Callable[[Tensor, Tensor], Tensor]
 """Document vectors (B, H) of last states (B, T, H) and their attention mask (B, T)."""
@@ -64,6 +64,10 @@ class Ablation:
     columns: slice | None = None
 
 
+GroupedSites: TypeAlias = Callable[[States, Sequence[tuple[int, slice]]], States]
+"""Changes the states (B, T, features) of groups of rows, each by the module of the group's number."""
+
+
 class SiteModule(nn.Module):
     """A module at one site: ``forward(output, condition)`` changes the output of the backbone's module there.
 
@@ -77,6 +81,22 @@ class SiteModule(nn.Module):
     ) -> Float[Tensor, "B T features"]:
         """Change the output of a module of the backbone; override it to use that module's parameters or inputs too."""
         return cast(Tensor, self(output, condition))
+
+    @classmethod
+    def grouped(cls, modules: Sequence[Self]) -> GroupedSites | None:
+        """Return what several such modules at one site do to rows of a batch; None where they must act in turn.
+
+        The parameters become parts of tensors that hold those of all modules.
+        """
+        return None
+
+
+def joined(parameters: Sequence[nn.Parameter]) -> Tensor:
+    """Return a tensor (n, ...) with n parameters of one shape, which become parts of it."""
+    together = torch.stack([parameter.data for parameter in parameters])
+    for parameter, part in zip(parameters, together, strict=True):
+        parameter.data = part
+    return together
 
 
 class Method(nn.Module):
@@ -176,6 +196,13 @@ class Method(nn.Module):
             module = backbone.get_submodule(path)
             module.register_forward_pre_hook(partial(self._remember_input, path))
             module.register_forward_hook(partial(self._forget_input, path))
+
+    def module_at(self, path: str) -> SiteModule | None:
+        """Return the module that changes the whole output of a module of the backbone; None for none, or several."""
+        found = [(site, module) for site, module in zip(self.acts_at, self.sites, strict=True) if site.path == path]
+        if len(found) != 1 or found[0][0].start is not None or found[0][0].relative_attention is not None:
+            return None
+        return cast(SiteModule, found[0][1])
 
     def _at_site(self, index: int, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
         site, condition = self.acts_at[index], self.holder.current

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, pad
 from transformers import PreTrainedModel
 
+from attribune.methods.base import GroupedSites, Method, SiteModule
 from attribune.methods.condition import Condition
 from attribune.models.classifier import AttributeModel
 from attribune.models.scorer import Scorer
@@ -54,14 +55,16 @@ class SharedPass:
     def __init__(self, models: Sequence[AttributeModel], trunk: PreTrainedModel) -> None:
         self.models = tuple(models)
         self.trunk = trunk.eval()
-        self._parts: list[tuple[int, slice]] = []  # of the batch under way: the number of a model, and its rows
+        # Of the batch under way: the numbers of models with their rows, and the number of each row's model.
+        self._parts: list[tuple[int, slice]] = []
+        self._owners = torch.zeros(0, dtype=torch.long)
         if self.models[0].placement.has_pooler:
             trunk.pooler = None
         apart: list[str] = []
         for path, module in list(trunk.named_modules()):
             if path.startswith(tuple(apart)):
                 continue
-            place = _Place(module, [model.backbone.get_submodule(path) for model in self.models])
+            place = _Place(path, module, self.models)
             if place.has_own_weights:
                 module.forward = partial(self._run_apart, place, module.forward)
                 apart.append(f"{path}.")
@@ -82,6 +85,9 @@ class SharedPass:
             start += rows
             condition = self.models[number].condition(batches[number].get("attribute_ids"), rows=rows)
             conditions[number] = condition.with_token_mask(batch["attention_mask"])
+        sizes = torch.tensor([rows.stop - rows.start for _, rows in self._parts])
+        owners = torch.tensor([number for number, _ in self._parts]).repeat_interleave(sizes)
+        self._owners = owners.to(self.trunk.device)
         names = [name for name in _INPUTS if any(name in batch for batch in inputs)]
         joined = {name: torch.cat([b.get(name, torch.zeros_like(b["input_ids"])) for b in inputs]) for name in names}
         with self._methods_read(conditions):
@@ -109,8 +115,8 @@ class SharedPass:
 
     def _run_apart(self, place: _Place, shared: Callable[..., Tensor], states: Tensor) -> Tensor:
         """Run a module for the rows of each set of weights."""
-        if place.is_layer_norm:
-            return place.normed(states, self._parts)
+        if place.norms is not None:
+            return place.normed(states, self._owners)
         outputs = []
         for own, parts in groupby(self._parts, key=lambda part: place.own_module(part[0])):
             rows = [rows for _, rows in parts]
@@ -119,6 +125,8 @@ class SharedPass:
 
     def _change(self, place: _Place, _module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
         """Let models change the output of a module, each for its own rows."""
+        if place.grouped_sites is not None:
+            return place.grouped_sites(output, self._parts)
         changed = [
             place.changed(number, tuple(states[rows] for states in args), output[rows]) for number, rows in self._parts
         ]
@@ -128,13 +136,17 @@ class SharedPass:
 class _Place:
     """A module of the trunk, and the same of each model."""
 
-    def __init__(self, module: nn.Module, modules: Sequence[nn.Module]) -> None:
+    def __init__(self, path: str, module: nn.Module, models: Sequence[AttributeModel]) -> None:
+        modules = [model.backbone.get_submodule(path) for model in models]
         self._module, self._modules = module, modules
         low_rank = [_have_same_weights(getattr(other, "base_layer", None), module) for other in modules]
         self._products = [_Product.of(other) if low else None for other, low in zip(modules, low_rank, strict=True)]
         self._own = [
             not low and not _have_same_weights(other, module) for other, low in zip(modules, low_rank, strict=True)
         ]
+        self.norms = self._joined_norms() if self.has_own_weights else None
+        is_alike = not self.has_own_weights and not any(self._products)
+        self.grouped_sites = _grouped_sites(path, modules, models) if is_alike else None
 
     @property
     def has_own_weights(self) -> bool:
@@ -146,21 +158,20 @@ class _Place:
         """Whether a method, or low-rank maps, change the output here."""
         return any(self._products) or any(module._forward_hooks for module in self._modules)
 
-    @property
-    def is_layer_norm(self) -> bool:
-        """Whether the module is a LayerNorm with gain and bias in all models."""
-        return all(type(one) is nn.LayerNorm and one.bias is not None for one in (self._module, *self._modules))
+    def _joined_norms(self) -> tuple[Tensor, Tensor] | None:
+        """Return the gains and biases of all models, if all modules are LayerNorms with both."""
+        if not all(type(one) is nn.LayerNorm and one.bias is not None for one in (self._module, *self._modules)):
+            return None
+        norms = [cast(nn.LayerNorm, module) for module in self._modules]
+        return torch.stack([norm.weight for norm in norms]), torch.stack([norm.bias for norm in norms])
 
-    def normed(self, states: Tensor, parts: Sequence[tuple[int, slice]]) -> Tensor:
+    def normed(self, states: Tensor, owners: Tensor) -> Tensor:
         """Return the states, normalised at once, with the gain and the bias of the model of each row."""
+        assert self.norms is not None
         norm = cast(nn.LayerNorm, self._module)
-        rows = torch.tensor([part.stop - part.start for _, part in parts], device=states.device)
-        gain, bias = (
-            torch.stack([getattr(self._modules[number], name) for number, _ in parts]).repeat_interleave(rows, dim=0)
-            for name in ("weight", "bias")
-        )
+        gain, bias = (vectors[owners].unsqueeze(1) for vectors in self.norms)
         standard = layer_norm(states, norm.normalized_shape, eps=norm.eps)
-        return torch.addcmul(bias.unsqueeze(1), standard, gain.unsqueeze(1), out=standard)
+        return torch.addcmul(bias, standard, gain, out=standard)
 
     def own_module(self, number: int) -> nn.Module | None:
         """Return the module of a model that has learned weights of its own here."""
@@ -175,6 +186,19 @@ class _Place:
         for hook in module._forward_hooks.values():
             output = hook(module, args, output)
         return output
+
+
+def _grouped_sites(path: str, modules: Sequence[nn.Module], models: Sequence[AttributeModel]) -> GroupedSites | None:
+    """Return what the methods of all models do to rows at a module; None where they must act in turn."""
+    methods = [model.method for model in models]
+    sites = [method.module_at(path) for method in methods]
+    is_all = all(
+        len(module._forward_hooks) == 1 and type(site) is type(sites[0])
+        for module, site in zip(modules, sites, strict=True)
+    )
+    if not is_all or sites[0] is None or any(type(method) is not Method for method in methods):
+        return None
+    return type(sites[0]).grouped([cast(SiteModule, site) for site in sites])
 
 
 class _Product:
