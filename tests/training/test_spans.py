@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -227,3 +228,15 @@ def test_answers_elsewhere_are_counted(folder: Path, tmp_path: Path, capsys: Any
     told = capsys.readouterr().err
     assert "1 answers are not where their row says, and were found by their text" in told
     assert "1 rows without a label left out" in told
+
+
+def test_answers_longer_than_every_window_are_counted(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    long = {"question": "which words", "context": "so " + "great bad fine " * 9, "user": "u1"}
+    long["answers"] = {"text": [long["context"][3:-1]], "answer_start": [3]}
+    rows = write_json_lines(tmp_path / "rows.jsonl", [*ROWS, *[long] * 40])
+    given = command(folder, tmp_path / "run", method="none")
+    assert main([given[0], str(rows), *given[2:]]) == 0
+    told = capsys.readouterr().err
+    counted = re.search(r"train: (\d+) of \d+ answers are whole in no window of head:16", told)
+    assert counted is not None
+    assert 20 < int(counted[1]) <= 40

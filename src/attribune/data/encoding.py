@@ -55,6 +55,7 @@ class RowReport:
         no_label: rows left out for want of a label.
         unseen_labels: rows kept whose label is not among the task's classes; they count as wrong.
         shortened: texts that did not fit the window.
+        unlearned: answers that no window has whole.
     """
 
     kept: npt.NDArray[np.int64]
@@ -63,12 +64,13 @@ class RowReport:
     no_label: int
     unseen_labels: int
     shortened: int
+    unlearned: int
     schema: EncodingReport
 
     @classmethod
     def total(cls, reports: Sequence[Self]) -> Self:
         """Add up the reports of consecutive batches."""
-        names = ("rows", "empty_text", "no_label", "unseen_labels", "shortened")
+        names = ("rows", "empty_text", "no_label", "unseen_labels", "shortened", "unlearned")
         return cls(
             kept=np.concatenate([np.zeros(0, dtype=np.int64), *(report.kept for report in reports)]),
             schema=sum((report.schema for report in reports), EncodingReport({})),
@@ -82,6 +84,7 @@ class RowReport:
             "no_label": "rows left out, without a label",
             "unseen_labels": "rows whose label is not among the classes",
             "shortened": "texts cut to the window",
+            "unlearned": "answers that no window has whole",
         }
         return [f"{line} of {self.rows:,}" for line in count_lines(self, words)] + self.schema.lines()
 
@@ -164,7 +167,7 @@ def encode_with_report(
             rows = encode_rows(columns, schema, encoder, text=text_input, first_row=first_row)
             label_ids = choices.labelled(_encode_labels([columns[name] for name in labels], labels, task, first_row))
             keep = choices.keep(rows.empty, label_ids, first_row)
-            reports.append(_report(rows, label_ids, keep, first_row, choices))
+            reports.append(_report(rows, label_ids, keep, first_row, choices, task))
             chosen = np.flatnonzero(keep)
             store.write(
                 _window_batch(rows, label_ids, chosen, task)
@@ -220,17 +223,25 @@ class _Choices:
 
 
 def _report(
-    rows: EncodedRows, labels: _Labels | None, keep: npt.NDArray[np.bool_], first_row: int, choices: _Choices
+    rows: EncodedRows,
+    labels: _Labels | None,
+    keep: npt.NDArray[np.bool_],
+    first_row: int,
+    choices: _Choices,
+    task: LabelEncoder | None,
 ) -> RowReport:
     """Count what happened to the rows of a batch."""
     empty = rows.empty if choices.on_empty_text == "drop" else np.zeros(len(keep), dtype=bool)
-    no_label = unseen_labels = 0
+    no_label = unseen_labels = unlearned = 0
     if labels is not None:
         no_label = int((~labels.is_labelled & ~empty).sum())
         # With partial labels, one that is missing looks like one that is unseen.
         if labels.values.dtype.kind == "i" and choices.on_missing_label != "partial":
             unseen = (labels.values[keep] == _UNSEEN).any(axis=tuple(range(1, labels.values.ndim)))
             unseen_labels = int(unseen.sum())
+        if isinstance(task, TokenTask):
+            pairs = ((rows.inputs[row].windows, labels.values[row]) for row in np.flatnonzero(keep))
+            unlearned = sum(not task.is_learned(windows, label) for windows, label in pairs)
     return RowReport(
         kept=np.flatnonzero(keep).astype(np.int64) + first_row - 1,
         rows=len(keep),
@@ -238,6 +249,7 @@ def _report(
         no_label=no_label,
         unseen_labels=unseen_labels,
         shortened=int(rows.shortened.sum()),
+        unlearned=unlearned,
         schema=rows.report,
     )
 

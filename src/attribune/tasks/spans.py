@@ -161,20 +161,17 @@ class Spans(TokenTask):
 
         Where the window does not have the whole answer, both are the token that stands for none.
         """
-        starts, ends = window.marks.T
+        starts = window.marks[:, 0]
         labels = np.where(starts == -1, UNSEEN, 0)
-        first = last = int(np.flatnonzero(starts == NULL)[0])
-        if label:
-            text, place = label[0]
-            begin, end = place + len(text) - len(text.lstrip()), place + len(text.rstrip())
-            is_candidate = starts >= 0
-            after, before = np.flatnonzero(is_candidate & (ends > begin)), np.flatnonzero(is_candidate & (starts < end))
-            is_whole = window.bounds[0] <= begin and end <= window.bounds[1]
-            if is_whole and len(after) and len(before) and after[0] <= before[-1]:
-                first, last = int(after[0]), int(before[-1])
+        null = int(np.flatnonzero(starts == NULL)[0])
+        first, last = (_tokens_of(label[0], window) if label else None) or (null, null)
         labels[first] += 1
         labels[last] += 2
         return labels
+
+    def is_learned(self, windows: Sequence[TokenWindow], label: Sequence[Answer]) -> bool:
+        """Whether a window has the whole answer, if there is one."""
+        return not label or any(_tokens_of(label[0], window) is not None for window in windows)
 
     def _nats(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the cross-entropies (B, 2) of the first and of the last token."""
@@ -306,6 +303,19 @@ class Spans(TokenTask):
         logits = [SpanScores(null, tuple(Candidate(*one) for one in best)) for null, best in scores]
         answers = [tuple(Answer(*one) for one in label) for label in labels]
         return {**arrays, "logits": object_array(logits), "labels": object_array(answers)}
+
+
+def _tokens_of(answer: Answer, window: TokenWindow) -> tuple[int, int] | None:
+    """Return the first and the last token of an answer; None in a window that does not have all of it."""
+    starts, ends = window.marks.T
+    begin = answer.start + len(answer.text) - len(answer.text.lstrip())
+    end = answer.start + len(answer.text.rstrip())
+    is_candidate = starts >= 0
+    after, before = np.flatnonzero(is_candidate & (ends > begin)), np.flatnonzero(is_candidate & (starts < end))
+    is_whole = window.bounds[0] <= begin and end <= window.bounds[1]
+    if is_whole and len(after) and len(before) and after[0] <= before[-1]:
+        return int(after[0]), int(before[-1])
+    return None
 
 
 def _texts(label: Sequence[Answer]) -> list[str]:

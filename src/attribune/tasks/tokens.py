@@ -67,6 +67,10 @@ class TokenTask(Task):
     def window_labels(self, window: TokenWindow, label: Any) -> Array:
         """Return the labels (T,) int64 of the tokens of a window, from the label of its row."""
 
+    def is_learned(self, windows: Sequence[TokenWindow], label: Any) -> bool:
+        """Whether the windows of a row have all of its label among their labels."""
+        return True
+
     @abstractmethod
     def window_scores(self, logits: Array, window: TokenWindow) -> Any:
         """Reduce the logits (T, C) of a window to what `row_scores` needs of it."""

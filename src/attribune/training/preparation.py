@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from datasets import Dataset
 
-from attribune.data.encoding import encode_rows, encode_with_report
+from attribune.data.encoding import RowReport, encode_rows, encode_with_report
 from attribune.data.rows import EncodedRows
 from attribune.data.selection import rows_with_label, rows_with_text, shuffle_columns
 from attribune.data.splits import share_texts, split_table
@@ -180,6 +180,18 @@ def encode_split(name: str, data: PreparedData, plan: DataPlan, model: Condition
         encoder=model.row_encoder(plan.text),
         on_missing_label="partial" if plan.source.partial_labels and name == "train" else "drop",
     )
+    notes = [_cut_note(name, report, plan)] if report.shortened else []
+    if report.unlearned:
+        notes.append(
+            f"{name}: {report.unlearned:,} of {report.rows:,} answers are whole in no window of {plan.text.window}, "
+            "and learned as if there were none: raise max_length"
+        )
+    data.notes.extend(note for note in notes if note not in data.notes)
+    return rows
+
+
+def _cut_note(name: str, report: RowReport, plan: DataPlan) -> str:
+    """Say how many texts were cut."""
     what = "questions" if plan.reads_tokens else "texts"
     note = f"{name}: {report.shortened:,} of {report.rows:,} {what} cut to the window {plan.text.window}"
     if plan.reads_tokens:
@@ -188,9 +200,7 @@ def encode_split(name: str, data: PreparedData, plan: DataPlan, model: Condition
         share = report.shortened / report.rows
         others = "" if plan.is_generative else ", or read the ends too (window head+tail) or all (chunks)"
         note += f", which is {share:.0%}: raise max_length{others}"
-    if report.shortened and note not in data.notes:
-        data.notes.append(note)
-    return rows
+    return note
 
 
 def encode_rows_of_split(split: PreparedSplit, plan: DataPlan, model: ConditionedModel) -> EncodedRows:
