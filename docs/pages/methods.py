@@ -8,7 +8,7 @@ import torch
 from transformers import BertConfig, BertModel
 
 from attribune.backbones.loading import build_backbone
-from attribune.backbones.placement import PLACEMENTS, Placement, placement_for
+from attribune.backbones.placement import PLACEMENTS, placement_for
 from attribune.backbones.tuning import tune_backbone
 from attribune.methods import METHODS, Host, MethodConfig, method_from_dict
 from attribune.methods.condition import Slots
@@ -79,23 +79,19 @@ TUNINGS = [
 ]
 
 
-def family(row: Placement) -> str:
-    """The model types of a row, as code."""
-    return ", ".join(f"`{name}`" for name in row.model_types)
-
-
 def matrix() -> list[str]:
-    """Methods against families: yes, or the number of the reason why not."""
+    """Methods against families, those with the same answers in one column: yes, or the number of the reason why not."""
     reasons = list(dict.fromkeys(row.no_extra_attention for row in PLACEMENTS if row.no_extra_attention is not None))
-    rows = []
-    for name, method in METHODS.items():
-        refused = [method().refusal(row) is not None for row in PLACEMENTS]
-        cells = [
-            f"({reasons.index(row.no_extra_attention or '') + 1})" if no else "yes"
-            for row, no in zip(PLACEMENTS, refused, strict=True)
-        ]
-        rows.append([f"`{name}`", ", ".join(method.points) or "nowhere", *cells])
-    head = ["`--method`", "acts at", *(family(row) for row in PLACEMENTS)]
+    columns: dict[tuple[str, ...], list[str]] = {}
+    for row in PLACEMENTS:
+        number = f"({reasons.index(row.no_extra_attention) + 1})" if row.no_extra_attention else ""
+        answers = tuple("yes" if method().refusal(row) is None else number for method in METHODS.values())
+        columns.setdefault(answers, []).extend(f"`{name}`" for name in row.model_types)
+    rows = [
+        [f"`{name}`", ", ".join(method.points) or "nowhere", *cells]
+        for (name, method), *cells in zip(METHODS.items(), *columns, strict=True)
+    ]
+    head = ["`--method`", "acts at", *(", ".join(names) for names in columns.values())]
     notes = [f"({number}) {reason}." for number, reason in enumerate(reasons, start=1)]
     return [*table(head, rows, words=range(len(head))), "", *notes]
 

@@ -21,8 +21,11 @@ from attribune.backbones.sites import Site, find_norms, find_sites
 from attribune.errors import ConfigError
 from attribune.methods import Adapter, Host
 
-POST_NORM = ("bert", "roberta", "xlm-roberta", "distilbert", "electra", "mpnet", "albert", "deberta-v2")
-PRE_NORM = ("modernbert", "gpt2", "llama", "mistral", "qwen2", "qwen3", "eurobert", "t5")
+BERTS = ("bert", "roberta", "xlm-roberta", "distilbert", "electra", "mpnet", "albert", "deberta-v2")
+POST_NORM = (*BERTS, "nomic_bert", "jina_embeddings_v3")
+LLAMAS = ("llama", "mistral", "qwen2", "qwen3", "eurobert", "smollm3", "granite", "gemma", "phi3")
+SANDWICHED = ("gemma2", "gemma3_text")  # with norms after the sub-layers, too
+PRE_NORM = ("xlm-roberta-xl", "modernbert", "modernbert-decoder", "gpt2", *LLAMAS, *SANDWICHED, "t5")
 RUNS = {"albert": 3}  # times that a site fires in one forward pass
 
 
@@ -136,9 +139,11 @@ def test_every_site_reaches_the_output(model_type: str, tiny_backbone: Callable[
 NORMS = {  # gains and biases in the norms of the layers and in those after the last
     **dict.fromkeys(POST_NORM, 2 * 2 * 2),
     "albert": 2 * 2,
-    "modernbert": 4,  # no bias, and no norm before the attention of layer 0
-    "gpt2": 2 * 2 * 2 + 2,
-    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "eurobert", "t5"), 2 * 2 + 1),
+    # No bias, and no norm before the attention of layer 0.
+    **dict.fromkeys(("modernbert", "modernbert-decoder"), 4),
+    **dict.fromkeys(("gpt2", "xlm-roberta-xl"), 2 * 2 * 2 + 2),
+    **dict.fromkeys((*LLAMAS, "t5"), 2 * 2 + 1),
+    **dict.fromkeys(SANDWICHED, 2 * 4 + 1),
 }
 
 

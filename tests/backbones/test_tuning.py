@@ -49,9 +49,39 @@ _BERT_NORMS = of_layers(
 _LLAMA_NORMS = of_layers(
     2, "input_layernorm.weight", "post_attention_layernorm.weight", prefix="layers.", after=("norm.weight",)
 )
+_MODERN_BERT_NORMS = frozenset(
+    {"layers.0.mlp_norm.weight", "layers.1.attn_norm.weight", "layers.1.mlp_norm.weight", "final_norm.weight"}
+)
 LAYERNORM = {
     **dict.fromkeys(("bert", "roberta", "xlm-roberta", "electra", "deberta-v2"), _BERT_NORMS),
-    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "eurobert"), _LLAMA_NORMS),
+    **dict.fromkeys(
+        ("llama", "mistral", "qwen2", "qwen3", "eurobert", "smollm3", "granite", "gemma", "phi3"), _LLAMA_NORMS
+    ),
+    **dict.fromkeys(
+        ("gemma2", "gemma3_text"),
+        _LLAMA_NORMS
+        | of_layers(2, "pre_feedforward_layernorm.weight", "post_feedforward_layernorm.weight", prefix="layers."),
+    ),
+    **dict.fromkeys(
+        ("nomic_bert", "jina_embeddings_v3"),
+        of_layers(
+            2,
+            "post_attention_layernorm.weight",
+            "post_attention_layernorm.bias",
+            "post_mlp_layernorm.weight",
+            "post_mlp_layernorm.bias",
+            prefix="layers.",
+        ),
+    ),
+    "xlm-roberta-xl": of_layers(
+        2,
+        "attention.self_attn_layer_norm.weight",
+        "attention.self_attn_layer_norm.bias",
+        "LayerNorm.weight",
+        "LayerNorm.bias",
+        prefix="encoder.layer.",
+        after=("encoder.LayerNorm.weight", "encoder.LayerNorm.bias"),
+    ),
     "mpnet": of_layers(
         2,
         "attention.LayerNorm.weight",
@@ -76,8 +106,7 @@ LAYERNORM = {
         "full_layer_layer_norm.bias",
         prefix="encoder.albert_layer_groups.0.albert_layers.",
     ),
-    "modernbert": {"layers.0.mlp_norm.weight", "layers.1.attn_norm.weight", "layers.1.mlp_norm.weight"}
-    | {"final_norm.weight"},
+    **dict.fromkeys(("modernbert", "modernbert-decoder"), _MODERN_BERT_NORMS),
     "gpt2": of_layers(
         2, "ln_1.weight", "ln_1.bias", "ln_2.weight", "ln_2.bias", prefix="h.", after=("ln_f.weight", "ln_f.bias")
     ),

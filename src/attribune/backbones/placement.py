@@ -37,9 +37,11 @@ class Placement:
         attention: the module whose output is that of the attention sub-layer, after its dropout and before its
             residual addition.
         feed_forward: the same for the feed-forward sub-layer.
-        norms: the two LayerNorms or RMSNorms, in the order in which they run.
+        norms: the two LayerNorms or RMSNorms on the residual stream, in the order in which they run.
+        inner_norms: norms inside the sub-layers, before the residual additions.
+        unit_norms: whether norms multiply by ``1 + weight``.
         q_proj, k_proj, v_proj: the input projections of the attention; the same path three times if they are fused in
-            one matrix, in this order.
+            one matrix, in this order, keys and values for fewer heads where the family shares them.
         o_proj: the output projection of the attention.
         up_proj: the maps from the hidden to the inner size of the feed-forward part, in every variant of the family.
         down_proj: the map from the inner to the hidden size.
@@ -67,6 +69,8 @@ class Placement:
     o_proj: str
     up_proj: tuple[str, ...]
     down_proj: str
+    inner_norms: tuple[str, ...] = ()
+    unit_norms: bool = False
     relative_attention: str | None = None
     pre_norm: bool = False
     has_start_token: bool = True
@@ -97,6 +101,35 @@ _BERT = Placement(
     down_proj="output.dense",
     position_embeddings="embeddings.position_embeddings",
     has_pooler=True,
+)
+_ROTARY = Placement(
+    model_types=("nomic_bert",),
+    layers="layers.*",
+    attention="post_attention_dropout",
+    feed_forward="post_mlp_dropout",
+    norms=("post_attention_layernorm", "post_mlp_layernorm"),
+    q_proj="self_attn.q_proj",
+    k_proj="self_attn.k_proj",
+    v_proj="self_attn.v_proj",
+    o_proj="self_attn.o_proj",
+    up_proj=("mlp.gate_proj", "mlp.up_proj"),
+    down_proj="mlp.down_proj",
+    pooling="mean",
+)
+_MODERN_BERT = Placement(
+    model_types=("modernbert",),
+    layers="layers.*",
+    attention="attn.out_drop",
+    feed_forward="mlp",
+    norms=("attn_norm", "mlp_norm"),
+    q_proj="attn.Wqkv",
+    k_proj="attn.Wqkv",
+    v_proj="attn.Wqkv",
+    o_proj="attn.Wo",
+    up_proj=("mlp.Wi",),
+    down_proj="mlp.Wo",
+    pre_norm=True,
+    final_norms=("final_norm",),
 )
 _LLAMA = Placement(
     model_types=("llama", "mistral"),
@@ -189,20 +222,26 @@ PLACEMENTS: list[Placement] = [
         down_proj="ffn_output",
         shared_layers=True,
     ),
-    Placement(
-        model_types=("modernbert",),
-        layers="layers.*",
-        attention="attn.out_drop",
-        feed_forward="mlp",
-        norms=("attn_norm", "mlp_norm"),
-        q_proj="attn.Wqkv",
-        k_proj="attn.Wqkv",
-        v_proj="attn.Wqkv",
-        o_proj="attn.Wo",
-        up_proj=("mlp.Wi",),
-        down_proj="mlp.Wo",
+    replace(
+        _BERT,
+        model_types=("xlm-roberta-xl",),
+        feed_forward="output.dense",
+        norms=("attention.self_attn_layer_norm", "LayerNorm"),
         pre_norm=True,
-        final_norms=("final_norm",),
+        final_norms=("encoder.LayerNorm",),
+    ),
+    _ROTARY,
+    replace(_ROTARY, model_types=("jina_embeddings_v3",), up_proj=("mlp.fc1",), down_proj="mlp.fc2", has_pooler=True),
+    _MODERN_BERT,
+    replace(
+        _MODERN_BERT,
+        model_types=("modernbert-decoder",),
+        q_proj="attn.q_proj",
+        k_proj="attn.k_proj",
+        v_proj="attn.v_proj",
+        no_extra_attention=_CAUSAL,
+        pooling="last",
+        is_generative=True,
     ),
     Placement(
         model_types=("gpt2",),
@@ -225,7 +264,27 @@ PLACEMENTS: list[Placement] = [
         is_generative=True,
     ),
     _LLAMA,
-    replace(_LLAMA, model_types=("qwen2", "qwen3"), has_start_token=False),
+    replace(_LLAMA, model_types=("qwen2", "qwen3", "smollm3", "granite"), has_start_token=False),
+    replace(_LLAMA, model_types=("gemma",), unit_norms=True),
+    replace(
+        _LLAMA,
+        model_types=("gemma2", "gemma3_text"),
+        attention="post_attention_layernorm",
+        feed_forward="post_feedforward_layernorm",
+        norms=("input_layernorm", "pre_feedforward_layernorm"),
+        inner_norms=("post_attention_layernorm", "post_feedforward_layernorm"),
+        unit_norms=True,
+    ),
+    replace(
+        _LLAMA,
+        model_types=("phi3",),
+        attention="resid_attn_dropout",
+        feed_forward="resid_mlp_dropout",
+        q_proj="self_attn.qkv_proj",
+        k_proj="self_attn.qkv_proj",
+        v_proj="self_attn.qkv_proj",
+        up_proj=("mlp.gate_up_proj",),
+    ),
     replace(_LLAMA, model_types=("eurobert",), no_extra_attention=None, pooling="mean", is_generative=False),
     _T5,
 ]

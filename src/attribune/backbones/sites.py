@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from torch import Tensor, nn
 
@@ -77,8 +77,7 @@ def _sites(
         if kind in _INPUT_PROJECTIONS and placement.relative_attention is not None:
             relative = f"{layer}.{placement.relative_attention}"
         if kind in _INPUT_PROJECTIONS and placement.q_proj == placement.v_proj:
-            features //= 3
-            start = _INPUT_PROJECTIONS.index(kind) * features
+            start, features = _part_of_fused(backbone.config, features, _INPUT_PROJECTIONS.index(kind))
         yield Site(
             layer=number,
             kind=kind,
@@ -88,6 +87,14 @@ def _sites(
             start=start,
             relative_attention=relative,
         )
+
+
+def _part_of_fused(config: Any, features: int, number: int) -> tuple[int, int]:
+    """Return where the queries, keys or values begin in the output of a fused projection, and how many they are."""
+    heads = config.num_attention_heads
+    shared = getattr(config, "num_key_value_heads", None) or heads
+    sizes = [count * features // (heads + 2 * shared) for count in (heads, shared, shared)]
+    return sum(sizes[:number]), sizes[number]
 
 
 def _paths(
@@ -127,7 +134,8 @@ def find_norms(backbone: nn.Module, placement: Placement) -> tuple[nn.Module, ..
     Raises:
         ConfigError: naming the path that does not match.
     """
-    paths = [f"{layer}.{inside}" for layer in find_layers(backbone, placement) for inside in placement.norms]
+    inside = (*placement.norms, *placement.inner_norms)
+    paths = [f"{layer}.{norm}" for layer in find_layers(backbone, placement) for norm in inside]
     return tuple(backbone.get_submodule(_existing(backbone, path)) for path in [*paths, *placement.final_norms])
 
 

@@ -114,6 +114,7 @@ class NormMethod(AttributeMethod):
     def __init__(self, config: NormConfig, host: Host) -> None:
         sizes = config.sizes(host)
         super().__init__(config, host, sizes=sizes, initial=nn.init.zeros_)
+        self.unit_norms = host.placement is not None and host.placement.unit_norms
         for site in config.chosen(host):
             kind = _NormSite if site.kind.endswith("_norm") else _BiasSite
             self.add_site(site, kind(config, site, sizes))
@@ -124,7 +125,8 @@ class NormMethod(AttributeMethod):
         for site, module in zip(self.acts_at, self.sites, strict=True):
             if isinstance(module, _NormSite):
                 gain = cast(Tensor, base_layer(target.backbone, site).weight)
-                merged[f"{site.path}.weight"] = gain * (1 + module.gain(condition)[0]).to(gain.dtype)
+                one = 1.0 if self.unit_norms else 0.0
+                merged[f"{site.path}.weight"] = (one + gain) * (1 + module.gain(condition)[0]).to(gain.dtype) - one
             add_to_bias(merged, target.backbone, site, cast(_NormSite | _BiasSite, module).bias(condition)[0])
         return MergedMethod(config=Plain(), backbone=merged)
 
