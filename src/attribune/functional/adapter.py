@@ -75,6 +75,8 @@ def grouped_bottleneck(
 ) -> Float[Tensor, "B T H"]:
     """Compute what one of M adapters adds to each group of rows, as `bottleneck` does, without gradients.
 
+    Source: Houlsby et al. 2019, section 2.1.
+
     Args:
         groups: the number of an adapter and its rows, in the order of the batch, of which every row has one.
     """
