@@ -18,6 +18,8 @@ The parameters and their names in the papers:
 |---|---|---|---|
 | `adapter`, `bottleneck` | `W_down`, `b_down` | H A, A | FFNet_down, the down-projection |
 | `adapter`, `bottleneck` | `W_up`, `b_up` | A H, H | FFNet_up, the up-projection |
+| `grouped_bottleneck` | `W_down`, `b_down` | M H A, M A | FFNet_down of each of M adapters |
+| `grouped_bottleneck` | `W_up`, `b_up` | M A H, M H | FFNet_up of each |
 | `attribute_adapter` | `W`, `b` | B H A, B A | W_{z_j}, b_{z_j} |
 | `attribute_bias` | `G` | A Z | g_bias |
 | `attribute_bias` | `c` | A | c_bias |
