@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from families import FAMILIES
+from families import FAMILIES, WORD_FAMILIES
 from torch import Tensor, nn
 from transformers import AutoConfig, BertConfig, PreTrainedModel, ViTConfig
 
@@ -62,7 +62,10 @@ def layer_of(site: Site, placement: Placement) -> str:
 
 def test_every_family_of_the_table_is_tested() -> None:
     table = [model_type for row in PLACEMENTS for model_type in row.model_types]
-    assert sorted(table) == sorted(FAMILIES) == sorted(POST_NORM + PRE_NORM)
+    assert sorted(table) == sorted((*FAMILIES, *WORD_FAMILIES))
+    assert sorted(FAMILIES) == sorted(POST_NORM + PRE_NORM)
+    assert all(placement_for(name).has_sites for name in FAMILIES)
+    assert not any(placement_for(name).has_sites for name in WORD_FAMILIES)
 
 
 @pytest.mark.parametrize("model_type", FAMILIES)

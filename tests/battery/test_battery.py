@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import shape_checks
 import torch
-from families import FAMILIES, VOCABULARY, tiny_backbone, tiny_config
+from families import FAMILIES as TRANSFORMERS
+from families import VOCABULARY, WORD_FAMILIES, tiny_backbone, tiny_config
 from transformers import AutoModel
 
 from attribune.backbones.placement import placement_for
@@ -39,6 +40,7 @@ from attribune.models.classifier import AttributeModel
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.tasks import Classification
 
+FAMILIES = (*TRANSFORMERS, *WORD_FAMILIES)
 ROWS, LENGTH, CLASSES = 7, 11, 3
 SETTINGS: dict[str, MethodConfig] = {
     "none": Plain(),
@@ -202,10 +204,18 @@ def test_every_method_is_in_the_battery() -> None:
     assert set(SETTINGS) == {*METHODS, "injector+chim", *VARIANTS}
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if not fits("e2ln", family)])
-def test_a_method_without_its_points_says_why(build, family: str) -> None:
-    with pytest.raises(ConfigError, match=r"chunks cannot read summaries in backbones of type .*, since .*: choose"):
-        build("e2ln", family)
+REFUSED = [(method, family) for family in FAMILIES for method in METHODS if not fits(method, family)]
+
+
+@pytest.mark.parametrize(("method", "family"), REFUSED)
+def test_a_method_without_its_points_says_why(build, method: str, family: str) -> None:
+    reasons = (
+        r"chunks cannot read summaries in backbones of type .*, since .*: choose",
+        r"it acts inside Transformer layers, of which backbones of type word-.* have none: choose",
+        r"the states of backbones of type word-cnn do not depend on tokens before them.*: choose",
+    )
+    with pytest.raises(ConfigError, match="|".join(reasons)):
+        build(method, family)
 
 
 @pytest.mark.parametrize(("method", "family"), COMBINATIONS)
@@ -257,7 +267,7 @@ def test_rows_do_not_see_each_other(build, batch, method: str, family: str) -> N
         torch.testing.assert_close(alone[0], expected[row], rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TRANSFORMERS)
 def test_attributes_matter_and_the_unknown_works(build, batch, family: str) -> None:
     model = scatter(build("injector", family)).eval()
     expected = model(**batch).logits
@@ -407,7 +417,7 @@ def test_reentrant_checkpointing_is_refused(build) -> None:
         build("injector", "bert").activation_checkpointing_enable({"use_reentrant": True})
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", TRANSFORMERS)
 def test_building_changes_no_weight_of_the_backbone(build, folders, family: str) -> None:
     original = dict(tiny_backbone(family).named_parameters())
     for name, parameter in build("injector", family).backbone.named_parameters():

@@ -277,8 +277,8 @@ def test_readme_names_every_method() -> None:
 
 
 def placement_row(row: Placement) -> str:
-    def code(*paths: str) -> str:
-        return ", ".join(f"`{path}`" for path in paths) or "none"
+    def code(*paths: str | None) -> str:
+        return ", ".join(f"`{path}`" for path in paths if path is not None) or "none"
 
     cells = (
         code(*row.model_types),

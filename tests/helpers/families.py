@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import shape_checks  # noqa: F401  (before the package is imported, whose functions it checks)
 import torch
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from attribune.backbones.loading import build_backbone
 
-__all__ = ["FAMILIES", "HIDDEN", "VOCABULARY", "tiny_backbone", "tiny_config"]
+__all__ = ["FAMILIES", "HIDDEN", "VOCABULARY", "WORD_FAMILIES", "tiny_backbone", "tiny_config"]
 
 HIDDEN = 48  # divisible by 16, so that O = 4 fits
 VOCABULARY = 101
@@ -125,6 +126,13 @@ _SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 FAMILIES: tuple[str, ...] = tuple(_SETTINGS)
+"""Those with Transformer layers."""
+WORD_FAMILIES = ("word-cnn", "word-bilstm")
+"""Those without pretraining, and without Transformer layers."""
+_SETTINGS |= {
+    "word-cnn": {"embedding_size": 31, "widths": [1, 2, 3], "filters": 16},
+    "word-bilstm": {"embedding_size": 31, "hidden_size": HIDDEN},
+}
 
 
 def tiny_config(model_type: str) -> PreTrainedConfig:

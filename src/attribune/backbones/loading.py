@@ -28,6 +28,7 @@ from transformers import (
 from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
+from attribune.backbones import word_models as _word_models  # noqa: F401  (their classes are registered)
 from attribune.backbones.placement import Placement, Pooling, placement_for
 from attribune.core.config import short_repr
 from attribune.core.process import require_memory

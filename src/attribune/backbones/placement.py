@@ -10,7 +10,7 @@ from attribune.errors import ConfigError
 
 __all__ = ["DECODERS", "PLACEMENTS", "Placement", "Pooling", "SiteKind", "placement_for"]
 
-Pooling = Literal["first", "mean", "last"]
+Pooling = Literal["first", "mean", "last", "max"]
 SiteKind = Literal[
     "attention",
     "feed_forward",
@@ -30,7 +30,7 @@ class Placement:
     """The facts about one backbone family.
 
     Paths are module names, ``*`` standing for any number: `layers`, `position_embeddings` and `final_norms` inside the
-    backbone, all others inside a layer.
+    backbone, all others inside a layer. A backbone without Transformer layers has no paths inside its layers.
 
     Args:
         model_types: the ``config.model_type`` values that the row covers.
@@ -50,6 +50,7 @@ class Placement:
         has_start_token: whether a text begins with a special token.
         shared_layers: whether all layers, or groups of them, share one set of weights.
         no_extra_attention: why attention cannot read states of other chunks; None if it can.
+        reads_ahead: whether a state depends on its token and those after it alone.
         position_embeddings: the table of absolute positions, which limits the length of a text.
         final_norms: norms after the last layer.
         pooling: the pooling of document vectors, if the weights do not come with another.
@@ -60,15 +61,15 @@ class Placement:
 
     model_types: tuple[str, ...]
     layers: str
-    attention: str
-    feed_forward: str
-    norms: tuple[str, str]
-    q_proj: str
-    k_proj: str
-    v_proj: str
-    o_proj: str
-    up_proj: tuple[str, ...]
-    down_proj: str
+    attention: str | None = None
+    feed_forward: str | None = None
+    norms: tuple[str, str] | tuple[()] = ()
+    q_proj: str | None = None
+    k_proj: str | None = None
+    v_proj: str | None = None
+    o_proj: str | None = None
+    up_proj: tuple[str, ...] = ()
+    down_proj: str | None = None
     inner_norms: tuple[str, ...] = ()
     unit_norms: bool = False
     relative_attention: str | None = None
@@ -76,6 +77,7 @@ class Placement:
     has_start_token: bool = True
     shared_layers: bool = False
     no_extra_attention: str | None = None
+    reads_ahead: bool = False
     position_embeddings: str | None = None
     final_norms: tuple[str, ...] = ()
     pooling: Pooling = "first"
@@ -83,8 +85,14 @@ class Placement:
     has_pooler: bool = False
     is_generative: bool = False
 
+    @property
+    def has_sites(self) -> bool:
+        """Whether the layers are Transformer layers, in which methods can act."""
+        return self.attention is not None
+
 
 _CAUSAL = "its attention is causal, and a token must not read what comes after it"
+_NO_ATTENTION = "it has none"
 _OWN_ATTENTION = "the family computes its attention in code of its own, where no keys can be added"
 
 _BERT = Placement(
@@ -287,6 +295,21 @@ PLACEMENTS: list[Placement] = [
     ),
     replace(_LLAMA, model_types=("eurobert",), no_extra_attention=None, pooling="mean", is_generative=False),
     _T5,
+    Placement(
+        model_types=("word-cnn",),
+        layers="W",
+        has_start_token=False,
+        reads_ahead=True,
+        no_extra_attention=_NO_ATTENTION,
+        pooling="max",
+    ),
+    Placement(
+        model_types=("word-bilstm",),
+        layers="lstm",
+        has_start_token=False,
+        no_extra_attention=_NO_ATTENTION,
+        pooling="max",
+    ),
 ]
 """Every family; for an encoder-decoder, its encoder."""
 

@@ -101,6 +101,8 @@ def _paths(
     backbone: nn.Module, placement: Placement, layers: Sequence[str], number: int, kind: SiteKind
 ) -> Sequence[str]:
     layer = layers[number]
+    if not placement.has_sites:
+        return []
     if kind in ("attention_norm", "feed_forward_norm"):
         return [_norm_after(placement, layers, number, kind)]
     if kind == "up_proj":
@@ -112,6 +114,7 @@ def _paths(
 
 def _norm_after(placement: Placement, layers: Sequence[str], number: int, kind: SiteKind) -> str:
     """Return the path of the norm that reads the residual stream after a sub-layer."""
+    assert placement.norms
     first, second = placement.norms
     if not placement.pre_norm:
         return f"{layers[number]}.{first if kind == 'attention_norm' else second}"

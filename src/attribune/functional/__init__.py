@@ -45,11 +45,13 @@ The parameters and their names in the papers:
 | `personalised_low_rank` | `P` | r MZ | P_j side by side |
 
 Parameters of modules that have other names: of `AttributeAdapter`, ``W_down`` is C_weight and ``b_down`` c_bias; of
-personalised norms and biases, ``L`` (features, MZ) is linear_λ or linear_β.
+personalised norms and biases, ``L`` (features, MZ) is linear_λ or linear_β. The weights of recurrent layers and
+of filters are described with `LSTMWeights` and `Filters`.
 """
 
 from attribune.functional.adapter import Activation, adapter, bottleneck, grouped_bottleneck, parallel_adapter
 from attribune.functional.chim import chunk_importance_logits
+from attribune.functional.convolution import averaged_windows, convolved_words
 from attribune.functional.e2ln import layer_norm_pool, personalised_norm
 from attribune.functional.injector import (
     attribute_adapter,
@@ -65,6 +67,7 @@ from attribune.functional.injector import (
 from attribune.functional.ma_bert import concatenate, multi_attribute_attention, multi_attribute_layer
 from attribune.functional.plora import personalised_low_rank
 from attribune.functional.pooling import attention_pool, first_token, last_token, max_tokens, mean_tokens
+from attribune.functional.recurrent import bilstm, lstm
 from attribune.functional.tokens import control_tokens
 
 __all__ = [
@@ -74,16 +77,20 @@ __all__ = [
     "attribute_adapter",
     "attribute_bias",
     "attribute_weight",
+    "averaged_windows",
+    "bilstm",
     "bottleneck",
     "chunk_importance_logits",
     "concatenate",
     "control_tokens",
+    "convolved_words",
     "first_token",
     "full_weight",
     "grouped_bottleneck",
     "last_token",
     "layer_norm_pool",
     "low_rank_weight",
+    "lstm",
     "max_tokens",
     "mean_tokens",
     "multi_attribute_attention",

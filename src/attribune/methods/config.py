@@ -69,6 +69,12 @@ class MethodConfig(Settings):
 
     def refusal(self, placement: Placement) -> str | None:
         """Return why the method cannot act in a family, with the cure; None if it can."""
+        if "sites" in self.points and not placement.has_sites:
+            return (
+                f"{self.name}: it acts inside Transformer layers, of which backbones of type "
+                f"{' or '.join(placement.model_types)} have none: choose a method that acts on the last states or the "
+                "document vector, such as upa, or another backbone"
+            )
         return None
 
     def to_dict(self) -> dict[str, Any]:

@@ -58,8 +58,9 @@ class E2ln(NormConfig):
 
     def refusal(self, placement: Placement) -> str | None:
         """Return why attention cannot read summaries in a family; None if it can, or need not."""
-        if not self.structured_text or placement.no_extra_attention is None:
-            return None
+        refusal = super().refusal(placement)
+        if refusal is not None or not self.structured_text or placement.no_extra_attention is None:
+            return refusal
         return (
             f"e2ln: chunks cannot read summaries in backbones of type {' or '.join(placement.model_types)}, since "
             f"{placement.no_extra_attention}: choose structured_text=false, or another backbone"

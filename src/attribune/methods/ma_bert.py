@@ -185,7 +185,8 @@ def build_layers(
     Raises:
         ConfigError: for heads that do not divide the size, naming those that do.
     """
-    heads, inner = heads or host.heads, inner or host.at("down_proj")[0].inputs
+    maps = host.at("down_proj")
+    heads, inner = heads or host.heads, inner or (maps[0].inputs if maps else 4 * host.hidden)
     if size % heads:
         fitting = ", ".join(str(n) for n in range(1, size + 1) if size % n == 0)
         raise ConfigError(f"{method}: heads is {heads}, but the size {size} is not divisible by it: choose {fitting}")
@@ -211,6 +212,8 @@ def _copy_backbone(method: str, layers: list[nn.Module], host: Host) -> None:
         "W_1": "up_proj",
         "W_2": "down_proj",
     }
+    if not host.sites:
+        raise ConfigError(f"{method}: initial is 'backbone', which has no Transformer layers: choose initial=random")
     available = len(host.layers)
     if len(layers) > available:
         raise ConfigError(

@@ -10,6 +10,7 @@ from pydantic import PositiveFloat
 from torch import nn
 
 from attribune import functional
+from attribune.backbones.placement import Placement
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.base import Embedded, Method
 from attribune.methods.condition import Condition
@@ -36,6 +37,15 @@ class Tokens(AttributeMethodConfig):
     default_tuning: ClassVar[str] = "full"
 
     initial_vector: PositiveFloat = 0.02
+
+    def refusal(self, placement: Placement) -> str | None:
+        """Return why no state of the text would depend on tokens before it; None if they do."""
+        if not placement.reads_ahead:
+            return super().refusal(placement)
+        return (
+            f"tokens: the states of backbones of type {' or '.join(placement.model_types)} do not depend on tokens "
+            "before them, where the values stand: choose another method, such as upa, or another backbone"
+        )
 
     def build(self, host: Host) -> Method:
         """Build one table of embeddings per attribute."""

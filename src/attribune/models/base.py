@@ -95,6 +95,8 @@ class ConditionedModel(StoredModel):
 
     def _build_method(self, host: Host) -> Method:
         """Build the method, after its parameters were counted."""
+        if (refusal := self.method_config.refusal(self.placement)) is not None:
+            raise ConfigError(refusal)
         try:
             with torch.device("meta"):
                 draft = self.method_config.build(host)

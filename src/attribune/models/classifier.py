@@ -35,6 +35,7 @@ _POOLINGS: dict[Pooling, Callable[[Tensor, Tensor], Tensor]] = {
     "first": functional.first_token,
     "mean": functional.mean_tokens,
     "last": functional.last_token,
+    "max": functional.max_tokens,
 }
 
 

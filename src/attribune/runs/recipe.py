@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from attribune.backbones.loading import DEFAULT_BACKBONE
 from attribune.backbones.placement import Pooling
 from attribune.backbones.tuning import Tuning
+from attribune.backbones.word_models import WORD_MODELS
 from attribune.core.config import Settings
 from attribune.data.text_pairs import Truncation
 from attribune.data.texts import TextInput
@@ -136,6 +137,9 @@ class BackboneRecipe(Settings):
 
     ``dropout`` applies to the document vector, ``attention_dropout`` to the attention weights of the backbone. With an
     ``attention_dropout`` of 0, training on a CPU can use the fused attention, which is much faster for long texts.
+
+    The names ``cnn`` and ``bilstm`` are backbones without pretraining, trained in full: ``options`` are those of their
+    configurations, ``word_vectors`` a file of pretrained word vectors to begin with.
     """
 
     name: str = DEFAULT_BACKBONE
@@ -144,6 +148,28 @@ class BackboneRecipe(Settings):
     pooling: Pooling | None = None
     dropout: float = Field(default=0.2, ge=0, lt=1)
     attention_dropout: float | None = Field(default=None, ge=0, lt=1)
+    options: dict[str, Any] = Field(default_factory=dict)
+    word_vectors: str | None = None
+
+    @property
+    def is_pretrained(self) -> bool:
+        """Whether there are pretrained weights; a backbone over word vectors begins without."""
+        return self.name not in WORD_MODELS
+
+    @model_validator(mode="after")
+    def _fitting_kind(self) -> Self:
+        if self.is_pretrained and (self.options or self.word_vectors):
+            what = "options" if self.options else "word_vectors"
+            raise ConfigError(f"{what} are for backbones without pretraining ({', '.join(WORD_MODELS)}): leave it out")
+        chosen = {
+            "tuning": self.tuning not in (None, "full"),
+            "revision": self.revision is not None,
+            "attention_dropout": self.attention_dropout is not None,
+        }
+        if not self.is_pretrained and any(chosen.values()):
+            what = next(name for name, is_chosen in chosen.items() if is_chosen)
+            raise ConfigError(f"{what} is not for the backbone {self.name!r}, which is not pretrained: leave it out")
+        return self
 
     @field_validator("tuning")
     @classmethod
@@ -381,6 +407,8 @@ class Recipe(Settings):
     @property
     def tuning(self) -> str:
         """Which parameters of the backbone are trained."""
+        if not self.backbone.is_pretrained:
+            return "full"
         return self.backbone.tuning or self.method_config().default_tuning
 
     @property
@@ -388,7 +416,8 @@ class Recipe(Settings):
         """The peak learning rate of the backbone."""
         if self.training.backbone_learning_rate is not None:
             return self.training.backbone_learning_rate
-        return 5e-5 if Tuning.parse(self.tuning).pretrained_matrices else self.training.learning_rate
+        is_delicate = self.backbone.is_pretrained and Tuning.parse(self.tuning).pretrained_matrices
+        return 5e-5 if is_delicate else self.training.learning_rate
 
     def to_yaml(self) -> str:
         """Return the whole recipe, defaults included, as YAML; the end marker shows that it is complete."""

@@ -69,7 +69,7 @@ def default_space(recipe: Recipe) -> dict[str, Any]:
     options = recipe.method_config().to_dict()
     if "bottleneck" in options:
         space["method.bottleneck"] = [16, 32, 64, 128, 256]
-    if "hypercomplex" in options:
+    if "hypercomplex" in options and recipe.backbone.is_pretrained:
         source = locate_backbone(recipe.backbone.name)
         hidden = transformers.AutoConfig.from_pretrained(
             source, revision=recipe.backbone.revision, trust_remote_code=False
@@ -152,7 +152,8 @@ def _check_values(recipe: Recipe, space: Mapping[str, Any]) -> None:
     for name, values in space.items():
         first = values.low if isinstance(values, Range) else values[0]
         _with_values(recipe, {name: int(first) if isinstance(values, Range) and values.integer else first})
-    load_tokenizer(recipe.backbone.name, revision=recipe.backbone.revision)
+    if recipe.backbone.is_pretrained:
+        load_tokenizer(recipe.backbone.name, revision=recipe.backbone.revision)
 
 
 def _try(trial: Trial, recipe: Recipe, folder: TrialFolder, tables: Mapping[str, Any], reporter: Reporter) -> Trial:

@@ -30,10 +30,7 @@ from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.metrics.results import Scored
 from attribune.models.auto import load_scorer
 from attribune.models.base import ConditionedModel
-from attribune.models.classifier import AttributeModel
-from attribune.models.generator import AttributeGenerator
 from attribune.models.token_scores import score_tokens
-from attribune.models.transfer import AttributeSource
 from attribune.runs.card import run_card
 from attribune.runs.folder import RunFolder, predictor_of
 from attribune.runs.recipe import Recipe, TrainingRecipe
@@ -46,6 +43,7 @@ from attribune.training.callbacks.progress import Progress
 from attribune.training.callbacks.trackers import check_trackers, run_name, trackers
 from attribune.training.checkpoints import last_checkpoint, read_state
 from attribune.training.distributed import from_main, is_main, process_count, process_number
+from attribune.training.model_building import build_model
 from attribune.training.optimizer import update_rows_alone
 from attribune.training.plan import DataPlan, ModelPlan, TrainingPlan, comparison_recipes, with_precision
 from attribune.training.preparation import (
@@ -185,7 +183,8 @@ def _check(plan: TrainingPlan) -> None:
             f"the task {plan.data.task_kind!r} is trained in one process, and there are {process_count()}: start one"
         )
     if plan.model is not None:
-        load_tokenizer(plan.model.backbone.name, revision=plan.model.backbone.revision)
+        if plan.model.backbone.is_pretrained:
+            load_tokenizer(plan.model.backbone.name, revision=plan.model.backbone.revision)
     elif plan.training.report_to:
         raise ConfigError(
             f"the method {plan.method!r} has no steps that {', '.join(plan.training.report_to)} could be told of: "
@@ -245,7 +244,7 @@ def _train_neural(
 ) -> None:
     """Build the model, encode the rows, train, and save the model."""
     transformers.set_seed(settings.seed)
-    model = _build_model(plan, source, data)
+    model = build_model(plan, source, data, reporter)
     _check_checkpointing(model, settings)
     note_count = len(data.notes)
     train = encode_split("train", data, source, model)
@@ -277,28 +276,6 @@ def _tune_task(model: ConditionedModel, task: TokenTask, validation: EncodedRows
     scores, _ = score_tokens(model, validation, task, size=settings.batch_size, run=run)
     model.task = task.tuned(scores, np.asarray(validation.labels))
     model.config.task = model.task.to_dict()
-
-
-def _build_model(plan: ModelPlan, source: DataPlan, data: PreparedData) -> ConditionedModel:
-    """Build the untrained model, with parameters transferred from another run."""
-    backbone = plan.backbone
-    options: dict[str, Any] = {
-        "task": data.task,
-        "method": plan.method,
-        "tuning": plan.tuning,
-        "attention_dropout": backbone.attention_dropout,
-        "revision": backbone.revision,
-        "tokenizer": load_tokenizer(backbone.name, revision=backbone.revision),
-        "text_input": source.text,
-    }
-    if not source.is_generative:
-        options |= {"pooling": backbone.pooling, "dropout": backbone.dropout}
-    kind = AttributeGenerator if source.is_generative else AttributeModel
-    model: ConditionedModel = kind.build(backbone.name, data.schema, **options)
-    if plan.transfer is not None:
-        transferred = AttributeSource.load(plan.transfer.run)
-        transferred.load_into(model, frozen=plan.transfer.frozen, full_model=plan.transfer.full_model)
-    return model
 
 
 def _check_checkpointing(model: ConditionedModel, settings: TrainingRecipe) -> None:

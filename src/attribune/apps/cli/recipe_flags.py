@@ -31,7 +31,6 @@ _SETTINGS = {
     "method": "method.name",
     "method_trials": "method.trials",
     "method_minutes": "method.minutes",
-    "word_vectors": "method.word_vectors",
     "backbone": "backbone.name",
     "tuning": "backbone.tuning",
     "init_attributes": "transfer.run",
@@ -69,7 +68,11 @@ def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
         help="what of the backbone is trained: frozen, full, layernorm, bias, attention, feed_forward, top_N, "
         "lora[:q,v[:RANK]], or a sum of these",
     )
-    add("--backbone", metavar="NAME_OR_DIR", help="pretrained model (default: all-MiniLM-L6-v2)")
+    add(
+        "--backbone",
+        metavar="NAME_OR_DIR",
+        help="pretrained model (default: all-MiniLM-L6-v2), or cnn or bilstm without pretraining",
+    )
     add(
         "--init-attributes",
         metavar="RUN",
@@ -118,7 +121,19 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
         if not equals:
             raise ConfigError(f"--set {item}: write KEY=VALUE, such as training.weight_decay=0.1")
         _put(settings, key, _parse_value(item, text))
+    if files := getattr(options, "word_vectors", None):
+        _put_word_vectors(settings, files)
     return Recipe.from_dict(settings)
+
+
+def _put_word_vectors(settings: dict[str, Any], files: list[str]) -> None:
+    """Give the files to the search of automl, else one file to the backbone."""
+    if settings.get("method", {}).get("name") == "automl":
+        _put(settings, "method.word_vectors", files)
+        return
+    if len(files) > 1:
+        raise ConfigError(f"--word-vectors names {len(files)} files, and a backbone begins with one: name one")
+    _put(settings, "backbone.word_vectors", files[0])
 
 
 def _base_settings(options: argparse.Namespace) -> dict[str, Any]:

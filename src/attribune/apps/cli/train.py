@@ -44,7 +44,12 @@ def add_parser(verbs: Any) -> None:
     )
     add("--trials", dest="method_trials", type=int, metavar="N", help="with --method automl: networks that are tried")
     add("--minutes", dest="method_minutes", type=float, metavar="N", help="with --method automl: time for the trials")
-    add("--word-vectors", **SEVERAL, metavar="FILE", help="with --method automl: GloVe, word2vec or fastText vectors")
+    add(
+        "--word-vectors",
+        **SEVERAL,
+        metavar="FILE",
+        help="of GloVe, word2vec or fastText, for automl, cnn and bilstm",
+    )
     add("--no-baselines", dest="baselines", action="store_false", help="leave linear, attributes-only and majority out")
     add("--profile", action="store_true", help="write where the time of some steps went to DIR/profile")
 

@@ -1,0 +1,83 @@
+"""Long short-term memory over words (Hochreiter and Schmidhuber 1997), in both directions."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+__all__ = ["LSTMWeights", "Padding", "bilstm", "lstm"]
+
+Padding: TypeAlias = Literal["packed", "run"]
+"""Whether a direction reads real words alone, or runs over padding as well."""
+
+
+class LSTMWeights(NamedTuple):
+    """The parameters of one direction: gates i, f, g, o one below the other, and two biases, which add up."""
+
+    W_ih: Float[Tensor, "4H E"]
+    W_hh: Float[Tensor, "4H H"]
+    b_ih: Float[Tensor, " 4H"]
+    b_hh: Float[Tensor, " 4H"]
+
+
+def bilstm(
+    x: Float[Tensor, "B T E"],
+    attention_mask: Shaped[Tensor, "B T"],
+    forward: LSTMWeights,
+    backward: LSTMWeights,
+    *,
+    padding: Padding = "packed",
+) -> Float[Tensor, "B T 2H"]:
+    """Run two directions, each an `lstm` with weights of its own, and put their states side by side.
+
+    Source: Hochreiter and Schmidhuber 1997, section 4.
+    """
+    first = lstm(x, attention_mask, forward, padding=padding)
+    return torch.cat([first, lstm(x, attention_mask, backward, reverse=True, padding=padding)], dim=-1)
+
+
+def lstm(
+    x: Float[Tensor, "B T E"],
+    attention_mask: Shaped[Tensor, "B T"],
+    weights: LSTMWeights,
+    *,
+    reverse: bool = False,
+    padding: Padding = "packed",
+) -> Float[Tensor, "B T H"]:
+    """Compute ``c_t = f ⊙ c_{t-1} + i ⊙ g`` and ``h_t = o ⊙ tanh(c_t)`` from zero states, without peepholes.
+
+    The gates are ``i, f, o = sigmoid`` and ``g = tanh`` of ``W_ih x_t + b_ih + W_hh h_{t-1} + b_hh``.
+
+    Source: Hochreiter and Schmidhuber 1997, section 4.
+
+    Args:
+        attention_mask: 1 for real words, wherever they stand.
+        reverse: whether it reads from the last word to the first.
+        padding: ``packed`` reads the real words of a row one after the other, and gives zeros at padding; ``run`` reads
+            padding as well, as some released code does, so that the states depend on how long other rows are.
+    """
+    if padding == "run":
+        states = _run(x.flip(1) if reverse else x, weights)
+        return states.flip(1) if reverse else states
+    order = _real_words_first(attention_mask, reverse=reverse)
+    places = order.unsqueeze(-1)
+    states = _run(x.gather(1, places.expand(-1, -1, x.shape[-1])), weights)
+    back = torch.zeros_like(states).scatter(1, places.expand_as(states), states)
+    return back * attention_mask.unsqueeze(-1).to(back.dtype)
+
+
+def _run(x: Float[Tensor, "B T E"], weights: LSTMWeights) -> Float[Tensor, "B T H"]:
+    zeros = x.new_zeros(1, x.shape[0], weights.W_hh.shape[1])
+    states: Tensor = torch.lstm(x, (zeros, zeros), list(weights), True, 1, 0.0, False, False, True)[0]
+    return states
+
+
+def _real_words_first(attention_mask: Shaped[Tensor, "B T"], *, reverse: bool) -> Int[Tensor, "B T"]:
+    """Return the places of a row's words in the order in which they are read, and then those of its padding."""
+    T = attention_mask.shape[1]
+    places = torch.arange(T, device=attention_mask.device)
+    rank = (T - places if reverse else places + 1).expand_as(attention_mask)
+    return torch.where(attention_mask.bool(), rank, T + 1 + places).argsort(dim=1)
