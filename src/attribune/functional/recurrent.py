@@ -17,10 +17,10 @@ Padding: TypeAlias = Literal["packed", "run"]
 class LSTMWeights(NamedTuple):
     """The parameters of one direction: gates i, f, g, o one below the other, and two biases, which add up."""
 
-    W_ih: Float[Tensor, "4H E"]
-    W_hh: Float[Tensor, "4H H"]
-    b_ih: Float[Tensor, " 4H"]
-    b_hh: Float[Tensor, " 4H"]
+    W_ih: Float[Tensor, "gates E"]
+    W_hh: Float[Tensor, "gates H"]
+    b_ih: Float[Tensor, " gates"]
+    b_hh: Float[Tensor, " gates"]
 
 
 def bilstm(
@@ -30,7 +30,7 @@ def bilstm(
     backward: LSTMWeights,
     *,
     padding: Padding = "packed",
-) -> Float[Tensor, "B T 2H"]:
+) -> Float[Tensor, "B T states"]:
     """Run two directions, each an `lstm` with weights of its own, and put their states side by side.
 
     Source: Hochreiter and Schmidhuber 1997, section 4.
