@@ -148,7 +148,7 @@ class BackboneRecipe(Settings):
     pooling: Pooling | None = None
     dropout: float = Field(default=0.2, ge=0, lt=1)
     attention_dropout: float | None = Field(default=None, ge=0, lt=1)
-    options: dict[str, Any] = Field({})
+    options: dict[str, Any] = Field(default={})
     word_vectors: str | None = None
 
     @property
