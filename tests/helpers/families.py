@@ -10,7 +10,7 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from attribune.backbones.loading import build_backbone
 
-__all__ = ["FAMILIES", "HIDDEN", "VOCABULARY", "WORD_FAMILIES", "tiny_backbone", "tiny_config"]
+__all__ = ["FAMILIES", "HIDDEN", "KIN", "VOCABULARY", "WORD_FAMILIES", "tiny_backbone", "tiny_config"]
 
 HIDDEN = 48  # divisible by 16, so that O = 4 fits
 VOCABULARY = 101
@@ -127,6 +127,11 @@ _SETTINGS: dict[str, dict[str, Any]] = {
 
 FAMILIES: tuple[str, ...] = tuple(_SETTINGS)
 """Those with Transformer layers."""
+KIN = (
+    *("xlm-roberta", "electra", "mistral", "qwen2", "qwen3", "smollm3", "granite", "gemma", "gemma3_text"),
+    *("jina_embeddings_v3", "modernbert-decoder"),
+)
+"""Those whose rows of the placement table differ from another's in names alone."""
 WORD_FAMILIES = ("word-cnn", "word-bilstm")
 """Those without pretraining, and without Transformer layers."""
 _SETTINGS |= {

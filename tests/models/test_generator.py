@@ -259,7 +259,7 @@ def test_methods_that_act_elsewhere_are_refused(method: MethodConfig) -> None:
 @pytest.mark.parametrize("family", ["bert", "eurobert", "modernbert"])
 def test_families_that_write_nothing_are_refused(family: str, tmp_path: Path) -> None:
     tiny_backbone(family).save_pretrained(tmp_path)
-    with pytest.raises(ConfigError, match=f"'{family}' write no text here: choose one of gpt2, llama"):
+    with pytest.raises(ConfigError, match=f"'{family}' write no text here: choose one of gemma, gemma2"):
         AttributeGenerator.build(str(tmp_path), make_schema(2))
 
 
