@@ -81,7 +81,7 @@ def many_tasks() -> list[str]:
     head = ["texts/s", *(word for kind in kinds for word in (kind, "shared batches by it"))]
     return [
         f"{machine_line(found)} MiniLM, {found['runs']} adapters of 64 with layer norms of their own, "
-        f"{found['texts']:,} film snippets; the largest difference to `predict`, which computes in bf16 as training, "
+        f"{found['texts']:,} film snippets; the largest difference to `predict` "
         f"is {found['difference']:.0e}.",
         "",
         *table(head, rows),
