@@ -135,8 +135,8 @@ KIN = (
 WORD_FAMILIES = ("word-cnn", "word-bilstm")
 """Those without pretraining, and without Transformer layers."""
 _SETTINGS |= {
-    "word-cnn": {"embedding_size": 31, "widths": [1, 2, 3], "filters": 16},
-    "word-bilstm": {"embedding_size": 31, "hidden_size": HIDDEN},
+    "word-cnn": {"options": {"embedding_size": 31, "widths": [1, 2, 3], "filters": 16}},
+    "word-bilstm": {"options": {"embedding_size": 31, "hidden_size": HIDDEN}},
 }
 
 

@@ -15,8 +15,10 @@ import yaml
 from transformers import AutoTokenizer
 
 from attribune.apps.cli import main
-from attribune.data.word_tokenizer import word_tokenizer
-from attribune.data.words import WordVocabulary, split_words
+from attribune.backbones.loading import load_backbone
+from attribune.data.word_tokenizer import tokenized_words, word_tokenizer
+from attribune.data.words import WordVocabulary
+from attribune.errors import ConfigError
 from attribune.models.auto import load_model
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
@@ -29,7 +31,7 @@ ROWS = small_runs.reviews(160)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("words")
     small_runs.write_csv(root / "rows.csv", ROWS)
-    words = sorted({word for row in ROWS for word in split_words(row["text"])})
+    words = sorted({word for words in tokenized_words([row["text"] for row in ROWS]) for word in words})
     numbers = np.random.default_rng(0).normal(size=(len(words), 6)).round(4)
     lines = [f"{word} {' '.join(map(str, row))}" for word, row in zip(words[::2], numbers[::2].tolist(), strict=True)]
     (root / "vectors.txt").write_text("\n".join(lines) + "\n")
@@ -60,7 +62,7 @@ def test_what_is_trained_predicts_the_same_again(
     recipe = yaml.safe_load((run / "recipe.yaml").read_text())
     assert recipe["backbone"]["options"] == options
     model = load_model(run)
-    assert {name: getattr(model.config.text_config, name) for name in options} == options
+    assert options.items() <= model.config.text_config.options.items()
     assert model.config.tuning == "full"
     assert model.config.pooling == "max"
     assert all(parameter.requires_grad for parameter in model.backbone.parameters())
@@ -74,7 +76,9 @@ def test_word_vectors_are_the_first_ones(folder: Path, tmp_path: Path, capsys: A
     vectors = folder / "vectors.txt"
     rate = "training.learning_rate=1e-12"
     assert main(command(folder, tmp_path / "run", "--set", rate, "--word-vectors", str(vectors))) == 0
-    assert "word vectors of 6 numbers for" in capsys.readouterr().err
+    assert re.search(
+        r"words: \d+ of \d+ have a vector of their own, \d+ of them from .*vectors\.txt", capsys.readouterr().err
+    )
     model = load_model(tmp_path / "run")
     tokenizer, weight = model.tokenizer, model.backbone.get_input_embeddings().weight
     known = 0
@@ -114,8 +118,7 @@ def test_an_interrupted_training_goes_on(folder: Path, tmp_path: Path, monkeypat
         ([], "injector", r"injector: it acts inside Transformer layers, of which backbones of type word-bilstm have"),
         (["--tuning", "frozen"], "upa", r"tuning is not for the backbone 'bilstm', which is not pretrained"),
         (["--set", "backbone.revision=main"], "upa", r"revision is not for the backbone 'bilstm'"),
-        (["--set", "backbone.options.depth=3"], "upa", r"the backbone 'bilstm' has no option 'depth': it has dropout"),
-        (["--set", "backbone.options.hidden_size=7"], "upa", r"hidden_size is 7: give an even number"),
+        (["--compare", "injector"], "upa", r"injector: it acts inside Transformer layers"),
         (["--word-vectors", "nothing.txt"], "upa", r"nothing\.txt: cannot be read"),
         (["--word-vectors", "one.txt", "other.txt"], "upa", r"names 2 files, and a backbone begins with one"),
     ],
@@ -129,19 +132,107 @@ def test_what_cannot_be_is_refused(
     assert "Traceback" not in told
 
 
+@pytest.mark.parametrize(
+    ("backbone", "option", "message"),
+    [
+        ("bilstm", "depth=3", "depth"),
+        ("bilstm", "hidden_size=7", "7 is odd: give an even number"),
+        ("bilstm", 'hidden_size="abc"', "hidden_size: .*valid integer"),
+        ("bilstm", "hidden_size=2000000000", "less than or equal to 100000"),
+        ("bilstm", "padding=foo", "padding: .*'packed' or 'run'"),
+        ("bilstm", "dropout=2", "dropout: .*less than 1"),
+        ("bilstm", "embedding_size=-3", "embedding_size: .*greater than or equal to 1"),
+        ("cnn", "widths=3", "widths: .*valid tuple"),
+        ("cnn", "widths=[]", "widths: .*at least 1 item"),
+        ("cnn", 'widths=["a"]', "widths.*valid integer"),
+        ("cnn", "filters=null", "filters: .*valid integer"),
+    ],
+)
+def test_options_are_checked_before_the_table_is_read(
+    folder: Path, tmp_path: Path, capsys: Any, backbone: str, option: str, message: str
+) -> None:
+    assert main(command(folder, tmp_path / "run", "--set", f"backbone.options.{option}", backbone=backbone)) == 1
+    told = capsys.readouterr().err
+    assert re.search(message, told), told
+    assert "backbone.options has" in told
+    assert "rows read" not in told
+
+
 def test_options_are_for_backbones_without_pretraining(folder: Path, tmp_path: Path, capsys: Any) -> None:
     given = command(folder, tmp_path / "run", "--set", "backbone.options.filters=3", backbone="some/model")
     assert main(given) == 1
     assert "options are for backbones without pretraining (cnn, bilstm): leave it out" in capsys.readouterr().err
 
 
-def test_the_tokenizer_splits_as_the_vocabulary_was_counted(tmp_path: Path) -> None:
-    texts = ["Great, GREAT book_s!", "naïve 3.5 stars… don't", "", "  \t ", "日本 語", "x" * 5000]
-    vocabulary = WordVocabulary.fit([split_words(text) for text in texts] * 2, limit=100)
-    tokenizer = word_tokenizer(vocabulary)
+def test_they_write_no_text(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    given = ["train", str(folder / "rows.csv"), "--text", "text", "--task", "generation", "--method", "none"]
+    assert main([*given, "--backbone", "bilstm", "--output", str(tmp_path / "run")]) == 1
+    assert "the backbone 'bilstm' writes no text: choose a language model" in capsys.readouterr().err
+
+
+def test_a_continued_training_keeps_the_words_of_its_vectors(folder: Path, tmp_path: Path) -> None:
+    """The other table has a word of its own in place of a frequent one: as many words, of other meanings."""
+    assert main(command(folder, tmp_path / "first")) == 0
+    words = load_model(tmp_path / "first").tokenizer.get_vocab()
+    word = next(word for word in words if word.isalpha() and len(word) > 2)
+    rows = [row | {"text": row["text"].lower().replace(word, "zebra")} for row in ROWS]
+    small_runs.write_csv(tmp_path / "other.csv", rows)
+    given = ["train", str(tmp_path / "other.csv"), "--continue", str(tmp_path / "first"), "--seed", "5"]
+    assert main([*given, "--output", str(tmp_path / "second")]) == 0
+    assert load_model(tmp_path / "second").tokenizer.get_vocab() == words
+    assert "zebra" not in words
+
+
+def test_a_table_whose_words_never_repeat_is_refused(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    small_runs.write_csv(tmp_path / "rows.csv", [row | {"text": f"w{n} x{n}"} for n, row in enumerate(ROWS)])
+    given = command(folder, tmp_path / "run")
+    assert main([given[0], str(tmp_path / "rows.csv"), *given[2:]]) == 1
+    assert "words of the training rows stands there twice" in capsys.readouterr().err
+
+
+def test_tags_of_words(tmp_path: Path) -> None:
+    rows = [row | {"words": row["text"].split()} for row in ROWS]
+    rows = [row | {"tags": ["B-X" if len(word) > 4 else "O" for word in row["words"]]} for row in rows]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    given = ["train", str(tmp_path / "rows.jsonl"), "--text", "words", "--label", "tags", "--task", "tags"]
+    given += ["--backbone", "bilstm", "--method", "none", "--epochs", "6", "--learning-rate", "0.01"]
+    assert main([*given, "--output", str(tmp_path / "run")]) == 0
+    assert RunFolder(tmp_path / "run").read_results().models[0].parts["test"]["f1"].value > 0.8
+
+
+def test_a_name_without_weights_is_refused_in_python() -> None:
+    with pytest.raises(ConfigError, match="the backbone 'bilstm' has no pretrained weights: train it with"):
+        load_backbone("bilstm")
+
+
+SCRIPTS = {
+    "hindi": "नमस्ते दुनिया यह अच्छी किताब है",
+    "greek": "ΟΔΥΣΣΕΥΣ Οδυσσεύς",
+    "turkish": "İstanbul'da IŞIK",
+    "arabic": "كِتَابٌ جَمِيلٌ",
+    "thai": "ภาษาไทยนี้ดี",
+    "composed": "caf\u00e9 cafe\u0301",
+    "other": "日本語です 👍🏽 a_b 3.5 [PAD] [UNK]",
+}
+
+
+@pytest.mark.parametrize("text", SCRIPTS.values(), ids=SCRIPTS)
+def test_words_are_counted_as_they_are_read(text: str, tmp_path: Path) -> None:
+    words = list(tokenized_words([text] * 2))
+    tokenizer = word_tokenizer(WordVocabulary.fit(words, limit=100))
     tokenizer.save_pretrained(tmp_path)
     for one in (tokenizer, AutoTokenizer.from_pretrained(tmp_path)):
-        for text in texts:
-            assert one(text)["input_ids"] == vocabulary.encode(split_words(text)).tolist()
-        assert one("unheard of")["input_ids"] == [1, 1]
-        assert one.pad_token_id == 0
+        ids = one(text)["input_ids"]
+        assert len(ids) == len(words[0])
+        assert not {0, 1}.intersection(ids), "a word of the training rows is padding, or unknown"
+
+
+def test_the_tokenizer_is_that_of_the_vocabulary(tmp_path: Path) -> None:
+    texts = ["Great, GREAT book_s!", "naïve 3.5 stars… don't", "", "  \t ", "x" * 5000]
+    words = list(tokenized_words(texts))
+    vocabulary = WordVocabulary.fit([*words, *words], limit=100)
+    assert words[0] == ["great", ",", "great", "book", "_", "s", "!"]
+    tokenizer = word_tokenizer(vocabulary)
+    assert [tokenizer(text)["input_ids"] for text in texts] == [vocabulary.encode(one).tolist() for one in words]
+    assert tokenizer("unheard of")["input_ids"] == [1, 1]
+    assert tokenizer.pad_token_id == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 from attribune.backbones.loading import check_fingerprint, fingerprint, load_backbone, stack_path
 from attribune.backbones.placement import placement_for
 from attribune.backbones.sites import find_layers
-from attribune.backbones.word_models import WORD_MODELS
+from attribune.backbones.word_models import WordConfig
 from attribune.errors import ConfigError
 from attribune.models.files import find_model, read_model
 
@@ -52,7 +52,7 @@ def term_changes(run: str | Path, *, backbone: str | None = None) -> list[TermCh
     }
     if not trained:
         raise ConfigError(f"{run}: nothing of the backbone learned (tuning {config.tuning}), so that no term changed")
-    if config.text_config.model_type in (kind.model_type for kind in WORD_MODELS.values()):
+    if isinstance(config.text_config, WordConfig):
         raise ConfigError(f"{run}: its backbone was not pretrained, so that there is nothing to compare it with")
     pretrained = load_backbone(
         str(source), revision=config.revision if backbone is None else None, is_generative=config.is_generative

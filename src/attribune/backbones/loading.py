@@ -28,8 +28,8 @@ from transformers import (
 from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
-from attribune.backbones import word_models as _word_models  # noqa: F401  (their classes are registered)
 from attribune.backbones.placement import Placement, Pooling, placement_for
+from attribune.backbones.word_models import WORD_MODELS
 from attribune.core.config import short_repr
 from attribune.core.process import require_memory
 from attribune.errors import AttribuneError, ConfigError, ModelFolderError
@@ -95,6 +95,11 @@ def load_backbone(
         ConfigError: if it cannot be found or read, its family is not in the placement table, or has no dropout of the
             attention weights alone.
     """
+    if name in WORD_MODELS and not Path(name).is_dir():
+        raise ConfigError(
+            f"the backbone {name!r} has no pretrained weights: train it with `attribune train --backbone {name}`, or "
+            "give a model of attribune.backbones.word_models"
+        )
     source = locate_backbone(name)
     _log.info("backbone %s is read from %s", name, source)
     with _quiet():

@@ -6,48 +6,51 @@ in full; their vocabulary and their word vectors come from the training rows.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from abc import abstractmethod
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
+from pydantic import AfterValidator, Field
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from attribune import functional
+from attribune.core.config import Settings
 from attribune.errors import ConfigError
 from attribune.functional.convolution import Filters
-from attribune.functional.recurrent import LSTMWeights
+from attribune.functional.recurrent import LSTMWeights, Padding
 
-__all__ = ["WORD_MODELS", "BiLSTMConfig", "BiLSTMModel", "CNNConfig", "CNNModel", "WordConfig", "WordModel"]
+__all__ = ["WORD_MODELS", "BiLSTMModel", "CNNModel", "WordConfig", "WordModel", "WordOptions"]
 
 _RANGE = 0.1  # of random word vectors
 
 
-class WordConfig(PreTrainedConfig):
-    """What backbones over word vectors share.
+def _even(value: int) -> int:
+    if value % 2:
+        raise ConfigError(f"{value} is odd: give an even number, half of it for a direction")
+    return value
+
+
+Size = Annotated[int, Field(ge=1, le=100_000)]
+
+
+class WordOptions(Settings):
+    """What can be chosen of a backbone over word vectors.
 
     Args:
-        vocab_size: number of words, padding (id 0) and the unknown word (id 1) among them.
         embedding_size: E, of a word vector.
         dropout: on the word vectors.
     """
 
-    vocab_size: int = 2
-    embedding_size: int = 300
-    dropout: float = 0.0
-    pad_token_id: int | None = 0
-    unk_token_id: int | None = 1
-    num_hidden_layers: int = 1
-    num_attention_heads: int = 1
-    hidden_size: int = 300
+    what: ClassVar[str] = "backbone.options"
+    model_type: ClassVar[str]
 
-    @classmethod
-    def options(cls) -> tuple[str, ...]:
-        """Return the names of what can be chosen, beside `embedding_size` and `dropout`."""
-        return ()
+    embedding_size: Size = 300
+    dropout: float = Field(default=0.0, ge=0, lt=1)
 
 
-class CNNConfig(WordConfig):
+class CNNOptions(WordOptions):
     """A convolution of words (Kim 2014).
 
     Args:
@@ -55,25 +58,13 @@ class CNNConfig(WordConfig):
         filters: number of filters of each width.
     """
 
-    model_type = "word-cnn"
+    model_type: ClassVar[str] = "word-cnn"
 
-    widths: list[int] | None = None
-    filters: int = 100
-
-    @classmethod
-    def options(cls) -> tuple[str, ...]:
-        """Return the names of what can be chosen."""
-        return ("widths", "filters")
-
-    def __post_init__(self, **kwargs: Any) -> None:
-        self.widths = [3, 4, 5] if self.widths is None else list(self.widths)
-        if not self.widths or min(self.widths) < 1 or self.filters < 1:
-            raise ConfigError(f"widths are {self.widths} and filters {self.filters}: give numbers of at least 1")
-        self.hidden_size = len(self.widths) * self.filters
-        super().__post_init__(**kwargs)
+    widths: tuple[Annotated[int, Field(ge=1, le=1_000)], ...] = Field(default=(3, 4, 5), min_length=1)
+    filters: Size = 100
 
 
-class BiLSTMConfig(WordConfig):
+class BiLSTMOptions(WordOptions):
     """A recurrent layer that reads the words in both directions.
 
     Args:
@@ -81,32 +72,79 @@ class BiLSTMConfig(WordConfig):
         padding: ``packed`` or ``run``; see `functional.lstm`.
     """
 
-    model_type = "word-bilstm"
+    model_type: ClassVar[str] = "word-bilstm"
 
-    hidden_size: int = 200
-    padding: Literal["packed", "run"] = "packed"
+    hidden_size: Annotated[Size, AfterValidator(_even)] = 200
+    padding: Padding = "packed"
 
-    @classmethod
-    def options(cls) -> tuple[str, ...]:
-        """Return the names of what can be chosen."""
-        return ("hidden_size", "padding")
+
+WORD_MODELS: dict[str, type[WordOptions]] = {"cnn": CNNOptions, "bilstm": BiLSTMOptions}
+"""The options of the backbones without pretraining, by the names that recipes give them."""
+
+
+class WordConfig(PreTrainedConfig):
+    """The configuration of a backbone over word vectors; `options` are checked, defaults included.
+
+    Args:
+        vocab_size: number of words, padding (id 0) and the unknown word (id 1) among them.
+    """
+
+    options_class: ClassVar[type[WordOptions]] = WordOptions
+
+    vocab_size: int = 2
+    options: dict[str, Any] | None = None
+    pad_token_id: int | None = 0
+    unk_token_id: int | None = 1
+    num_hidden_layers: int = 1
+    num_attention_heads: int = 1
+    hidden_size: int = 0
 
     def __post_init__(self, **kwargs: Any) -> None:
-        if self.hidden_size < 2 or self.hidden_size % 2:
-            raise ConfigError(f"hidden_size is {self.hidden_size}: give an even number, half of it for a direction")
+        self.options = self.options_class.from_dict(self.options or {}).model_dump(mode="json")
+        self.hidden_size = self._states_size()
         super().__post_init__(**kwargs)
+
+    def _states_size(self) -> int:
+        """Return the number of features of a state."""
+        raise NotImplementedError(type(self).__name__)
+
+    def option(self, name: str) -> Any:
+        """Return an option by its name."""
+        return (self.options or {})[name]
+
+
+class CNNConfig(WordConfig):
+    """The configuration of `CNNModel`."""
+
+    model_type = CNNOptions.model_type
+    options_class: ClassVar[type[WordOptions]] = CNNOptions
+
+    def _states_size(self) -> int:
+        return len(self.option("widths")) * int(self.option("filters"))
+
+
+class BiLSTMConfig(WordConfig):
+    """The configuration of `BiLSTMModel`."""
+
+    model_type = BiLSTMOptions.model_type
+    options_class: ClassVar[type[WordOptions]] = BiLSTMOptions
+
+    def _states_size(self) -> int:
+        return int(self.option("hidden_size"))
 
 
 class WordModel(PreTrainedModel):
-    """Word vectors, drawn from U(-0.1, 0.1), that of padding zero."""
+    """Word vectors, drawn from U(-0.1, 0.1), that of padding zero, and a layer over them."""
 
     base_model_prefix: ClassVar[str] = "encoder"
     config: WordConfig
 
     def __init__(self, config: WordConfig) -> None:
         super().__init__(config)
-        self.embeddings = nn.Embedding(config.vocab_size, config.embedding_size, padding_idx=config.pad_token_id)
-        self.dropout = nn.Dropout(config.dropout)
+        self.embeddings = nn.Embedding(
+            config.vocab_size, config.option("embedding_size"), padding_idx=config.pad_token_id
+        )
+        self.dropout = nn.Dropout(config.option("dropout"))
 
     def _init_weights(self, module: nn.Module) -> None:
         """Draw word vectors; other modules have drawn their weights themselves."""
@@ -124,15 +162,22 @@ class WordModel(PreTrainedModel):
         assert isinstance(value, nn.Embedding)
         self.embeddings = value
 
-    def words(
-        self, input_ids: Tensor | None, attention_mask: Tensor | None, inputs_embeds: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """Return the vectors of the words, (B, T, E), and the mask, (B, T)."""
+    @abstractmethod
+    def states(self, x: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the states (B, T, H) of word vectors (B, T, E)."""
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+    ) -> BaseModelOutput:
+        """Return the states of words, given by their ids or by vectors, (B, T, H)."""
         if (input_ids is None) == (inputs_embeds is None):
             raise ConfigError("a backbone reads either input_ids or inputs_embeds: give one of them")
-        vectors = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
-        mask = vectors.new_ones(vectors.shape[:2], dtype=torch.long) if attention_mask is None else attention_mask
-        return self.dropout(vectors), mask
+        x = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
+        mask = x.new_ones(x.shape[:2], dtype=torch.long) if attention_mask is None else attention_mask
+        return BaseModelOutput(last_hidden_state=self.states(self.dropout(x), mask))
 
 
 class CNNModel(WordModel):
@@ -142,48 +187,35 @@ class CNNModel(WordModel):
 
     def __init__(self, config: CNNConfig) -> None:
         super().__init__(config)
-        assert config.widths is not None
-        E, F = config.embedding_size, config.filters
-        self.W = nn.ParameterList(nn.Parameter(_uniform((F, width, E), width * E)) for width in config.widths)
-        self.b = nn.ParameterList(nn.Parameter(torch.zeros(F)) for _ in config.widths)
+        widths, E, F = (config.option(name) for name in ("widths", "embedding_size", "filters"))
+        self.W = nn.ParameterList(nn.Parameter(_uniform((F, width, E), width * E)) for width in widths)
+        self.b = nn.ParameterList(nn.Parameter(torch.zeros(F)) for _ in widths)
         self.post_init()
 
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-    ) -> BaseModelOutput:
-        """Return the states (B, T, widths x filters)."""
-        x, mask = self.words(input_ids, attention_mask, inputs_embeds)
+    def states(self, x: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the values of the filters from each word on."""
         filters = [Filters(W, b) for W, b in zip(self.W, self.b, strict=True)]
-        return BaseModelOutput(last_hidden_state=functional.convolved_words(x, mask, filters))
+        return functional.convolved_words(x, attention_mask, filters)
 
 
 class BiLSTMModel(WordModel):
-    """Two directions of a recurrent layer side by side."""
+    """Two directions of a recurrent layer side by side; states are 0 at padding."""
 
     config_class = BiLSTMConfig
 
     def __init__(self, config: BiLSTMConfig) -> None:
         super().__init__(config)
-        H, E = config.hidden_size // 2, config.embedding_size
+        E, H = config.option("embedding_size"), config.hidden_size // 2
         self.lstm = nn.LSTM(E, H, batch_first=True, bidirectional=True)
+        self.padding: Literal["packed", "run"] = config.option("padding")
         self.post_init()
 
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-    ) -> BaseModelOutput:
-        """Return the states (B, T, H), zeros at padding."""
-        x, mask = self.words(input_ids, attention_mask, inputs_embeds)
+    def states(self, x: Tensor, attention_mask: Tensor) -> Tensor:
+        """Return the states of both directions."""
         directions = [
             LSTMWeights(*(getattr(self.lstm, f"{name}_l0{end}") for name in _LSTM_NAMES)) for end in ("", "_reverse")
         ]
-        states = functional.bilstm(x, mask, *directions, padding=self.config.padding)
-        return BaseModelOutput(last_hidden_state=states)
+        return functional.bilstm(x, attention_mask, *directions, padding=self.padding)
 
 
 _LSTM_NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
@@ -192,9 +224,6 @@ _LSTM_NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 def _uniform(shape: tuple[int, ...], inputs: int) -> Tensor:
     return torch.empty(shape).uniform_(-(inputs**-0.5), inputs**-0.5)
 
-
-WORD_MODELS: dict[str, type[WordConfig]] = {"cnn": CNNConfig, "bilstm": BiLSTMConfig}
-"""The configurations of the backbones without pretraining, by the names that recipes give them."""
 
 for _config, _model in ((CNNConfig, CNNModel), (BiLSTMConfig, BiLSTMModel)):
     AutoConfig.register(_config.model_type, _config, exist_ok=True)

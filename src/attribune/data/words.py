@@ -13,13 +13,12 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["PADDING", "UNKNOWN", "WORDS_AND_MARKS", "WordVocabulary", "split_words"]
+__all__ = ["PADDING", "UNKNOWN", "WordVocabulary", "split_words"]
 
 PADDING, UNKNOWN = 0, 1
 _FIRST = 2  # the id of the first word
 _WORDS = re.compile(r"[^\W_]+")
-WORDS_AND_MARKS = r"[^\W_]+|[^\w\s]|_"
-_WORDS_AND_MARKS = re.compile(WORDS_AND_MARKS)
+_WORDS_AND_MARKS = re.compile(r"[^\W_]+|[^\w\s]|_")
 
 
 def split_words(text: str, *, lowercase: bool = True, alphanumeric: bool = False) -> list[str]:

@@ -19,6 +19,7 @@ from attribune.backbones.loading import build_backbone, fingerprint, load_backbo
 from attribune.backbones.placement import placement_for
 from attribune.backbones.sites import first_position, most_positions
 from attribune.backbones.tuning import tune_backbone
+from attribune.backbones.word_models import WordModel
 from attribune.core.config import short_repr
 from attribune.core.deprecation import warn_renamed
 from attribune.core.process import require_memory
@@ -144,7 +145,7 @@ class ConditionedModel(StoredModel):
             text_config=loaded.config,
             backbone=name,
             revision=revision,
-            backbone_fingerprint=fingerprint(loaded),
+            backbone_fingerprint=None if isinstance(loaded, WordModel) else fingerprint(loaded),
             method=method.to_dict(),
             task=task.to_dict(),
             tuning=tuning or method.default_tuning,

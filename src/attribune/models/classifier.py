@@ -15,6 +15,7 @@ from attribune import functional
 from attribune.backbones.chunking import cut_chunks, without_empty_rows
 from attribune.backbones.loading import pooling_of
 from attribune.backbones.placement import Pooling, placement_for
+from attribune.backbones.word_models import WordModel
 from attribune.data.collator import Collator
 from attribune.data.passages import PassageEncoder
 from attribune.data.texts import TextInput
@@ -250,7 +251,8 @@ class AttributeModel(ConditionedModel):
 def _own_pooling(backbone: PreTrainedModel, name: str, revision: str | None) -> Pooling:
     """Return the pooling with which a backbone was trained; that of its family for one without a name."""
     placement = placement_for(backbone.config.model_type)
-    return pooling_of(name, placement, revision=revision) if name else placement.pooling
+    is_stored = bool(name) and not isinstance(backbone, WordModel)
+    return pooling_of(name, placement, revision=revision) if is_stored else placement.pooling
 
 
 def _checked_chunk(chunk: int | None, text_input: TextInput | None) -> int | None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from attribune.backbones.loading import load_tokenizer
-from attribune.backbones.placement import placement_for
 from attribune.core.progress import Reporter
 from attribune.models.base import ConditionedModel
 from attribune.models.classifier import AttributeModel
@@ -15,7 +14,7 @@ from attribune.models.generator import AttributeGenerator
 from attribune.models.transfer import AttributeSource
 from attribune.training.plan import DataPlan, ModelPlan
 from attribune.training.preparation import PreparedData
-from attribune.training.word_backbone import build_word_backbone
+from attribune.training.word_backbone import build_word_backbone, continued_word_backbone
 
 __all__ = ["build_model"]
 
@@ -24,8 +23,11 @@ def build_model(plan: ModelPlan, source: DataPlan, data: PreparedData, reporter:
     """Build the untrained model, with parameters transferred from another run."""
     backbone = plan.backbone
     loaded: str | PreTrainedModel = backbone.name
+    tokenizer: PreTrainedTokenizerBase | None
     if backbone.is_pretrained:
         tokenizer = load_tokenizer(backbone.name, revision=backbone.revision)
+    elif plan.transfer is not None and plan.transfer.full_model:
+        loaded, tokenizer = continued_word_backbone(plan.transfer.run)
     else:
         loaded, tokenizer = build_word_backbone(backbone, source, data, reporter)
     options: dict[str, Any] = {
@@ -38,10 +40,7 @@ def build_model(plan: ModelPlan, source: DataPlan, data: PreparedData, reporter:
         "text_input": source.text,
     }
     if not source.is_generative:
-        pooling = backbone.pooling
-        if pooling is None and not isinstance(loaded, str):
-            pooling = placement_for(loaded.config.model_type).pooling
-        options |= {"pooling": pooling, "dropout": backbone.dropout}
+        options |= {"pooling": backbone.pooling, "dropout": backbone.dropout}
     kind = AttributeGenerator if source.is_generative else AttributeModel
     model: ConditionedModel = kind.build(loaded, data.schema, **options)
     if plan.transfer is not None:

@@ -33,7 +33,8 @@ from attribune.models.base import ConditionedModel
 from attribune.models.token_scores import score_tokens
 from attribune.runs.card import run_card
 from attribune.runs.folder import RunFolder, predictor_of
-from attribune.runs.recipe import Recipe, TrainingRecipe
+from attribune.runs.recipe import Recipe
+from attribune.runs.recipe_parts import TrainingRecipe
 from attribune.runs.results import RunResults, TrainingRecord, run_results
 from attribune.tasks import Task, TokenTask
 from attribune.training.baselines import train_baseline

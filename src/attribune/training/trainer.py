@@ -22,7 +22,7 @@ from attribune.data.rows import EncodedRows
 from attribune.errors import ModelFolderError
 from attribune.models.base import ConditionedModel
 from attribune.models.token_scores import score_tokens
-from attribune.runs.recipe import TrainingRecipe
+from attribune.runs.recipe_parts import TrainingRecipe
 from attribune.training.distributed import PATIENCE, all_rows, backend, process_count, process_number
 from attribune.training.optimizer import build_optimizer, clip_gradients
 

@@ -2,77 +2,80 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
-from transformers import AutoModel, PreTrainedModel, PreTrainedTokenizerFast
+from torch import nn
+from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from attribune.backbones.word_models import WORD_MODELS, WordConfig
+from attribune.backbones.loading import build_backbone
+from attribune.backbones.word_models import WORD_MODELS
 from attribune.core.progress import Reporter
-from attribune.data.word_tokenizer import word_tokenizer
+from attribune.data.word_tokenizer import tokenized_words, word_tokenizer
 from attribune.data.word_vectors import WordVectors, read_word_vectors
-from attribune.data.words import WordVocabulary, split_words
+from attribune.data.words import WordVocabulary
 from attribune.errors import ConfigError, DataError
-from attribune.runs.recipe import BackboneRecipe
+from attribune.models.files import find_model, read_config, read_tokenizer
+from attribune.runs.recipe_parts import BackboneRecipe
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import PreparedData
 
-__all__ = ["build_word_backbone"]
+__all__ = ["build_word_backbone", "continued_word_backbone"]
 
 _MOST_WORDS = 100_000
 
 
 def build_word_backbone(
     recipe: BackboneRecipe, plan: DataPlan, data: PreparedData, reporter: Reporter
-) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return an untrained backbone, and its tokenizer.
 
     A word has a vector of its own if training rows have it twice, or if the file of word vectors has it.
 
     Raises:
-        ConfigError: for options that the backbone does not have.
-        DataError: for a file of word vectors that cannot be read, or has none of the words.
+        ConfigError: for word vectors of another size than the options say, or a backbone that needs too much memory.
+        DataError: for a file of word vectors that cannot be read, or when no word would have a vector.
     """
-    texts = [split_words(text) for text in plan.text.read_all(data.splits["train"].table)]
-    vectors = None
-    if recipe.word_vectors is not None:
-        words = {word for text in texts for word in text}
-        vectors = read_word_vectors(recipe.word_vectors, words)
-        if not vectors.words:
-            raise DataError(
-                f"{recipe.word_vectors}: has none of the {len(words):,} words of the training rows: give vectors of "
-                "their language"
-            )
-        reporter.note(f"word vectors of {vectors.size} numbers for {len(vectors.words):,} of {len(words):,} words")
-    vocabulary = WordVocabulary.fit(texts, known=frozenset(vectors.words if vectors else ()), limit=_MOST_WORDS)
-    backbone = AutoModel.from_config(_config(recipe, vocabulary, vectors))
-    if vectors is not None:
-        _fill(backbone, vocabulary, vectors)
-    return backbone, word_tokenizer(vocabulary)
-
-
-def _config(recipe: BackboneRecipe, vocabulary: WordVocabulary, vectors: WordVectors | None) -> WordConfig:
-    kind, options = WORD_MODELS[recipe.name], dict(recipe.options)
-    known = {*kind.options(), "embedding_size", "dropout"}
-    if unknown := sorted(set(options) - known):
-        listed = ", ".join(sorted(known))
-        raise ConfigError(f"the backbone {recipe.name!r} has no option {unknown[0]!r}: it has {listed}")
+    texts = list(tokenized_words(plan.text.read_all(data.splits["train"].table, words=plan.reads_words)))
+    words = {word for text in texts for word in text}
+    vectors = None if recipe.word_vectors is None else read_word_vectors(recipe.word_vectors, words)
+    known = frozenset(() if vectors is None else vectors.words)
+    vocabulary = WordVocabulary.fit(texts, known=known, limit=_MOST_WORDS)
+    if vectors is not None and not known:
+        raise DataError(
+            f"{recipe.word_vectors}: has none of the {len(words):,} words of the training rows: give vectors of their "
+            "language"
+        )
+    if not vocabulary.words:
+        raise DataError(
+            f"none of the {len(words):,} words of the training rows stands there twice, so that the backbone "
+            f"{recipe.name!r} would know none: give more rows, word vectors, or a pretrained backbone"
+        )
+    from_file = f", {len(known):,} of them from {recipe.word_vectors}" if known else ""
+    reporter.note(f"words: {len(vocabulary.words):,} of {len(words):,} have a vector of their own{from_file}")
+    options = dict(recipe.options)
     if vectors is not None and options.setdefault("embedding_size", vectors.size) != vectors.size:
         raise ConfigError(
             f"embedding_size is {options['embedding_size']}, but {recipe.word_vectors} has vectors of {vectors.size} "
             "numbers: leave it out"
         )
-    config = kind(vocab_size=len(vocabulary), **options)
+    config = AutoConfig.for_model(WORD_MODELS[recipe.name].model_type, vocab_size=len(vocabulary), options=options)
     config._name_or_path = recipe.name
-    return config
+    backbone = build_backbone(config)
+    if vectors is not None:
+        _fill(backbone.get_input_embeddings(), vocabulary, vectors)
+    return backbone, word_tokenizer(vocabulary)
+
+
+def continued_word_backbone(run: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:
+    """Return the backbone of a run without its weights, and its tokenizer, whose words the weights belong to."""
+    files = find_model(run)
+    return build_backbone(read_config(files).text_config), read_tokenizer(files)
 
 
 @torch.no_grad()
-def _fill(backbone: Any, vocabulary: WordVocabulary, vectors: WordVectors) -> None:
+def _fill(embeddings: nn.Module, vocabulary: WordVocabulary, vectors: WordVectors) -> None:
     """Give words their pretrained vectors."""
     ids = vocabulary.encode(vectors.words)
     has_id = ids >= len(vocabulary) - len(vocabulary.words)
-    backbone.embeddings.weight[torch.from_numpy(ids[has_id])] = torch.from_numpy(
-        np.ascontiguousarray(vectors.matrix[has_id])
-    )
+    weight = embeddings.get_parameter("weight")
+    weight[torch.from_numpy(ids[has_id])] = torch.from_numpy(np.ascontiguousarray(vectors.matrix[has_id]))

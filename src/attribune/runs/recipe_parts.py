@@ -1,0 +1,244 @@
+"""The parts of a recipe: rows, backbone, optimisation, and what is taken from another run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from attribune.backbones.loading import DEFAULT_BACKBONE
+from attribune.backbones.placement import Pooling
+from attribune.backbones.tuning import Tuning
+from attribune.backbones.word_models import WORD_MODELS
+from attribune.core.config import Settings
+from attribune.data.text_pairs import Truncation
+from attribune.data.texts import TextInput
+from attribune.data.windows import parse_window
+from attribune.errors import ConfigError
+from attribune.schema import MISSING
+from attribune.schema.kinds import KINDS, Kind
+
+__all__ = ["BackboneRecipe", "DataRecipe", "Names", "SplitRecipe", "TrainingRecipe", "TransferRecipe"]
+
+
+def _as_tuple(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+Name = Annotated[str, Field(min_length=1)]
+Names = Annotated[tuple[Name, ...], BeforeValidator(_as_tuple)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]  # the range of NumPy
+
+
+class SplitRecipe(Settings):
+    """How rows are split when no validation or test file is given.
+
+    ``by`` is ``random``, ``group`` (all rows with one value of `column` stay together) or ``time`` (the earliest rows
+    train, the latest test). Rows with the same text always stay in one part.
+    """
+
+    by: Literal["random", "group", "time"] = "random"
+    column: str | None = None
+    fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)
+    seed: Seed = 0
+
+
+class DataRecipe(Settings):
+    """Where the rows are and which columns are read.
+
+    ``shuffled`` is a control: in every split the attributes are shuffled over the rows, so that any remaining gain is
+    not due to the attributes. ``partial_labels`` trains on rows that have some of several labels; validation and test
+    files are then required and have all labels. For the task ``generation`` the text is the response, and there is no
+    label; ``prompt`` names the columns that are read before it, which ``chat`` puts into the tokenizer's chat template.
+    """
+
+    train: Name
+    validation: Name | None = None
+    test: Name | None = None
+    text: Annotated[tuple[Name, ...], Field(min_length=1), BeforeValidator(_as_tuple)]
+    text_pair: Names = ()
+    truncation: Truncation = "longest_first"
+    label: Names = ()
+    prompt: Names = ()
+    chat: bool = False
+    attributes: tuple[dict[str, Any], ...] = ()
+    encoding: str | None = None
+    missing: tuple[str, ...] = MISSING
+    split: SplitRecipe = SplitRecipe()
+    window: str = "head"
+    max_length: int = Field(default=256, ge=4)
+    text_separator: str = "\n"
+    shuffled: bool = False
+    partial_labels: bool = False
+
+    @field_validator("attributes")
+    @classmethod
+    def _known_kinds(cls, value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+        kinds = tuple(_kind_from_dict(item) for item in value)
+        names = [kind.name for kind in kinds]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ConfigError(f"attribute {', '.join(twice)} is named twice: name every column once")
+        return tuple({"kind": kind.kind, **asdict(kind)} for kind in kinds)
+
+    @field_validator("text", "text_pair", "label", "prompt")
+    @classmethod
+    def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if twice := sorted({name for name in value if value.count(name) > 1}):
+            raise ConfigError(f"column {', '.join(twice)} is named twice: name every column once")
+        return value
+
+    @field_validator("window")
+    @classmethod
+    def _readable_window(cls, value: str) -> str:
+        parse_window(value, max_length=512)
+        return value
+
+    def kinds(self) -> tuple[Kind, ...]:
+        """The attributes, as the schema takes them."""
+        return tuple(_kind_from_dict(item) for item in self.attributes)
+
+    def text_input(self) -> TextInput:
+        """The text columns, how they are joined and fitted."""
+        window = parse_window(self.window, max_length=self.max_length)
+        return TextInput(
+            self.text,
+            separator=self.text_separator,
+            window=window,
+            prompt=self.prompt,
+            chat=self.chat,
+            pair=self.text_pair,
+            truncation=self.truncation,
+        )
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The columns of both texts."""
+        return (*self.text, *self.text_pair)
+
+
+class BackboneRecipe(Settings):
+    """The pretrained weights and how they are tuned. Empty fields take the default of the method or of the family.
+
+    ``dropout`` applies to the document vector, ``attention_dropout`` to the attention weights of the backbone. With an
+    ``attention_dropout`` of 0, training on a CPU can use the fused attention, which is much faster for long texts.
+
+    The names ``cnn`` and ``bilstm`` are backbones without pretraining, trained in full: ``options`` are those of their
+    configurations, ``word_vectors`` a file of pretrained word vectors to begin with.
+    """
+
+    name: str = DEFAULT_BACKBONE
+    revision: str | None = None
+    tuning: str | None = None
+    pooling: Pooling | None = None
+    dropout: float = Field(default=0.2, ge=0, lt=1)
+    attention_dropout: float | None = Field(default=None, ge=0, lt=1)
+    options: dict[str, Any] = Field(default={})
+    word_vectors: str | None = None
+
+    @property
+    def is_pretrained(self) -> bool:
+        """Whether there are pretrained weights; a backbone over word vectors begins without."""
+        return self.name not in WORD_MODELS
+
+    @model_validator(mode="after")
+    def _fitting_kind(self) -> Self:
+        if self.is_pretrained and (self.options or self.word_vectors):
+            what = "options" if self.options else "word_vectors"
+            raise ConfigError(f"{what} are for backbones without pretraining ({', '.join(WORD_MODELS)}): leave it out")
+        chosen = {
+            "tuning": self.tuning not in (None, "full"),
+            "revision": self.revision is not None,
+            "attention_dropout": self.attention_dropout is not None,
+        }
+        if not self.is_pretrained and any(chosen.values()):
+            what = next(name for name, is_chosen in chosen.items() if is_chosen)
+            raise ConfigError(f"{what} is not for the backbone {self.name!r}, which is not pretrained: leave it out")
+        if not self.is_pretrained:
+            WORD_MODELS[self.name].from_dict(self.options, source="backbone.options")
+        return self
+
+    @field_validator("tuning")
+    @classmethod
+    def _readable_tuning(cls, value: str | None) -> str | None:
+        if value is not None:
+            Tuning.parse(value)
+        return value
+
+
+class TrainingRecipe(Settings):
+    """Optimisation: AdamW with linear warm-up and decay.
+
+    ``steps`` replaces ``epochs`` if given. ``learning_rate`` is that of the new parameters, the method and the head;
+    ``backbone_learning_rate`` defaults to 5e-5 if pretrained matrices are trained, and to ``learning_rate`` if only
+    norms or biases are. ``evaluate_every`` is ``epoch`` or a number of steps, after which the model is evaluated on the
+    validation rows and a checkpoint is written. Training stops after `patience` evaluations without an improvement; the
+    best model is kept. ``precision`` at ``auto`` is bf16 where the hardware supports it; the run's recipe has the
+    resolved value. ``table_updates`` says which rows of the attribute tables a step updates: ``all``; ``rows``, those
+    of the batch's values; or ``auto``, which is ``rows`` for tables of 2**24 numbers or more; see `RowAdamW`.
+    ``report_to`` names experiment trackers, as in transformers, such as ``tensorboard``.
+    """
+
+    epochs: float = Field(default=5, gt=0)
+    steps: int | None = Field(default=None, ge=1)
+    batch_size: int = Field(default=32, ge=1, lt=2**31)
+    learning_rate: float = Field(default=5e-4, gt=0, le=1_000)
+    backbone_learning_rate: float | None = Field(default=None, gt=0, le=1_000)
+    warmup: float = Field(default=0.1, ge=0, lt=1)
+    weight_decay: float = Field(default=0.01, ge=0)
+    max_grad_norm: float = Field(default=1.0, ge=0)
+    gradient_accumulation: int = Field(default=1, ge=1, lt=2**31)
+    gradient_checkpointing: bool = False
+    precision: Literal["auto", "float32", "bf16"] = "auto"
+    table_updates: Literal["auto", "all", "rows"] = "auto"
+    evaluate_every: Literal["epoch"] | int = "epoch"
+    patience: int = Field(default=3, ge=1)
+    seed: Seed = 0
+    report_to: Names = ()
+
+    @field_validator("evaluate_every", mode="before")
+    @classmethod
+    def _epoch_or_steps(cls, value: Any) -> Any:
+        if value != "epoch" and not (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+            raise ConfigError(f"it is {value!r}: write epoch, or a number of steps of at least 1")
+        return value
+
+
+class TransferRecipe(Settings):
+    """What a trained model has learned, to begin with in place of initial values.
+
+    ``run`` is the folder of the run or the model. Attribute parameters are loaded from it; with ``frozen`` they are not
+    trained, and values that the run does not know stay unknown, otherwise such values are added. With ``full_model``
+    everything is loaded, the classes too, and training continues with other rows.
+    """
+
+    run: str
+    renamed: ClassVar[Mapping[str, str]] = {"everything": "full_model"}
+
+    frozen: bool = True
+    full_model: bool = False
+
+    @model_validator(mode="after")
+    def _either(self) -> Self:
+        if self.full_model and self.frozen:
+            raise ConfigError("the full model of a run goes on learning: set frozen to false, or leave full_model out")
+        return self
+
+
+def _kind_from_dict(settings: dict[str, Any]) -> Kind:
+    options = dict(settings)
+    kind = options.pop("kind", "categorical")
+    if kind not in tuple(KINDS):
+        raise ConfigError(f"unknown kind of attribute {kind!r}: choose one of {', '.join(KINDS)}")
+    known = [field.name for field in fields(KINDS[kind])]
+    if unknown := sorted(set(options) - set(known)):
+        raise ConfigError(
+            f"attribute {options.get('name')!r} has no option {', '.join(unknown)}: as {kind} it has {', '.join(known)}"
+        )
+    if "name" not in options:
+        raise ConfigError(f"an attribute of kind {kind} has no name: give the name of its column")
+    try:
+        return KINDS[kind](**options)
+    except TypeError as error:
+        raise ConfigError(f"attribute {options['name']!r} has a setting of the wrong type ({error})") from None
