@@ -24,7 +24,10 @@ from attribune.methods import (
     ConcatText,
     ConcatWord,
     E2ln,
+    Huapa,
+    Iaa,
     Injector,
+    La,
     Maa,
     MethodConfig,
     Plain,
@@ -47,6 +50,7 @@ SETTINGS: dict[str, MethodConfig] = {
     "adapter": Adapter(bottleneck=5),
     "injector": Injector(bottleneck=5, vector_size=13),
     "upa": Upa(attention_size=7, vector_size=13),
+    "la": La(attention_size=7),
     "chim": Chim(vector_size=13),
     "tokens": Tokens(),
     "concat-text": ConcatText(vector_size=13),
@@ -58,6 +62,8 @@ SETTINGS: dict[str, MethodConfig] = {
     "e2ln": E2ln(vector_sizes=(13, 7), summary_pooling="attention"),
     "plora": Plora(rank=3, vector_size=13),
     "poly": Poly(rank=3),
+    "huapa": Huapa(attention_size=7, vector_size=13, initial_vector=0.1, attribute_dropout=0.2),
+    "iaa": Iaa(attention_size=7, vector_size=13, initial_vector=0.1, attribute_dropout=0.2),
     "injector+chim": Combined(parts=(Injector(bottleneck=5, vector_size=13), Chim(vector_size=7))),
 }
 SIZES = {"bottleneck": 5, "vector_size": 13}
@@ -85,6 +91,9 @@ SETTINGS |= VARIANTS
 OPTIONS: dict[str, dict[str, Any]] = {"e2ln": {"chunk": 4}, "adapter": {"tuning": "lora:q,k,v,o:3+layernorm"}} | {
     name: {"chunk": 4} for name in VARIANTS if name.startswith("e2ln")
 }
+
+
+BRANCHES = {"huapa": 2, "iaa": 3}
 
 
 def fits(method: str, family: str) -> bool:
@@ -121,7 +130,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("backbones")
     for family in FAMILIES:
         tiny_backbone(family).save_pretrained(root / family)
-    return {family: root / family for family in FAMILIES}
+    for method, branches in BRANCHES.items():
+        tiny_backbone("word-hierarchical", branches=branches).save_pretrained(root / method)
+    return {family: root / family for family in (*FAMILIES, *BRANCHES)}
 
 
 @pytest.fixture(scope="session")
@@ -158,7 +169,7 @@ def build(folders: dict[str, Path], schema: Schema):
         if key not in built:
             torch.manual_seed(0)
             built[key] = AttributeModel.build(
-                str(folders[family]),
+                str(folders[method if method in BRANCHES and family == "word-hierarchical" else family]),
                 schema,
                 task=Classification(classes=CLASSES),
                 method=SETTINGS[method],
@@ -207,6 +218,8 @@ REFUSED = [(method, family) for family in FAMILIES for method in METHODS if not 
 @pytest.mark.parametrize(("method", "family"), REFUSED)
 def test_a_method_without_its_points_says_why(build, method: str, family: str) -> None:
     reasons = (
+        r"it reads the words of sentences and the sentences of the text, which backbones of type .* do not tell.*: choose",
+        r"chunks are cut by words, and the states of backbones of type word-hierarchical are .*: choose",
         r"chunks cannot read summaries in backbones of type .*, since .*: choose",
         r"it acts inside Transformer layers, of which backbones of type word-.* have none: choose",
         r"the states of backbones of type word-cnn do not depend on tokens before them.*: choose",
@@ -381,7 +394,7 @@ def test_a_copy_is_a_model_of_its_own(build, batch, method: str, family: str) ->
 
 
 # The router of peft's Poly reads the largest id back from the device, where a graph ends.
-COMPILED = [name for name in SETTINGS if name not in {*VARIANTS, "poly"}] + ["adapter beside"]
+COMPILED = [name for name in SETTINGS if name not in {*VARIANTS, *BRANCHES, "poly"}] + ["adapter beside"]
 COMPILED_METHODS = [pytest.param(name, marks=[] if name == "adapter" else pytest.mark.slow) for name in COMPILED]
 
 

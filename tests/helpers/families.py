@@ -132,29 +132,38 @@ KIN = (
     *("jina_embeddings_v3", "modernbert-decoder"),
 )
 """Those whose rows of the placement table differ from another's in names alone."""
-WORD_FAMILIES = ("word-cnn", "word-bilstm")
+WORD_FAMILIES = ("word-cnn", "word-bilstm", "word-hierarchical")
 """Those without pretraining, and without Transformer layers."""
 _SETTINGS |= {
     "word-cnn": {"options": {"embedding_size": 31, "widths": [1, 2, 3], "filters": 16}},
     "word-bilstm": {"options": {"embedding_size": 31, "hidden_size": HIDDEN}},
+    "word-hierarchical": {
+        "options": {"embedding_size": 31, "hidden_size": HIDDEN, "sentence_length": 3},
+        "sentence_end_id": 6,
+    },
 }
 
 
-def tiny_config(model_type: str) -> PreTrainedConfig:
+def tiny_config(model_type: str, *, branches: int = 1) -> PreTrainedConfig:
     """Configuration of a tiny backbone: hidden size 48, 2 layers (ALBERT 3, shared), 4 heads, vocabulary 101."""
-    return AutoConfig.for_model(model_type, vocab_size=VOCABULARY, **_SETTINGS[model_type])
+    settings = dict(_SETTINGS[model_type])
+    if branches > 1:
+        settings["options"] = {**settings["options"], "branches": branches, "hidden_size": HIDDEN // branches}
+    return AutoConfig.for_model(model_type, vocab_size=VOCABULARY, **settings)
 
 
-def tiny_backbone(model_type: str, *, seed: int = 0, is_generative: bool = False) -> PreTrainedModel:
+def tiny_backbone(
+    model_type: str, *, seed: int = 0, is_generative: bool = False, branches: int = 1
+) -> PreTrainedModel:
     """A tiny backbone in evaluation mode, the same at every call, without touching the global random state.
 
-    With `is_generative` it has its language-model head.
+    With `is_generative` it has its language-model head; `branches` are those of a hierarchical backbone.
 
     Noise is added to every parameter, so that no bias is zero and no gain is one.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        backbone = build_backbone(tiny_config(model_type), is_generative=is_generative)
+        backbone = build_backbone(tiny_config(model_type, branches=branches), is_generative=is_generative)
         with torch.no_grad():
             for parameter in backbone.parameters():
                 parameter.add_(0.05 * torch.randn_like(parameter))

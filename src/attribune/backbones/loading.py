@@ -29,7 +29,7 @@ from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
 from attribune.backbones.placement import Placement, Pooling, placement_for
-from attribune.backbones.word_models import WORD_MODELS
+from attribune.backbones.word_options import WORD_MODELS
 from attribune.core.config import short_repr
 from attribune.core.process import require_memory
 from attribune.errors import AttribuneError, ConfigError, ModelFolderError

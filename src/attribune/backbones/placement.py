@@ -22,6 +22,7 @@ SiteKind = Literal[
     "o_proj",
     "up_proj",
     "down_proj",
+    "word_pool",
 ]
 
 
@@ -55,6 +56,7 @@ class Placement:
         final_norms: norms after the last layer.
         pooling: the pooling of document vectors, if the weights do not come with another.
         model_class: name of the transformers class, if ``AutoModel`` is more than the encoder.
+        word_pool: the module that pools the words of a sentence, where the last states are those of sentences.
         has_pooler: whether the class builds a pooler by default, which is not used.
         is_generative: whether the model writes text with a language-model head.
     """
@@ -82,6 +84,7 @@ class Placement:
     final_norms: tuple[str, ...] = ()
     pooling: Pooling = "first"
     model_class: str | None = None
+    word_pool: str | None = None
     has_pooler: bool = False
     is_generative: bool = False
 
@@ -305,10 +308,18 @@ PLACEMENTS: list[Placement] = [
     ),
     Placement(
         model_types=("word-bilstm",),
-        layers="lstm",
+        layers="recurrent",
         has_start_token=False,
         no_extra_attention=_NO_ATTENTION,
         pooling="max",
+    ),
+    Placement(
+        model_types=("word-hierarchical",),
+        layers="branches.*",
+        has_start_token=False,
+        no_extra_attention=_NO_ATTENTION,
+        word_pool="word_pool",
+        pooling="mean",
     ),
 ]
 """Every family; for an encoder-decoder, its encoder."""

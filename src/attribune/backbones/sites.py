@@ -26,7 +26,8 @@ class Site:
     The kinds: after a sub-layer, before its residual addition (``attention``, ``feed_forward``); the norm that reads
     the residual stream after a sub-layer (``attention_norm``, ``feed_forward_norm``; in pre-norm families that is the
     next norm); the projections of the attention (``q_proj``, ``k_proj``, ``v_proj``, ``o_proj``) and the maps of the
-    feed-forward sub-layer (``up_proj``, ``down_proj``).
+    feed-forward sub-layer (``up_proj``, ``down_proj``). Of backbones without pretraining: the pooling of the words of a
+    sentence (``word_pool``), whose inputs are the states of words, their mask, and the rows of the sentences.
 
     Args:
         layer: number of the layer, from 0; layers that share their weights count once.
@@ -69,6 +70,10 @@ def _sites(
     layer, start, relative = layers[number], None, None
     for path in _paths(backbone, placement, layers, number, kind):
         _existing(backbone, path)
+        if kind == "word_pool":
+            size = backbone.config.hidden_size // len(layers)
+            yield Site(layer=number, kind=kind, path=path, inputs=size, features=size)
+            continue
         # Modules on the residual stream may have no weights; their size is that of the attention's output.
         measured = f"{layer}.{placement.o_proj}" if kind in _RESIDUAL else path
         inputs, features = _linear_sizes(backbone.get_submodule(_existing(backbone, measured)))
@@ -101,6 +106,8 @@ def _paths(
     backbone: nn.Module, placement: Placement, layers: Sequence[str], number: int, kind: SiteKind
 ) -> Sequence[str]:
     layer = layers[number]
+    if kind == "word_pool":
+        return [] if placement.word_pool is None else [f"{layer}.{placement.word_pool}"]
     if not placement.has_sites:
         return []
     if kind in ("attention_norm", "feed_forward_norm"):

@@ -7,82 +7,28 @@ in full; their vocabulary and their word vectors come from the training rows.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Annotated, Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
-from pydantic import AfterValidator, Field
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from attribune import functional
-from attribune.core.config import Settings
+from attribune.backbones.word_options import BiLSTMOptions, CNNOptions, RecurrentOptions, WordOptions
 from attribune.errors import ConfigError
 from attribune.functional.convolution import Filters
-from attribune.functional.recurrent import LSTMWeights, Padding
+from attribune.functional.recurrent import LSTMWeights, real_words_first
 
-__all__ = ["WORD_MODELS", "BiLSTMModel", "CNNModel", "WordConfig", "WordModel", "WordOptions"]
+__all__ = ["BiLSTMModel", "CNNModel", "Recurrent", "WordConfig", "WordModel", "WordOutput", "register"]
 
 _RANGE = 0.1  # of random word vectors
+Options = TypeVar("Options", bound=WordOptions)
 
 
-def _even(value: int) -> int:
-    if value % 2:
-        raise ConfigError(f"{value} is odd: give an even number, half of it for a direction")
-    return value
-
-
-Size = Annotated[int, Field(ge=1, le=100_000)]
-
-
-class WordOptions(Settings):
-    """What can be chosen of a backbone over word vectors.
-
-    Args:
-        embedding_size: E, of a word vector.
-        dropout: on the word vectors.
-    """
-
-    what: ClassVar[str] = "backbone.options"
-    model_type: ClassVar[str]
-
-    embedding_size: Size = 300
-    dropout: float = Field(default=0.0, ge=0, lt=1)
-
-
-class CNNOptions(WordOptions):
-    """A convolution of words (Kim 2014).
-
-    Args:
-        widths: numbers of words that the filters read.
-        filters: number of filters of each width.
-    """
-
-    model_type: ClassVar[str] = "word-cnn"
-
-    widths: tuple[Annotated[int, Field(ge=1, le=1_000)], ...] = Field(default=(3, 4, 5), min_length=1)
-    filters: Size = 100
-
-
-class BiLSTMOptions(WordOptions):
-    """A recurrent layer that reads the words in both directions.
-
-    Args:
-        hidden_size: H, of both directions together.
-        padding: ``packed`` or ``run``; see `functional.lstm`.
-    """
-
-    model_type: ClassVar[str] = "word-bilstm"
-
-    hidden_size: Annotated[Size, AfterValidator(_even)] = 200
-    padding: Padding = "packed"
-
-
-WORD_MODELS: dict[str, type[WordOptions]] = {"cnn": CNNOptions, "bilstm": BiLSTMOptions}
-"""The options of the backbones without pretraining, by the names that recipes give them."""
-
-
-class WordConfig(PreTrainedConfig):
+class WordConfig(PreTrainedConfig, Generic[Options]):
     """The configuration of a backbone over word vectors; `options` are checked, defaults included.
 
     Args:
@@ -100,51 +46,51 @@ class WordConfig(PreTrainedConfig):
     hidden_size: int = 0
 
     def __post_init__(self, **kwargs: Any) -> None:
-        self.options = self.options_class.from_dict(self.options or {}).model_dump(mode="json")
-        self.hidden_size = self._states_size()
+        options = self.options_class.from_dict(self.options or {})
+        self.options = options.model_dump(mode="json")
+        self.hidden_size = options.states_size
         super().__post_init__(**kwargs)
 
-    def _states_size(self) -> int:
-        """Return the number of features of a state."""
-        raise NotImplementedError(type(self).__name__)
-
-    def option(self, name: str) -> Any:
-        """Return an option by its name."""
-        return (self.options or {})[name]
+    @property
+    def chosen(self) -> Options:
+        """The options, typed."""
+        options: Any = self.options_class.from_dict(self.options)
+        return options
 
 
-class CNNConfig(WordConfig):
+class CNNConfig(WordConfig[CNNOptions]):
     """The configuration of `CNNModel`."""
 
     model_type = CNNOptions.model_type
     options_class: ClassVar[type[WordOptions]] = CNNOptions
 
-    def _states_size(self) -> int:
-        return len(self.option("widths")) * int(self.option("filters"))
 
-
-class BiLSTMConfig(WordConfig):
+class BiLSTMConfig(WordConfig[BiLSTMOptions]):
     """The configuration of `BiLSTMModel`."""
 
     model_type = BiLSTMOptions.model_type
     options_class: ClassVar[type[WordOptions]] = BiLSTMOptions
 
-    def _states_size(self) -> int:
-        return int(self.option("hidden_size"))
+
+@dataclass
+class WordOutput(BaseModelOutput):
+    """Last states (B, T, H), and in `attention_mask` (B, T) those that count."""
+
+    attention_mask: Tensor | None = None
 
 
 class WordModel(PreTrainedModel):
     """Word vectors, drawn from U(-0.1, 0.1), that of padding zero, and a layer over them."""
 
     base_model_prefix: ClassVar[str] = "encoder"
-    config: WordConfig
+    config: WordConfig[Any]
 
-    def __init__(self, config: WordConfig) -> None:
+    def __init__(self, config: WordConfig[Any]) -> None:
         super().__init__(config)
-        self.embeddings = nn.Embedding(
-            config.vocab_size, config.option("embedding_size"), padding_idx=config.pad_token_id
-        )
-        self.dropout = nn.Dropout(config.option("dropout"))
+        options: WordOptions = config.chosen
+        self.embeddings = nn.Embedding(config.vocab_size, options.embedding_size, padding_idx=config.pad_token_id)
+        self.dropout = nn.Dropout(options.dropout)
+        self.dropped_id = config.unk_token_id if options.unknown_words == "drop" else None
 
     def _init_weights(self, module: nn.Module) -> None:
         """Draw word vectors; other modules have drawn their weights themselves."""
@@ -162,22 +108,37 @@ class WordModel(PreTrainedModel):
         assert isinstance(value, nn.Embedding)
         self.embeddings = value
 
+    def freeze_vectors(self) -> None:
+        """Take the word vectors out of training, if the options say so."""
+        if not self.config.chosen.train_vectors:
+            self.embeddings.weight.requires_grad_(False)
+
     @abstractmethod
-    def states(self, x: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the states (B, T, H) of word vectors (B, T, E)."""
+    def encode(self, x: Tensor, attention_mask: Tensor, input_ids: Tensor | None) -> WordOutput:
+        """Return the states of word vectors (B, T, E); `input_ids` are known unless vectors alone were given."""
 
     def forward(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
-    ) -> BaseModelOutput:
-        """Return the states of words, given by their ids or by vectors, (B, T, H)."""
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ConfigError("a backbone reads either input_ids or inputs_embeds: give one of them")
+    ) -> WordOutput:
+        """Return the states of words, given by their ids or by vectors.
+
+        Beside vectors, ids say which words are unknown and where sentences end.
+        """
+        if input_ids is None and inputs_embeds is None:
+            raise ConfigError("a backbone reads input_ids or inputs_embeds: give one of them")
         x = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
         mask = x.new_ones(x.shape[:2], dtype=torch.long) if attention_mask is None else attention_mask
-        return BaseModelOutput(last_hidden_state=self.states(self.dropout(x), mask))
+        if self.dropped_id is not None:
+            mask = mask * (self._ids(input_ids) != self.dropped_id)
+        return self.encode(self.dropout(x), mask, input_ids)
+
+    def _ids(self, input_ids: Tensor | None) -> Tensor:
+        if input_ids is None:
+            raise ConfigError(f"{type(self).__name__} reads input_ids beside inputs_embeds: give both")
+        return input_ids
 
 
 class CNNModel(WordModel):
@@ -187,35 +148,67 @@ class CNNModel(WordModel):
 
     def __init__(self, config: CNNConfig) -> None:
         super().__init__(config)
-        widths, E, F = (config.option(name) for name in ("widths", "embedding_size", "filters"))
-        self.W = nn.ParameterList(nn.Parameter(_uniform((F, width, E), width * E)) for width in widths)
-        self.b = nn.ParameterList(nn.Parameter(torch.zeros(F)) for _ in widths)
+        options = config.chosen
+        E, F = options.embedding_size, options.filters
+        self.W = nn.ParameterList(nn.Parameter(_uniform((F, width, E), width * E)) for width in options.widths)
+        self.b = nn.ParameterList(nn.Parameter(torch.zeros(F)) for _ in options.widths)
         self.post_init()
 
-    def states(self, x: Tensor, attention_mask: Tensor) -> Tensor:
+    def encode(self, x: Tensor, attention_mask: Tensor, input_ids: Tensor | None) -> WordOutput:
         """Return the values of the filters from each word on."""
         filters = [Filters(W, b) for W, b in zip(self.W, self.b, strict=True)]
-        return functional.convolved_words(x, attention_mask, filters)
+        if self.dropped_id is None:
+            states = functional.convolved_words(x, attention_mask, filters)
+        else:
+            order = real_words_first(attention_mask).unsqueeze(-1)
+            first, mask = x.gather(1, order.expand_as(x)), attention_mask.gather(1, order.squeeze(-1))
+            states = functional.convolved_words(first, mask, filters)
+            states = torch.zeros_like(states).scatter(1, order.expand_as(states), states)
+        return WordOutput(last_hidden_state=states, attention_mask=attention_mask)
+
+
+class Recurrent(nn.Module):
+    """A recurrent layer of one or two directions, whose states stand side by side; they are 0 at padding."""
+
+    def __init__(self, inputs: int, options: RecurrentOptions) -> None:
+        super().__init__()
+        H = options.hidden_size // (2 if options.bidirectional else 1)
+        self.lstm = nn.LSTM(inputs, H, batch_first=True, bidirectional=options.bidirectional)
+        self.padding = options.padding
+        with torch.no_grad():
+            for name, parameter in self.lstm.named_parameters():
+                if options.initial_range is not None:
+                    nn.init.uniform_(parameter, -options.initial_range, options.initial_range)
+                if "bias_ih" in name:
+                    parameter[H : 2 * H] += options.forget_bias
+
+    def directions(self) -> list[LSTMWeights]:
+        """Return the weights of each direction."""
+        ends = ("", "_reverse") if self.lstm.bidirectional else ("",)
+        return [LSTMWeights(*(self.lstm.get_parameter(f"{name}_l0{end}") for name in _LSTM_NAMES)) for end in ends]
+
+    def forward(
+        self, x: Float[Tensor, "N T inputs"], attention_mask: Shaped[Tensor, "N T"]
+    ) -> Float[Tensor, "N T states"]:
+        """Return the states of each place."""
+        if len(directions := self.directions()) == 1:
+            return functional.lstm(x, attention_mask, directions[0], padding=self.padding)
+        return functional.bilstm(x, attention_mask, *directions, padding=self.padding)
 
 
 class BiLSTMModel(WordModel):
-    """Two directions of a recurrent layer side by side; states are 0 at padding."""
+    """A recurrent layer over the words."""
 
     config_class = BiLSTMConfig
 
     def __init__(self, config: BiLSTMConfig) -> None:
         super().__init__(config)
-        E, H = config.option("embedding_size"), config.hidden_size // 2
-        self.lstm = nn.LSTM(E, H, batch_first=True, bidirectional=True)
-        self.padding: Literal["packed", "run"] = config.option("padding")
+        self.recurrent = Recurrent(config.chosen.embedding_size, config.chosen)
         self.post_init()
 
-    def states(self, x: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the states of both directions."""
-        directions = [
-            LSTMWeights(*(getattr(self.lstm, f"{name}_l0{end}") for name in _LSTM_NAMES)) for end in ("", "_reverse")
-        ]
-        return functional.bilstm(x, attention_mask, *directions, padding=self.padding)
+    def encode(self, x: Tensor, attention_mask: Tensor, input_ids: Tensor | None) -> WordOutput:
+        """Return the states of the recurrent layer."""
+        return WordOutput(last_hidden_state=self.recurrent(x, attention_mask), attention_mask=attention_mask)
 
 
 _LSTM_NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
@@ -225,6 +218,11 @@ def _uniform(shape: tuple[int, ...], inputs: int) -> Tensor:
     return torch.empty(shape).uniform_(-(inputs**-0.5), inputs**-0.5)
 
 
-for _config, _model in ((CNNConfig, CNNModel), (BiLSTMConfig, BiLSTMModel)):
-    AutoConfig.register(_config.model_type, _config, exist_ok=True)
-    AutoModel.register(_config, _model, exist_ok=True)
+def register(config: type[WordConfig[Any]], model: type[WordModel]) -> None:
+    """Make a backbone known to the Auto classes of transformers."""
+    AutoConfig.register(config.model_type, config, exist_ok=True)
+    AutoModel.register(config, model, exist_ok=True)
+
+
+register(CNNConfig, CNNModel)
+register(BiLSTMConfig, BiLSTMModel)

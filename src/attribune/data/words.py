@@ -38,14 +38,14 @@ class WordVocabulary:
     words: tuple[str, ...]
 
     @classmethod
-    def fit(cls, texts: Iterable[Sequence[str]], *, known: Collection[str] = (), limit: int) -> Self:
+    def fit(cls, texts: Iterable[Sequence[str]], *, known: Collection[str] = (), limit: int, min_count: int = 2) -> Self:
         """Count the words of training texts; the most frequent come first.
 
-        A word that occurs once has an id only if it is `known`, as one with a pretrained vector is. The others train
-        what stands for words that no training text has.
+        A word that occurs fewer than `min_count` times has an id only if it is `known`, as one with a pretrained vector
+        is. The others train what stands for words that no training text has.
         """
         counts = Counter(chain.from_iterable(texts))
-        words = [word for word, count in counts.items() if count > 1 or word in known]
+        words = [word for word, count in counts.items() if count >= min_count or word in known]
         return cls(tuple(sorted(words, key=lambda word: (-counts[word], word))[:limit]))
 
     def __len__(self) -> int:

@@ -32,6 +32,8 @@ The parameters and their names in the papers:
 | `full_weight` | `sigma` | H A Z | the linear projection in place of eq. 9 |
 | `attention_pool` | `W_h`, `v`, `b` | A H, A, A | W_H, v, b |
 | `attention_pool` | `W` | A MZ | W_U and W_P side by side |
+| `attribute_interaction` | `W_1`, `c_1`, `W_2`, `c_2` | Z Z, Z, Z Z, Z | those of the interaction |
+| `bilinear_attention_pool` | `W`, `W_a`, `c`, `v` | Z H, A H, A, A | those of the attention |
 | `chunk_importance_logits` | `Q`, `b_q` | NL MZ, NL | the map of the attributes to the chunk |
 | `chunk_importance_logits` | `W`, `b` | H L, L | W, b of the classifier |
 | `concatenate` | `W` | H H+MZ | the fusion of BERT Concat |
@@ -53,6 +55,7 @@ from attribune.functional.adapter import Activation, adapter, bottleneck, groupe
 from attribune.functional.chim import chunk_importance_logits
 from attribune.functional.convolution import averaged_windows, convolved_words
 from attribune.functional.e2ln import layer_norm_pool, personalised_norm
+from attribune.functional.iaa import attribute_interaction, bilinear_attention_pool
 from attribune.functional.injector import (
     attribute_adapter,
     attribute_bias,
@@ -76,8 +79,10 @@ __all__ = [
     "attention_pool",
     "attribute_adapter",
     "attribute_bias",
+    "attribute_interaction",
     "attribute_weight",
     "averaged_windows",
+    "bilinear_attention_pool",
     "bilstm",
     "bottleneck",
     "chunk_importance_logits",

@@ -36,6 +36,13 @@ def attention_pool(
         W: the W_j side by side.
     """
     scores = torch.tanh(hidden @ W_h.T + (a @ W.T + b).unsqueeze(1)) @ v
+    return weighted_states(scores, hidden, attention_mask)
+
+
+def weighted_states(
+    scores: Float[Tensor, "B T"], hidden: Float[Tensor, "B T H"], attention_mask: Shaped[Tensor, "B T"]
+) -> Float[Tensor, "B H"]:
+    """Return the sum of states, weighted by the softmax of scores over the real tokens, in float32 at least."""
     alpha = softmax_over_real(scores.to(torch.promote_types(scores.dtype, torch.float32)), attention_mask)
     return (alpha.to(hidden.dtype).unsqueeze(1) @ hidden).squeeze(1)
 

@@ -62,7 +62,7 @@ def lstm(
     if padding == "run":
         states = _run(x.flip(1) if reverse else x, weights)
         return states.flip(1) if reverse else states
-    order = _real_words_first(attention_mask, reverse=reverse)
+    order = real_words_first(attention_mask, reverse=reverse)
     places = order.unsqueeze(-1)
     states = _run(x.gather(1, places.expand(-1, -1, x.shape[-1])), weights)
     back = torch.zeros_like(states).scatter(1, places.expand_as(states), states)
@@ -75,7 +75,7 @@ def _run(x: Float[Tensor, "B T E"], weights: LSTMWeights) -> Float[Tensor, "B T 
     return states
 
 
-def _real_words_first(attention_mask: Shaped[Tensor, "B T"], *, reverse: bool) -> Int[Tensor, "B T"]:
+def real_words_first(attention_mask: Shaped[Tensor, "B T"], *, reverse: bool = False) -> Int[Tensor, "B T"]:
     """Return the places of a row's words in the order in which they are read, and then those of its padding."""
     T = attention_mask.shape[1]
     places = torch.arange(T, device=attention_mask.device)

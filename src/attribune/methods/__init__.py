@@ -15,6 +15,8 @@ from attribune.methods.concat import ConcatText, ConcatWord
 from attribune.methods.config import MethodConfig
 from attribune.methods.e2ln import E2ln
 from attribune.methods.host import Host
+from attribune.methods.huapa import Huapa
+from attribune.methods.iaa import Iaa
 from attribune.methods.injector import Injector
 from attribune.methods.ma_bert import AttentionBias, Maa, TinyMaa
 from attribune.methods.plain import Plain
@@ -22,7 +24,7 @@ from attribune.methods.pln import Pln
 from attribune.methods.plora import Plora
 from attribune.methods.poly import Poly
 from attribune.methods.tokens import Tokens
-from attribune.methods.upa import Upa
+from attribune.methods.upa import La, Upa
 
 __all__ = [
     "DEFAULT_METHOD",
@@ -35,7 +37,10 @@ __all__ = [
     "ConcatWord",
     "E2ln",
     "Host",
+    "Huapa",
+    "Iaa",
     "Injector",
+    "La",
     "Maa",
     "Method",
     "MethodConfig",
@@ -57,6 +62,7 @@ METHODS: dict[str, type[MethodConfig]] = {
         Adapter,
         Injector,
         Tokens,
+        La,
         Upa,
         Chim,
         ConcatText,
@@ -68,6 +74,8 @@ METHODS: dict[str, type[MethodConfig]] = {
         E2ln,
         Plora,
         Poly,
+        Huapa,
+        Iaa,
     )
 }
 DEFAULT_METHOD = Injector.name

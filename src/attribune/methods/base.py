@@ -41,6 +41,10 @@ class Embedded(NamedTuple):
         """Select the states of the text's own tokens."""
         return hidden.gather(1, self.positions.unsqueeze(-1).expand(-1, -1, hidden.shape[-1]))
 
+    def text_values(self, values: Shaped[Tensor, "B S"]) -> Shaped[Tensor, "B T"]:
+        """Select the values of the text's own tokens."""
+        return values.gather(1, self.positions)
+
     def position_ids(self, attention_mask: Mask, *, first: int) -> Shaped[Tensor, "B S"]:
         """Number the positions from `first`: those of the text's real tokens and all that the method inserted."""
         taken = self.scatter(attention_mask) + 1 - self.scatter(torch.ones_like(attention_mask))
@@ -77,8 +81,8 @@ class SiteModule(nn.Module):
     reads_attributes: ClassVar[bool] = True
 
     def act(
-        self, module: nn.Module, inputs: tuple[Any, ...], output: Float[Tensor, "B T features"], condition: Condition
-    ) -> Float[Tensor, "B T features"]:
+        self, module: nn.Module, inputs: tuple[Any, ...], output: Float[Tensor, "B *T features"], condition: Condition
+    ) -> Float[Tensor, "B *T features"]:
         """Change the output of a module of the backbone; override it to use that module's parameters or inputs too."""
         return cast(Tensor, self(output, condition))
 
@@ -104,11 +108,14 @@ class Method(nn.Module):
 
     Inside the backbone it acts by forward hooks: subclasses call `add_site`. Around it they override `embed`, `encode`,
     `pool` or `classify`. ``extra_positions`` is the number of positions needed besides the text's, ``pads_right``
-    whether padding must be on the right.
+    whether padding must be on the right, ``document_size`` the number of features of its document vectors, if not H,
+    and ``loss_weights`` the weights of the model's own loss and of those of `Condition.auxiliary`.
     """
 
     extra_positions: int = 0
     pads_right: bool = False
+    document_size: int | None = None
+    loss_weights: tuple[float, ...] = (1.0,)
 
     ablation: Ablation | None = None
 
@@ -208,7 +215,7 @@ class Method(nn.Module):
         site, condition = self.acts_at[index], self.holder.current
         if site.relative_attention is not None and args[0] is not self._inputs[site.relative_attention]:
             return output  # the call on relative positions
-        if output.dim() != 3 or output.shape[0] != condition.rows:
+        if site.kind != "word_pool" and (output.dim() != 3 or output.shape[0] != condition.rows):
             raise RuntimeError(
                 f"site {index} saw a tensor of shape {tuple(output.shape)} in a batch of {condition.rows} rows: the "
                 "backbone splits or folds its batch, which methods with sites cannot follow"
@@ -228,9 +235,9 @@ class Method(nn.Module):
         index: int,
         module: nn.Module,
         inputs: tuple[Any, ...],
-        output: Float[Tensor, "B T features"],
+        output: Float[Tensor, "B *T features"],
         condition: Condition,
-    ) -> Float[Tensor, "B T features"]:
+    ) -> Float[Tensor, "B *T features"]:
         """Call `SiteModule.act` of a site, in the precision of the method's parameters."""
         act = cast(SiteModule, self.sites[index]).act
         return act(module, inputs, self.in_own_precision(output), condition).to(output.dtype)

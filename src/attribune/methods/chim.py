@@ -49,7 +49,7 @@ class Chim(VectorMethodConfig):
 class _ChimMethod(VectorMethod):
     def __init__(self, config: Chim, host: Host) -> None:
         super().__init__(config, host)
-        chunk = host.hidden // divisor(host.hidden, config.repeats)
+        chunk = host.classified // divisor(host.classified, config.repeats)
         self.Q = nn.Parameter(torch.randn(chunk * host.outputs, len(host.slots) * config.vector_size))
         self.b_q = nn.Parameter(torch.zeros(chunk * host.outputs))
 

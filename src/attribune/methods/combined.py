@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar, Self, cast
@@ -89,6 +90,9 @@ class _CombinedMethod(Method):
         self.slots = tuple(host.slots)
         self.parts = nn.ModuleList(part.build(host) for part in config.parts)
         self.extra_positions = sum(part.extra_positions for part in self._each())
+        self.document_size = next((part.document_size for part in self._each() if part.document_size), None)
+        main = math.prod(part.loss_weights[0] for part in self._each())
+        self.loss_weights = (main, *(weight for part in self._each() for weight in part.loss_weights[1:]))
         self.pads_right = any(part.pads_right for part in self._each())
         for index, (part, settings) in enumerate(zip(self._each(), config.parts, strict=True)):
             part.holder = _PartHolder(self.holder, index)

@@ -81,6 +81,7 @@ class Condition:
         token_mask: 1 where the backbone's batch has a real token of the text; known inside the backbone.
         without: the same with an attribute missing, for the layers in which an `Ablation` hides it.
         memory: what sites store for later sites in the same pass.
+        auxiliary: logits of further losses, (B, L) each, which methods append in training.
     """
 
     rows: int
@@ -91,6 +92,7 @@ class Condition:
     token_mask: Mask | None = None
     without: Condition | None = None
     memory: dict[str | int, Any] = field(default_factory=dict, compare=False, repr=False)
+    auxiliary: list[Tensor] = field(default_factory=list, compare=False, repr=False)
 
     def vectors(self) -> Float[Tensor, "B width"]:
         """Return the rows' attribute vectors side by side, of sizes Z_1 to Z_M; several values are summed."""
@@ -114,6 +116,10 @@ class Condition:
         """Return the condition with another one, of the same rows, for layers in which an attribute is hidden."""
         parts = tuple(part.with_hidden(hidden) for part, hidden in zip(self.parts, other.parts, strict=True))
         return replace(self, without=other, parts=parts)
+
+    def all_auxiliary(self) -> list[Tensor]:
+        """Return the logits of further losses, those of combined methods too."""
+        return [*self.auxiliary, *(one for part in self.parts for one in part.all_auxiliary())]
 
     def hidden(self) -> Condition:
         """Return the condition of layers in which an attribute is hidden; they share the memory with the others."""

@@ -77,6 +77,10 @@ class MethodConfig(Settings):
             )
         return None
 
+    def word_options(self, backbone: str, *, attributes: int) -> dict[str, Any]:
+        """Return the options that the method needs of a backbone without pretraining, for a number of attributes."""
+        return {}
+
     def to_dict(self) -> dict[str, Any]:
         """Return name and options as plain values."""
         return {"name": self.name, **self.model_dump()}

@@ -23,6 +23,7 @@ class Host:
     Args:
         hidden: H, the backbone's hidden size.
         outputs: L, the size of the head.
+        head_size: P, of a layer in front of the head; None for none.
         slots: the attributes, in schema order.
         sites: all places inside the layers where a module can act.
         heads: of the backbone's attention.
@@ -35,6 +36,7 @@ class Host:
     hidden: int
     outputs: int
     slots: Sequence[Slots]
+    head_size: int | None = None
     sites: Sequence[Site] = ()
     heads: int = 1
     embedding: int = 0
@@ -43,7 +45,15 @@ class Host:
     backbone: nn.Module | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, backbone: Any, *, outputs: int, slots: Sequence[Slots], placement: Placement | None = None) -> Self:
+    def of(
+        cls,
+        backbone: Any,
+        *,
+        outputs: int,
+        slots: Sequence[Slots],
+        placement: Placement | None = None,
+        head_size: int | None = None,
+    ) -> Self:
         """Describe a loaded backbone, by default with the placement of its family.
 
         Raises:
@@ -54,6 +64,7 @@ class Host:
             hidden=backbone.config.hidden_size,
             outputs=outputs,
             slots=slots,
+            head_size=head_size,
             sites=find_sites(backbone, placement, get_args(SiteKind)),
             heads=backbone.config.num_attention_heads,
             embedding=backbone.get_input_embeddings().embedding_dim,
@@ -65,6 +76,11 @@ class Host:
     def at(self, *kinds: SiteKind) -> tuple[Site, ...]:
         """Return the sites of these kinds, in the order in which they run."""
         return tuple(site for site in self.sites if site.kind in kinds)
+
+    @property
+    def classified(self) -> int:
+        """The number of features that the head reads of a document vector of H features."""
+        return self.head_size or self.hidden
 
     def weight(self, site: Site) -> Float[Tensor, "inputs features"]:
         """Return the backbone's weight at the site of a linear map, not to be changed."""

@@ -80,7 +80,13 @@ class ConditionedModel(StoredModel):
         self.method_config = method_from_dict(config.method or {})
         self._check_method()
         _claim(self.backbone, acting="sites" in self.method_config.points or "lora" in (config.tuning or ""))
-        host = Host.of(self.stack, placement=self.placement, outputs=self.task.outputs, slots=self.slots)
+        host = Host.of(
+            self.stack,
+            placement=self.placement,
+            outputs=self.task.outputs,
+            slots=self.slots,
+            head_size=config.head_size,
+        )
         self.method = self._build_method(host)
         self._add_head(host)
         self.first_position = first_position(self.stack, self.placement)
@@ -93,6 +99,8 @@ class ConditionedModel(StoredModel):
             module._is_hf_initialized = True
         self.post_init()
         config.learned = self.learned_names()
+        if isinstance(self.backbone, WordModel):
+            self.backbone.freeze_vectors()  # which are stored nevertheless
 
     def _build_method(self, host: Host) -> Method:
         """Build the method, after its parameters were counted."""

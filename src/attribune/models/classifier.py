@@ -15,7 +15,7 @@ from attribune import functional
 from attribune.backbones.chunking import cut_chunks, without_empty_rows
 from attribune.backbones.loading import pooling_of
 from attribune.backbones.placement import Pooling, placement_for
-from attribune.backbones.word_models import WordModel
+from attribune.backbones.word_models import WordModel, WordOutput
 from attribune.data.collator import Collator
 from attribune.data.passages import PassageEncoder
 from attribune.data.texts import TextInput
@@ -61,6 +61,7 @@ class AttributeModel(ConditionedModel):
         tuning: str | None = None,
         pooling: Pooling | None = None,
         dropout: float = 0.2,
+        head_size: int | None = None,
         attention_dropout: float | None = None,
         revision: str | None = None,
         dtype: torch.dtype = torch.float32,
@@ -77,6 +78,8 @@ class AttributeModel(ConditionedModel):
             tuning: which parameters of the backbone are trained, as `Tuning.parse` reads it; by default the method's.
             pooling: how the document vector is pooled; by default as in the training of the backbone.
             dropout: on the pooled vector before the head.
+            head_size: P, of a layer ``tanh(W_1 d + b_1)`` between the pooled vector and the head; by default there is
+                none.
             attention_dropout: during training, for a backbone loaded by name; by default that of the pretrained
                 weights. 0 makes training on long texts much faster, see `docs/performance.md`.
             revision: branch, tag or commit of the backbone on the hub.
@@ -91,6 +94,8 @@ class AttributeModel(ConditionedModel):
         """
         if not 0 <= dropout < 1:
             raise ConfigError(f"dropout is {dropout}: it must be at least 0 and below 1")
+        if head_size is not None and head_size < 1:
+            raise ConfigError(f"head_size is {head_size}: it must be at least 1, or None for a linear head")
         chunk = _checked_chunk(chunk, text_input)
         name, loaded = cls._loaded(backbone, revision=revision, attention_dropout=attention_dropout)
         if placement_for(loaded.config.model_type).has_pooler:
@@ -107,12 +112,19 @@ class AttributeModel(ConditionedModel):
             id2label=dict(enumerate(getattr(task, "class_names", ()))) or None,
             pooling=pooling,
             dropout=dropout,
+            head_size=head_size,
             chunk=chunk,
         )
         loaded = loaded if loaded is backbone else loaded.to(dtype)
         return cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
 
     def _check_method(self) -> None:
+        if self.placement.word_pool is not None and (self.task.reads_tokens or self.config.chunk is not None):
+            what = f"the task {self.task.kind!r} scores words" if self.task.reads_tokens else "chunks are cut by words"
+            raise ConfigError(
+                f"{what}, and the states of backbones of type {self.placement.model_types[0]} are those of sentences: "
+                "choose another backbone, such as bilstm"
+            )
         if not self.task.reads_tokens:
             return
         check_reads_tokens(self.method_config, task=self.task.kind)
@@ -121,7 +133,9 @@ class AttributeModel(ConditionedModel):
 
     def _add_head(self, host: Host) -> None:
         self.dropout = nn.Dropout(self.config.dropout)
-        self.head = nn.Linear(host.hidden, host.outputs)
+        features = self.method.document_size or host.hidden
+        self.hidden_layer = None if host.head_size is None else nn.Linear(features, host.head_size)
+        self.head = nn.Linear(host.head_size or features, host.outputs)
         if self.config.pooling not in _POOLINGS:
             raise ConfigError(f"unknown pooling {self.config.pooling!r}: choose one of {', '.join(_POOLINGS)}")
         self.pool = _POOLINGS[self.config.pooling]
@@ -167,6 +181,8 @@ class AttributeModel(ConditionedModel):
     ) -> SequenceClassifierOutput:
         """Return logits, and the task's loss if there are labels; as a tuple with ``return_dict=False``.
 
+        In training, methods with auxiliary losses return the logits of all losses, (B, n, outputs), the model's first.
+
         Args:
             input_ids: (B, T).
             attention_mask: (B, T), 1 for real tokens; all ones by default.
@@ -184,7 +200,9 @@ class AttributeModel(ConditionedModel):
         condition = self.condition(attribute_ids, rows=input_ids.shape[0])
         hidden, attention_mask = self._states(input_ids, attention_mask, token_type_ids, condition)
         logits = self.logits_of(hidden, attention_mask, condition)
-        loss = None if labels is None else self.task.loss(logits, labels)
+        if self.training and (auxiliary := condition.all_auxiliary()):
+            logits = torch.stack([logits, *(one.float() for one in auxiliary)], dim=1)
+        loss = None if labels is None else self.weighted_loss(logits, labels)
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
     def logits_of(self, hidden: Tensor, attention_mask: Tensor, condition: Condition) -> Tensor:
@@ -194,10 +212,27 @@ class AttributeModel(ConditionedModel):
         """
         hidden, dtype = self.method.encode(hidden, attention_mask, condition), self.head.weight.dtype
         if self.task.reads_tokens:
-            logits: Tensor = self.head(self.dropout(hidden).to(dtype))
+            logits: Tensor = self.head(self._features(hidden, dtype))
             return logits.float()
-        document = self.dropout(self.method.pool(hidden, attention_mask, condition, self._pool))
-        return self.method.classify(document.to(dtype), condition, self.head).float()
+        document = self.method.pool(hidden, attention_mask, condition, self._pool)
+        return self.method.classify(self._features(document, dtype), condition, self.head).float()
+
+    def _features(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        """Return what the head reads of document vectors, or of states."""
+        x = self.dropout(x).to(dtype)
+        return x if self.hidden_layer is None else self.hidden_layer(x).tanh()
+
+    def weighted_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the task's loss of logits, plus the weighted ones of the auxiliary logits behind them.
+
+        Args:
+            logits: (B, n, outputs) in training with a method that has n losses; else those of the task alone.
+        """
+        weights = self.method.loss_weights
+        if len(weights) == 1 or not self.training:
+            return self.task.loss(logits, labels)
+        losses = [self.task.loss(one, labels) for one in logits.unbind(dim=1)]
+        return torch.stack(losses) @ torch.tensor(weights, device=logits.device)
 
     def _check_length(self, length: int) -> None:
         limit = None if self.most_positions is None else self.most_positions - self.method.extra_positions
@@ -225,7 +260,8 @@ class AttributeModel(ConditionedModel):
         real = inputs["attention_mask"]
         embedded = self.method.embed(inputs["input_ids"], real, condition, self.get_input_embeddings())
         if embedded is not None:
-            inputs = {name: embedded.scatter(x) for name, x in inputs.items() if name == "token_type_ids"}
+            kept = ("token_type_ids", "input_ids") if isinstance(self.backbone, WordModel) else ("token_type_ids",)
+            inputs = {name: embedded.scatter(x) for name, x in inputs.items() if name in kept}
             inputs |= {"inputs_embeds": embedded.states, "attention_mask": embedded.attention_mask}
             if self.first_position is not None:
                 inputs["position_ids"] = embedded.position_ids(real, first=self.first_position)
@@ -233,7 +269,12 @@ class AttributeModel(ConditionedModel):
         if condition.chunks > 1:
             inputs["attention_mask"] = without_empty_rows(inputs["attention_mask"])
         with self.method.holder.use(condition):
-            hidden = self.backbone(**inputs).last_hidden_state
+            output = self.backbone(**inputs)
+        hidden = output.last_hidden_state
+        if self.placement.word_pool is not None:
+            return hidden, output.attention_mask
+        if isinstance(output, WordOutput):
+            real = output.attention_mask if embedded is None else embedded.text_values(output.attention_mask)
         hidden = hidden if embedded is None else embedded.text_states(hidden)
         return hidden.reshape(rows, -1, hidden.shape[-1]), real.reshape(rows, -1)
 

@@ -20,8 +20,9 @@ class AttributeConfig(PreTrainedConfig):
         revision: branch, tag or commit of the backbone on the hub.
         backbone_fingerprint: checksum of the backbone's weights.
         tuning: which parameters of the backbone are trained.
-        pooling: ``first``, ``mean`` or ``last``.
+        pooling: ``first``, ``mean``, ``last`` or ``max``.
         dropout: on the pooled vector.
+        head_size: P, of a layer ``tanh(W_1 d + b_1)`` in front of the head; None for none.
         chunk: ids that the backbone reads at once; longer texts are cut. None reads all at once.
         text_input: columns, separator and window of the texts, where they are known.
         learned: names of the stored tensors.
@@ -40,6 +41,7 @@ class AttributeConfig(PreTrainedConfig):
     tuning: str | None = None
     pooling: str | None = None
     dropout: float = 0.2
+    head_size: int | None = None
     chunk: int | None = None
     text_input: dict[str, Any] | None = None
     learned: list[str] | None = None

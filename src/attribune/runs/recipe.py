@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from attribune.backbones.placement import placement_for
 from attribune.backbones.tuning import Tuning
-from attribune.backbones.word_models import WORD_MODELS
+from attribune.backbones.word_options import WORD_MODELS
 from attribune.core.config import Settings
 from attribune.data.windows import Head, parse_window
 from attribune.errors import ConfigError

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from attribune.backbones.loading import DEFAULT_BACKBONE
 from attribune.backbones.placement import Pooling
 from attribune.backbones.tuning import Tuning
-from attribune.backbones.word_models import WORD_MODELS
+from attribune.backbones.word_options import WORD_MODELS
 from attribune.core.config import Settings
 from attribune.data.text_pairs import Truncation
 from attribune.data.texts import TextInput
@@ -121,10 +121,11 @@ class DataRecipe(Settings):
 class BackboneRecipe(Settings):
     """The pretrained weights and how they are tuned. Empty fields take the default of the method or of the family.
 
-    ``dropout`` applies to the document vector, ``attention_dropout`` to the attention weights of the backbone. With an
+    ``dropout`` applies to the document vector, ``head_size`` is the size of a tanh layer between it and the classifier
+    (by default there is none), ``attention_dropout`` to the attention weights of the backbone. With an
     ``attention_dropout`` of 0, training on a CPU can use the fused attention, which is much faster for long texts.
 
-    The names ``cnn`` and ``bilstm`` are backbones without pretraining, trained in full: ``options`` are those of their
+    The names ``cnn``, ``bilstm`` and ``hierarchical`` are backbones without pretraining, trained in full: ``options`` are those of their
     configurations, ``word_vectors`` a file of pretrained word vectors to begin with.
     """
 
@@ -133,6 +134,7 @@ class BackboneRecipe(Settings):
     tuning: str | None = None
     pooling: Pooling | None = None
     dropout: float = Field(default=0.2, ge=0, lt=1)
+    head_size: int | None = Field(default=None, ge=1, le=100_000)
     attention_dropout: float | None = Field(default=None, ge=0, lt=1)
     options: dict[str, Any] = Field(default={})
     word_vectors: str | None = None

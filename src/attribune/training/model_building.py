@@ -29,7 +29,7 @@ def build_model(plan: ModelPlan, source: DataPlan, data: PreparedData, reporter:
     elif plan.transfer is not None and plan.transfer.full_model:
         loaded, tokenizer = continued_word_backbone(plan.transfer.run)
     else:
-        loaded, tokenizer = build_word_backbone(backbone, source, data, reporter)
+        loaded, tokenizer = build_word_backbone(backbone, plan.method, source, data, reporter)
     options: dict[str, Any] = {
         "task": data.task,
         "method": plan.method,
@@ -40,7 +40,7 @@ def build_model(plan: ModelPlan, source: DataPlan, data: PreparedData, reporter:
         "text_input": source.text,
     }
     if not source.is_generative:
-        options |= {"pooling": backbone.pooling, "dropout": backbone.dropout}
+        options |= {"pooling": backbone.pooling, "dropout": backbone.dropout, "head_size": backbone.head_size}
     kind = AttributeGenerator if source.is_generative else AttributeModel
     model: ConditionedModel = kind.build(loaded, data.schema, **options)
     if plan.transfer is not None:

@@ -95,7 +95,7 @@ class AttributeTrainer(transformers.Trainer):
             return super().compute_loss(model, inputs, *args, **options)
         labels = inputs.pop("labels")
         logits = model(**inputs).logits.float()
-        return self.model.task.loss(*all_rows(logits, labels, limit=self._batches.most))
+        return self.model.weighted_loss(*all_rows(logits, labels, limit=self._batches.most))
 
     def evaluation_loop(self, dataloader: Any, description: str, *args: Any, **options: Any) -> EvalLoopOutput:
         """Compute the metrics of the validation rows; those of a task that scores tokens are merged from windows."""

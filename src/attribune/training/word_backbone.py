@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import nn
 from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from attribune.backbones.loading import build_backbone
-from attribune.backbones.word_models import WORD_MODELS
+from attribune.backbones.word_options import WORD_MODELS
 from attribune.core.progress import Reporter
-from attribune.data.word_tokenizer import tokenized_words, word_tokenizer
+from attribune.data.word_tokenizer import SENTENCE_END, SentenceTokenizer, tokenized_words, word_tokenizer
 from attribune.data.word_vectors import WordVectors, read_word_vectors
 from attribune.data.words import WordVocabulary
 from attribune.errors import ConfigError, DataError
+from attribune.methods import MethodConfig
 from attribune.models.files import find_model, read_config, read_tokenizer
 from attribune.runs.recipe_parts import BackboneRecipe
 from attribune.training.plan import DataPlan
@@ -25,21 +28,23 @@ _MOST_WORDS = 100_000
 
 
 def build_word_backbone(
-    recipe: BackboneRecipe, plan: DataPlan, data: PreparedData, reporter: Reporter
+    recipe: BackboneRecipe, method: MethodConfig, plan: DataPlan, data: PreparedData, reporter: Reporter
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Return an untrained backbone, and its tokenizer.
 
-    A word has a vector of its own if training rows have it twice, or if the file of word vectors has it.
+    A word has a vector of its own if training rows have it ``min_count`` times, or if the file of word vectors has it.
 
     Raises:
         ConfigError: for word vectors of another size than the options say, or a backbone that needs too much memory.
         DataError: for a file of word vectors that cannot be read, or when no word would have a vector.
     """
-    texts = list(tokenized_words(plan.text.read_all(data.splits["train"].table, words=plan.reads_words)))
+    chosen = WORD_MODELS[recipe.name].from_dict(recipe.options)
+    read = plan.text.read_all(data.splits["train"].table, words=plan.reads_words)
+    texts = list(tokenized_words(read, tokenization=chosen.tokenization))
     words = {word for text in texts for word in text}
     vectors = None if recipe.word_vectors is None else read_word_vectors(recipe.word_vectors, words)
     known = frozenset(() if vectors is None else vectors.words)
-    vocabulary = WordVocabulary.fit(texts, known=known, limit=_MOST_WORDS)
+    vocabulary = WordVocabulary.fit(texts, known=known, limit=_MOST_WORDS, min_count=chosen.min_count)
     if vectors is not None and not known:
         raise DataError(
             f"{recipe.word_vectors}: has none of the {len(words):,} words of the training rows: give vectors of their "
@@ -47,23 +52,33 @@ def build_word_backbone(
         )
     if not vocabulary.words:
         raise DataError(
-            f"none of the {len(words):,} words of the training rows stands there twice, so that the backbone "
-            f"{recipe.name!r} would know none: give more rows, word vectors, or a pretrained backbone"
+            f"none of the {len(words):,} words of the training rows stands there {_times(chosen.min_count)}, so that the backbone "
+            f"{recipe.name!r} would know none: give more rows, word vectors, or a pretrained backbone, or lower min_count"
         )
     from_file = f", {len(known):,} of them from {recipe.word_vectors}" if known else ""
     reporter.note(f"words: {len(vocabulary.words):,} of {len(words):,} have a vector of their own{from_file}")
-    options = dict(recipe.options)
+    options = method.word_options(recipe.name, attributes=len(data.schema)) | dict(recipe.options)
     if vectors is not None and options.setdefault("embedding_size", vectors.size) != vectors.size:
         raise ConfigError(
             f"embedding_size is {options['embedding_size']}, but {recipe.word_vectors} has vectors of {vectors.size} "
             "numbers: leave it out"
         )
-    config = AutoConfig.for_model(WORD_MODELS[recipe.name].model_type, vocab_size=len(vocabulary), options=options)
+    tokenizer = word_tokenizer(
+        vocabulary, tokenization=chosen.tokenization, language=getattr(chosen, "language", None)
+    )
+    settings: dict[str, Any] = {"vocab_size": len(tokenizer), "options": options}
+    if isinstance(tokenizer, SentenceTokenizer):
+        settings["sentence_end_id"] = tokenizer.convert_tokens_to_ids(SENTENCE_END)
+    config = AutoConfig.for_model(chosen.model_type, **settings)
     config._name_or_path = recipe.name
     backbone = build_backbone(config)
     if vectors is not None:
         _fill(backbone.get_input_embeddings(), vocabulary, vectors)
-    return backbone, word_tokenizer(vocabulary)
+    return backbone, tokenizer
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def continued_word_backbone(run: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase | None]:

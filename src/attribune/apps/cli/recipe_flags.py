@@ -71,7 +71,7 @@ def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
     add(
         "--backbone",
         metavar="NAME_OR_DIR",
-        help="pretrained model (default: all-MiniLM-L6-v2), or cnn or bilstm without pretraining",
+        help="pretrained model (default: all-MiniLM-L6-v2), or cnn, bilstm or hierarchical without pretraining",
     )
     add(
         "--init-attributes",

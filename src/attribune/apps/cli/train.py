@@ -48,7 +48,7 @@ def add_parser(verbs: Any) -> None:
         "--word-vectors",
         **SEVERAL,
         metavar="FILE",
-        help="of GloVe, word2vec or fastText, for automl, cnn and bilstm",
+        help="of GloVe, word2vec or fastText, for automl and for backbones without pretraining",
     )
     add("--no-baselines", dest="baselines", action="store_false", help="leave linear, attributes-only and majority out")
     add("--profile", action="store_true", help="write where the time of some steps went to DIR/profile")

@@ -1,0 +1,135 @@
+"""The options of backbones without pretraining, by the names that recipes give them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from attribune.core.config import Settings
+from attribune.errors import ConfigError
+from attribune.functional.recurrent import Padding
+
+__all__ = ["WORD_MODELS", "Tokenization", "WordOptions"]
+
+Size = Annotated[int, Field(ge=1, le=100_000)]
+Width = Annotated[int, Field(ge=1, le=1_000)]
+Tokenization = Literal["words", "whitespace"]
+
+
+class WordOptions(Settings):
+    """What can be chosen of a backbone over word vectors.
+
+    Args:
+        embedding_size: E, of a word vector.
+        train_vectors: whether training changes the word vectors.
+        unknown_words: whether words outside the vocabulary share one trained ``vector``, or are left out (``drop``).
+        min_count: how often training rows have a word that has a vector of its own; one with a pretrained vector needs
+            to stand there once.
+        tokenization: ``words`` are runs of letters and digits, and single marks; ``whitespace`` splits texts that are
+            tokenized already, in which ``<sssss>`` ends a sentence.
+        dropout: on the word vectors.
+    """
+
+    what: ClassVar[str] = "backbone.options"
+    model_type: ClassVar[str]
+
+    embedding_size: Size = 300
+    train_vectors: bool = True
+    unknown_words: Literal["vector", "drop"] = "vector"
+    min_count: Size = 2
+    tokenization: Tokenization = "words"
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+
+    @property
+    def states_size(self) -> int:
+        """The number of features of a state."""
+        raise NotImplementedError(type(self).__name__)
+
+
+class CNNOptions(WordOptions):
+    """A convolution of words (Kim 2014).
+
+    Args:
+        widths: numbers of words that the filters read.
+        filters: number of filters of each width.
+    """
+
+    model_type: ClassVar[str] = "word-cnn"
+
+    widths: tuple[Width, ...] = Field(default=(3, 4, 5), min_length=1)
+    filters: Size = 100
+
+    @property
+    def states_size(self) -> int:
+        """The number of features of a state."""
+        return len(self.widths) * self.filters
+
+
+class RecurrentOptions(WordOptions):
+    """Recurrent layers.
+
+    Args:
+        hidden_size: H, of a state, of both directions together.
+        bidirectional: whether a second direction reads from the end.
+        padding: ``packed`` or ``run``; see `functional.lstm`.
+        initial_range: r of the first weights, drawn from U(-r, r); by default that of PyTorch.
+        forget_bias: what is added to the first bias of the forget gates.
+    """
+
+    hidden_size: Size = 200
+    bidirectional: bool = True
+    padding: Padding = "packed"
+    initial_range: float | None = Field(default=None, gt=0, le=10)
+    forget_bias: float = Field(default=0.0, ge=-100, le=100)
+
+    @model_validator(mode="after")
+    def _two_halves(self) -> Self:
+        if self.bidirectional and self.hidden_size % 2:
+            raise ConfigError(f"hidden_size is {self.hidden_size}: give an even number, half of it for a direction")
+        return self
+
+    @property
+    def states_size(self) -> int:
+        """The number of features of a state."""
+        return self.hidden_size
+
+
+class BiLSTMOptions(RecurrentOptions):
+    """A recurrent layer that reads the words in both directions."""
+
+    model_type: ClassVar[str] = "word-bilstm"
+
+
+class HierarchicalOptions(RecurrentOptions):
+    """Words to sentences, and sentences to the document: a recurrent layer of each level (Yang et al. 2016).
+
+    Args:
+        branches: hierarchies side by side, each with weights of its own, as some methods need them.
+        language: ISO 639 code of the language by whose rules texts are split into sentences.
+        sentence_length: most words of a sentence; a longer one goes on as the next.
+    """
+
+    model_type: ClassVar[str] = "word-hierarchical"
+
+    branches: Annotated[int, Field(ge=1, le=100)] = 1
+    language: Annotated[str, Field(pattern="^[a-z]{2,3}$")] = "en"
+    sentence_length: Size = 50
+
+    @property
+    def states_size(self) -> int:
+        """The number of features of a state."""
+        return self.branches * self.hidden_size
+
+
+WORD_MODELS: dict[str, type[WordOptions]] = {
+    "cnn": CNNOptions,
+    "bilstm": BiLSTMOptions,
+    "hierarchical": HierarchicalOptions,
+}
+"""The options of the backbones without pretraining, by the names that recipes give them."""
+
+
+def options_from(kind: type[WordOptions], values: dict[str, Any] | None) -> dict[str, Any]:
+    """Check options and return all of them, defaults included, as plain values."""
+    return kind.from_dict(values or {}).model_dump(mode="json")
