@@ -218,7 +218,7 @@ REFUSED = [(method, family) for family in FAMILIES for method in METHODS if not 
 @pytest.mark.parametrize(("method", "family"), REFUSED)
 def test_a_method_without_its_points_says_why(build, method: str, family: str) -> None:
     reasons = (
-        r"it reads the words of sentences and the sentences of the text, which backbones of type .* do not tell.*: choose",
+        r"it reads the words of sentences and the sentences of the text, which backbones of type .* do not.*: choose",
         r"chunks are cut by words, and the states of backbones of type word-hierarchical are .*: choose",
         r"chunks cannot read summaries in backbones of type .*, since .*: choose",
         r"it acts inside Transformer layers, of which backbones of type word-.* have none: choose",

@@ -152,9 +152,7 @@ def tiny_config(model_type: str, *, branches: int = 1) -> PreTrainedConfig:
     return AutoConfig.for_model(model_type, vocab_size=VOCABULARY, **settings)
 
 
-def tiny_backbone(
-    model_type: str, *, seed: int = 0, is_generative: bool = False, branches: int = 1
-) -> PreTrainedModel:
+def tiny_backbone(model_type: str, *, seed: int = 0, is_generative: bool = False, branches: int = 1) -> PreTrainedModel:
     """A tiny backbone in evaluation mode, the same at every call, without touching the global random state.
 
     With `is_generative` it has its language-model head; `branches` are those of a hierarchical backbone.

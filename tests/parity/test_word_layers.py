@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from slow_layers import random_lstm, slow_lstm
 from torch import Tensor, nn
 
 from attribune import functional
@@ -16,35 +17,6 @@ from attribune.functional.recurrent import LSTMWeights
 TOLERANCE = 1e-10
 MASK = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0], [1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]])
 SCATTERED = torch.tensor([[1, 1, 1, 1, 1, 1], [0, 1, 0, 1, 1, 0], [0, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 0]])
-
-
-def weights(E: int, H: int) -> LSTMWeights:
-    shapes = ((4 * H, E), (4 * H, H), (4 * H,), (4 * H,))
-    return LSTMWeights(*(0.6 * torch.randn(shape, dtype=torch.float64) for shape in shapes))
-
-
-def sigmoid(x: float) -> float:
-    return 1 / (1 + math.exp(-x))
-
-
-def slow_lstm(words: list[list[float]], own: LSTMWeights) -> list[list[float]]:
-    """One direction over words that are all real."""
-    W_ih, W_hh, b_ih, b_hh = (one.tolist() for one in own)
-    H = len(W_hh[0])
-    h, c, states = [0.0] * H, [0.0] * H, []
-    for word in words:
-        gates = [
-            sum(w * x for w, x in zip(W_ih[row], word, strict=True))
-            + sum(w * x for w, x in zip(W_hh[row], h, strict=True))
-            + b_ih[row]
-            + b_hh[row]
-            for row in range(4 * H)
-        ]
-        i, f, g, o = (gates[part * H : (part + 1) * H] for part in range(4))
-        c = [sigmoid(f[k]) * c[k] + sigmoid(i[k]) * math.tanh(g[k]) for k in range(H)]
-        h = [sigmoid(o[k]) * math.tanh(c[k]) for k in range(H)]
-        states.append(h)
-    return states
 
 
 def slow_direction(x: Tensor, mask: Tensor, own: LSTMWeights, *, reverse: bool, padding: str) -> Tensor:
@@ -63,7 +35,7 @@ def slow_direction(x: Tensor, mask: Tensor, own: LSTMWeights, *, reverse: bool, 
 @pytest.mark.parametrize("mask", [MASK, SCATTERED], ids=["right", "scattered"])
 @pytest.mark.parametrize(("E", "H"), [(5, 3), (2, 4)])
 def test_both_directions(E: int, H: int, mask: Tensor, padding: Any) -> None:
-    x, forward, backward = torch.randn(4, 6, E, dtype=torch.float64), weights(E, H), weights(E, H)
+    x, forward, backward = torch.randn(4, 6, E, dtype=torch.float64), random_lstm(E, H), random_lstm(E, H)
     found = functional.bilstm(x, mask, forward, backward, padding=padding)
     expected = [
         slow_direction(x, mask, own, reverse=reverse, padding=padding)
@@ -82,7 +54,7 @@ def test_it_is_that_of_torch() -> None:
 
 
 def test_padding_changes_nothing_that_is_real() -> None:
-    forward, backward = weights(5, 3), weights(5, 3)
+    forward, backward = random_lstm(5, 3), random_lstm(5, 3)
     x = torch.randn(4, 6, 5, dtype=torch.float64)
     found = functional.bilstm(x, MASK, forward, backward)
     wide = torch.cat([x, 9 * torch.randn(4, 3, 5, dtype=torch.float64)], dim=1)
@@ -93,7 +65,7 @@ def test_padding_changes_nothing_that_is_real() -> None:
 
 
 def test_gradients_reach_every_weight_and_no_padding() -> None:
-    own = LSTMWeights(*(one.requires_grad_() for one in weights(5, 3)))
+    own = LSTMWeights(*(one.requires_grad_() for one in random_lstm(5, 3)))
     x = torch.randn(4, 6, 5, dtype=torch.float64, requires_grad=True)
     functional.lstm(x, SCATTERED, own, reverse=True).sum().backward()
     assert all(one.grad is not None and one.grad.abs().sum() > 0 for one in own)

@@ -51,6 +51,11 @@ def command(folder: Path, run: Path, *more: str, backbone: str = "bilstm", metho
         ("bilstm", "upa", {"hidden_size": 14}),
         ("bilstm", "chim", {"padding": "run"}),
         ("bilstm", "concat-word", {"dropout": 0.3}),
+        ("cnn", "none", {"unknown_words": "drop", "min_count": 3}),
+        ("hierarchical", "none", {"bidirectional": False, "forget_bias": 1.0}),
+        ("hierarchical", "upa", {"hidden_size": 14, "sentence_length": 2}),
+        ("hierarchical", "huapa", {"initial_range": 0.1, "padding": "run"}),
+        ("hierarchical", "concat-word", {"unknown_words": "drop", "language": "de"}),
     ],
 )
 def test_what_is_trained_predicts_the_same_again(
@@ -64,7 +69,7 @@ def test_what_is_trained_predicts_the_same_again(
     model = load_model(run)
     assert options.items() <= model.config.text_config.options.items()
     assert model.config.tuning == "full"
-    assert model.config.pooling == "max"
+    assert model.config.pooling == ("mean" if backbone == "hierarchical" else "max")
     assert all(parameter.requires_grad for parameter in model.backbone.parameters())
     assert RunFolder(run).read_results().models[0].parts["test"]
     first, again = (Predictor.from_pretrained(run, device="cpu").predict(ROWS[:9]) for _ in range(2))
@@ -136,7 +141,7 @@ def test_what_cannot_be_is_refused(
     ("backbone", "option", "message"),
     [
         ("bilstm", "depth=3", "depth"),
-        ("bilstm", "hidden_size=7", "7 is odd: give an even number"),
+        ("bilstm", "hidden_size=7", "hidden_size is 7: give an even number"),
         ("bilstm", 'hidden_size="abc"', "hidden_size: .*valid integer"),
         ("bilstm", "hidden_size=2000000000", "less than or equal to 100000"),
         ("bilstm", "padding=foo", "padding: .*'packed' or 'run'"),
@@ -161,7 +166,7 @@ def test_options_are_checked_before_the_table_is_read(
 def test_options_are_for_backbones_without_pretraining(folder: Path, tmp_path: Path, capsys: Any) -> None:
     given = command(folder, tmp_path / "run", "--set", "backbone.options.filters=3", backbone="some/model")
     assert main(given) == 1
-    assert "options are for backbones without pretraining (cnn, bilstm): leave it out" in capsys.readouterr().err
+    assert "options are for backbones without pretraining (cnn, bilstm, hierarchical): leave it out" in capsys.readouterr().err
 
 
 def test_they_write_no_text(folder: Path, tmp_path: Path, capsys: Any) -> None:

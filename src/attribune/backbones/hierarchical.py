@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -124,9 +124,7 @@ class Hierarchy(nn.Module):
         hidden = self.words(x, words)
         if self.words.padding == "run":  # as released code does: a sentence without words pools its padding
             words = torch.where(words.any(dim=1, keepdim=True), words, torch.ones_like(words))
-        states: Tensor = self.sentences(
-            sentences.by_row(self.word_pool(hidden, words, sentences.rows)), sentences.real
-        )
+        states: Tensor = self.sentences(sentences.by_row(self.word_pool(hidden, words, sentences.rows)), sentences.real)
         return states
 
 

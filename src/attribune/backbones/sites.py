@@ -71,7 +71,8 @@ def _sites(
     for path in _paths(backbone, placement, layers, number, kind):
         _existing(backbone, path)
         if kind == "word_pool":
-            size = backbone.config.hidden_size // len(layers)
+            config: Any = backbone.config
+            size = config.hidden_size // len(layers)
             yield Site(layer=number, kind=kind, path=path, inputs=size, features=size)
             continue
         # Modules on the residual stream may have no weights; their size is that of the attention's output.

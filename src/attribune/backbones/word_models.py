@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import torch
 from jaxtyping import Float, Shaped
@@ -54,8 +54,7 @@ class WordConfig(PreTrainedConfig, Generic[Options]):
     @property
     def chosen(self) -> Options:
         """The options, typed."""
-        options: Any = self.options_class.from_dict(self.options)
-        return options
+        return cast(Options, self.options_class.from_dict(self.options))
 
 
 class CNNConfig(WordConfig[CNNOptions]):

@@ -42,9 +42,7 @@ class SentenceTokenizer(PreTrainedTokenizerFast):
         is_tokenized: whether the text says itself where sentences end, by ``<sssss>``.
     """
 
-    def __init__(self, *args: Any, language: str = "en", is_tokenized: bool = False, **options: Any) -> None:
-        super().__init__(*args, language=language, is_tokenized=is_tokenized, **options)
-        self.language, self.is_tokenized = language, is_tokenized
+    # It has no constructor of its own: transformers would not read its tokenizer.json, but build it from the words.
 
     def _encode_plus(self, text: Any, text_pair: Any = None, **options: Any) -> Any:
         if not options.get("is_split_into_words"):
@@ -58,11 +56,11 @@ class SentenceTokenizer(PreTrainedTokenizerFast):
 
     def mark_sentences(self, text: str) -> str:
         """Return a text with the mark between its sentences; one of line breaks alone becomes the mark."""
-        if self.is_tokenized:
+        if self.init_kwargs.get("is_tokenized"):
             return _MARKED.sub(f" {SENTENCE_END} ", text)
         if not text.strip():
             return SENTENCE_END if "\n" in text else text
-        *before, last = sentencex.segment(self.language, text)
+        *before, last = sentencex.segment(self.init_kwargs.get("language", "en"), text)
         return "".join([*map(_with_end, before), last])
 
 

@@ -38,7 +38,9 @@ class WordVocabulary:
     words: tuple[str, ...]
 
     @classmethod
-    def fit(cls, texts: Iterable[Sequence[str]], *, known: Collection[str] = (), limit: int, min_count: int = 2) -> Self:
+    def fit(
+        cls, texts: Iterable[Sequence[str]], *, known: Collection[str] = (), limit: int, min_count: int = 2
+    ) -> Self:
         """Count the words of training texts; the most frequent come first.
 
         A word that occurs fewer than `min_count` times has an id only if it is `known`, as one with a pretrained vector

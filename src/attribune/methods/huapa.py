@@ -76,7 +76,7 @@ class BranchMethod(AttributeMethod):
 
     def split(self, hidden: States) -> tuple[Tensor, ...]:
         """Return the states of each branch."""
-        return self.in_own_precision(hidden).split(self.branch_size, dim=-1)
+        return torch.split(self.in_own_precision(hidden), self.branch_size, dim=-1)
 
 
 class Huapa(BranchMethodConfig):

@@ -107,8 +107,8 @@ class _IaaMethod(BranchMethod):
 
     def pool(self, hidden: States, attention_mask: Mask, condition: Condition, default: Pool) -> Float[Tensor, "B D"]:
         text, *others = self.split(hidden)
-        vectors = condition.vectors_per_attribute()
-        m = functional.attribute_interaction(*vectors, self.W_1, self.c_1, self.W_2, self.c_2)
+        u, p = vectors = condition.vectors_per_attribute()
+        m = functional.attribute_interaction(u, p, self.W_1, self.c_1, self.W_2, self.c_2)
         each = zip(self.attention, others, vectors, strict=True)
         d_u, d_p = (attention(states, attention_mask, a) for attention, states, a in each)
         parts = [m, d_u, d_p, attend(self.text_attention, text, attention_mask, None)]

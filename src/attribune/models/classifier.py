@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -274,7 +274,8 @@ class AttributeModel(ConditionedModel):
         if self.placement.word_pool is not None:
             return hidden, output.attention_mask
         if isinstance(output, WordOutput):
-            real = output.attention_mask if embedded is None else embedded.text_values(output.attention_mask)
+            counted = cast(Tensor, output.attention_mask)
+            real = counted if embedded is None else embedded.text_values(counted)
         hidden = hidden if embedded is None else embedded.text_states(hidden)
         return hidden.reshape(rows, -1, hidden.shape[-1]), real.reshape(rows, -1)
 

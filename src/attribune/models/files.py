@@ -18,7 +18,6 @@ from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
-import attribune.data.word_tokenizer  # makes its class known to AutoTokenizer
 from attribune.backbones.loading import (
     SharedBackbones,
     build_backbone,

@@ -125,8 +125,8 @@ class BackboneRecipe(Settings):
     (by default there is none), ``attention_dropout`` to the attention weights of the backbone. With an
     ``attention_dropout`` of 0, training on a CPU can use the fused attention, which is much faster for long texts.
 
-    The names ``cnn``, ``bilstm`` and ``hierarchical`` are backbones without pretraining, trained in full: ``options`` are those of their
-    configurations, ``word_vectors`` a file of pretrained word vectors to begin with.
+    The names ``cnn``, ``bilstm`` and ``hierarchical`` are backbones without pretraining, trained in full: ``options``
+    are those of their configurations, ``word_vectors`` a file of pretrained word vectors to begin with.
     """
 
     name: str = DEFAULT_BACKBONE

@@ -52,8 +52,8 @@ def build_word_backbone(
         )
     if not vocabulary.words:
         raise DataError(
-            f"none of the {len(words):,} words of the training rows stands there {_times(chosen.min_count)}, so that the backbone "
-            f"{recipe.name!r} would know none: give more rows, word vectors, or a pretrained backbone, or lower min_count"
+            f"none of the {len(words):,} words of the training rows stands there {_times(chosen.min_count)}, so that "
+            f"the backbone {recipe.name!r} would know none: give more rows, word vectors, or a pretrained backbone"
         )
     from_file = f", {len(known):,} of them from {recipe.word_vectors}" if known else ""
     reporter.note(f"words: {len(vocabulary.words):,} of {len(words):,} have a vector of their own{from_file}")
@@ -63,9 +63,7 @@ def build_word_backbone(
             f"embedding_size is {options['embedding_size']}, but {recipe.word_vectors} has vectors of {vectors.size} "
             "numbers: leave it out"
         )
-    tokenizer = word_tokenizer(
-        vocabulary, tokenization=chosen.tokenization, language=getattr(chosen, "language", None)
-    )
+    tokenizer = word_tokenizer(vocabulary, tokenization=chosen.tokenization, language=getattr(chosen, "language", None))
     settings: dict[str, Any] = {"vocab_size": len(tokenizer), "options": options}
     if isinstance(tokenizer, SentenceTokenizer):
         settings["sentence_end_id"] = tokenizer.convert_tokens_to_ids(SENTENCE_END)

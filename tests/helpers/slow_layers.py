@@ -1,0 +1,53 @@
+"""Recurrent layers and attention over the words of one text, number by number, from their equations."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from attribune.functional.recurrent import LSTMWeights
+
+__all__ = ["matrix_times", "random_lstm", "sigmoid", "slow_attention", "slow_lstm"]
+
+
+def random_lstm(E: int, H: int) -> LSTMWeights:
+    """Draw the weights of one direction."""
+    shapes = ((4 * H, E), (4 * H, H), (4 * H,), (4 * H,))
+    return LSTMWeights(*(0.6 * torch.randn(shape, dtype=torch.float64) for shape in shapes))
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+def slow_lstm(words: list[list[float]], own: LSTMWeights) -> list[list[float]]:
+    """One direction over words that are all real."""
+    W_ih, W_hh, b_ih, b_hh = (one.tolist() for one in own)
+    H = len(W_hh[0])
+    h, c, states = [0.0] * H, [0.0] * H, []
+    for word in words:
+        gates = [
+            sum(w * x for w, x in zip(W_ih[row], word, strict=True))
+            + sum(w * x for w, x in zip(W_hh[row], h, strict=True))
+            + b_ih[row]
+            + b_hh[row]
+            for row in range(4 * H)
+        ]
+        i, f, g, o = (gates[part * H : (part + 1) * H] for part in range(4))
+        c = [sigmoid(f[k]) * c[k] + sigmoid(i[k]) * math.tanh(g[k]) for k in range(H)]
+        h = [sigmoid(o[k]) * math.tanh(c[k]) for k in range(H)]
+        states.append(h)
+    return states
+
+
+def matrix_times(matrix: list[list[float]], vector: list[float]) -> list[float]:
+    """Multiply a matrix by a vector."""
+    return [sum(w * x for w, x in zip(row, vector, strict=True)) for row in matrix]
+
+
+def slow_attention(states: list[list[float]], scores: list[float]) -> list[float]:
+    """Add states up, weighted by the softmax of their scores."""
+    total = sum(math.exp(score) for score in scores)
+    weights = [math.exp(score) / total for score in scores]
+    return [sum(w * state[k] for w, state in zip(weights, states, strict=True)) for k in range(len(states[0]))]
