@@ -132,11 +132,12 @@ KIN = (
     *("jina_embeddings_v3", "modernbert-decoder"),
 )
 """Those whose rows of the placement table differ from another's in names alone."""
-WORD_FAMILIES = ("word-cnn", "word-bilstm", "word-hierarchical")
+WORD_FAMILIES = ("word-cnn", "word-bilstm", "word-bilstm-cnn", "word-hierarchical")
 """Those without pretraining, and without Transformer layers."""
 _SETTINGS |= {
     "word-cnn": {"options": {"embedding_size": 31, "widths": [1, 2, 3], "filters": 16}},
     "word-bilstm": {"options": {"embedding_size": 31, "hidden_size": HIDDEN}},
+    "word-bilstm-cnn": {"options": {"embedding_size": 31, "hidden_size": 12, "widths": [3, 4], "filters": 18}},
     "word-hierarchical": {
         "options": {"embedding_size": 31, "hidden_size": HIDDEN, "sentence_length": 3},
         "sentence_end_id": 6,

@@ -28,6 +28,7 @@ from transformers import (
 from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
+import attribune.backbones.hierarchical  # makes its models known to the Auto classes
 from attribune.backbones.placement import Placement, Pooling, placement_for
 from attribune.backbones.word_options import WORD_MODELS
 from attribune.core.config import short_repr

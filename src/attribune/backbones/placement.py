@@ -300,14 +300,14 @@ PLACEMENTS: list[Placement] = [
     _T5,
     Placement(
         model_types=("word-cnn",),
-        layers="W",
+        layers="filters",
         has_start_token=False,
         reads_ahead=True,
         no_extra_attention=_NO_ATTENTION,
         pooling="max",
     ),
     Placement(
-        model_types=("word-bilstm",),
+        model_types=("word-bilstm", "word-bilstm-cnn"),
         layers="recurrent",
         has_start_token=False,
         no_extra_attention=_NO_ATTENTION,

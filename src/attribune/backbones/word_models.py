@@ -7,6 +7,7 @@ in full; their vocabulary and their word vectors come from the training rows.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
@@ -17,12 +18,12 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedMode
 from transformers.modeling_outputs import BaseModelOutput
 
 from attribune import functional
-from attribune.backbones.word_options import BiLSTMOptions, CNNOptions, RecurrentOptions, WordOptions
+from attribune.backbones.word_options import BiLSTMCNNOptions, BiLSTMOptions, CNNOptions, RecurrentOptions, WordOptions
 from attribune.errors import ConfigError
 from attribune.functional.convolution import Filters
 from attribune.functional.recurrent import LSTMWeights, real_words_first
 
-__all__ = ["BiLSTMModel", "CNNModel", "Recurrent", "WordConfig", "WordModel", "WordOutput", "register"]
+__all__ = ["BiLSTMCNNModel", "BiLSTMModel", "CNNModel", "Recurrent", "WordConfig", "WordModel", "WordOutput", "register"]
 
 _RANGE = 0.1  # of random word vectors
 Options = TypeVar("Options", bound=WordOptions)
@@ -71,6 +72,13 @@ class BiLSTMConfig(WordConfig[BiLSTMOptions]):
     options_class: ClassVar[type[WordOptions]] = BiLSTMOptions
 
 
+class BiLSTMCNNConfig(WordConfig[BiLSTMCNNOptions]):
+    """The configuration of `BiLSTMCNNModel`."""
+
+    model_type = BiLSTMCNNOptions.model_type
+    options_class: ClassVar[type[WordOptions]] = BiLSTMCNNOptions
+
+
 @dataclass
 class WordOutput(BaseModelOutput):
     """Last states (B, T, H), and in `attention_mask` (B, T) those that count."""
@@ -89,6 +97,7 @@ class WordModel(PreTrainedModel):
         options: WordOptions = config.chosen
         self.embeddings = nn.Embedding(config.vocab_size, options.embedding_size, padding_idx=config.pad_token_id)
         self.dropout = nn.Dropout(options.dropout)
+        self.state_dropout = nn.Dropout(options.state_dropout)
         self.dropped_id = config.unk_token_id if options.unknown_words == "drop" else None
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -132,12 +141,40 @@ class WordModel(PreTrainedModel):
         mask = x.new_ones(x.shape[:2], dtype=torch.long) if attention_mask is None else attention_mask
         if self.dropped_id is not None:
             mask = mask * (self._ids(input_ids) != self.dropped_id)
-        return self.encode(self.dropout(x), mask, input_ids)
+        output = self.encode(self.dropout(x), mask, input_ids)
+        output.last_hidden_state = self.state_dropout(output.last_hidden_state)
+        return output
 
     def _ids(self, input_ids: Tensor | None) -> Tensor:
         if input_ids is None:
             raise ConfigError(f"{type(self).__name__} reads input_ids beside inputs_embeds: give both")
         return input_ids
+
+
+class FilterBank(nn.Module):
+    """Filters of several widths over words."""
+
+    def __init__(self, E: int, widths: Sequence[int], F: int, *, centred: bool = False) -> None:
+        super().__init__()
+        self.W = nn.ParameterList(nn.Parameter(_uniform((F, width, E), width * E)) for width in widths)
+        self.b = nn.ParameterList(nn.Parameter(torch.zeros(F)) for _ in widths)
+        self.centred = centred
+
+    def forward(
+        self, x: Float[Tensor, "B T E"], attention_mask: Shaped[Tensor, "B T"], *, scattered: bool = False
+    ) -> Float[Tensor, "B T states"]:
+        """Return the values of the filters at each word.
+
+        Args:
+            scattered: whether real words may stand behind others that do not count, and must be put first.
+        """
+        filters = [Filters(W, b) for W, b in zip(self.W, self.b, strict=True)]
+        if not scattered:
+            return functional.convolved_words(x, attention_mask, filters, centred=self.centred)
+        order = real_words_first(attention_mask).unsqueeze(-1)
+        first, mask = x.gather(1, order.expand_as(x)), attention_mask.gather(1, order.squeeze(-1))
+        states = functional.convolved_words(first, mask, filters, centred=self.centred)
+        return torch.zeros_like(states).scatter(1, order.expand_as(states), states)
 
 
 class CNNModel(WordModel):
@@ -148,21 +185,12 @@ class CNNModel(WordModel):
     def __init__(self, config: CNNConfig) -> None:
         super().__init__(config)
         options = config.chosen
-        E, F = options.embedding_size, options.filters
-        self.W = nn.ParameterList(nn.Parameter(_uniform((F, width, E), width * E)) for width in options.widths)
-        self.b = nn.ParameterList(nn.Parameter(torch.zeros(F)) for _ in options.widths)
+        self.filters = FilterBank(options.embedding_size, options.widths, options.filters)
         self.post_init()
 
     def encode(self, x: Tensor, attention_mask: Tensor, input_ids: Tensor | None) -> WordOutput:
         """Return the values of the filters from each word on."""
-        filters = [Filters(W, b) for W, b in zip(self.W, self.b, strict=True)]
-        if self.dropped_id is None:
-            states = functional.convolved_words(x, attention_mask, filters)
-        else:
-            order = real_words_first(attention_mask).unsqueeze(-1)
-            first, mask = x.gather(1, order.expand_as(x)), attention_mask.gather(1, order.squeeze(-1))
-            states = functional.convolved_words(first, mask, filters)
-            states = torch.zeros_like(states).scatter(1, order.expand_as(states), states)
+        states = self.filters(x, attention_mask, scattered=self.dropped_id is not None)
         return WordOutput(last_hidden_state=states, attention_mask=attention_mask)
 
 
@@ -210,6 +238,25 @@ class BiLSTMModel(WordModel):
         return WordOutput(last_hidden_state=self.recurrent(x, attention_mask), attention_mask=attention_mask)
 
 
+class BiLSTMCNNModel(WordModel):
+    """A recurrent layer and filters around each word, side by side."""
+
+    config_class = BiLSTMCNNConfig
+
+    def __init__(self, config: BiLSTMCNNConfig) -> None:
+        super().__init__(config)
+        options = config.chosen
+        self.recurrent = Recurrent(options.embedding_size, options)
+        self.filters = FilterBank(options.embedding_size, options.widths, options.filters, centred=True)
+        self.post_init()
+
+    def encode(self, x: Tensor, attention_mask: Tensor, input_ids: Tensor | None) -> WordOutput:
+        """Return the states of the recurrent layer and the values of the filters."""
+        filtered = self.filters(x, attention_mask, scattered=self.dropped_id is not None)
+        states = torch.cat([self.recurrent(x, attention_mask), filtered], dim=-1)
+        return WordOutput(last_hidden_state=states, attention_mask=attention_mask)
+
+
 _LSTM_NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
@@ -225,3 +272,4 @@ def register(config: type[WordConfig[Any]], model: type[WordModel]) -> None:
 
 register(CNNConfig, CNNModel)
 register(BiLSTMConfig, BiLSTMModel)
+register(BiLSTMCNNConfig, BiLSTMCNNModel)

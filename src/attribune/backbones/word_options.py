@@ -29,6 +29,7 @@ class WordOptions(Settings):
         tokenization: ``words`` are runs of letters and digits, and single marks; ``whitespace`` splits texts that are
             tokenized already, in which ``<sssss>`` ends a sentence.
         dropout: on the word vectors.
+        state_dropout: on the states.
     """
 
     what: ClassVar[str] = "backbone.options"
@@ -40,6 +41,7 @@ class WordOptions(Settings):
     min_count: Size = 2
     tokenization: Tokenization = "words"
     dropout: float = Field(default=0.0, ge=0, lt=1)
+    state_dropout: float = Field(default=0.0, ge=0, lt=1)
 
     @property
     def states_size(self) -> int:
@@ -101,6 +103,26 @@ class BiLSTMOptions(RecurrentOptions):
     model_type: ClassVar[str] = "word-bilstm"
 
 
+class BiLSTMCNNOptions(RecurrentOptions):
+    """A recurrent layer and a convolution side by side (Amplayo et al. 2018, HCSC).
+
+    Args:
+        widths: numbers of words that the filters read, around each word.
+        filters: number of filters of each width.
+    """
+
+    model_type: ClassVar[str] = "word-bilstm-cnn"
+
+    hidden_size: Size = 150
+    widths: tuple[Width, ...] = Field(default=(3, 5, 7), min_length=1)
+    filters: Size = 50
+
+    @property
+    def states_size(self) -> int:
+        """The number of features of a state."""
+        return self.hidden_size + len(self.widths) * self.filters
+
+
 class HierarchicalOptions(RecurrentOptions):
     """Words to sentences, and sentences to the document: a recurrent layer of each level (Yang et al. 2016).
 
@@ -125,6 +147,7 @@ class HierarchicalOptions(RecurrentOptions):
 WORD_MODELS: dict[str, type[WordOptions]] = {
     "cnn": CNNOptions,
     "bilstm": BiLSTMOptions,
+    "bilstm-cnn": BiLSTMCNNOptions,
     "hierarchical": HierarchicalOptions,
 }
 """The options of the backbones without pretraining, by the names that recipes give them."""

@@ -33,6 +33,9 @@ The parameters and their names in the papers:
 | `attention_pool` | `W_h`, `v`, `b` | A H, A, A | W_H, v, b |
 | `attention_pool` | `W` | A MZ | W_U and W_P side by side |
 | `attribute_interaction` | `W_1`, `c_1`, `W_2`, `c_2` | Z Z, Z, Z Z, Z | those of the interaction |
+| `attribute_gate` | `W_g`, `b_g` | GH MH, GH | the gate of the attributes, for G of them |
+| `shared_vector` | `W_m`, `b_m`, `E` | Z H, Z, U Z | the map of the mean state, and the vectors of all values |
+| `frequency_gate` | `scale`, `shape` | H, H | λ, k |
 | `bilinear_attention_pool` | `W`, `W_a`, `c`, `v` | Z H, A H, A, A | those of the attention |
 | `chunk_importance_logits` | `Q`, `b_q` | NL MZ, NL | the map of the attributes to the chunk |
 | `chunk_importance_logits` | `W`, `b` | H L, L | W, b of the classifier |
@@ -55,6 +58,7 @@ from attribune.functional.adapter import Activation, adapter, bottleneck, groupe
 from attribune.functional.chim import chunk_importance_logits
 from attribune.functional.convolution import averaged_windows, convolved_words
 from attribune.functional.e2ln import layer_norm_pool, personalised_norm
+from attribune.functional.hcsc import attribute_gate, frequency_gate, shared_vector
 from attribune.functional.iaa import attribute_interaction, bilinear_attention_pool
 from attribune.functional.injector import (
     attribute_adapter,
@@ -79,6 +83,7 @@ __all__ = [
     "attention_pool",
     "attribute_adapter",
     "attribute_bias",
+    "attribute_gate",
     "attribute_interaction",
     "attribute_weight",
     "averaged_windows",
@@ -90,6 +95,7 @@ __all__ = [
     "control_tokens",
     "convolved_words",
     "first_token",
+    "frequency_gate",
     "full_weight",
     "grouped_bottleneck",
     "last_token",
@@ -107,4 +113,5 @@ __all__ = [
     "phm_projection",
     "phm_weight",
     "projected_adapter",
+    "shared_vector",
 ]

@@ -21,11 +21,16 @@ class Filters(NamedTuple):
 
 
 def convolved_words(
-    x: Float[Tensor, "B T E"], attention_mask: Shaped[Tensor, "B T"], filters: Sequence[Filters]
+    x: Float[Tensor, "B T E"],
+    attention_mask: Shaped[Tensor, "B T"],
+    filters: Sequence[Filters],
+    *,
+    centred: bool = False,
 ) -> Float[Tensor, "B T features"]:
     """Compute ``ReLU(W_k [x_t; ...; x_{t+k-1}] + b_k)`` for each width k, side by side.
 
-    It is 0 where a window would reach beyond the text; a text shorter than k words is padded to k. The largest value of
+    With `centred` the window of k words has x_t in its middle (the left one of two), and zeros stand for words beyond
+    the text (Amplayo et al. 2018, HCSC). Else the value is 0 where a window would reach beyond the text; a text shorter than k words is padded to k. The largest value of
     a feature over the words is thus that over the windows.
 
     Source: Kim 2014, eq. 2-3.
@@ -33,6 +38,9 @@ def convolved_words(
     Args:
         attention_mask: 1 for real words, which come first.
     """
+    if centred:
+        real = attention_mask.unsqueeze(-1).to(x.dtype)
+        return torch.cat([_windows(x, attention_mask, one, centred=True).relu() * real for one in filters], dim=-1)
     return torch.cat([_windows(x, attention_mask, one).relu() * _real(attention_mask, one) for one in filters], dim=-1)
 
 
@@ -60,11 +68,14 @@ def averaged_windows(
     return torch.stack(outputs).mean(dim=0) * attention_mask.any(dim=1, keepdim=True).to(x.dtype)
 
 
-def _windows(x: Tensor, attention_mask: Tensor, filters: Filters) -> Float[Tensor, "B T F"]:
-    """Return the filters' maps of the words from each one on, zeros standing for words beyond the text."""
+def _windows(
+    x: Tensor, attention_mask: Tensor, filters: Filters, *, centred: bool = False
+) -> Float[Tensor, "B T F"]:
+    """Return the filters' maps of the words from each one on, or around it; zeros stand for words beyond the text."""
     words = (x * attention_mask.unsqueeze(-1).to(x.dtype)).transpose(1, 2)
     width = filters.W.shape[1]
-    return conv1d(pad(words, (0, width - 1)), filters.W.transpose(1, 2), filters.b).transpose(1, 2)
+    before = (width - 1) // 2 if centred else 0
+    return conv1d(pad(words, (before, width - 1 - before)), filters.W.transpose(1, 2), filters.b).transpose(1, 2)
 
 
 def _real(attention_mask: Tensor, filters: Filters) -> Bool[Tensor, "B T 1"]:

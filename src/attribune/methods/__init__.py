@@ -14,6 +14,7 @@ from attribune.methods.combined import Combined
 from attribune.methods.concat import ConcatText, ConcatWord
 from attribune.methods.config import MethodConfig
 from attribune.methods.e2ln import E2ln
+from attribune.methods.hcsc import Hcsc
 from attribune.methods.host import Host
 from attribune.methods.huapa import Huapa
 from attribune.methods.iaa import Iaa
@@ -36,6 +37,7 @@ __all__ = [
     "ConcatText",
     "ConcatWord",
     "E2ln",
+    "Hcsc",
     "Host",
     "Huapa",
     "Iaa",
@@ -74,6 +76,7 @@ METHODS: dict[str, type[MethodConfig]] = {
         E2ln,
         Plora,
         Poly,
+        Hcsc,
         Huapa,
         Iaa,
     )

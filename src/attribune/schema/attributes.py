@@ -60,7 +60,7 @@ class FittedAttribute:
     @property
     def layout(self) -> Slots:
         """Its columns in `attribute_ids`, and its number of ids."""
-        return Slots(name=self.name, start=self.start, count=self.slots, size=self.size)
+        return Slots(name=self.name, start=self.start, count=self.slots, size=self.size, counts=self.counts)
 
     @property
     def columns(self) -> slice:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 __all__ = ["Slots"]
@@ -24,12 +24,14 @@ class Slots:
         start: first column.
         count: number of columns.
         size: number of ids, including id 0 (missing, unknown, dropped).
+        counts: (size,), training rows that have each id, where they are known.
     """
 
     name: str
     start: int
     count: int
     size: int
+    counts: Any = field(default=None, compare=False, repr=False)
 
     @property
     def columns(self) -> slice:

@@ -102,7 +102,7 @@ def update_rows_alone(model: ConditionedModel, choice: str = "rows") -> bool:
     numbers = sum(table.numel() for method in methods for table in method.tables if table.requires_grad)
     rows = choice == "rows" or (choice == "auto" and numbers >= _LARGE)
     for method in methods:
-        method.sparse_gradients = rows
+        method.sparse_gradients = rows and not method.reads_whole_tables
     return rows and numbers > 0
 
 

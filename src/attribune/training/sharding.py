@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from attribune.errors import ConfigError
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.row_shard import RowShard
 
@@ -23,6 +24,11 @@ class ShardedTables:
         self._shards: dict[nn.Parameter, RowShard] = {}
         methods = [module for module in model.modules() if isinstance(module, AttributeMethod)]
         for method in methods:
+            if method.reads_whole_tables:
+                raise ConfigError(
+                    "the method reads the vectors of all values for each row, and each process has a part of them: "
+                    "set training.table_updates to all, or train in one process"
+                )
             method.shards = [RowShard(len(table), table.device) for table in method.tables]
             self._shards.update(zip(method.tables, method.shards, strict=True))
         for table, shard in self._shards.items():

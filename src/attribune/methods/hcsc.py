@@ -1,0 +1,127 @@
+"""``hcsc``: attention for values with few texts (Amplayo et al. 2018)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from jaxtyping import Float
+from pydantic import PositiveFloat, PositiveInt
+from torch import Tensor, nn
+
+from attribune import functional
+from attribune.methods.attribute_method import AttributeMethod
+from attribune.methods.base import Method, Pool
+from attribune.methods.condition import Condition, Values
+from attribune.methods.config import AttributeMethodConfig, Point
+from attribune.methods.host import Host
+from attribune.methods.shapes import Documents, Logits, Mask, States
+from attribune.methods.upa import attend, draw_attention
+from attribune.schema.slots import Slots
+
+__all__ = ["Hcsc"]
+
+
+class Hcsc(AttributeMethodConfig):
+    """Texts of rare values are pooled by what other values have learned, those of frequent ones by their own vector.
+
+    Amplayo et al. 2018, *Cold-Start Aware User and Product Attention for Sentiment Classification*. For each attribute
+    the states are pooled twice, by the value's own vector (s) and by a vector composed of those of all values (t); the
+    document is ``g ⊙ s + (1 - g) ⊙ t``, where g grows with the number of the value's training rows, and is 0 for a
+    value that has none. A gate joins the attributes. In training the same classifier also reads s, t and the gated
+    vector of each attribute, each with a loss of weight 1. The backbone is tuned in full by default.
+
+    Args:
+        attention_size: A, the inner size of the attention; by default the hidden size.
+        vector_size: Z, the size of the attributes' vectors; by default the hidden size.
+        initial_vector: standard deviation of the initial vectors.
+        reads_own: whether the composed vector of a row reads that of its own value, too.
+    """
+
+    name: ClassVar[str] = "hcsc"
+    points: ClassVar[tuple[Point, ...]] = ("pool", "classify")
+    default_tuning: ClassVar[str] = "full"
+
+    attribute_dropout: float = 0.0
+    attention_size: PositiveInt | None = None
+    vector_size: PositiveInt | None = None
+    initial_vector: PositiveFloat = 0.02
+    reads_own: bool = True
+
+    def build(self, host: Host) -> Method:
+        """Build two attentions and the gates of each attribute."""
+        return _HcscMethod(self, host)
+
+
+class _Attribute(nn.Module):
+    """The parameters of one attribute: its two attentions, the composition of values, and the gate by frequency."""
+
+    def __init__(self, slots: Slots, *, H: int, A: int, Z: int) -> None:
+        super().__init__()
+        self.specific, self.shared = nn.Module(), nn.Module()
+        for attention in (self.specific, self.shared):
+            draw_attention(attention, H, A, Z)
+        self.W_m = nn.Parameter(torch.randn(Z, H) * H**-0.5)
+        self.b_m = nn.Parameter(torch.zeros(Z))
+        self.scale, self.shape = (nn.Parameter(torch.ones(H)) for _ in range(2))
+        self.register_buffer("frequencies", torch.tensor(_frequencies(slots)), persistent=False)
+
+    def forward(
+        self, hidden: States, mask: Mask, values: Values, table: Float[Tensor, "U Z"], *, reads_own: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the document vectors by a row's own values, by those of all values, and both together."""
+        specific = attend(self.specific, hidden, mask, values.membership @ values.vectors)
+        left_out = None
+        if not reads_own:
+            left_out = hidden.new_zeros(len(hidden), len(table)).index_add(1, values.ids, values.membership)[:, 1:]
+        mean = functional.mean_tokens(hidden, mask)
+        composed = functional.shared_vector(mean, self.W_m, self.b_m, table[1:], left_out=left_out)
+        shared = attend(self.shared, hidden, mask, composed)
+        count = values.membership.sum(dim=1)
+        f = values.membership @ cast(Tensor, self.frequencies)[values.ids] / count.clamp(min=1)
+        g = functional.frequency_gate(f, self.scale, self.shape)
+        return specific, shared, g * specific + (1 - g) * shared
+
+
+def _frequencies(slots: Slots) -> npt.NDArray[np.float32]:
+    """Return the training rows of each id by the mean of all values that have any, 0 for id 0."""
+    counts = np.zeros(slots.size) if slots.counts is None else np.array(slots.counts, dtype=np.float64)
+    counts[0] = 0
+    return (counts / max(counts[counts > 0].mean() if counts.any() else 1.0, 1.0)).astype(np.float32)
+
+
+class _HcscMethod(AttributeMethod):
+    reads_whole_tables: ClassVar[bool] = True
+
+    def __init__(self, config: Hcsc, host: Host) -> None:
+        H, M = host.hidden, len(host.slots)
+        Z = config.vector_size or H
+        initial = partial(nn.init.normal_, std=config.initial_vector)
+        super().__init__(config, host, sizes=[Z] * M, initial=initial)
+        self.reads_own = config.reads_own
+        self.attributes = nn.ModuleList(
+            _Attribute(slots, H=H, A=config.attention_size or H, Z=Z) for slots in host.slots
+        )
+        rows = {1: 0, 2: H}.get(M, M * H)
+        self.W_g = nn.Parameter(torch.randn(rows, M * H) * (M * H) ** -0.5)
+        self.b_g = nn.Parameter(torch.zeros(rows))
+        self.loss_weights = (1.0,) * (1 + 3 * M)
+
+    def pool(self, hidden: States, attention_mask: Mask, condition: Condition, default: Pool) -> Documents:
+        states = self.in_own_precision(hidden)
+        each = zip(self.attributes, condition.values, self.tables, strict=True)
+        parts = [
+            attribute(states, attention_mask, values, table, reads_own=self.reads_own)
+            for attribute, values, table in each
+        ]
+        if self.training:
+            condition.memory["hcsc"] = [vector for part in parts for vector in part]
+        return functional.attribute_gate(torch.stack([part[2] for part in parts], dim=1), self.W_g, self.b_g)
+
+    def classify(self, document: Documents, condition: Condition, head: nn.Linear) -> Logits:
+        vectors: Any = condition.memory.pop("hcsc", ())
+        condition.auxiliary.extend(head(vector.to(head.weight.dtype)) for vector in vectors)
+        return cast(Tensor, head(document))
