@@ -38,6 +38,7 @@ from attribune.methods import (
     TinyMaa,
     Tokens,
     Upa,
+    Upnn,
 )
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.classifier import AttributeModel
@@ -64,6 +65,7 @@ SETTINGS: dict[str, MethodConfig] = {
     "plora": Plora(rank=3, vector_size=13),
     "poly": Poly(rank=3),
     "hcsc": Hcsc(attention_size=7, vector_size=13, attribute_dropout=0.2),
+    "upnn": Upnn(rank=2, vector_size=7, attribute_dropout=0.2),
     "huapa": Huapa(attention_size=7, vector_size=13, initial_vector=0.1, attribute_dropout=0.2),
     "iaa": Iaa(attention_size=7, vector_size=13, initial_vector=0.1, attribute_dropout=0.2),
     "injector+chim": Combined(parts=(Injector(bottleneck=5, vector_size=13), Chim(vector_size=7))),
@@ -85,6 +87,7 @@ VARIANTS: dict[str, MethodConfig] = {
     "maa from the backbone": Maa(layers=2, initial="backbone"),
     "concat-word small": ConcatWord(vector_size=13, layers=1, heads=2, inner=23),
     "poly splits": Poly(rank=3, skills=3, splits=2),
+    "upnn fused": Upnn(rank=2, vector_size=7, fused=True),
     "pln+upa": Combined(parts=(Pln(vector_size=13), Upa(vector_size=7))),
     "plora+tokens": Combined(parts=(Plora(rank=3, vector_size=13), Tokens())),
 }
@@ -95,7 +98,12 @@ OPTIONS: dict[str, dict[str, Any]] = {"e2ln": {"chunk": 4}, "adapter": {"tuning"
 }
 
 
-BRANCHES = {"huapa": 2, "iaa": 3}
+# What methods need of backbones without pretraining.
+NEEDS: dict[str, dict[str, Any]] = {
+    "huapa": {"branches": 2, "hidden_size": 24},
+    "iaa": {"branches": 3, "hidden_size": 16},
+    "upnn": {"input_vectors": 2},
+}
 
 
 def fits(method: str, family: str) -> bool:
@@ -103,6 +111,7 @@ def fits(method: str, family: str) -> bool:
     return SETTINGS[method].refusal(placement_for(family)) is None
 
 
+NEEDED = [(method, family) for method in NEEDS for family in WORD_FAMILIES if fits(method, family)]
 PAIRS = [
     (method, family)
     for family in FAMILIES
@@ -132,9 +141,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("backbones")
     for family in FAMILIES:
         tiny_backbone(family).save_pretrained(root / family)
-    for method, branches in BRANCHES.items():
-        tiny_backbone("word-hierarchical", branches=branches).save_pretrained(root / method)
-    return {family: root / family for family in (*FAMILIES, *BRANCHES)}
+    for method, family in NEEDED:
+        tiny_backbone(family, options=NEEDS[method]).save_pretrained(root / f"{method}-{family}")
+    return {name: root / name for name in (*FAMILIES, *(f"{method}-{family}" for method, family in NEEDED))}
 
 
 @pytest.fixture(scope="session")
@@ -171,7 +180,7 @@ def build(folders: dict[str, Path], schema: Schema):
         if key not in built:
             torch.manual_seed(0)
             built[key] = AttributeModel.build(
-                str(folders[method if method in BRANCHES and family == "word-hierarchical" else family]),
+                str(folders[f"{method}-{family}" if (method, family) in NEEDED else family]),
                 schema,
                 task=Classification(classes=CLASSES),
                 method=SETTINGS[method],
@@ -220,8 +229,10 @@ REFUSED = [(method, family) for family in FAMILIES for method in METHODS if not 
 @pytest.mark.parametrize(("method", "family"), REFUSED)
 def test_a_method_without_its_points_says_why(build, method: str, family: str) -> None:
     reasons = (
+        r"upnn: it makes several vectors of a word, and backbones of type .* read one: choose",
+        r"it weighs the states of a text, of which backbones of type word-tang-cnn have one alone: choose",
         r"it reads the words of sentences and the sentences of the text, which backbones of type .* do not.*: choose",
-        r"chunks are cut by words, and the states of backbones of type word-hierarchical are .*: choose",
+        r"chunks are cut by words, and backbones of type word-.* have a state for each (sentence|text): choose",
         r"chunks cannot read summaries in backbones of type .*, since .*: choose",
         r"it acts inside Transformer layers, of which backbones of type word-.* have none: choose",
         r"the states of backbones of type word-cnn do not depend on tokens before them.*: choose",
@@ -396,7 +407,7 @@ def test_a_copy_is_a_model_of_its_own(build, batch, method: str, family: str) ->
 
 
 # The router of peft's Poly reads the largest id back from the device, where a graph ends.
-COMPILED = [name for name in SETTINGS if name not in {*VARIANTS, *BRANCHES, "poly"}] + ["adapter beside"]
+COMPILED = [name for name in SETTINGS if name not in {*VARIANTS, "huapa", "iaa", "upnn", "poly"}] + ["adapter beside"]
 COMPILED_METHODS = [pytest.param(name, marks=[] if name == "adapter" else pytest.mark.slow) for name in COMPILED]
 
 

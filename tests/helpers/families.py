@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import shape_checks  # noqa: F401  (before the package is imported, whose functions it checks)
@@ -132,10 +134,11 @@ KIN = (
     *("jina_embeddings_v3", "modernbert-decoder"),
 )
 """Those whose rows of the placement table differ from another's in names alone."""
-WORD_FAMILIES = ("word-cnn", "word-bilstm", "word-bilstm-cnn", "word-hierarchical")
+WORD_FAMILIES = ("word-cnn", "word-tang-cnn", "word-bilstm", "word-bilstm-cnn", "word-hierarchical")
 """Those without pretraining, and without Transformer layers."""
 _SETTINGS |= {
     "word-cnn": {"options": {"embedding_size": 31, "widths": [1, 2, 3], "filters": 16}},
+    "word-tang-cnn": {"options": {"embedding_size": 31, "filters": HIDDEN}},
     "word-bilstm": {"options": {"embedding_size": 31, "hidden_size": HIDDEN}},
     "word-bilstm-cnn": {"options": {"embedding_size": 31, "hidden_size": 12, "widths": [3, 4], "filters": 18}},
     "word-hierarchical": {
@@ -145,24 +148,26 @@ _SETTINGS |= {
 }
 
 
-def tiny_config(model_type: str, *, branches: int = 1) -> PreTrainedConfig:
+def tiny_config(model_type: str, *, options: Mapping[str, Any] = MappingProxyType({})) -> PreTrainedConfig:
     """Configuration of a tiny backbone: hidden size 48, 2 layers (ALBERT 3, shared), 4 heads, vocabulary 101."""
     settings = dict(_SETTINGS[model_type])
-    if branches > 1:
-        settings["options"] = {**settings["options"], "branches": branches, "hidden_size": HIDDEN // branches}
+    if options:
+        settings["options"] = {**settings["options"], **options}
     return AutoConfig.for_model(model_type, vocab_size=VOCABULARY, **settings)
 
 
-def tiny_backbone(model_type: str, *, seed: int = 0, is_generative: bool = False, branches: int = 1) -> PreTrainedModel:
+def tiny_backbone(
+    model_type: str, *, seed: int = 0, is_generative: bool = False, options: Mapping[str, Any] = MappingProxyType({})
+) -> PreTrainedModel:
     """A tiny backbone in evaluation mode, the same at every call, without touching the global random state.
 
-    With `is_generative` it has its language-model head; `branches` are those of a hierarchical backbone.
+    With `is_generative` it has its language-model head; `options` are those of a backbone without pretraining.
 
     Noise is added to every parameter, so that no bias is zero and no gain is one.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        backbone = build_backbone(tiny_config(model_type, branches=branches), is_generative=is_generative)
+        backbone = build_backbone(tiny_config(model_type, options=options), is_generative=is_generative)
         with torch.no_grad():
             for parameter in backbone.parameters():
                 parameter.add_(0.05 * torch.randn_like(parameter))

@@ -166,7 +166,10 @@ def test_options_are_checked_before_the_table_is_read(
 def test_options_are_for_backbones_without_pretraining(folder: Path, tmp_path: Path, capsys: Any) -> None:
     given = command(folder, tmp_path / "run", "--set", "backbone.options.filters=3", backbone="some/model")
     assert main(given) == 1
-    assert "options are for backbones without pretraining (cnn, bilstm, hierarchical): leave it out" in capsys.readouterr().err
+    assert (
+        "options are for backbones without pretraining (cnn, bilstm, hierarchical): leave it out"
+        in capsys.readouterr().err
+    )
 
 
 def test_they_write_no_text(folder: Path, tmp_path: Path, capsys: Any) -> None:
@@ -241,3 +244,15 @@ def test_the_tokenizer_is_that_of_the_vocabulary(tmp_path: Path) -> None:
     assert [tokenizer(text)["input_ids"] for text in texts] == [vocabulary.encode(one).tolist() for one in words]
     assert tokenizer("unheard of")["input_ids"] == [1, 1]
     assert tokenizer.pad_token_id == 0
+
+
+def test_a_method_that_needs_options_of_the_backbone_sets_them(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    run = tmp_path / "run"
+    assert main(command(folder, run, backbone="tang-cnn", method="upnn")) == 0
+    assert load_model(run).config.text_config.options["input_vectors"] == 1  # there is one attribute
+    wrong = command(folder, tmp_path / "two", "--set", "backbone.options.branches=2", backbone="hierarchical")
+    assert main([*wrong[: wrong.index("upa")], "huapa", *wrong[wrong.index("upa") + 1 :]]) == 1
+    assert "1 attributes need 1: give the backbone the option branches: 1" in capsys.readouterr().err
+    odd = command(folder, tmp_path / "odd", "--set", "backbone.options.input_vectors=3", backbone="cnn", method="none")
+    assert main(odd) == 1
+    assert "leave the option input_vectors to the method" in capsys.readouterr().err

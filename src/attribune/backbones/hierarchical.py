@@ -10,7 +10,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from attribune import functional
-from attribune.backbones.word_models import Recurrent, WordConfig, WordModel, WordOutput, register
+from attribune.backbones.word_models import Recurrent, WordConfig, WordModel, WordOutput
 from attribune.backbones.word_options import HierarchicalOptions, WordOptions
 from attribune.functional.recurrent import real_words_first
 
@@ -114,7 +114,7 @@ class Hierarchy(nn.Module):
 
     def __init__(self, options: HierarchicalOptions) -> None:
         super().__init__()
-        self.words = Recurrent(options.embedding_size, options)
+        self.words = Recurrent(options.input_size, options)
         self.word_pool = WordPool()
         self.sentences = Recurrent(options.hidden_size, options)
 
@@ -152,6 +152,3 @@ class HierarchicalModel(WordModel):
         words = sentences.of_words(x)
         states = torch.cat([branch(words, sentences) for branch in self.branches], dim=-1)
         return WordOutput(last_hidden_state=states, attention_mask=sentences.real)
-
-
-register(HierarchicalConfig, HierarchicalModel)

@@ -28,8 +28,10 @@ from transformers import (
 from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
-import attribune.backbones.hierarchical  # makes its models known to the Auto classes
+from attribune.backbones.hierarchical import HierarchicalModel
 from attribune.backbones.placement import Placement, Pooling, placement_for
+from attribune.backbones.tang import TangModel
+from attribune.backbones.word_models import BiLSTMCNNModel, BiLSTMModel, CNNModel, WordModel
 from attribune.backbones.word_options import WORD_MODELS
 from attribune.core.config import short_repr
 from attribune.core.process import require_memory
@@ -50,6 +52,12 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
+
+WORD_BACKBONES: tuple[type[WordModel], ...] = (CNNModel, TangModel, BiLSTMModel, BiLSTMCNNModel, HierarchicalModel)
+"""Those without pretraining, which the Auto classes of transformers learn to know here."""
+for _model in WORD_BACKBONES:
+    transformers.AutoConfig.register(_model.config_class.model_type, _model.config_class, exist_ok=True)
+    transformers.AutoModel.register(_model.config_class, _model, exist_ok=True)
 
 DEFAULT_BACKBONE = "sentence-transformers/all-MiniLM-L6-v2"
 

@@ -56,7 +56,8 @@ class Placement:
         final_norms: norms after the last layer.
         pooling: the pooling of document vectors, if the weights do not come with another.
         model_class: name of the transformers class, if ``AutoModel`` is more than the encoder.
-        word_pool: the module that pools the words of a sentence, where the last states are those of sentences.
+        states: what the last states are those of.
+        word_pool: the module that pools the words of a sentence.
         has_pooler: whether the class builds a pooler by default, which is not used.
         is_generative: whether the model writes text with a language-model head.
     """
@@ -84,6 +85,7 @@ class Placement:
     final_norms: tuple[str, ...] = ()
     pooling: Pooling = "first"
     model_class: str | None = None
+    states: Literal["token", "sentence", "text"] = "token"
     word_pool: str | None = None
     has_pooler: bool = False
     is_generative: bool = False
@@ -314,10 +316,19 @@ PLACEMENTS: list[Placement] = [
         pooling="max",
     ),
     Placement(
+        model_types=("word-tang-cnn",),
+        layers="filters",
+        has_start_token=False,
+        no_extra_attention=_NO_ATTENTION,
+        states="text",
+        pooling="mean",
+    ),
+    Placement(
         model_types=("word-hierarchical",),
         layers="branches.*",
         has_start_token=False,
         no_extra_attention=_NO_ATTENTION,
+        states="sentence",
         word_pool="word_pool",
         pooling="mean",
     ),

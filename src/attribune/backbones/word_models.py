@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
 from attribune import functional
@@ -23,7 +23,16 @@ from attribune.errors import ConfigError
 from attribune.functional.convolution import Filters
 from attribune.functional.recurrent import LSTMWeights, real_words_first
 
-__all__ = ["BiLSTMCNNModel", "BiLSTMModel", "CNNModel", "Recurrent", "WordConfig", "WordModel", "WordOutput", "register"]
+__all__ = [
+    "BiLSTMCNNModel",
+    "BiLSTMModel",
+    "CNNModel",
+    "FilterBank",
+    "Recurrent",
+    "WordConfig",
+    "WordModel",
+    "WordOutput",
+]
 
 _RANGE = 0.1  # of random word vectors
 Options = TypeVar("Options", bound=WordOptions)
@@ -96,6 +105,7 @@ class WordModel(PreTrainedModel):
         super().__init__(config)
         options: WordOptions = config.chosen
         self.embeddings = nn.Embedding(config.vocab_size, options.embedding_size, padding_idx=config.pad_token_id)
+        self.input_size = options.input_size
         self.dropout = nn.Dropout(options.dropout)
         self.state_dropout = nn.Dropout(options.state_dropout)
         self.dropped_id = config.unk_token_id if options.unknown_words == "drop" else None
@@ -138,6 +148,11 @@ class WordModel(PreTrainedModel):
         if input_ids is None and inputs_embeds is None:
             raise ConfigError("a backbone reads input_ids or inputs_embeds: give one of them")
         x = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
+        if x.shape[-1] != self.input_size:
+            raise ConfigError(
+                f"the backbone reads words of {self.input_size} features, {self.config.chosen.input_vectors} times the "
+                f"embedding size, and these have {x.shape[-1]}: leave the option input_vectors to the method"
+            )
         mask = x.new_ones(x.shape[:2], dtype=torch.long) if attention_mask is None else attention_mask
         if self.dropped_id is not None:
             mask = mask * (self._ids(input_ids) != self.dropped_id)
@@ -160,6 +175,10 @@ class FilterBank(nn.Module):
         self.b = nn.ParameterList(nn.Parameter(torch.zeros(F)) for _ in widths)
         self.centred = centred
 
+    def each(self) -> list[Filters]:
+        """Return the filters of each width."""
+        return [Filters(W, b) for W, b in zip(self.W, self.b, strict=True)]
+
     def forward(
         self, x: Float[Tensor, "B T E"], attention_mask: Shaped[Tensor, "B T"], *, scattered: bool = False
     ) -> Float[Tensor, "B T states"]:
@@ -168,7 +187,7 @@ class FilterBank(nn.Module):
         Args:
             scattered: whether real words may stand behind others that do not count, and must be put first.
         """
-        filters = [Filters(W, b) for W, b in zip(self.W, self.b, strict=True)]
+        filters = self.each()
         if not scattered:
             return functional.convolved_words(x, attention_mask, filters, centred=self.centred)
         order = real_words_first(attention_mask).unsqueeze(-1)
@@ -185,7 +204,7 @@ class CNNModel(WordModel):
     def __init__(self, config: CNNConfig) -> None:
         super().__init__(config)
         options = config.chosen
-        self.filters = FilterBank(options.embedding_size, options.widths, options.filters)
+        self.filters = FilterBank(options.input_size, options.widths, options.filters)
         self.post_init()
 
     def encode(self, x: Tensor, attention_mask: Tensor, input_ids: Tensor | None) -> WordOutput:
@@ -230,7 +249,7 @@ class BiLSTMModel(WordModel):
 
     def __init__(self, config: BiLSTMConfig) -> None:
         super().__init__(config)
-        self.recurrent = Recurrent(config.chosen.embedding_size, config.chosen)
+        self.recurrent = Recurrent(config.chosen.input_size, config.chosen)
         self.post_init()
 
     def encode(self, x: Tensor, attention_mask: Tensor, input_ids: Tensor | None) -> WordOutput:
@@ -246,8 +265,8 @@ class BiLSTMCNNModel(WordModel):
     def __init__(self, config: BiLSTMCNNConfig) -> None:
         super().__init__(config)
         options = config.chosen
-        self.recurrent = Recurrent(options.embedding_size, options)
-        self.filters = FilterBank(options.embedding_size, options.widths, options.filters, centred=True)
+        self.recurrent = Recurrent(options.input_size, options)
+        self.filters = FilterBank(options.input_size, options.widths, options.filters, centred=True)
         self.post_init()
 
     def encode(self, x: Tensor, attention_mask: Tensor, input_ids: Tensor | None) -> WordOutput:
@@ -262,14 +281,3 @@ _LSTM_NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 def _uniform(shape: tuple[int, ...], inputs: int) -> Tensor:
     return torch.empty(shape).uniform_(-(inputs**-0.5), inputs**-0.5)
-
-
-def register(config: type[WordConfig[Any]], model: type[WordModel]) -> None:
-    """Make a backbone known to the Auto classes of transformers."""
-    AutoConfig.register(config.model_type, config, exist_ok=True)
-    AutoModel.register(config, model, exist_ok=True)
-
-
-register(CNNConfig, CNNModel)
-register(BiLSTMConfig, BiLSTMModel)
-register(BiLSTMCNNConfig, BiLSTMCNNModel)

@@ -14,6 +14,7 @@ __all__ = ["WORD_MODELS", "Tokenization", "WordOptions"]
 
 Size = Annotated[int, Field(ge=1, le=100_000)]
 Width = Annotated[int, Field(ge=1, le=1_000)]
+Language = Annotated[str, Field(pattern="^[a-z]{2,3}$")]
 Tokenization = Literal["words", "whitespace"]
 
 
@@ -28,6 +29,7 @@ class WordOptions(Settings):
             to stand there once.
         tokenization: ``words`` are runs of letters and digits, and single marks; ``whitespace`` splits texts that are
             tokenized already, in which ``<sssss>`` ends a sentence.
+        input_vectors: how many vectors of this size stand side by side for a word, as some methods make them.
         dropout: on the word vectors.
         state_dropout: on the states.
     """
@@ -40,6 +42,7 @@ class WordOptions(Settings):
     unknown_words: Literal["vector", "drop"] = "vector"
     min_count: Size = 2
     tokenization: Tokenization = "words"
+    input_vectors: Annotated[int, Field(ge=1, le=100)] = 1
     dropout: float = Field(default=0.0, ge=0, lt=1)
     state_dropout: float = Field(default=0.0, ge=0, lt=1)
 
@@ -47,6 +50,16 @@ class WordOptions(Settings):
     def states_size(self) -> int:
         """The number of features of a state."""
         raise NotImplementedError(type(self).__name__)
+
+    @property
+    def input_size(self) -> int:
+        """The number of features of a word."""
+        return self.embedding_size * self.input_vectors
+
+    @property
+    def sentence_language(self) -> str | None:
+        """The language of the sentences into which texts are split; None if they are not."""
+        return None
 
 
 class CNNOptions(WordOptions):
@@ -66,6 +79,39 @@ class CNNOptions(WordOptions):
     def states_size(self) -> int:
         """The number of features of a state."""
         return len(self.widths) * self.filters
+
+
+class TangOptions(WordOptions):
+    """A convolution of words whose windows are averaged (Tang, Qin and Liu 2015).
+
+    Args:
+        widths: numbers of words that the filters read.
+        filters: number of filters of each width, and size of the document vector, which is the mean over the widths.
+        tanh_before_mean: whether tanh is taken of each window, and not of their mean.
+        sentences: the same for each sentence, and the ``mean`` of sentences or the last state of a ``gru`` over them;
+            by default a text is read as a whole.
+        language: ISO 639 code of the language by whose rules texts are split into sentences.
+        sentence_length: most words of a sentence; a longer one goes on as the next.
+    """
+
+    model_type: ClassVar[str] = "word-tang-cnn"
+
+    widths: tuple[Width, ...] = Field(default=(1, 2, 3), min_length=1)
+    filters: Size = 50
+    tanh_before_mean: bool = False
+    sentences: Literal["mean", "gru"] | None = None
+    language: Language = "en"
+    sentence_length: Size = 50
+
+    @property
+    def states_size(self) -> int:
+        """The number of features of a state."""
+        return self.filters
+
+    @property
+    def sentence_language(self) -> str | None:
+        """The language of the sentences, if they are read one by one."""
+        return self.language if self.sentences is not None else None
 
 
 class RecurrentOptions(WordOptions):
@@ -135,7 +181,7 @@ class HierarchicalOptions(RecurrentOptions):
     model_type: ClassVar[str] = "word-hierarchical"
 
     branches: Annotated[int, Field(ge=1, le=100)] = 1
-    language: Annotated[str, Field(pattern="^[a-z]{2,3}$")] = "en"
+    language: Language = "en"
     sentence_length: Size = 50
 
     @property
@@ -143,9 +189,15 @@ class HierarchicalOptions(RecurrentOptions):
         """The number of features of a state."""
         return self.branches * self.hidden_size
 
+    @property
+    def sentence_language(self) -> str | None:
+        """The language of the sentences."""
+        return self.language
+
 
 WORD_MODELS: dict[str, type[WordOptions]] = {
     "cnn": CNNOptions,
+    "tang-cnn": TangOptions,
     "bilstm": BiLSTMOptions,
     "bilstm-cnn": BiLSTMCNNOptions,
     "hierarchical": HierarchicalOptions,

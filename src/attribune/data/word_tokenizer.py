@@ -12,9 +12,8 @@ from tokenizers.models import WordLevel
 from tokenizers.normalizers import NFC, Lowercase
 from tokenizers.normalizers import Sequence as Steps
 from tokenizers.pre_tokenizers import PreTokenizer, Split, WhitespaceSplit
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
-from attribune.backbones.hierarchical import HierarchicalConfig
 from attribune.data.words import PADDING, UNKNOWN, WordVocabulary
 
 __all__ = ["SENTENCE_END", "SentenceTokenizer", "tokenized_words", "word_tokenizer"]
@@ -108,6 +107,3 @@ def word_tokenizer(
     if language is None:
         return PreTrainedTokenizerFast(**options)
     return SentenceTokenizer(**options, language=language, is_tokenized=tokenization == "whitespace")
-
-
-AutoTokenizer.register(HierarchicalConfig, SentenceTokenizer, exist_ok=True)

@@ -48,6 +48,7 @@ The parameters and their names in the papers:
 | `personalised_norm` | `bias` | H | β |
 | `personalised_low_rank` | `A`, `B` | r in, out r | A, B |
 | `personalised_low_rank` | `P` | r MZ | P_j side by side |
+| `value_matrix_words` | `w`, `U_1`, `U_2` | B E, B E R, B R E | w, U', U'' of each row's value |
 
 Parameters of modules that have other names: of `AttributeAdapter`, ``W_down`` is C_weight and ``b_down`` c_bias; of
 personalised norms and biases, ``L`` (features, MZ) is linear_λ or linear_β. The weights of recurrent layers and
@@ -76,6 +77,7 @@ from attribune.functional.plora import personalised_low_rank
 from attribune.functional.pooling import attention_pool, first_token, last_token, max_tokens, mean_tokens
 from attribune.functional.recurrent import bilstm, lstm
 from attribune.functional.tokens import control_tokens
+from attribune.functional.upnn import value_matrix_words
 
 __all__ = [
     "Activation",
@@ -114,4 +116,5 @@ __all__ = [
     "phm_weight",
     "projected_adapter",
     "shared_vector",
+    "value_matrix_words",
 ]

@@ -30,8 +30,8 @@ def convolved_words(
     """Compute ``ReLU(W_k [x_t; ...; x_{t+k-1}] + b_k)`` for each width k, side by side.
 
     With `centred` the window of k words has x_t in its middle (the left one of two), and zeros stand for words beyond
-    the text (Amplayo et al. 2018, HCSC). Else the value is 0 where a window would reach beyond the text; a text shorter than k words is padded to k. The largest value of
-    a feature over the words is thus that over the windows.
+    the text (Amplayo et al. 2018, HCSC). Else the value is 0 where a window would reach beyond the text, and a text
+    shorter than k words is padded to k, so that the largest value of a feature over the words is that over the windows.
 
     Source: Kim 2014, eq. 2-3.
 
@@ -68,9 +68,7 @@ def averaged_windows(
     return torch.stack(outputs).mean(dim=0) * attention_mask.any(dim=1, keepdim=True).to(x.dtype)
 
 
-def _windows(
-    x: Tensor, attention_mask: Tensor, filters: Filters, *, centred: bool = False
-) -> Float[Tensor, "B T F"]:
+def _windows(x: Tensor, attention_mask: Tensor, filters: Filters, *, centred: bool = False) -> Float[Tensor, "B T F"]:
     """Return the filters' maps of the words from each one on, or around it; zeros stand for words beyond the text."""
     words = (x * attention_mask.unsqueeze(-1).to(x.dtype)).transpose(1, 2)
     width = filters.W.shape[1]

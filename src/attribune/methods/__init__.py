@@ -26,6 +26,7 @@ from attribune.methods.plora import Plora
 from attribune.methods.poly import Poly
 from attribune.methods.tokens import Tokens
 from attribune.methods.upa import La, Upa
+from attribune.methods.upnn import Upnn
 
 __all__ = [
     "DEFAULT_METHOD",
@@ -53,6 +54,7 @@ __all__ = [
     "TinyMaa",
     "Tokens",
     "Upa",
+    "Upnn",
     "check_reads_tokens",
     "method_from_dict",
 ]
@@ -76,6 +78,7 @@ METHODS: dict[str, type[MethodConfig]] = {
         E2ln,
         Plora,
         Poly,
+        Upnn,
         Hcsc,
         Huapa,
         Iaa,

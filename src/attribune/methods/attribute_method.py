@@ -48,8 +48,8 @@ class AttributeMethod(Method):
 
     The vector of id 0 is zero; with ``learns_unknown`` it is learned like all others, and attribute dropout trains it.
     With ``sparse_gradients`` the gradients of tables hold the rows of the batch only, which not every optimiser
-    supports; a method that ``reads_whole_tables`` reads the vectors of all values for each row, and has dense ones. With
-    ``shards`` each process holds a part of the rows of every table; see `attribune.training.sharding`.
+    supports; a method that ``reads_whole_tables`` reads the vectors of all values for each row, and has dense ones.
+    With ``shards`` each process holds a part of the rows of every table; see `attribune.training.sharding`.
 
     Args:
         sizes: Z of each attribute; None for methods that read ids without vectors.

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self, cast
 from pydantic import Field, field_validator, model_validator
 from torch import nn
 
+from attribune.backbones.placement import Placement
 from attribune.errors import ConfigError
 from attribune.methods.base import Embedded, Method, Pool
 from attribune.methods.condition import Condition, ConditionHolder
@@ -78,6 +79,15 @@ class Combined(MethodConfig):
     def build(self, host: Host) -> Method:
         """Build the modules of all methods."""
         return _CombinedMethod(self, host)
+
+    def refusal(self, placement: Placement) -> str | None:
+        """Return why one of the methods cannot act in a family; None if all can."""
+        return next((refusal for part in self.parts if (refusal := part.refusal(placement)) is not None), None)
+
+    def word_options(self, backbone: str, *, attributes: int) -> dict[str, Any]:
+        """Return the options that the methods need of a backbone without pretraining."""
+        each = (part.word_options(backbone, attributes=attributes) for part in self.parts)
+        return {name: value for options in each for name, value in options.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the name, and under each method's name its options."""

@@ -30,8 +30,8 @@ def _described_options(method: type) -> dict[str, str]:
 class MethodConfig(Settings):
     """Settings of a method; see the subclasses.
 
-    ``name`` is the word for ``--method``, ``points`` says where the method acts, ``default_tuning`` what of the
-    backbone learns by default. The docstring of a subclass describes its own options, as ``Args:`` at its end; the
+    ``name`` is the word for ``--method``, ``points`` says where the method acts, ``weighs_states`` whether all that it
+    does is to weigh the states of a text, ``default_tuning`` what of the backbone learns by default. The docstring of a subclass describes its own options, as ``Args:`` at its end; the
     descriptions of inherited ones are appended.
 
     Raises:
@@ -42,6 +42,7 @@ class MethodConfig(Settings):
 
     name: ClassVar[str]
     points: ClassVar[tuple[Point, ...]] = ("sites",)
+    weighs_states: ClassVar[bool] = False
     default_tuning: ClassVar[str] = "frozen"
     uses_attributes: ClassVar[bool] = False
 
@@ -74,6 +75,11 @@ class MethodConfig(Settings):
                 f"{self.name}: it acts inside Transformer layers, of which backbones of type "
                 f"{' or '.join(placement.model_types)} have none: choose a method that acts on the last states or the "
                 "document vector, such as upa, or another backbone"
+            )
+        if self.weighs_states and placement.states == "text":
+            return (
+                f"{self.name}: it weighs the states of a text, of which backbones of type "
+                f"{' or '.join(placement.model_types)} have one alone: choose another method or another backbone"
             )
         return None
 

@@ -43,6 +43,7 @@ class Hcsc(AttributeMethodConfig):
 
     name: ClassVar[str] = "hcsc"
     points: ClassVar[tuple[Point, ...]] = ("pool", "classify")
+    weighs_states: ClassVar[bool] = True
     default_tuning: ClassVar[str] = "full"
 
     attribute_dropout: float = 0.0

@@ -34,6 +34,7 @@ class Upa(VectorMethodConfig):
 
     name: ClassVar[str] = "upa"
     points: ClassVar[tuple[Point, ...]] = ("pool",)
+    weighs_states: ClassVar[bool] = True
     default_tuning: ClassVar[str] = "full"
 
     attention_size: PositiveInt | None = None
@@ -55,6 +56,7 @@ class La(MethodConfig):
 
     name: ClassVar[str] = "la"
     points: ClassVar[tuple[Point, ...]] = ("pool",)
+    weighs_states: ClassVar[bool] = True
     default_tuning: ClassVar[str] = "full"
 
     attention_size: PositiveInt | None = None

@@ -79,7 +79,7 @@ class ConditionedModel(StoredModel):
         self.placement = placement_for(config.text_config.model_type, is_generative=self.is_generative)
         self.method_config = method_from_dict(config.method or {})
         self._check_method()
-        _claim(self.backbone, acting="sites" in self.method_config.points or "lora" in (config.tuning or ""))
+        _claim(self.backbone, acting=self._acts_inside())
         host = Host.of(
             self.stack,
             placement=self.placement,
@@ -101,6 +101,11 @@ class ConditionedModel(StoredModel):
         config.learned = self.learned_names()
         if isinstance(self.backbone, WordModel):
             self.backbone.freeze_vectors()  # which are stored nevertheless
+
+    def _acts_inside(self) -> bool:
+        """Whether hooks or low-rank maps may stand inside the backbone."""
+        tuning, is_shared = self.config.tuning or "", not isinstance(self.backbone, WordModel)
+        return "sites" in self.method_config.points or "lora" in tuning or not is_shared
 
     def _build_method(self, host: Host) -> Method:
         """Build the method, after its parameters were counted."""

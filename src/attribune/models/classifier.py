@@ -119,11 +119,11 @@ class AttributeModel(ConditionedModel):
         return cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
 
     def _check_method(self) -> None:
-        if self.placement.word_pool is not None and (self.task.reads_tokens or self.config.chunk is not None):
+        if self.placement.states != "token" and (self.task.reads_tokens or self.config.chunk is not None):
             what = f"the task {self.task.kind!r} scores words" if self.task.reads_tokens else "chunks are cut by words"
             raise ConfigError(
-                f"{what}, and the states of backbones of type {self.placement.model_types[0]} are those of sentences: "
-                "choose another backbone, such as bilstm"
+                f"{what}, and backbones of type {self.placement.model_types[0]} have a state for each "
+                f"{self.placement.states}: choose another backbone, such as bilstm"
             )
         if not self.task.reads_tokens:
             return
@@ -271,7 +271,7 @@ class AttributeModel(ConditionedModel):
         with self.method.holder.use(condition):
             output = self.backbone(**inputs)
         hidden = output.last_hidden_state
-        if self.placement.word_pool is not None:
+        if self.placement.states != "token":
             return hidden, output.attention_mask
         if isinstance(output, WordOutput):
             counted = cast(Tensor, output.attention_mask)

@@ -18,6 +18,7 @@ from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
+from attribune.backbones.hierarchical import HierarchicalConfig
 from attribune.backbones.loading import (
     SharedBackbones,
     build_backbone,
@@ -26,10 +27,12 @@ from attribune.backbones.loading import (
     fingerprint,
     load_backbone,
 )
+from attribune.backbones.tang import TangConfig
 from attribune.core.checksums import CHECKSUMS, check_files, checksum_of, write_checksums
 from attribune.core.files import clear_drafts, draft_of, move_into_place, read_json, replace_file
 from attribune.core.records import checked_record
 from attribune.data.text_pairs import Truncation
+from attribune.data.word_tokenizer import SentenceTokenizer
 from attribune.errors import ModelFolderError
 from attribune.models.config import AttributeConfig
 from attribune.models.model_card import model_card
@@ -47,6 +50,8 @@ __all__ = [
 ]
 
 _log = logging.getLogger(__name__)
+for _config in (HierarchicalConfig, TangConfig):
+    AutoTokenizer.register(_config, SentenceTokenizer, exist_ok=True)
 
 CONFIG, SCHEMA, TENSORS, CARD = "config.json", "schema.json", "model.safetensors", "README.md"
 

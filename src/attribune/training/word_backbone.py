@@ -63,7 +63,7 @@ def build_word_backbone(
             f"embedding_size is {options['embedding_size']}, but {recipe.word_vectors} has vectors of {vectors.size} "
             "numbers: leave it out"
         )
-    tokenizer = word_tokenizer(vocabulary, tokenization=chosen.tokenization, language=getattr(chosen, "language", None))
+    tokenizer = word_tokenizer(vocabulary, tokenization=chosen.tokenization, language=chosen.sentence_language)
     settings: dict[str, Any] = {"vocab_size": len(tokenizer), "options": options}
     if isinstance(tokenizer, SentenceTokenizer):
         settings["sentence_end_id"] = tokenizer.convert_tokens_to_ids(SENTENCE_END)
