@@ -19,6 +19,7 @@ from attribune.methods import (
     METHODS,
     Adapter,
     AttentionBias,
+    Basis,
     Chim,
     Combined,
     ConcatText,
@@ -65,6 +66,7 @@ SETTINGS: dict[str, MethodConfig] = {
     "plora": Plora(rank=3, vector_size=13),
     "poly": Poly(rank=3),
     "hcsc": Hcsc(attention_size=7, vector_size=13, attribute_dropout=0.2),
+    "basis": Basis(vector_size=13, initial_vector=0.1, attribute_dropout=0.2),
     "upnn": Upnn(rank=2, vector_size=7, attribute_dropout=0.2),
     "huapa": Huapa(attention_size=7, vector_size=13, initial_vector=0.1, attribute_dropout=0.2),
     "iaa": Iaa(attention_size=7, vector_size=13, initial_vector=0.1, attribute_dropout=0.2),
@@ -87,11 +89,21 @@ VARIANTS: dict[str, MethodConfig] = {
     "maa from the backbone": Maa(layers=2, initial="backbone"),
     "concat-word small": ConcatWord(vector_size=13, layers=1, heads=2, inner=23),
     "poly splits": Poly(rank=3, skills=3, splits=2),
+    "chim everywhere": Chim(vector_size=13, places=("embedding", "encoder", "attention", "classifier"), repeats=1),
+    "chim attention": Chim(vector_size=13, places=("attention",), repeats=4),
+    "chim matrix": Chim(vector_size=13, places=("attention", "classifier"), representation="matrix"),
+    "chim bias": Chim(vector_size=13, places=("encoder", "classifier"), representation="bias"),
+    "basis word": Basis(place="word", vector_size=13, initial_vector=0.1),
+    "basis encoder": Basis(place="encoder", vector_size=13, initial_vector=0.1, bases=2),
+    "basis attention": Basis(place="attention", vector_size=13, initial_vector=0.1),
+    "basis bias": Basis(place="bias", vector_size=13, initial_vector=0.1),
+    "basis direct": Basis(place="linear", direct=True, initial_vector=0.1),
+    "basis direct attention": Basis(place="attention", direct=True, initial_vector=0.1),
     "upnn fused": Upnn(rank=2, vector_size=7, fused=True),
     "pln+upa": Combined(parts=(Pln(vector_size=13), Upa(vector_size=7))),
     "plora+tokens": Combined(parts=(Plora(rank=3, vector_size=13), Tokens())),
 }
-VARIANT_FAMILIES = ("bert", "modernbert", "gpt2")
+VARIANT_FAMILIES = ("bert", "modernbert", "gpt2", "word-bilstm")
 SETTINGS |= VARIANTS
 OPTIONS: dict[str, dict[str, Any]] = {"e2ln": {"chunk": 4}, "adapter": {"tuning": "lora:q,k,v,o:3+layernorm"}} | {
     name: {"chunk": 4} for name in VARIANTS if name.startswith("e2ln")
@@ -103,6 +115,7 @@ NEEDS: dict[str, dict[str, Any]] = {
     "huapa": {"branches": 2, "hidden_size": 24},
     "iaa": {"branches": 3, "hidden_size": 16},
     "upnn": {"input_vectors": 2},
+    "chim everywhere": {"projection": True},
 }
 
 

@@ -120,7 +120,11 @@ def test_an_interrupted_training_goes_on(folder: Path, tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("more", "method", "message"),
     [
-        ([], "injector", r"injector: it acts inside Transformer layers, of which backbones of type word-bilstm have"),
+        (
+            [],
+            "injector",
+            r"injector: it acts inside Transformer layers, of which backbones of type word-bilstm have",
+        ),
         (["--tuning", "frozen"], "upa", r"tuning is not for the backbone 'bilstm', which is not pretrained"),
         (["--set", "backbone.revision=main"], "upa", r"revision is not for the backbone 'bilstm'"),
         (["--compare", "injector"], "upa", r"injector: it acts inside Transformer layers"),
@@ -167,7 +171,7 @@ def test_options_are_for_backbones_without_pretraining(folder: Path, tmp_path: P
     given = command(folder, tmp_path / "run", "--set", "backbone.options.filters=3", backbone="some/model")
     assert main(given) == 1
     assert (
-        "options are for backbones without pretraining (cnn, bilstm, hierarchical): leave it out"
+        "options are for backbones without pretraining (cnn, tang-cnn, bilstm, bilstm-cnn, hierarchical): leave it out"
         in capsys.readouterr().err
     )
 
@@ -252,7 +256,7 @@ def test_a_method_that_needs_options_of_the_backbone_sets_them(folder: Path, tmp
     assert load_model(run).config.text_config.options["input_vectors"] == 1  # there is one attribute
     wrong = command(folder, tmp_path / "two", "--set", "backbone.options.branches=2", backbone="hierarchical")
     assert main([*wrong[: wrong.index("upa")], "huapa", *wrong[wrong.index("upa") + 1 :]]) == 1
-    assert "1 attributes need 1: give the backbone the option branches: 1" in capsys.readouterr().err
+    assert "option branches is 2: for the attributes user it must be 1" in capsys.readouterr().err
     odd = command(folder, tmp_path / "odd", "--set", "backbone.options.input_vectors=3", backbone="cnn", method="none")
     assert main(odd) == 1
     assert "leave the option input_vectors to the method" in capsys.readouterr().err

@@ -23,6 +23,8 @@ SiteKind = Literal[
     "up_proj",
     "down_proj",
     "word_pool",
+    "word_proj",
+    "recurrent",
 ]
 
 
@@ -57,7 +59,9 @@ class Placement:
         pooling: the pooling of document vectors, if the weights do not come with another.
         model_class: name of the transformers class, if ``AutoModel`` is more than the encoder.
         states: what the last states are those of.
-        word_pool: the module that pools the words of a sentence.
+        word_pool: the module that pools the words of a sentence, inside a layer.
+        word_proj: the linear map of the words, if the options have one.
+        recurrent: the recurrent layer over the words.
         has_pooler: whether the class builds a pooler by default, which is not used.
         is_generative: whether the model writes text with a language-model head.
     """
@@ -87,6 +91,8 @@ class Placement:
     model_class: str | None = None
     states: Literal["token", "sentence", "text"] = "token"
     word_pool: str | None = None
+    word_proj: str | None = None
+    recurrent: str | None = None
     has_pooler: bool = False
     is_generative: bool = False
 
@@ -309,7 +315,16 @@ PLACEMENTS: list[Placement] = [
         pooling="max",
     ),
     Placement(
-        model_types=("word-bilstm", "word-bilstm-cnn"),
+        model_types=("word-bilstm",),
+        layers="recurrent",
+        has_start_token=False,
+        no_extra_attention=_NO_ATTENTION,
+        word_proj="projection",
+        recurrent="recurrent",
+        pooling="max",
+    ),
+    Placement(
+        model_types=("word-bilstm-cnn",),
         layers="recurrent",
         has_start_token=False,
         no_extra_attention=_NO_ATTENTION,

@@ -27,7 +27,8 @@ class Site:
     the residual stream after a sub-layer (``attention_norm``, ``feed_forward_norm``; in pre-norm families that is the
     next norm); the projections of the attention (``q_proj``, ``k_proj``, ``v_proj``, ``o_proj``) and the maps of the
     feed-forward sub-layer (``up_proj``, ``down_proj``). Of backbones without pretraining: the pooling of the words of a
-    sentence (``word_pool``), whose inputs are the states of words, their mask, and the rows of the sentences.
+    sentence (``word_pool``), whose inputs are the states of words, their mask, and the rows of the sentences; the
+    linear map of the words (``word_proj``); and the layer over them (``recurrent``), whose inputs are words and mask.
 
     Args:
         layer: number of the layer, from 0; layers that share their weights count once.
@@ -70,10 +71,11 @@ def _sites(
     layer, start, relative = layers[number], None, None
     for path in _paths(backbone, placement, layers, number, kind):
         _existing(backbone, path)
-        if kind == "word_pool":
+        if kind in ("word_pool", "recurrent"):
             config: Any = backbone.config
-            size = config.hidden_size // len(layers)
-            yield Site(layer=number, kind=kind, path=path, inputs=size, features=size)
+            size = config.hidden_size // len(layers) if kind == "word_pool" else config.chosen.hidden_size
+            inputs = size if kind == "word_pool" else config.chosen.input_size
+            yield Site(layer=number, kind=kind, path=path, inputs=inputs, features=size)
             continue
         # Modules on the residual stream may have no weights; their size is that of the attention's output.
         measured = f"{layer}.{placement.o_proj}" if kind in _RESIDUAL else path
@@ -109,6 +111,9 @@ def _paths(
     layer = layers[number]
     if kind == "word_pool":
         return [] if placement.word_pool is None else [f"{layer}.{placement.word_pool}"]
+    if kind in ("word_proj", "recurrent"):
+        path = placement.word_proj if kind == "word_proj" else placement.recurrent
+        return [] if path is None or path not in dict(backbone.named_modules()) else [path]
     if not placement.has_sites:
         return []
     if kind in ("attention_norm", "feed_forward_norm"):

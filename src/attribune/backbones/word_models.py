@@ -249,12 +249,15 @@ class BiLSTMModel(WordModel):
 
     def __init__(self, config: BiLSTMConfig) -> None:
         super().__init__(config)
-        self.recurrent = Recurrent(config.chosen.input_size, config.chosen)
+        size, has_projection = config.chosen.input_size, config.chosen.projection
+        self.projection = nn.Linear(size, size) if has_projection else None
+        self.recurrent = Recurrent(size, config.chosen)
         self.post_init()
 
     def encode(self, x: Tensor, attention_mask: Tensor, input_ids: Tensor | None) -> WordOutput:
         """Return the states of the recurrent layer."""
-        return WordOutput(last_hidden_state=self.recurrent(x, attention_mask), attention_mask=attention_mask)
+        words = x if self.projection is None else self.projection(x).tanh()
+        return WordOutput(last_hidden_state=self.recurrent(words, attention_mask), attention_mask=attention_mask)
 
 
 class BiLSTMCNNModel(WordModel):

@@ -144,9 +144,15 @@ class RecurrentOptions(WordOptions):
 
 
 class BiLSTMOptions(RecurrentOptions):
-    """A recurrent layer that reads the words in both directions."""
+    """A recurrent layer that reads the words in both directions.
+
+    Args:
+        projection: whether words go through a layer ``tanh(W_e x + b_e)`` of their own size first.
+    """
 
     model_type: ClassVar[str] = "word-bilstm"
+
+    projection: bool = False
 
 
 class BiLSTMCNNOptions(RecurrentOptions):

@@ -39,6 +39,13 @@ The parameters and their names in the papers:
 | `bilinear_attention_pool` | `W`, `W_a`, `c`, `v` | Z H, A H, A, A | those of the attention |
 | `chunk_importance_logits` | `Q`, `b_q` | NL MZ, NL | the map of the attributes to the chunk |
 | `chunk_importance_logits` | `W`, `b` | H L, L | W, b of the classifier |
+| `chunk_importance_weight` | `Q`, `b_q` | NK MZ, NK | the map of the attributes to the chunk |
+| `chunk_importance_weight` | `W` | inputs features | W |
+| `personal_attention_pool` | `W`, `b`, `v` | B H A, B A, A | I ⊙ W_h, b, v |
+| `basis_coefficients` | `W_q`, `b_q`, `K` | A MZ, A, N A | the query's map, and the keys of the bases |
+| `mixed_bases` | `B_n`, `B_0` | N *shape, *shape | the bases, and what all rows share |
+| `customised_words` | `theta` | B E E | θ |
+| `context_attention_pool` | `z` | B H | z |
 | `concatenate` | `W` | H H+MZ | the fusion of BERT Concat |
 | `multi_attribute_attention` | `W_q`, `W_k`, `W_v` | M H D, M H D, M H D | W_{q,m}, W_{k,m}, W_{v,m} |
 | `multi_attribute_attention` | `W_o`, `e` | M*D H, B M D | W_o, E_{A,m} |
@@ -52,11 +59,12 @@ The parameters and their names in the papers:
 
 Parameters of modules that have other names: of `AttributeAdapter`, ``W_down`` is C_weight and ``b_down`` c_bias; of
 personalised norms and biases, ``L`` (features, MZ) is linear_λ or linear_β. The weights of recurrent layers and
-of filters are described with `LSTMWeights` and `Filters`.
+of filters are described with `LSTMWeights`, `RowLSTMWeights` and `Filters`.
 """
 
 from attribune.functional.adapter import Activation, adapter, bottleneck, grouped_bottleneck, parallel_adapter
-from attribune.functional.chim import chunk_importance_logits
+from attribune.functional.basis import basis_coefficients, context_attention_pool, customised_words, mixed_bases
+from attribune.functional.chim import chunk_importance_logits, chunk_importance_weight, personal_attention_pool
 from attribune.functional.convolution import averaged_windows, convolved_words
 from attribune.functional.e2ln import layer_norm_pool, personalised_norm
 from attribune.functional.hcsc import attribute_gate, frequency_gate, shared_vector
@@ -75,7 +83,7 @@ from attribune.functional.injector import (
 from attribune.functional.ma_bert import concatenate, multi_attribute_attention, multi_attribute_layer
 from attribune.functional.plora import personalised_low_rank
 from attribune.functional.pooling import attention_pool, first_token, last_token, max_tokens, mean_tokens
-from attribune.functional.recurrent import bilstm, lstm
+from attribune.functional.recurrent import bilstm, lstm, lstm_by_row
 from attribune.functional.tokens import control_tokens
 from attribune.functional.upnn import value_matrix_words
 
@@ -89,13 +97,17 @@ __all__ = [
     "attribute_interaction",
     "attribute_weight",
     "averaged_windows",
+    "basis_coefficients",
     "bilinear_attention_pool",
     "bilstm",
     "bottleneck",
     "chunk_importance_logits",
+    "chunk_importance_weight",
     "concatenate",
+    "context_attention_pool",
     "control_tokens",
     "convolved_words",
+    "customised_words",
     "first_token",
     "frequency_gate",
     "full_weight",
@@ -104,11 +116,14 @@ __all__ = [
     "layer_norm_pool",
     "low_rank_weight",
     "lstm",
+    "lstm_by_row",
     "max_tokens",
     "mean_tokens",
+    "mixed_bases",
     "multi_attribute_attention",
     "multi_attribute_layer",
     "parallel_adapter",
+    "personal_attention_pool",
     "personalised_low_rank",
     "personalised_norm",
     "phm_full_weight",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
-__all__ = ["chunk_importance_logits"]
+from attribune.functional.pooling import weighted_states
+
+__all__ = ["chunk_importance_logits", "chunk_importance_weight", "personal_attention_pool"]
 
 
 def chunk_importance_logits(
@@ -33,3 +35,46 @@ def chunk_importance_logits(
     # The same importance falls on every N-th feature, so these are summed first: I, of shape (B, H, L), is never built.
     parts = torch.einsum("brn,rnl->bnl", h.view(B, H // N, N), W.view(H // N, N, L))
     return (parts * importance).sum(dim=1) + b
+
+
+def chunk_importance_weight(
+    c: Float[Tensor, "B MZ"],
+    Q: Float[Tensor, "NK MZ"],
+    b_q: Float[Tensor, " NK"],
+    W: Float[Tensor, "inputs features"],
+    *,
+    repeats: int,
+) -> Float[Tensor, "B inputs features"]:
+    """Weigh a matrix by the attributes: ``I ⊙ W``, for each row.
+
+    ``q = reshape(Q c + b_q, (N, K))`` is one chunk of ``N = in / r`` rows and K columns, and ``I[i, j] =
+    sigmoid(q[i mod N, j mod K])`` the chunk tiled in both dimensions.
+
+    Source: Amplayo 2019, the chunk-wise importance matrix.
+
+    Args:
+        Q: K rows for each of N rows of a chunk, K a divisor of `out`.
+        repeats: r.
+    """
+    rows, columns = W.shape
+    N = rows // repeats
+    K = Q.shape[0] // N
+    importance = torch.sigmoid(c @ Q.T + b_q).view(-1, 1, N, 1, K)
+    return (importance * W.view(repeats, N, columns // K, K)).reshape(-1, rows, columns)
+
+
+def personal_attention_pool(
+    hidden: Float[Tensor, "B T H"],
+    attention_mask: Shaped[Tensor, "B T"],
+    W: Float[Tensor, "B H A"],
+    b: Float[Tensor, "B A"],
+    v: Float[Tensor, " A"],
+) -> Float[Tensor, "B H"]:
+    """Pool tokens by attention with weights of each row: ``e_t = v^T tanh(h_t W + b)``.
+
+    Source: Amplayo 2019, the attention of its base model.
+
+    Args:
+        attention_mask: 1 for real tokens; a row without one gives zeros.
+    """
+    return weighted_states(torch.tanh(hidden @ W + b.unsqueeze(1)) @ v, hidden, attention_mask)

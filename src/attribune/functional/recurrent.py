@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-__all__ = ["LSTMWeights", "Padding", "bilstm", "lstm"]
+__all__ = ["LSTMWeights", "Padding", "RowLSTMWeights", "bilstm", "lstm", "lstm_by_row", "real_words_first"]
 
 Padding: TypeAlias = Literal["packed", "run"]
 """Whether a direction reads real words alone, or runs over padding as well."""
@@ -81,3 +81,49 @@ def real_words_first(attention_mask: Shaped[Tensor, "B T"], *, reverse: bool = F
     places = torch.arange(T, device=attention_mask.device)
     rank = (T - places if reverse else places + 1).expand_as(attention_mask)
     return torch.where(attention_mask.bool(), rank, T + 1 + places).argsort(dim=1)
+
+
+class RowLSTMWeights(NamedTuple):
+    """The parameters of one direction for each row: gates i, f, g, o side by side, which ``x W`` makes."""
+
+    W_x: Float[Tensor, "B E gates"]
+    W_h: Float[Tensor, "B H gates"]
+    b: Float[Tensor, "B gates"]
+
+
+def lstm_by_row(
+    x: Float[Tensor, "B T E"],
+    attention_mask: Shaped[Tensor, "B T"],
+    weights: RowLSTMWeights,
+    *,
+    reverse: bool = False,
+    padding: Padding = "packed",
+) -> Float[Tensor, "B T H"]:
+    """Compute `lstm` with weights of its own for each row.
+
+    Source: Hochreiter and Schmidhuber 1997, section 4.
+
+    Args:
+        attention_mask: 1 for real words, wherever they stand.
+        reverse: whether it reads from the last word to the first.
+        padding: as for `lstm`.
+    """
+    if padding == "run":
+        states = _run_rows(x.flip(1) if reverse else x, weights)
+        return states.flip(1) if reverse else states
+    places = real_words_first(attention_mask, reverse=reverse).unsqueeze(-1)
+    states = _run_rows(x.gather(1, places.expand_as(x)), weights)
+    back = torch.zeros_like(states).scatter(1, places.expand_as(states), states)
+    return back * attention_mask.unsqueeze(-1).to(back.dtype)
+
+
+def _run_rows(x: Float[Tensor, "B T E"], weights: RowLSTMWeights) -> Float[Tensor, "B T H"]:
+    inputs = torch.baddbmm(weights.b.unsqueeze(1), x, weights.W_x)
+    B, H = x.shape[0], weights.W_h.shape[1]
+    h, c, states = x.new_zeros(B, 1, H), x.new_zeros(B, 1, H), []
+    for step in torch.split(inputs, 1, dim=1):
+        i, f, g, o = torch.baddbmm(step, h, weights.W_h).chunk(4, dim=-1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * c.tanh()
+        states.append(h)
+    return torch.cat(states, dim=1)

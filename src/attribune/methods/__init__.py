@@ -9,6 +9,7 @@ from attribune.core.plugins import load_plugins
 from attribune.errors import ConfigError
 from attribune.methods.adapter import Adapter
 from attribune.methods.base import Method
+from attribune.methods.basis import Basis
 from attribune.methods.chim import Chim
 from attribune.methods.combined import Combined
 from attribune.methods.concat import ConcatText, ConcatWord
@@ -33,6 +34,7 @@ __all__ = [
     "METHODS",
     "Adapter",
     "AttentionBias",
+    "Basis",
     "Chim",
     "Combined",
     "ConcatText",
@@ -79,6 +81,7 @@ METHODS: dict[str, type[MethodConfig]] = {
         Plora,
         Poly,
         Upnn,
+        Basis,
         Hcsc,
         Huapa,
         Iaa,

@@ -69,8 +69,8 @@ class BranchMethod(AttributeMethod):
         sites, branches = host.at("word_pool"), config.branches(len(host.slots))
         if len(sites) != branches:
             raise ConfigError(
-                f"{config.name}: the backbone has {len(sites)} branches, and {len(host.slots)} attributes need "
-                f"{branches}: give the backbone the option branches: {branches}"
+                f"{config.name}: the backbone's option branches is {len(sites)}: for the attributes "
+                f"{', '.join(slots.name for slots in host.slots)} it must be {branches}; set it, or leave it out"
             )
         self.branch_size = sites[0].features
 
