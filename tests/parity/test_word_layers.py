@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
-from slow_layers import random_lstm, slow_lstm
+from families import tiny_backbone
+from slow_layers import matrix_times, random_lstm, slow_lstm
+from tiny_models import at_random
 from torch import Tensor, nn
 
 from attribune import functional
+from attribune.backbones.word_models import FilterBank, WordModel
 from attribune.functional.convolution import Filters
 from attribune.functional.recurrent import LSTMWeights
 
@@ -81,14 +85,45 @@ def filters(*widths: int, E: int = 5, F: int = 4) -> list[Filters]:
 
 def slow_windows(words: Tensor, one: Filters) -> list[list[float]]:
     """The maps of all windows of a text, which is padded to the width of the filter."""
-    width = one.W.shape[1]
+    width, b = one.W.shape[1], one.b.tolist()
     padded = words.tolist() + [[0.0] * words.shape[1]] * max(0, width - len(words))
 
     def window(t: int, f: int) -> float:
         pairs = [pair for i in range(width) for pair in zip(one.W[f, i].tolist(), padded[t + i], strict=True)]
-        return float(one.b[f]) + sum(w * x for w, x in pairs)
+        return b[f] + sum(w * x for w, x in pairs)
 
     return [[window(t, f) for f in range(len(one.b))] for t in range(len(padded) - width + 1)]
+
+
+def slow_centred(words: Tensor, one: Filters) -> list[list[float]]:
+    """The maps around each word: an even width has one more word behind it than before; zeros beyond the text."""
+    width, zeros, b = one.W.shape[1], [0.0] * words.shape[1], one.b.tolist()
+    behind = width // 2
+    text = [*[zeros] * (width - 1 - behind), *words.tolist(), *[zeros] * behind]
+
+    def window(t: int, f: int) -> float:
+        pairs = [pair for i in range(width) for pair in zip(one.W[f, i].tolist(), text[t + i], strict=True)]
+        return max(0.0, b[f] + sum(w * x for w, x in pairs))
+
+    return [[window(t, f) for f in range(len(one.b))] for t in range(len(words))]
+
+
+def slow_tang(words: Tensor, sets: list[Filters], *, tanh_before_mean: bool = False) -> list[float]:
+    """The document vector of Tang, Qin and Liu 2015: the mean over the widths; zeros for a text without words."""
+    if not len(words):
+        return [0.0] * len(sets[0].b)
+    outputs = []
+    for one in sets:
+        windows = slow_windows(words, one)
+        if tanh_before_mean:
+            windows = [[math.tanh(value) for value in window] for window in windows]
+        means = slow_mean(windows)
+        outputs.append(means if tanh_before_mean else [math.tanh(mean) for mean in means])
+    return slow_mean(outputs)
+
+
+def slow_mean(vectors: list[list[float]]) -> list[float]:
+    return [sum(column) / len(vectors) for column in zip(*vectors, strict=True)]
 
 
 @pytest.mark.parametrize("widths", [(3, 4, 5), (1,), (2, 7)])
@@ -111,22 +146,189 @@ def test_averaged_windows(tanh_before_mean: bool) -> None:
     """The document vector of Tang, Qin and Liu 2015."""
     x, sets = torch.randn(4, 6, 5, dtype=torch.float64), filters(1, 2, 3)
     found = functional.averaged_windows(x, MASK, sets, tanh_before_mean=tanh_before_mean)
-    for row in range(3):
-        outputs = []
-        for one in sets:
-            windows = slow_windows(x[row, : int(MASK[row].sum())], one)
-            if tanh_before_mean:
-                windows = [[math.tanh(value) for value in window] for window in windows]
-            means = [sum(window[f] for window in windows) / len(windows) for f in range(4)]
-            outputs.append(means if tanh_before_mean else [math.tanh(mean) for mean in means])
-        expected = [sum(column) / 3 for column in zip(*outputs, strict=True)]
+    for row in range(4):
+        expected = slow_tang(x[row, : int(MASK[row].sum())], sets, tanh_before_mean=tanh_before_mean)
         assert found[row].tolist() == pytest.approx(expected, abs=TOLERANCE)
-    assert not found[3].any()
 
 
-@pytest.mark.parametrize("name", ["convolved_words", "averaged_windows"])
+@pytest.mark.parametrize("widths", [(3, 5, 7), (1,), (2, 4), (9,)])
+def test_windows_around_each_word(widths: tuple[int, ...]) -> None:
+    """The convolution of Amplayo et al. 2018, of windows as wide as wanted; nothing stands at padding."""
+    x, sets = torch.randn(4, 6, 5, dtype=torch.float64), filters(*widths)
+    found = functional.convolved_words(x, MASK, sets, centred=True)
+    assert found.shape == (4, 6, 4 * len(widths))
+    for row in range(4):
+        words = x[row, : int(MASK[row].sum())]
+        each = [slow_centred(words, one) for one in sets]
+        for t in range(len(words)):
+            expected = [value for maps in each for value in maps[t]]
+            assert found[row, t].tolist() == pytest.approx(expected, abs=TOLERANCE)
+        assert not found[row, len(words) :].any()
+
+
+def test_a_window_around_a_word_is_not_the_one_from_it_on() -> None:
+    x, sets = torch.randn(1, 6, 5, dtype=torch.float64), filters(3)
+    words = torch.nn.functional.pad(x[0], (0, 0, 0, 2))
+    from_it_on = torch.tensor(slow_windows(words, sets[0]), dtype=torch.float64).relu()
+    found = functional.convolved_words(x, MASK[:1], sets, centred=True)[0]
+    assert float((found - from_it_on).abs().max()) > 1e-3
+
+
+@pytest.mark.parametrize("name", ["convolved_words", "averaged_windows", "centred"])
 def test_words_beyond_the_text_are_not_read(name: str) -> None:
-    sets, function = filters(2, 3), getattr(functional, name)
+    centred = partial(functional.convolved_words, centred=True)
+    sets, function = filters(2, 3), centred if name == "centred" else getattr(functional, name)
     x = torch.randn(4, 6, 5, dtype=torch.float64)
     other = torch.where(MASK.bool().unsqueeze(-1), x, 9 * torch.randn_like(x))
     assert torch.equal(function(x, MASK, sets), function(other, MASK, sets))
+
+
+UNKNOWN, END = 1, 6
+SMALL: dict[str, dict[str, Any]] = {
+    "word-cnn": {"embedding_size": 5, "widths": [1, 2, 3], "filters": 4},
+    "word-tang-cnn": {"embedding_size": 5, "widths": [1, 2, 3], "filters": 4, "sentence_length": 3},
+    "word-bilstm": {"embedding_size": 5, "hidden_size": 6},
+    "word-bilstm-cnn": {"embedding_size": 5, "hidden_size": 6, "widths": [3, 4], "filters": 4},
+}
+# Padding, words that are unknown, and ends of sentences anywhere, also one after the other and where a text begins.
+TEXTS = torch.tensor(
+    [
+        [7, 1, 8, 6, 9, 2, 3, 4, 1],
+        [6, 6, 1, 5, 0, 0, 0, 0, 0],
+        [4, 3, 2, 9, 8, 6, 1, 6, 7],
+        [1, 1, 6, 0, 0, 0, 0, 0, 0],
+    ]
+)
+
+
+def small(model_type: str, **options: Any) -> WordModel:
+    """A small backbone in float64 with random parameters; the vector of padding is random, too."""
+    backbone = tiny_backbone(model_type, options={**SMALL[model_type], **options})
+    if model_type == "word-tang-cnn":
+        backbone.config.sentence_end_id = END
+    return at_random(backbone).double()
+
+
+def vectors_of(backbone: WordModel, ids: list[int]) -> Tensor:
+    return backbone.embeddings.weight.detach()[torch.tensor(ids, dtype=torch.long)]
+
+
+def sentences_of(ids: list[int]) -> list[list[int]]:
+    """Cut a text at its ends of sentences, and after every third word; without sentences that have no word."""
+    sentences: list[list[int]] = [[]]
+    for word in ids:
+        if word == END:
+            sentences.append([])
+        elif word != 0:
+            if len(sentences[-1]) == 3:
+                sentences.append([])
+            sentences[-1].append(word)
+    return [words for words in sentences if words]
+
+
+@pytest.mark.parametrize("tanh_before_mean", [False, True])
+@pytest.mark.parametrize("sentences", [None, "mean", "gru"])
+def test_the_convolution_of_tang(sentences: str | None, tanh_before_mean: bool) -> None:
+    """Of a whole text, where ends of sentences are words like others, or of each sentence."""
+    backbone = small("word-tang-cnn", sentences=sentences, tanh_before_mean=tanh_before_mean)
+    with torch.no_grad():
+        found = backbone(TEXTS, (TEXTS != 0).long())
+    assert found.attention_mask.tolist() == [[1]] * 4
+    for row, ids in enumerate(TEXTS.tolist()):
+        cut = [[word for word in ids if word]] if sentences is None else sentences_of(ids)
+        each = [
+            slow_tang(vectors_of(backbone, words), backbone.filters.each(), tanh_before_mean=tanh_before_mean)
+            for words in cut
+        ]
+        if sentences == "gru":
+            with torch.no_grad():
+                expected = backbone.gru(torch.tensor([each], dtype=torch.float64))[0][0, -1].tolist()
+        else:
+            expected = slow_mean(each)
+        assert found.last_hidden_state[row, 0].tolist() == pytest.approx(expected, abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("sentences", [None, "mean", "gru"])
+def test_a_text_without_words_has_no_vector(sentences: str | None) -> None:
+    backbone = small("word-tang-cnn", sentences=sentences, unknown_words="drop")
+    ids = torch.tensor([[7, 8, 9], [1, 1, 1], [0, 0, 0]])
+    with torch.no_grad():
+        found = backbone(ids, (ids != 0).long())
+    assert found.attention_mask.tolist() == [[1], [0], [0]]
+    assert found.last_hidden_state[0].all()
+    assert not found.last_hidden_state[1:].any()
+
+
+def test_sentences_weigh_the_same_however_long_they_are() -> None:
+    ids = torch.tensor([[7, 8, 9, 6, 4]])
+    with torch.no_grad():
+        found = small("word-tang-cnn", sentences="mean")(ids).last_hidden_state
+        assert float((found - small("word-tang-cnn", sentences=None)(ids).last_hidden_state).abs().max()) > 1e-3
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+def test_words_go_through_a_layer_first(bidirectional: bool) -> None:
+    """The base model of Amplayo 2019: ``tanh(W_e x_t + b_e)``, then the recurrent layer."""
+    backbone = small("word-bilstm", projection=True, bidirectional=bidirectional)
+    with torch.no_grad():
+        found = backbone(TEXTS, (TEXTS != 0).long()).last_hidden_state
+    W_e, b_e = backbone.projection.weight.tolist(), backbone.projection.bias.tolist()
+    for row, ids in enumerate(TEXTS.tolist()):
+        words = [
+            [math.tanh(y + b) for y, b in zip(matrix_times(W_e, x), b_e, strict=True)]
+            for x in vectors_of(backbone, [word for word in ids if word]).tolist()
+        ]
+        forward, *backward = backbone.recurrent.directions()
+        states = [slow_lstm(words, forward), *(slow_lstm(words[::-1], own)[::-1] for own in backward)]
+        for t in range(len(words)):
+            expected = [x for direction in states for x in direction[t]]
+            assert found[row, t].tolist() == pytest.approx(expected, abs=TOLERANCE)
+        assert not found[row, len(words) :].any()
+
+
+@pytest.mark.parametrize(
+    ("model_type", "options"),
+    [
+        ("word-cnn", {}),
+        ("word-bilstm", {}),
+        ("word-bilstm", {"bidirectional": False, "projection": True}),
+        ("word-bilstm-cnn", {}),
+        ("word-tang-cnn", {}),
+        ("word-tang-cnn", {"sentences": "mean"}),
+        ("word-tang-cnn", {"sentences": "gru"}),
+    ],
+)
+def test_dropping_unknown_words_is_deleting_them(model_type: str, options: dict[str, Any]) -> None:
+    """The states of the words that are left are those of the text without the others, which have none."""
+    backbone = small(model_type, **options, unknown_words="drop")
+    mask = (TEXTS != 0).long()
+    with torch.no_grad():
+        found = backbone(TEXTS, mask)
+        for row, ids in enumerate(TEXTS.tolist()):
+            left = [word for word in ids if word not in (0, UNKNOWN)]
+            expected = backbone(torch.tensor([left])).last_hidden_state[0]
+            if model_type == "word-tang-cnn":
+                assert float((found.last_hidden_state[row] - expected).abs().max()) < TOLERANCE
+                continue
+            kept = mask[row].bool() & (TEXTS[row] != UNKNOWN)
+            assert found.attention_mask[row].tolist() == kept.long().tolist()
+            states = found.last_hidden_state[row][kept]
+            assert float((states - expected).abs().max()) < TOLERANCE
+            assert not found.last_hidden_state[row][~kept].any()
+        usual = small(model_type, **options)(TEXTS, mask).last_hidden_state
+    assert float((usual - found.last_hidden_state).abs().max()) > 1e-3
+
+
+def test_dropped_words_are_not_in_windows_around_others() -> None:
+    """Against the loops: the bank of filters around each word reads the text as if they were not there."""
+    bank = at_random(FilterBank(5, (2, 3), 4, centred=True)).double()
+    x = torch.randn(4, 6, 5, dtype=torch.float64)
+    with torch.no_grad():
+        found = bank(x, SCATTERED, scattered=True)
+    for row in range(4):
+        places = [t for t in range(6) if SCATTERED[row, t]]
+        each = [slow_centred(x[row, places], one) for one in bank.each()]
+        expected = torch.zeros(6, 8, dtype=torch.float64)
+        for number, place in enumerate(places):
+            expected[place] = torch.tensor([value for maps in each for value in maps[number]], dtype=torch.float64)
+        assert float((found[row] - expected).abs().max()) < TOLERANCE

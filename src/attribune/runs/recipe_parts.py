@@ -169,8 +169,17 @@ class BackboneRecipe(Settings):
         return value
 
 
+OptimizerName = Literal["adamw", "adam", "adadelta", "sgd"]
+_OPTIMIZER_OPTIONS: dict[str, tuple[str, ...]] = {
+    "adamw": ("beta1", "beta2", "eps"),
+    "adam": ("beta1", "beta2", "eps"),
+    "adadelta": ("rho", "eps"),
+    "sgd": ("momentum",),
+}
+
+
 class TrainingRecipe(Settings):
-    """Optimisation: AdamW with linear warm-up and decay.
+    """Optimisation: by default AdamW with linear warm-up and decay.
 
     ``steps`` replaces ``epochs`` if given. ``learning_rate`` is that of the new parameters, the method and the head;
     ``backbone_learning_rate`` defaults to 5e-5 if pretrained matrices are trained, and to ``learning_rate`` if only
@@ -179,6 +188,10 @@ class TrainingRecipe(Settings):
     best model is kept. ``precision`` at ``auto`` is bf16 where the hardware supports it; the run's recipe has the
     resolved value. ``table_updates`` says which rows of the attribute tables a step updates: ``all``; ``rows``, those
     of the batch's values; or ``auto``, which is ``rows`` for tables of 2**24 numbers or more; see `RowAdamW`.
+    ``optimizer`` may be ``adam``, ``adadelta`` or ``sgd`` instead, with ``optimizer_options`` in PyTorch's words
+    (``beta1``, ``beta2``, ``eps``; ``rho``, ``eps``; ``momentum``); ``schedule`` may be ``constant`` after the warm-up.
+    For these, ``weight_decay`` is that of the loss (L2), not of attribute tables and word vectors. ``max_head_norm`` is the
+    largest norm of the weights of a class in the classifier, to which they are scaled after a step.
     ``report_to`` names experiment trackers, as in transformers, such as ``tensorboard``.
     """
 
@@ -187,9 +200,13 @@ class TrainingRecipe(Settings):
     batch_size: int = Field(default=32, ge=1, lt=2**31)
     learning_rate: float = Field(default=5e-4, gt=0, le=1_000)
     backbone_learning_rate: float | None = Field(default=None, gt=0, le=1_000)
+    optimizer: OptimizerName = "adamw"
+    optimizer_options: dict[str, float] = Field(default={})
+    schedule: Literal["linear", "constant"] = "linear"
     warmup: float = Field(default=0.1, ge=0, lt=1)
     weight_decay: float = Field(default=0.01, ge=0)
     max_grad_norm: float = Field(default=1.0, ge=0)
+    max_head_norm: float | None = Field(default=None, gt=0)
     gradient_accumulation: int = Field(default=1, ge=1, lt=2**31)
     gradient_checkpointing: bool = False
     precision: Literal["auto", "float32", "bf16"] = "auto"
@@ -198,6 +215,18 @@ class TrainingRecipe(Settings):
     patience: int = Field(default=3, ge=1)
     seed: Seed = 0
     report_to: Names = ()
+
+    @model_validator(mode="after")
+    def _fitting_optimizer(self) -> Self:
+        known = _OPTIMIZER_OPTIONS[self.optimizer]
+        if unknown := sorted(set(self.optimizer_options) - set(known)):
+            raise ConfigError(f"{self.optimizer} has no option {', '.join(unknown)}: it has {', '.join(known)}")
+        for name, value in self.optimizer_options.items():
+            if not (0 < value <= 1 if name == "eps" else 0 <= value < 1):
+                raise ConfigError(f"optimizer_options: {name} is {value}: give a number from 0 to 1")
+        if self.table_updates == "rows" and self.optimizer != "adamw":
+            raise ConfigError(f"table_updates rows is for adamw, and optimizer is {self.optimizer}: leave one out")
+        return self
 
     @field_validator("evaluate_every", mode="before")
     @classmethod

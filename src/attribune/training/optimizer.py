@@ -1,4 +1,4 @@
-"""The optimiser: AdamW, with separate learning rates for new and for pretrained parameters."""
+"""The optimisers: AdamW and others, with separate learning rates for new and for pretrained parameters."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from transformers import TrainerCallback
 
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
+from attribune.runs.recipe_parts import TrainingRecipe
 
 if TYPE_CHECKING:
     from attribune.training.sharding import ShardedTables
 
-__all__ = ["RowAdamW", "build_optimizer", "clip_gradients", "update_rows_alone"]
+__all__ = ["MaxHeadNorm", "RowAdamW", "build_optimizer", "clip_gradients", "update_rows_alone"]
 
 _LARGE = 1 << 24  # numbers in the tables from which `auto` updates only the rows of the batch
 
@@ -72,24 +74,54 @@ class RowAdamW(torch.optim.AdamW):
         table.index_copy_(0, rows, table[rows] * shrink[:, None] - move)
 
 
-def build_optimizer(
-    model: ConditionedModel, *, learning_rate: float, backbone_learning_rate: float, weight_decay: float
-) -> RowAdamW:
+def build_optimizer(model: ConditionedModel, settings: TrainingRecipe) -> torch.optim.Optimizer:
     """Return the optimiser of all trained parameters. Biases, gains and other vectors do not decay.
 
     Args:
-        learning_rate: of the method, LoRA and the head.
-        backbone_learning_rate: of the backbone's own parameters.
+        settings: with both learning rates: that of the method, LoRA and the head, and that of the backbone.
     """
+    assert settings.backbone_learning_rate is not None
     groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
+    # L2 would pull vectors to zero that a batch does not have.
+    exempt = () if settings.optimizer == "adamw" else (*model.attribute_tables(), _word_vectors(model))
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             is_pretrained = name.startswith("backbone.") and ".lora_" not in name
-            rate = backbone_learning_rate if is_pretrained else learning_rate
-            decay = weight_decay if parameter.dim() > 1 else 0.0
+            rate = settings.backbone_learning_rate if is_pretrained else settings.learning_rate
+            decay = settings.weight_decay if parameter.dim() > 1 and name not in exempt else 0.0
             groups.setdefault((rate, decay), []).append(parameter)
-    settings = [{"params": group, "lr": rate, "weight_decay": decay} for (rate, decay), group in groups.items()]
-    return RowAdamW(settings, lr=learning_rate, fused=True)
+    parameters = [{"params": group, "lr": rate, "weight_decay": decay} for (rate, decay), group in groups.items()]
+    return _optimizer(parameters, settings)
+
+
+def _optimizer(groups: list[dict[str, Any]], settings: TrainingRecipe) -> torch.optim.Optimizer:
+    options: dict[str, Any] = dict(settings.optimizer_options)
+    rate = settings.learning_rate
+    if settings.optimizer == "adadelta":
+        return torch.optim.Adadelta(groups, lr=rate, **options)
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(groups, lr=rate, fused=True, **options)
+    betas = (options.pop("beta1", 0.9), options.pop("beta2", 0.999))
+    kind = RowAdamW if settings.optimizer == "adamw" else torch.optim.Adam
+    return kind(groups, lr=rate, betas=betas, fused=True, **options)
+
+
+def _word_vectors(model: ConditionedModel) -> str:
+    """Return the name of the backbone's embeddings of tokens."""
+    embeddings = model.get_input_embeddings()
+    return next(f"{name}.weight" for name, module in model.named_modules() if module is embeddings)
+
+
+class MaxHeadNorm(TrainerCallback):
+    """Scale the weights of a class in the head to a largest norm after each step (Kim 2014, section 2.1)."""
+
+    def __init__(self, model: ConditionedModel, limit: float) -> None:
+        self.weight, self.limit = model.get_parameter("head.weight"), limit
+
+    @torch.no_grad()
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Scale the rows of the weight that are longer."""
+        self.weight.copy_(torch.renorm(self.weight, 2, 0, self.limit))
 
 
 def update_rows_alone(model: ConditionedModel, choice: str = "rows") -> bool:

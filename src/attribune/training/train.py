@@ -45,7 +45,7 @@ from attribune.training.callbacks.trackers import check_trackers, run_name, trac
 from attribune.training.checkpoints import last_checkpoint, read_state
 from attribune.training.distributed import from_main, is_main, process_count, process_number
 from attribune.training.model_building import build_model
-from attribune.training.optimizer import update_rows_alone
+from attribune.training.optimizer import MaxHeadNorm, update_rows_alone
 from attribune.training.plan import DataPlan, ModelPlan, TrainingPlan, comparison_recipes, with_precision
 from attribune.training.preparation import (
     PreparedData,
@@ -327,6 +327,7 @@ def _fit(
             patience,
             progress,
             *trackers(settings.report_to, folder),
+            *([] if settings.max_head_norm is None else [MaxHeadNorm(model, settings.max_head_norm)]),
             *([ProfileSteps(model, folder.profile)] if profile and is_main() else []),
         ],
         sharded=sharded,
@@ -350,7 +351,8 @@ def _fit(
 
 def _prepare_tables(model: ConditionedModel, settings: TrainingRecipe, reporter: Reporter) -> ShardedTables | None:
     """Choose which rows of the attribute tables a step updates, and shard the tables over the processes."""
-    if not update_rows_alone(model, settings.table_updates):
+    choice = settings.table_updates if settings.optimizer == "adamw" else "all"
+    if not update_rows_alone(model, choice):
         return None
     reporter.note("attribute tables: of each batch, the rows of its values alone are updated (RowAdamW)")
     if process_count() == 1:

@@ -56,13 +56,7 @@ class AttributeTrainer(transformers.Trainer):
         sharded: ShardedTables | None,
     ) -> None:
         model.to("cuda" if torch.cuda.is_available() else "cpu")
-        assert settings.backbone_learning_rate is not None
-        optimizer = build_optimizer(
-            model,
-            learning_rate=settings.learning_rate,
-            backbone_learning_rate=settings.backbone_learning_rate,
-            weight_decay=settings.weight_decay,
-        )
+        optimizer = build_optimizer(model, settings)
         super().__init__(
             model=model,
             args=args,
@@ -190,7 +184,7 @@ def training_arguments(
         activation_checkpointing=settings.gradient_checkpointing,
         learning_rate=settings.learning_rate,
         warmup_steps=settings.warmup,
-        lr_scheduler_type="linear",
+        lr_scheduler_type="linear" if settings.schedule == "linear" else "constant_with_warmup",
         max_grad_norm=settings.max_grad_norm,
         bf16=settings.precision == "bf16",
         eval_strategy=strategy,
