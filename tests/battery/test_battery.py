@@ -119,6 +119,10 @@ NEEDS: dict[str, dict[str, Any]] = {
 }
 
 
+# The last state of the first token depends on the global projections alone.
+FAMILY_OPTIONS: dict[str, dict[str, Any]] = {"longformer": {"pooling": "mean"}}
+
+
 def fits(method: str, family: str) -> bool:
     """Whether the method's points exist in the family."""
     return SETTINGS[method].refusal(placement_for(family)) is None
@@ -197,7 +201,7 @@ def build(folders: dict[str, Path], schema: Schema):
                 schema,
                 task=Classification(classes=CLASSES),
                 method=SETTINGS[method],
-                **{**OPTIONS.get(method, {}), **options},
+                **{**OPTIONS.get(method, {}), **FAMILY_OPTIONS.get(family, {}), **options},
             )
         return copy.deepcopy(built[key])
 

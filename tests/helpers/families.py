@@ -49,6 +49,17 @@ _SETTINGS: dict[str, dict[str, Any]] = {
         "pad_token_id": 0,
     },
     "electra": {**_BERT, "embedding_size": 31, "pad_token_id": 0},
+    "longformer": {**_ROBERTA, "attention_window": [4, 4]},
+    "big_bird": {
+        **_BERT,
+        "attention_type": "block_sparse",
+        "block_size": 2,
+        "num_random_blocks": 1,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "sep_token_id": 3,
+    },
     "mpnet": _ROBERTA,
     "albert": {
         **_BERT,

@@ -48,6 +48,10 @@ class Placement:
         o_proj: the output projection of the attention.
         up_proj: the maps from the hidden to the inner size of the feed-forward part, in every variant of the family.
         down_proj: the map from the inner to the hidden size.
+        global_suffix: what the names of the projections end in that tokens read everywhere have beside their own.
+        time_first: whether the input projections see (T, B, H).
+        has_global_attention: whether the family is told which tokens are read everywhere.
+        is_block_sparse: whether the attention may be block-sparse.
         relative_attention: a module that calls its projections a second time, on relative positions.
         pre_norm: whether the norms come before the sub-layers and not after the residual additions.
         has_start_token: whether a text begins with a special token.
@@ -79,6 +83,10 @@ class Placement:
     down_proj: str | None = None
     inner_norms: tuple[str, ...] = ()
     unit_norms: bool = False
+    global_suffix: str | None = None
+    time_first: bool = False
+    has_global_attention: bool = False
+    is_block_sparse: bool = False
     relative_attention: str | None = None
     pre_norm: bool = False
     has_start_token: bool = True
@@ -190,6 +198,15 @@ _T5 = Placement(
 PLACEMENTS: list[Placement] = [
     _BERT,
     replace(_BERT, model_types=("electra",), has_pooler=False),
+    replace(
+        _BERT,
+        model_types=("longformer",),
+        global_suffix="_global",
+        time_first=True,
+        has_global_attention=True,
+        no_extra_attention=_OWN_ATTENTION,
+    ),
+    replace(_BERT, model_types=("big_bird",), is_block_sparse=True, no_extra_attention=_OWN_ATTENTION),
     replace(
         _BERT,
         model_types=("deberta-v2",),

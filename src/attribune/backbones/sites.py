@@ -36,6 +36,7 @@ class Site:
         inputs: size of the module's input.
         features: number of features that can be changed.
         start: the first of these in the output of a fused projection; None for all features.
+        time_first: whether the module sees (T, B, features).
         relative_attention: name of the module that calls this one a second time, on relative positions.
     """
 
@@ -45,6 +46,7 @@ class Site:
     inputs: int
     features: int
     start: int | None = None
+    time_first: bool = False
     relative_attention: str | None = None
 
 
@@ -93,6 +95,7 @@ def _sites(
             inputs=inputs,
             features=features,
             start=start,
+            time_first=placement.time_first and kind in _INPUT_PROJECTIONS,
             relative_attention=relative,
         )
 
@@ -122,7 +125,10 @@ def _paths(
         names = {name for name, _ in backbone.named_modules()}
         paths = [f"{layer}.{path}" for path in placement.up_proj]
         return [path for path in paths if path in names] or paths[:1]
-    return [f"{layer}.{getattr(placement, kind)}"]
+    path = f"{layer}.{getattr(placement, kind)}"
+    if kind in _INPUT_PROJECTIONS and placement.global_suffix is not None:
+        return [path, path + placement.global_suffix]
+    return [path]
 
 
 def _norm_after(placement: Placement, layers: Sequence[str], number: int, kind: SiteKind) -> str:

@@ -209,12 +209,24 @@ class Method(nn.Module):
         found = [(site, module) for site, module in zip(self.acts_at, self.sites, strict=True) if site.path == path]
         if len(found) != 1 or found[0][0].start is not None or found[0][0].relative_attention is not None:
             return None
+        if found[0][0].time_first:
+            return None
         return cast(SiteModule, found[0][1])
 
     def _at_site(self, index: int, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
         site, condition = self.acts_at[index], self.holder.current
         if site.relative_attention is not None and args[0] is not self._inputs[site.relative_attention]:
             return output  # the call on relative positions
+        if site.time_first:
+            args, output = (args[0].transpose(0, 1), *args[1:]), output.transpose(0, 1)
+        changed = self._changed(index, module, args, output, condition)
+        return changed.transpose(0, 1).contiguous() if site.time_first else changed  # a tensor of its own
+
+    def _changed(
+        self, index: int, module: nn.Module, args: tuple[Any, ...], output: Tensor, condition: Condition
+    ) -> Tensor:
+        """Return the output of a site for the rows of the batch, unless it is switched off."""
+        site = self.acts_at[index]
         if site.kind != "word_pool" and (output.dim() != 3 or output.shape[0] != condition.rows):
             raise RuntimeError(
                 f"site {index} saw a tensor of shape {tuple(output.shape)} in a batch of {condition.rows} rows: the "

@@ -82,7 +82,8 @@ class Basis(AttributeMethodConfig):
 
     def build(self, host: Host) -> Method:
         """Build the bases and their shares, or the vectors of values."""
-        return _BasisMethod(self, host)
+        kinds = {"word": _WordBasis, "linear": _ClassifyingBasis, "bias": _ClassifyingBasis}
+        return kinds.get(self.place, _BasisMethod)(self, host)
 
 
 class _BasisMethod(AttributeMethod):
@@ -113,11 +114,19 @@ class _BasisMethod(AttributeMethod):
     def _theta(self, condition: Condition, B_0: Tensor | None) -> Tensor:
         return functional.mixed_bases(self.shares(condition), self.B_n, B_0)
 
+    def pool(self, hidden: States, attention_mask: Mask, condition: Condition, default: Pool) -> Documents:
+        states = self.in_own_precision(hidden)
+        if self.place != "attention":
+            z = self.z.expand(len(states), -1)
+        else:
+            z = condition.vectors() if self.direct else self._theta(condition, self.z)
+        return functional.context_attention_pool(states, attention_mask, z)
+
+
+class _WordBasis(_BasisMethod):
     def embed(
         self, input_ids: InputIds, attention_mask: Mask, condition: Condition, embeddings: nn.Module
     ) -> Embedded | None:
-        if self.place != "word":
-            return None
         given = embeddings(input_ids)
         x = self.in_own_precision(given)
         if self.direct:
@@ -128,14 +137,8 @@ class _BasisMethod(AttributeMethod):
         places = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
         return Embedded(functional.customised_words(x, theta).to(given.dtype), attention_mask, places)
 
-    def pool(self, hidden: States, attention_mask: Mask, condition: Condition, default: Pool) -> Documents:
-        states = self.in_own_precision(hidden)
-        if self.place != "attention":
-            z = self.z.expand(len(states), -1)
-        else:
-            z = condition.vectors() if self.direct else self._theta(condition, self.z)
-        return functional.context_attention_pool(states, attention_mask, z)
 
+class _ClassifyingBasis(_BasisMethod):
     def classify(self, document: Documents, condition: Condition, head: nn.Linear) -> Logits:
         if self.place == "linear":
             if self.direct:
@@ -144,11 +147,8 @@ class _BasisMethod(AttributeMethod):
             else:
                 theta = self._theta(condition, head.weight.T)
             return (document.unsqueeze(1) @ theta).squeeze(1) + head.bias
-        logits = cast(Tensor, head(document))
-        if self.place == "bias":
-            theta = condition.vectors() if self.direct else self._theta(condition, self.B_0)
-            logits = logits + theta @ self.Y.T
-        return logits
+        theta = condition.vectors() if self.direct else self._theta(condition, self.B_0)
+        return cast(Tensor, head(document) + theta @ self.Y.T)
 
 
 class _Shares(nn.Module):

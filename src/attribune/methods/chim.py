@@ -73,7 +73,7 @@ class Chim(VectorMethodConfig):
         if len(set(self.places)) < len(self.places):
             raise ConfigError(f"chim: places is {list(self.places)}: name each once")
         points = tuple(_POINTS[place] for place in self.places if place in _POINTS)
-        self.__dict__["points"] = points or ("pool",)
+        self.__dict__["points"] = points or ("sites",)
         self.__dict__["weighs_states"] = self.places == ("attention",)
         return self
 
@@ -85,7 +85,7 @@ class Chim(VectorMethodConfig):
                 f"chim: backbones of type {' or '.join(placement.model_types)} have no {missing[0]} whose weights it "
                 "could weigh: choose the place attention or classifier, or the backbone bilstm"
             )
-        return super().refusal(placement)
+        return None if self.points == ("sites",) else super().refusal(placement)
 
     def word_options(self, backbone: str, *, attributes: int) -> dict[str, Any]:
         """Return whether words have a layer of their own."""
@@ -93,7 +93,10 @@ class Chim(VectorMethodConfig):
 
     def build(self, host: Host) -> Method:
         """Build one map from the attributes to the chunk of each place."""
-        return _ChimMethod(self, host)
+        pools, classifies = "attention" in self.places, "classifier" in self.places
+        if pools and classifies:
+            return _PoolingAndClassifyingChim(self, host)
+        return (_PoolingChim if pools else _ClassifyingChim if classifies else _ChimMethod)(self, host)
 
 
 class _Weights(nn.Module):
@@ -234,14 +237,15 @@ class _ChimMethod(VectorMethod):
     def _weights(self, shape: tuple[int, int], width: int) -> _Weights:
         return _Weights(self.config, shape, width, repeats=self.repeats)
 
+
+class _PoolingChim(_ChimMethod):
     def pool(self, hidden: States, attention_mask: Mask, condition: Condition, default: Pool) -> Documents:
-        if self.attention is None:
-            return default(hidden, attention_mask)
+        assert self.attention is not None
         return cast(Tensor, self.attention(self.in_own_precision(hidden), attention_mask, condition.vectors()))
 
+
+class _ClassifyingChim(_ChimMethod):
     def classify(self, document: Documents, condition: Condition, head: nn.Linear) -> Logits:
-        if "classifier" not in self.config.places:
-            return cast(Tensor, head(document))
         c = condition.vectors()
         if self.config.representation == "chim":
             return functional.chunk_importance_logits(document, c, self.Q, self.b_q, head.weight.T, head.bias)
@@ -259,6 +263,10 @@ class _ChimMethod(VectorMethod):
         c = condition.vectors().expand(len(features), -1)
         weight = functional.chunk_importance_logits(features, c, self.Q, self.b_q, W.T, no_bias)
         return MergedMethod(config=Plain(), head=weight.T)
+
+
+class _PoolingAndClassifyingChim(_PoolingChim, _ClassifyingChim):
+    pass
 
 
 def _hidden_size(host: Host, path: str) -> int:

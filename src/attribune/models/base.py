@@ -18,6 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from attribune.backbones.loading import build_backbone, fingerprint, load_backbone
 from attribune.backbones.placement import placement_for
 from attribune.backbones.sites import first_position, most_positions
+from attribune.backbones.sparse_attention import prepare_sparse_attention
 from attribune.backbones.tuning import tune_backbone
 from attribune.backbones.word_models import WordModel
 from attribune.core.config import short_repr
@@ -27,7 +28,7 @@ from attribune.data.batching import batches_by_length
 from attribune.data.collator import Collator
 from attribune.data.rows import EncodedRows
 from attribune.data.texts import TextEncoder, TextInput
-from attribune.data.windows import longest_input
+from attribune.data.windows import SpecialTokens, longest_input
 from attribune.errors import ConfigError, DataError
 from attribune.methods import DEFAULT_METHOD, METHODS, Host, MethodConfig, method_from_dict
 from attribune.methods.attribute_method import has_meta_tables
@@ -91,6 +92,7 @@ class ConditionedModel(StoredModel):
         self._add_head(host)
         self.first_position = first_position(self.stack, self.placement)
         self.most_positions = most_positions(self.stack, self.placement)
+        self.padded_length = self._prepare_attention()
         self.backbone.requires_grad_(config.tuning == "full")
         tune_backbone(self.stack, self.placement, config.tuning or "")
         self.method.install(self.stack)
@@ -329,6 +331,15 @@ class ConditionedModel(StoredModel):
         limits = [self.most_positions, None if self.tokenizer is None else longest_input(self.tokenizer)]
         known = [limit for limit in limits if limit is not None]
         return min(known) - self.method.extra_positions if known else None
+
+    def _prepare_attention(self) -> int | None:
+        """Choose the attention by the longest text; returns the length to which batches are padded, if any."""
+        window = None if self.text_input is None else self.text_input.window
+        special = None if self.tokenizer is None or window is None else SpecialTokens.of(self.tokenizer)
+        longest = self.config.chunk or (None if window is None or special is None else window.length(special))
+        if longest is not None:
+            longest += self.method.extra_positions
+        return prepare_sparse_attention(self.stack, self.placement, longest=longest)
 
     def get_input_embeddings(self) -> nn.Module:
         """Return the token embeddings of the backbone."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Self, cast
 
 import torch
@@ -15,6 +16,7 @@ from attribune import functional
 from attribune.backbones.chunking import cut_chunks, without_empty_rows
 from attribune.backbones.loading import pooling_of
 from attribune.backbones.placement import Pooling, placement_for
+from attribune.backbones.sparse_attention import padded_inputs
 from attribune.backbones.word_models import WordModel, WordOutput
 from attribune.data.collator import Collator
 from attribune.data.passages import PassageEncoder
@@ -265,12 +267,15 @@ class AttributeModel(ConditionedModel):
             inputs |= {"inputs_embeds": embedded.states, "attention_mask": embedded.attention_mask}
             if self.first_position is not None:
                 inputs["position_ids"] = embedded.position_ids(real, first=self.first_position)
-        condition = condition.with_token_mask(real if embedded is None else embedded.scatter(real))
         if condition.chunks > 1:
             inputs["attention_mask"] = without_empty_rows(inputs["attention_mask"])
-        with self.method.holder.use(condition):
+        text, places = real if embedded is None else embedded.scatter(real), inputs["attention_mask"].shape[1]
+        inputs, text = padded_inputs(inputs, text, self.backbone, self.placement, length=self.padded_length)
+        # The code of block-sparse attention mixes precisions under autocast.
+        whole = nullcontext() if self.padded_length is None else torch.autocast(text.device.type, enabled=False)
+        with self.method.holder.use(condition.with_token_mask(text)), whole:
             output = self.backbone(**inputs)
-        hidden = output.last_hidden_state
+        hidden = output.last_hidden_state[:, :places]
         if self.placement.states != "token":
             return hidden, output.attention_mask
         if isinstance(output, WordOutput):

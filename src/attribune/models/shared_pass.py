@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, pad
 from transformers import PreTrainedModel
 
+from attribune.backbones.word_models import WordModel
 from attribune.methods.base import GroupedSites, Method, SiteModule
 from attribune.methods.condition import Condition
 from attribune.models.classifier import AttributeModel
@@ -33,6 +34,8 @@ def refusal(model: Scorer) -> str | None:
         return "it scores tokens, in windows of its own"
     if "embed" in model.method_config.points:
         return f"{model.method_config.name} changes the input of the backbone"
+    if isinstance(model.backbone, WordModel) or model.placement.has_global_attention or model.padded_length is not None:
+        return "its backbone is not told of a batch as others are"
     if model.config.chunk is not None or model.method.pads_right:
         return "it reads texts in chunks"
     if model.placement.relative_attention is not None:

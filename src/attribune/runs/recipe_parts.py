@@ -190,8 +190,8 @@ class TrainingRecipe(Settings):
     of the batch's values; or ``auto``, which is ``rows`` for tables of 2**24 numbers or more; see `RowAdamW`.
     ``optimizer`` may be ``adam``, ``adadelta`` or ``sgd`` instead, with ``optimizer_options`` in PyTorch's words
     (``beta1``, ``beta2``, ``eps``; ``rho``, ``eps``; ``momentum``); ``schedule`` may be ``constant`` after the warm-up.
-    For these, ``weight_decay`` is that of the loss (L2), not of attribute tables and word vectors. ``max_head_norm`` is the
-    largest norm of the weights of a class in the classifier, to which they are scaled after a step.
+    For these, ``weight_decay`` is that of the loss (L2), not of attribute tables and word vectors. ``max_head_norm`` is
+    the largest norm of the weights of a class in the classifier, to which they are scaled after a step.
     ``report_to`` names experiment trackers, as in transformers, such as ``tensorboard``.
     """
 
