@@ -156,3 +156,21 @@ def test_long_texts_are_tokenized_whole_and_quietly(tokenizer_of: Any, caplog: p
     assert not caplog.records
     assert longest_input(tokenizer) == 5
     assert longest_input(tokenizer_of()) is None
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 6, 7, 8, 9, 10, 11, 30])
+def test_chunks_with_a_stride_overlap(size: int) -> None:
+    """Each has the special tokens; none of the text is left out before the last chunk, and none is read in vain."""
+    window, content = Chunks(7, 3, 2), list(range(size))
+    fitted = window.fit(content, BERT)
+    starts = range(0, max(min(size, 9) - 5, 0) + 2, 2)
+    expected = [[101, *content[start : min(start + 5, 9)], 102] for start in starts]
+    assert fitted == [token for chunk in expected for token in chunk]
+    assert all(len(chunk) == 7 for chunk in expected[:-1])
+    assert len(expected) <= 3
+    assert {token for token in fitted if token < 100} == set(content[:9])
+    assert window.capacity(BERT) == 9
+    assert parse_window(str(window), max_length=3) == window
+    for stride in (6, 7):
+        with pytest.raises(ConfigError, match="would leave some out: choose a smaller stride"):
+            Chunks(7, 3, stride).check(BERT, limit=None)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from attribune.core.config import checked_dataclass
 from attribune.data.rows import EncodedRows
 from attribune.data.text_pairs import PairTokens, Truncation
-from attribune.data.windows import Head, SpecialTokens, Window, content_ids, longest_input, parse_window
+from attribune.data.windows import Chunks, Head, SpecialTokens, Window, content_ids, longest_input, parse_window
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import as_array, canonical
 
@@ -181,13 +181,17 @@ class TextEncoder:
         """
         texts = text.read(columns, first_row=first_row)
         contents = content_ids(self.tokenizer, texts) if texts else []
-        longest = self.window.length(self.special)
+        whole = self.window.capacity(self.special)
         if text.pair:
+            if isinstance(self.window, Chunks) and self.window.stride is not None:
+                raise ConfigError(
+                    f"the window {str(self.window)!r} has chunks that overlap, of one text: leave out the stride"
+                )
             return self._pair_rows(text, columns, texts, contents, first_row=first_row)
         return EncodedRows.without_attributes(
             [self.window.fit(content, self.special) for content in contents],
             empty=[not part for part in texts],
-            shortened=[len(content) + len(self.special) > longest for content in contents],
+            shortened=[len(content) > whole for content in contents],
         )
 
     def _pair_rows(

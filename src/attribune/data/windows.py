@@ -21,7 +21,7 @@ __all__ = ["Chunks", "Head", "HeadTail", "SpecialTokens", "Window", "content_ids
 
 _PROBES = ("a", "1", ".", "the")
 _UNLIMITED = 10**6  # tokenizers without a limit state a huge number
-_TEXT = re.compile(r"head(?::(\d+))?|head\+tail(?::(\d+)\+(\d+)(:special)?)?|chunks(?::(\d+)(?:x(\d+))?)?")
+_TEXT = re.compile(r"head(?::(\d+))?|head\+tail(?::(\d+)\+(\d+)(:special)?)?|chunks(?::(\d+)(?:x(\d+)(?::(\d+))?)?)?")
 _CHUNKS = 8  # maximum of a document, when no number is given
 
 
@@ -90,6 +90,10 @@ class Window(ABC):
     def length(self, special: SpecialTokens) -> int:
         """Return the largest number of ids that comes out, special tokens included."""
 
+    def capacity(self, special: SpecialTokens) -> int:
+        """Return the number of content ids of a text that stays whole."""
+        return self.length(special) - len(special)
+
     def cut(self, content: list[int], special: SpecialTokens) -> list[int]:
         """Return the part of content ids to keep when they are too many: by default the first ones."""
         return content[: self.length(special) - len(special)]
@@ -100,7 +104,7 @@ class Window(ABC):
 
     def fit(self, content: list[int], special: SpecialTokens) -> list[int]:
         """Turn content ids, without special tokens, into the final ids, with them."""
-        if len(content) + len(special) > self.length(special):
+        if len(content) > self.capacity(special):
             content = self.cut(content, special)
         return special.wrap(content)
 
@@ -176,6 +180,10 @@ class HeadTail(Window):
         """Return head and tail, plus the special tokens if these are not counted in."""
         return self.head + self.tail + (0 if self.count_special else len(special))
 
+    def capacity(self, special: SpecialTokens) -> int:
+        """Return the number of content ids of a text that stays whole."""
+        return self.length(special) - len(special)
+
     def cut(self, content: list[int], special: SpecialTokens) -> list[int]:
         """Return the first and the last ids."""
         head, tail = self._content_sizes(special)
@@ -203,26 +211,54 @@ class HeadTail(Window):
 class Chunks(Window):
     """Keep the beginning of a document longer than the backbone takes, which reads it chunk by chunk.
 
-    The document has its special tokens once, and is cut into chunks by the model; the last one is padded.
+    The document has its special tokens once, and is cut into chunks by the model; the last one is padded. With a
+    `stride` every chunk has special tokens of its own, and chunks overlap.
 
     Args:
         chunk: ids of a chunk.
         count: maximum number of chunks of a document.
+        stride: content ids from the beginning of a chunk to that of the next; None for chunks side by side.
     """
 
     chunk: Size
     count: Size = _CHUNKS
+    stride: Size | None = None
 
     def __str__(self) -> str:
-        return f"chunks:{self.chunk}x{self.count}"
+        return f"chunks:{self.chunk}x{self.count}" + ("" if self.stride is None else f":{self.stride}")
 
     def length(self, special: SpecialTokens) -> int:
         """Return the ids of all chunks."""
         return self.chunk * self.count
 
+    def capacity(self, special: SpecialTokens) -> int:
+        """Return the number of content ids of a text that stays whole."""
+        if self.stride is None:
+            return super().capacity(special)
+        return self.chunk - len(special) + (self.count - 1) * self.stride
+
+    def fit(self, content: list[int], special: SpecialTokens) -> list[int]:
+        """Turn content ids into those of the chunks, all of one length but the last."""
+        if self.stride is None:
+            return super().fit(content, special)
+        size, content = self.chunk - len(special), content[: self.capacity(special)]
+        starts = range(0, max(len(content) - size, 0) + self.stride, self.stride)
+        chunks = [special.wrap(content[start : start + size]) for start in starts]
+        return [token for chunk in chunks for token in chunk]
+
+    def _check_room(self, special: SpecialTokens) -> None:
+        super()._check_room(special)
+        if self.stride is not None and not 1 <= self.stride <= self.chunk - len(special):
+            raise ConfigError(
+                f"the window {str(self)!r} has {self.chunk - len(special)} ids of the text in a chunk, so that chunks "
+                f"{self.stride} ids apart would leave some out: choose a smaller stride"
+            )
+
 
 def parse_window(text: str, *, max_length: int) -> Window:
-    """Read a window: `head:256`, `head+tail:250+250`, `head+tail:128+384:special`, `chunks:512x4`.
+    """Read a window, such as `head:256`, `head+tail:250+250`, `head+tail:128+384:special` or `chunks:512x4`.
+
+    A third number of chunks is their stride, as in `chunks:202x8:150`.
 
     `head`, `head+tail` and `chunks` without sizes have the size `max_length`, special tokens included.
 
@@ -233,11 +269,12 @@ def parse_window(text: str, *, max_length: int) -> Window:
     if match is None:
         raise ConfigError(
             f"unknown window {text!r}: write head, head:256, head+tail, head+tail:250+250, "
-            "head+tail:128+384:special to count the special tokens in, or chunks:512x4"
+            "head+tail:128+384:special to count the special tokens in, chunks:512x4, or chunks:202x8:150 for chunks "
+            "that overlap"
         )
-    length, head, tail, special, chunk, count = match.groups()
+    length, head, tail, special, chunk, count, stride = match.groups()
     if match[0].startswith("chunks"):
-        return Chunks(int(chunk or max_length), int(count or _CHUNKS))
+        return Chunks(int(chunk or max_length), int(count or _CHUNKS), None if stride is None else int(stride))
     if head is not None:
         return HeadTail(int(head), int(tail), count_special=special is not None)
     if match[0].startswith("head+tail"):

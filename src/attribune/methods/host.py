@@ -24,6 +24,7 @@ class Host:
         hidden: H, the backbone's hidden size.
         outputs: L, the size of the head.
         head_size: P, of a layer in front of the head; None for none.
+        document: features of a document vector, where they are not H.
         slots: the attributes, in schema order.
         sites: all places inside the layers where a module can act.
         heads: of the backbone's attention.
@@ -37,6 +38,7 @@ class Host:
     outputs: int
     slots: Sequence[Slots]
     head_size: int | None = None
+    document: int | None = None
     sites: Sequence[Site] = ()
     heads: int = 1
     embedding: int = 0
@@ -79,8 +81,8 @@ class Host:
 
     @property
     def classified(self) -> int:
-        """The number of features that the head reads of a document vector of H features."""
-        return self.head_size or self.hidden
+        """The number of features that the head reads."""
+        return self.head_size or self.document or self.hidden
 
     def weight(self, site: Site) -> Float[Tensor, "inputs features"]:
         """Return the backbone's weight at the site of a linear map, not to be changed."""

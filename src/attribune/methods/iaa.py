@@ -15,7 +15,7 @@ from attribune.methods.base import Method, Pool, SiteModule
 from attribune.methods.condition import Condition
 from attribune.methods.host import Host
 from attribune.methods.huapa import BranchMethod, BranchMethodConfig
-from attribune.methods.shapes import Mask, States
+from attribune.methods.shapes import Documents, Mask, States
 from attribune.methods.upa import WordAttention, attend, draw_attention
 
 __all__ = ["Iaa"]
@@ -105,7 +105,7 @@ class _IaaMethod(BranchMethod):
         self.document_size = 2 * Z + 3 * H
         self.loss_weights = (0.35, *[0.25] * 4)
 
-    def pool(self, hidden: States, attention_mask: Mask, condition: Condition, default: Pool) -> Float[Tensor, "B D"]:
+    def pool(self, hidden: States, attention_mask: Mask, condition: Condition, default: Pool) -> Documents:
         text, *others = self.split(hidden)
         u, p = vectors = condition.vectors_per_attribute()
         m = functional.attribute_interaction(u, p, self.W_1, self.c_1, self.W_2, self.c_2)

@@ -1,4 +1,4 @@
-"""Shapes of the tensors that methods share: B rows, T tokens, H hidden size, L labels."""
+"""Shapes of the tensors that methods share: B rows, T tokens, H hidden size, D features of a document vector, L labels."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ DropoutDraw: TypeAlias = Float[Tensor, "B attributes"]
 InputIds: TypeAlias = Int[Tensor, "B T"]
 Mask: TypeAlias = Shaped[Tensor, "B T"]
 States: TypeAlias = Float[Tensor, "B T H"]
-Documents: TypeAlias = Float[Tensor, "B H"]
+Documents: TypeAlias = Float[Tensor, "B D"]
 Logits: TypeAlias = Float[Tensor, "B L"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
@@ -88,6 +89,7 @@ class ConditionedModel(StoredModel):
             slots=self.slots,
             head_size=config.head_size,
         )
+        host = replace(host, document=self._add_chunk_encoder(host))
         self.method = self._build_method(host)
         self._add_head(host)
         self.first_position = first_position(self.stack, self.placement)
@@ -177,6 +179,10 @@ class ConditionedModel(StoredModel):
 
     def _check_method(self) -> None:
         """Refuse methods that cannot act in a model of this kind."""
+
+    def _add_chunk_encoder(self, host: Host) -> int | None:
+        """Add the module that joins the vectors of chunks; returns the features of its document vectors."""
+        return None
 
     def _add_head(self, host: Host) -> None:
         """Add the modules on top of the backbone."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,7 @@ from attribune.errors import ConfigError, DataError
 from attribune.methods import Host, MethodConfig, check_reads_tokens
 from attribune.methods.condition import Condition
 from attribune.models.base import ConditionedModel
+from attribune.models.chunk_encoders import chunk_encoder_from_dict
 from attribune.schema import Schema
 from attribune.tasks import Spans, Task, TokenTask
 
@@ -70,6 +71,7 @@ class AttributeModel(ConditionedModel):
         tokenizer: PreTrainedTokenizerBase | None = None,
         text_input: TextInput | None = None,
         chunk: int | None = None,
+        chunk_encoder: Mapping[str, Any] | str | None = None,
     ) -> Self:
         """Make an untrained model over pretrained weights.
 
@@ -90,6 +92,8 @@ class AttributeModel(ConditionedModel):
             text_input: which columns are the text; saved with the model, so that `Predictor` can read rows.
             chunk: ids that the backbone reads at once; longer texts are cut into chunks, rows with positions from 0.
                 By default that of the window of `text_input`; None reads a text at once.
+            chunk_encoder: what joins the vectors of chunks, ``robert`` or ``tobert``, or its settings; by default
+                their mean.
 
         Raises:
             ConfigError: for settings that do not fit each other or the backbone.
@@ -116,6 +120,7 @@ class AttributeModel(ConditionedModel):
             dropout=dropout,
             head_size=head_size,
             chunk=chunk,
+            chunk_encoder=None if chunk_encoder is None else chunk_encoder_from_dict(chunk_encoder).model_dump(),
         )
         loaded = loaded if loaded is backbone else loaded.to(dtype)
         return cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
@@ -133,9 +138,23 @@ class AttributeModel(ConditionedModel):
         if self.config.chunk is not None:
             raise ConfigError(f"chunk is {self.config.chunk}: the task {self.task.kind!r} has windows; leave it out")
 
+    def _add_chunk_encoder(self, host: Host) -> int | None:
+        self.chunk_encoder = None
+        if self.config.chunk_encoder is None:
+            return None
+        if self.config.chunk is None:
+            raise ConfigError("a chunk encoder joins chunks: give a window of chunks, such as chunks:202x8:150")
+        if "pool" in self.method_config.points:
+            raise ConfigError(
+                f"method {self.method_config.name!r} pools the states of all chunks, and the chunk encoder their "
+                "vectors: leave one of them out"
+            )
+        self.chunk_encoder = chunk_encoder_from_dict(self.config.chunk_encoder).build(host)
+        return self.chunk_encoder.features
+
     def _add_head(self, host: Host) -> None:
         self.dropout = nn.Dropout(self.config.dropout)
-        features = self.method.document_size or host.hidden
+        features = self.method.document_size or host.document or host.hidden
         self.hidden_layer = None if host.head_size is None else nn.Linear(features, host.head_size)
         self.head = nn.Linear(host.head_size or features, host.outputs)
         if self.config.pooling not in _POOLINGS:
@@ -285,14 +304,16 @@ class AttributeModel(ConditionedModel):
         return hidden.reshape(rows, -1, hidden.shape[-1]), real.reshape(rows, -1)
 
     def _pool(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the document vectors (B, H): those of the chunks, averaged over the chunks that have a real token."""
-        chunk = self.config.chunk
-        if chunk is None or hidden.shape[1] <= chunk:
-            return self.pool(hidden, attention_mask)
+        """Return the document vectors (B, H): those of chunks that have a real token, averaged or encoded."""
         B, T, H = hidden.shape
+        chunk = min(self.config.chunk or T, T)
+        if chunk == T and self.chunk_encoder is None:
+            return self.pool(hidden, attention_mask)
         mask = attention_mask.view(-1, chunk)
-        pooled = self.pool(hidden.view(-1, chunk, H), mask).view(B, T // chunk, H)
-        return functional.mean_tokens(pooled, mask.any(dim=1).view(B, -1))
+        pooled, real = self.pool(hidden.view(-1, chunk, H), mask).view(B, T // chunk, H), mask.any(dim=1).view(B, -1)
+        if self.chunk_encoder is None:
+            return functional.mean_tokens(pooled, real)
+        return cast(Tensor, self.chunk_encoder(pooled.to(self.head.weight.dtype), real))
 
 
 def _own_pooling(backbone: PreTrainedModel, name: str, revision: str | None) -> Pooling:

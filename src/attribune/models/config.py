@@ -23,6 +23,7 @@ class AttributeConfig(PreTrainedConfig):
         pooling: ``first``, ``mean``, ``last`` or ``max``.
         dropout: on the pooled vector.
         head_size: P, of a layer ``tanh(W_1 d + b_1)`` in front of the head; None for none.
+        chunk_encoder: what joins the vectors of chunks; None for their mean.
         chunk: ids that the backbone reads at once; longer texts are cut. None reads all at once.
         text_input: columns, separator and window of the texts, where they are known.
         learned: names of the stored tensors.
@@ -43,6 +44,7 @@ class AttributeConfig(PreTrainedConfig):
     dropout: float = 0.2
     head_size: int | None = None
     chunk: int | None = None
+    chunk_encoder: dict[str, Any] | None = None
     text_input: dict[str, Any] | None = None
     learned: list[str] | None = None
     generation: dict[str, Any] | None = None

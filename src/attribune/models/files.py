@@ -88,7 +88,9 @@ class _Settings(BaseModel):
     tuning: str | None = None
     pooling: str | None = None
     dropout: float = Field(default=0.2, ge=0, lt=1)
+    head_size: int | None = Field(default=None, ge=1)
     chunk: int | None = Field(default=None, ge=1)
+    chunk_encoder: dict[str, Any] | None = None
     text_input: _TextInput | None = None
     learned: list[str]
     generation: dict[str, Any] | None = None

@@ -17,6 +17,7 @@ from attribune.data.text_pairs import Truncation
 from attribune.data.texts import TextInput
 from attribune.data.windows import parse_window
 from attribune.errors import ConfigError
+from attribune.models.chunk_encoders import chunk_encoder_from_dict
 from attribune.schema import MISSING
 from attribune.schema.kinds import KINDS, Kind
 
@@ -122,7 +123,8 @@ class BackboneRecipe(Settings):
     """The pretrained weights and how they are tuned. Empty fields take the default of the method or of the family.
 
     ``dropout`` applies to the document vector, ``head_size`` is the size of a tanh layer between it and the classifier
-    (by default there is none), ``attention_dropout`` to the attention weights of the backbone. With an
+    (by default there is none), ``chunk_encoder`` joins the vectors of chunks (``robert``, ``tobert``, or settings; by
+    default their mean), ``attention_dropout`` to the attention weights of the backbone. With an
     ``attention_dropout`` of 0, training on a CPU can use the fused attention, which is much faster for long texts.
 
     The names ``cnn``, ``bilstm`` and ``hierarchical`` are backbones without pretraining, trained in full: ``options``
@@ -135,6 +137,7 @@ class BackboneRecipe(Settings):
     pooling: Pooling | None = None
     dropout: float = Field(default=0.2, ge=0, lt=1)
     head_size: int | None = Field(default=None, ge=1, le=100_000)
+    chunk_encoder: dict[str, Any] | str | None = None
     attention_dropout: float | None = Field(default=None, ge=0, lt=1)
     options: dict[str, Any] = Field(default={})
     word_vectors: str | None = None
@@ -160,6 +163,11 @@ class BackboneRecipe(Settings):
         if not self.is_pretrained:
             WORD_MODELS[self.name].from_dict(self.options, source="backbone.options")
         return self
+
+    @field_validator("chunk_encoder")
+    @classmethod
+    def _readable_chunk_encoder(cls, value: Any) -> Any:
+        return None if value is None else chunk_encoder_from_dict(value).model_dump()
 
     @field_validator("tuning")
     @classmethod

@@ -1,0 +1,138 @@
+"""Recurrence and attention over the chunks of a document, against torch's own layers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_runs
+import torch
+from families import tiny_backbone
+from tiny_models import make_batch, make_model
+from torch import Tensor, nn
+
+from attribune.apps.cli import main
+from attribune.data.windows import Chunks
+from attribune.errors import ConfigError, DataError
+from attribune.methods import METHODS
+from attribune.models.auto import load_model
+from attribune.models.chunk_encoders import RobertConfig, TobertConfig, chunk_encoder_from_dict
+from attribune.models.classifier import AttributeModel
+
+MASK = torch.tensor([[1, 1, 1], [1, 0, 0], [1, 1, 0]])
+
+
+def scattered(module: nn.Module) -> nn.Module:
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter += 0.3 * torch.randn_like(parameter)
+    return module.double().eval()
+
+
+def build(settings: Any, **options: Any) -> AttributeModel:
+    return make_model(
+        "bert", METHODS["injector"](vector_size=4, bottleneck=4), chunk=2, chunk_encoder=settings, **options
+    )
+
+
+def test_robert_is_the_last_state_and_a_layer() -> None:
+    encoder: Any = scattered(build({"name": "robert", "size": 7, "dense": 5}).chunk_encoder)
+    chunks = torch.randn(3, 3, 48, dtype=torch.float64)
+    found = encoder(chunks, MASK)
+    for row in range(3):
+        states, _ = encoder.recurrent.lstm(chunks[row : row + 1, : int(MASK[row].sum())])
+        expected = (states[0, -1] @ encoder.dense.weight.T + encoder.dense.bias).clamp(min=0)
+        assert torch.allclose(found[row], expected, atol=1e-12)
+    assert encoder.features == 5
+
+
+@pytest.mark.parametrize("positions", [0, 4])
+def test_tobert_is_transformer_layers_and_a_mean(positions: int) -> None:
+    encoder: Any = scattered(build({"name": "tobert", "layers": 2, "positions": positions}).chunk_encoder)
+    chunks = torch.randn(3, 3, 48, dtype=torch.float64)
+    found = encoder(chunks, MASK)
+    for row in range(3):
+        count = int(MASK[row].sum())
+        states = chunks[row : row + 1, :count]
+        if positions:
+            states = states + encoder.positions[:count]
+        for layer in encoder.layers:
+            states = slow_layer(layer, states)
+        assert torch.allclose(found[row], states[0].mean(dim=0), atol=1e-10)
+
+
+def slow_layer(layer: Any, states: Tensor) -> Tensor:
+    """Post-norm attention and feed-forward of one document, head by head."""
+    heads, H = layer.heads, states.shape[-1]
+    q, k, v = (states @ W[0] for W in (layer.W_q, layer.W_k, layer.W_v))
+    size = q.shape[-1] // heads
+    outputs = []
+    for head in range(heads):
+        part = slice(head * size, (head + 1) * size)
+        scores = q[0, :, part] @ k[0, :, part].T / size**0.5
+        outputs.append(scores.softmax(dim=-1) @ v[0, :, part])
+    attended = torch.cat(outputs, dim=-1) @ layer.W_o
+    states = nn.functional.layer_norm(states + attended, (H,), layer.gain_1, layer.bias_1, 1e-12)
+    inner = (states @ layer.W_1 + layer.b_1).clamp(min=0) @ layer.W_2 + layer.b_2
+    return nn.functional.layer_norm(states + inner, (H,), layer.gain_2, layer.bias_2, 1e-12)
+
+
+@pytest.mark.parametrize("name", ["robert", "tobert"])
+def test_texts_beside_it_change_nothing(name: str, tmp_path: Path) -> None:
+    model = build(name)
+    batch = make_batch(2)
+    together = model(**batch).logits
+    for row in range(len(together)):
+        length = int(batch["attention_mask"][row].sum())
+        cut = {"attribute_ids": None}
+        alone = {key: value[row : row + 1, : cut.get(key, length)] for key, value in batch.items()}
+        assert torch.allclose(model(**alone).logits[0], together[row], atol=1e-5)
+    model.save_pretrained(tmp_path / "model")
+    tiny_backbone("bert").save_pretrained(tmp_path / "backbone")
+    again = AttributeModel.from_pretrained(tmp_path / "model", backbone=str(tmp_path / "backbone"))
+    assert torch.equal(again.eval()(**batch).logits, together)
+
+
+def test_they_are_trained_from_a_recipe(tmp_path: Path) -> None:
+    small_runs.write_csv(tmp_path / "rows.csv", small_runs.reviews(80))
+    backbone = small_runs.save_backbone(tmp_path / "backbone")
+    words = small_runs.train_command(tmp_path / "rows.csv", tmp_path / "run", backbone=backbone)
+    given = ["--set", "data.window=chunks:8x4:4", "backbone.chunk_encoder=tobert"]
+    assert main([*words, *given]) == 0
+    model = load_model(tmp_path / "run")
+    assert model.config.chunk_encoder == TobertConfig().model_dump()
+    assert model.config.chunk == 8
+    assert (
+        main(["predict", str(tmp_path / "run"), str(tmp_path / "rows.csv"), "--output", str(tmp_path / "out.csv")]) == 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("hibert", "chunk_encoder is {'name': 'hibert'}"),
+        ({"name": "robert", "size": 0}, "size"),
+        ({"name": "tobert", "size": 3}, "there is no such setting"),
+        (7, "chunk_encoder is 7"),
+    ],
+)
+def test_wrong_settings(settings: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        chunk_encoder_from_dict(settings)
+
+
+def test_what_does_not_go_together() -> None:
+    with pytest.raises(ConfigError, match="a chunk encoder joins chunks: give a window of chunks"):
+        make_model("bert", METHODS["none"](), chunk_encoder="robert")
+    with pytest.raises(ConfigError, match="method 'upa' pools the states of all chunks"):
+        make_model("bert", METHODS["upa"](), chunk=2, chunk_encoder="robert")
+    with pytest.raises(DataError, match="a text has 3 chunks, but the chunk encoder has 2 positions"):
+        build({"name": "tobert", "positions": 2})(**make_batch(2))
+
+
+def test_the_head_fits_the_document() -> None:
+    config = RobertConfig(size=9, dense=6)
+    assert make_model("bert", METHODS["chim"](), chunk=2, chunk_encoder=config.model_dump()).head.in_features == 6
+    assert build({"name": "robert", "dense": 6}, head_size=4).head.in_features == 4
+    assert Chunks(8, 4, 4).stride == 4
