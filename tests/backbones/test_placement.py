@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from families import FAMILIES, WORD_FAMILIES
+from families import FAMILIES, WORD_FAMILIES, tiny_backbone
 from torch import Tensor, nn
 from transformers import AutoConfig, BertConfig, PreTrainedModel, ViTConfig
 
@@ -210,3 +210,22 @@ def test_a_missing_norm_is_named(tiny_backbone: Callable[..., PreTrainedModel]) 
 def test_chunked_feed_forward_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"chunk_size_feed_forward is 3: .* set it to 0"):
         build_backbone(BertConfig(chunk_size_feed_forward=3))
+
+
+@pytest.mark.parametrize(
+    ("family", "expected"),
+    [
+        # 4 heads of 12 features; of Phi-3, keys and values have 2 heads.
+        ("phi3", {"q_proj": (0, 48), "k_proj": (48, 24), "v_proj": (72, 24)}),
+        ("modernbert", {"q_proj": (0, 48), "k_proj": (48, 48), "v_proj": (96, 48)}),
+        ("gpt2", {"q_proj": (0, 48), "k_proj": (48, 48), "v_proj": (96, 48)}),
+    ],
+)
+def test_parts_of_a_fused_projection(family: str, expected: dict[str, tuple[int, int]]) -> None:
+    backbone = tiny_backbone(family)
+    sites = find_sites(backbone, placement_for(family), ("q_proj", "k_proj", "v_proj"))
+    assert {(site.kind, site.start, site.features) for site in sites} == {
+        (kind, start, features) for kind, (start, features) in expected.items()
+    }
+    widths = {max(backbone.get_submodule(site.path).weight.shape) for site in sites}
+    assert widths == {sum(features for _, features in expected.values())}

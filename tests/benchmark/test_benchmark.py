@@ -28,12 +28,12 @@ from safetensors.numpy import load_file, save_file
 
 from attribune.apps.cli import main
 from attribune.apps.report.benchmark_page import benchmark_page
-from attribune.benchmark.experiment import Experiment
+from attribune.benchmark.experiment import Choice, Experiment
 from attribune.benchmark.presets import experiment_names
 from attribune.benchmark.rendering import FORMATS
-from attribune.benchmark.results import BenchmarkFolder, CellResult, best_factor
+from attribune.benchmark.results import BenchmarkFolder, CellResult, Group, best_factor
 from attribune.benchmark.summary import Summary, readable_json, summarize
-from attribune.benchmark.tables import benchmark_tables, verdict
+from attribune.benchmark.tables import _chosen, benchmark_tables, verdict
 from attribune.errors import ConfigError
 from attribune.metrics.bins import count_ranges
 from attribune.metrics.bootstrap import PairedResult, interval
@@ -709,3 +709,42 @@ def test_a_class_that_a_split_lacks_is_a_class_of_its_models_too(experiment: dic
     for line in table.lines:
         classes = [result.metrics.task["classes"] for result in line.group.results]
         assert classes == [["bad", "good", "never again"]] * 3
+
+
+def rewrite(place: Path, logits: Any) -> None:
+    """Give a trial other validation logits for the same rows."""
+    path = place / "validation_logits.safetensors"
+    arrays = load_file(path)
+    found = logits(arrays["labels"], arrays["logits"].shape)
+    save_file({**arrays, "logits": found.astype(np.float32)}, path)
+
+
+def test_rates_and_choices_are_compared_by_the_main_metric_if_it_is_said(
+    finished: BenchmarkFolder, tmp_path: Path
+) -> None:
+    """One is right more often and one has the lower log loss: certain of a wrong class in one row."""
+    folder = BenchmarkFolder(Path(shutil.copytree(finished.path, tmp_path / "out")))
+    experiment = folder.experiment()
+    first = next(cell for cell in experiment.cells() if cell.setting.name == "none" and cell.factor is None)
+    slow, fast = sorted(experiment.trials(first), key=lambda trial: float(trial.factor or 1))
+
+    def certain(labels: Any, shape: tuple[int, int]) -> Any:
+        logits = 9.0 * np.eye(shape[1])[labels]
+        logits[0] = 200.0 * np.eye(shape[1])[(labels[0] + 1) % shape[1]]
+        return logits
+
+    def hesitant(labels: Any, shape: tuple[int, int]) -> Any:
+        logits = 2.0 * np.eye(shape[1])[labels]
+        logits[: len(labels) // 2] = np.roll(0.01 * np.eye(shape[1])[labels[: len(labels) // 2]], 1, axis=1)
+        return logits
+
+    rewrite(folder.place(slow), hesitant)
+    rewrite(folder.place(fast), certain)
+    assert best_factor(folder, [slow, fast], by="log_loss") == slow.factor
+    assert best_factor(folder, [slow, fast], by="main_metric") == fast.factor
+    groups = {"hesitant": Group((CellResult(slow, folder.place(slow)),))}
+    choice = Choice(name="the best", of=("hesitant", "certain"))
+    assert _chosen(choice, groups, "main_metric") is None
+    groups["certain"] = Group((CellResult(fast, folder.place(fast)),))
+    assert _chosen(choice, groups, "log_loss") == "hesitant"
+    assert _chosen(choice, groups, "main_metric") == "certain"
