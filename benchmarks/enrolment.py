@@ -27,7 +27,8 @@ from real_data import CARDS, Setting
 
 from attribune.core.console import quiet_libraries
 from attribune.metrics.bootstrap import interval, paired
-from attribune.metrics.formulas import Metric, accuracy, log_loss
+from attribune.metrics.formulas import accuracy, log_loss
+from attribune.metrics.metric import Metric
 from attribune.runs.enrol import enrol
 from attribune.runs.folder import load_run
 from attribune.runs.recipe import Recipe

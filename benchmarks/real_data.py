@@ -29,7 +29,8 @@ from attribune.data.splits import split_table
 from attribune.data.tables import read_table
 from attribune.methods import METHODS
 from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired
-from attribune.metrics.formulas import Metric, accuracy, log_loss, macro_f1
+from attribune.metrics.formulas import accuracy, log_loss, macro_f1
+from attribune.metrics.metric import Metric
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
 from attribune.runs.results import RunResults

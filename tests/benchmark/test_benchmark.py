@@ -37,7 +37,8 @@ from attribune.benchmark.tables import _chosen, benchmark_tables, verdict
 from attribune.errors import ConfigError
 from attribune.metrics.bins import count_ranges
 from attribune.metrics.bootstrap import PairedResult, interval
-from attribune.metrics.formulas import accuracy, log_loss, macro_f1, pooled
+from attribune.metrics.formulas import accuracy, log_loss, macro_f1
+from attribune.metrics.pooling import pooled
 from attribune.runs.recipe import Recipe
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import prepare

@@ -12,6 +12,7 @@ from attribune.errors import ConfigError, DataError
 from attribune.metrics import bootstrap
 from attribune.metrics import formulas as metrics
 from attribune.metrics.bootstrap import interval, paired, paired_mean
+from attribune.metrics.pooling import pooled
 
 
 def labels(rows, classes, seed, right=0.6):
@@ -258,7 +259,7 @@ def test_rows_of_several_seeds_are_drawn_together():
     predicted = np.where(rng.random(200) < 0.6, true, rng.integers(0, 3, 200))
     halves = [slice(0, 70), slice(70, 200)]
     parts = [metrics.macro_f1(true[half], predicted[half], classes=3) for half in halves]
-    whole = metrics.pooled(parts, [keys[half] for half in halves])
+    whole = pooled(parts, [keys[half] for half in halves])
     assert whole.value() == pytest.approx(metrics.macro_f1(true, predicted, classes=3).value())
     names, drawn = np.unique(keys), []
     for _ in range(1_500):

@@ -12,6 +12,7 @@ from sklearn import metrics as sk
 from attribune.errors import DataError
 from attribune.metrics import formulas as metrics
 from attribune.metrics.definitions import metric_info
+from attribune.metrics.pooling import pooled
 
 IDS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=40)
 CELLS = st.lists(st.tuples(*[st.booleans()] * 6), min_size=1, max_size=20)
@@ -95,8 +96,8 @@ def test_a_pooled_correlation_is_that_of_all_rows(pairs, folds):
     keys = [part % 3 for part in parts]
     for make in (metrics.pearson, metrics.spearman):
         several = [make(true[part], predicted[part]) for part in parts]
-        assert metrics.pooled(several).value() == pytest.approx(make(true, predicted).value(), abs=1e-9)
-        assert metrics.pooled(several, keys).value() == pytest.approx(make(true, predicted).value(), abs=1e-9)
+        assert pooled(several).value() == pytest.approx(make(true, predicted).value(), abs=1e-9)
+        assert pooled(several, keys).value() == pytest.approx(make(true, predicted).value(), abs=1e-9)
 
 
 @settings(deadline=None, max_examples=60)

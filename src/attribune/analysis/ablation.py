@@ -13,7 +13,7 @@ from typing import Any
 from attribune.errors import ConfigError, numbered_in_file
 from attribune.methods.base import Ablation, Method
 from attribune.metrics.bootstrap import interval, paired
-from attribune.metrics.formulas import Metric
+from attribune.metrics.metric import Metric
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import load_run

@@ -17,7 +17,8 @@ from sklearn.metrics import confusion_matrix
 
 from attribune.metrics.bins import LEAST_ROWS, count_ranges, range_name
 from attribune.metrics.bootstrap import Interval, interval
-from attribune.metrics.formulas import Metric, mean_of
+from attribune.metrics.formulas import mean_of
+from attribune.metrics.metric import Metric
 from attribune.schema.attributes import FittedAttribute
 from attribune.tasks import Aspects, Classification, Rating, Regression, Task
 

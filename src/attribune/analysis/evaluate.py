@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from attribune.errors import DataError, numbered_in_file
 from attribune.metrics.bootstrap import Interval
-from attribune.metrics.formulas import Metric
+from attribune.metrics.metric import Metric
 from attribune.metrics.results import Comparison, compare_metrics, intervals
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import load_run

@@ -18,7 +18,9 @@ from attribune.core.job_folder import JobFolder
 from attribune.core.records import read_record
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired
-from attribune.metrics.formulas import Metric, log_loss, pooled
+from attribune.metrics.formulas import log_loss
+from attribune.metrics.metric import Metric
+from attribune.metrics.pooling import pooled
 from attribune.runs.results import RunResults
 from attribune.tasks import Task, task_from_dict
 from attribune.tasks.base import SelectBy, validation_score

@@ -1,4 +1,4 @@
-"""Shapes of the tensors that methods share: B rows, T tokens, H hidden size, D features of a document vector, L labels."""
+"""Shapes of the tensors that methods share: B rows, T tokens, H hidden size, D features of a document, L labels."""
 
 from __future__ import annotations
 

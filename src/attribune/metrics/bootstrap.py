@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.errors import ConfigError, DataError
-from attribune.metrics.formulas import Metric
+from attribune.metrics.metric import Metric
 
 __all__ = ["Interval", "PairedResult", "interval", "paired", "paired_mean"]
 

@@ -9,8 +9,6 @@ Shapes: n rows, G distinct rows of statistics, S statistics, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,10 +16,10 @@ import numpy.typing as npt
 from scipy import sparse, special
 
 from attribune.errors import DataError
-from attribune.metrics.definitions import metric_info
+from attribune.metrics.correlations import pearson, quotient, spearman
+from attribune.metrics.metric import Array, Formula, Metric, as_pair
 
 __all__ = [
-    "Metric",
     "accuracy",
     "f1",
     "f1_of_counts",
@@ -35,147 +33,12 @@ __all__ = [
     "mean_of",
     "pearson",
     "perplexity",
-    "pooled",
     "r2",
     "ratio",
     "rmse",
     "spearman",
     "subset_accuracy",
 ]
-
-Array = npt.NDArray[Any]
-Formula = Callable[[Array], Array]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Metric:
-    """One metric of one set of rows, in a form that can be resampled.
-
-    Args:
-        name: for `metric_info`, for example `accuracy`.
-        statistics: (G, S) distinct rows of statistics, dense or a scipy sparse array.
-        rows: (n,) the index in `statistics` of each row of the data.
-        formula: from means of the statistics (..., S) to the metric (...).
-        pairs: (S, 2) for a correlation: the true and the predicted value that each statistic counts.
-    """
-
-    name: str
-    statistics: Any
-    rows: Array
-    formula: Formula
-    pairs: Array | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse a metric over no rows: its value would not be a number."""
-        if len(self.rows) == 0:
-            raise DataError(f"the metric {self.name!r} has 0 rows to be computed on: give at least one labelled row")
-
-    def __len__(self) -> int:
-        """Return the number of rows n."""
-        return len(self.rows)
-
-    @property
-    def higher_is_better(self) -> bool:
-        """Whether a higher value is better; False for errors such as `rmse`."""
-        return metric_info(self.name).higher_is_better
-
-    def value(self) -> float:
-        """Return the metric over all rows."""
-        counts = np.bincount(self.rows, minlength=self.statistics.shape[0])
-        return float(self.of_counts(counts[None, :])[0])
-
-    def of_counts(self, counts: Array) -> Array:
-        """Return the metric (R,) of R resamples, given how often each row of `statistics` occurs in each: (R, G)."""
-        weights = counts.astype(np.float64)
-        return np.asarray(self.formula((weights @ self.statistics) / weights.sum(axis=-1, keepdims=True)))
-
-
-def pooled(metrics: Sequence[Metric], keys: Sequence[npt.ArrayLike] | None = None) -> Metric:
-    """Return one metric over the rows of several, such as the folds of a cross-validation.
-
-    A row that occurs in several of them, as with other seeds on the same test rows, is drawn as one in a bootstrap,
-    since its copies are not independent. A pooled `r2` measures the variance within the folds.
-
-    Args:
-        metrics: the same metric of the same classes.
-        keys: for each metric (n,), identifies its rows in the data set; None if all rows are different.
-
-    Raises:
-        DataError: for metrics of different names or statistics.
-    """
-    first = metrics[0]
-    pairs = [metric.pairs for metric in metrics if metric.pairs is not None]
-    if len(pairs) == len(metrics):
-        metrics = _over_pairs(metrics, np.concatenate(pairs))
-        first = metrics[0]
-    widths = {(metric.name, metric.statistics.shape[1]) for metric in metrics}
-    if len(widths) > 1:
-        raise DataError(f"metrics over different classes cannot be pooled ({sorted(widths)}): give the classes")
-    starts = np.cumsum([0, *(metric.statistics.shape[0] for metric in metrics[:-1])])
-    blocks = [metric.statistics for metric in metrics]
-    statistics = sparse.vstack(blocks, format="csr") if sparse.issparse(blocks[0]) else np.vstack(blocks)
-    rows = np.concatenate([start + metric.rows for start, metric in zip(starts, metrics, strict=True)])
-    combined = replace(first, statistics=statistics, rows=rows)
-    if keys is None:
-        return combined
-    distinct_keys, cluster = np.unique(np.concatenate([np.asarray(key) for key in keys]), return_inverse=True)
-    if len(distinct_keys) == len(rows):
-        return combined
-    return _clustered(combined, cluster.reshape(-1), cluster_count=len(distinct_keys))
-
-
-def _over_pairs(metrics: Sequence[Metric], pairs: Array) -> list[Metric]:
-    """Return correlations whose statistics count the pairs of all of them."""
-    starts = np.cumsum([0, *(metric.statistics.shape[1] for metric in metrics)])
-    shapes = [(metric.statistics.shape[0], len(pairs)) for metric in metrics]
-    return [
-        _of_pairs(
-            metric.name,
-            sparse.csr_array(
-                (metric.statistics.data, metric.statistics.indices + start, metric.statistics.indptr), shape
-            ),
-            rows=metric.rows,
-            pairs=pairs,
-        )
-        for metric, start, shape in zip(metrics, starts, shapes, strict=False)
-    ]
-
-
-def _clustered(metric: Metric, cluster: Array, *, cluster_count: int) -> Metric:
-    """Return the metric with each cluster of rows (n,) drawn as one: sums of statistics, and row counts beside them."""
-    order = np.lexsort((metric.rows, cluster))
-    sizes = np.bincount(cluster, minlength=cluster_count)
-    position = np.arange(len(cluster)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    contents = np.full((cluster_count, sizes.max()), -1, dtype=np.int64)
-    contents[cluster[order], position] = metric.rows[order]
-    distinct, rows = np.unique(contents, axis=0, return_inverse=True)
-    cluster_index, column = np.nonzero(distinct >= 0)
-    shape = (len(distinct), metric.statistics.shape[0])
-    ones = np.ones(len(cluster_index))
-    membership = sparse.csr_array((ones, (cluster_index, distinct[cluster_index, column])), shape=shape)
-    sums = membership @ metric.statistics
-    counts = (distinct >= 0).sum(axis=1, keepdims=True).astype(np.float64)
-    if sparse.issparse(sums):
-        statistics: Any = sparse.hstack([sums, sparse.csr_array(counts)], format="csr")
-    else:
-        statistics = np.hstack([sums, counts])
-    formula = metric.formula
-    return replace(
-        metric,
-        statistics=statistics,
-        rows=rows.reshape(-1),
-        formula=lambda means: formula(means[..., :-1] / means[..., -1:]),
-    )
-
-
-def _pair(true: npt.ArrayLike, predicted: npt.ArrayLike, *, axes: int = 1) -> tuple[Array, Array]:
-    first, second = np.asarray(true), np.asarray(predicted)
-    if first.shape != second.shape or first.ndim != axes:
-        raise DataError(
-            f"true values have shape {first.shape} and predictions {second.shape}:"
-            f" give two arrays of the same shape with {axes} axes"
-        )
-    return first, second
 
 
 def _first(means: Array) -> Array:
@@ -237,13 +100,13 @@ def _macro_all_formula(means: Array) -> Array:
 
 def accuracy(true: npt.ArrayLike, predicted: npt.ArrayLike, *, name: str = "accuracy") -> Metric:
     """Return the share of rows whose predicted class id (n,) equals the true one (n,)."""
-    first, second = _pair(true, predicted)
+    first, second = as_pair(true, predicted)
     return mean_of(name, first == second)
 
 
 def f1(true: npt.ArrayLike, predicted: npt.ArrayLike, *, positive: int) -> Metric:
     """Return the F1 of the class id `positive`; 0 where it is neither true nor predicted."""
-    first, second = _pair(true, predicted)
+    first, second = as_pair(true, predicted)
     is_true, is_predicted = first == positive, second == positive
     return _f1_over("f1", np.stack([is_true & is_predicted, is_predicted, is_true], axis=1))
 
@@ -259,7 +122,7 @@ def macro_f1(true: npt.ArrayLike, predicted: npt.ArrayLike, *, classes: int) -> 
 
 def _confusions(true: npt.ArrayLike, predicted: npt.ArrayLike, classes: int) -> tuple[Any, Array]:
     """Return per distinct pair of classes the hit, prediction and true class, one-hot (G, 3 (C + 1)), and rows (n,)."""
-    first, second = _pair(true, predicted)
+    first, second = as_pair(true, predicted)
     if second.size and (second.min() < 0 or second.max() >= classes):
         raise DataError(f"a predicted class id is {second.min()} or {second.max()}: ids go from 0 to {classes - 1}")
     width = classes + 1
@@ -280,7 +143,7 @@ def _matthews_formula(means: Array) -> Array:
     """(c - p·t) / sqrt((1 - p·p)(1 - t·t)) of the share c of hits and the shares p, t of the classes."""
     hits, predicted, true = np.split(means, 3, axis=-1)
     spread = (1 - np.square(predicted).sum(axis=-1)) * (1 - np.square(true).sum(axis=-1))
-    return _quotient(hits.sum(axis=-1) - (predicted * true).sum(axis=-1), spread)
+    return quotient(hits.sum(axis=-1) - (predicted * true).sum(axis=-1), spread)
 
 
 def matthews(true: npt.ArrayLike, predicted: npt.ArrayLike, *, classes: int) -> Metric:
@@ -294,7 +157,7 @@ def matthews(true: npt.ArrayLike, predicted: npt.ArrayLike, *, classes: int) -> 
 
 def label_micro_f1(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
     """Return the F1 over all (row, class) cells of two 0/1 arrays (n, C), for several labels per row."""
-    first, second = (array.astype(bool) for array in _pair(true, predicted, axes=2))
+    first, second = (array.astype(bool) for array in as_pair(true, predicted, axes=2))
     counts = np.stack([(first & second).sum(axis=1), second.sum(axis=1), first.sum(axis=1)], axis=1)
     return _f1_over("micro_f1", counts)
 
@@ -304,7 +167,7 @@ def label_macro_f1(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
 
     A column that is neither true nor predicted in any row counts 0.
     """
-    first, second = (array.astype(bool) for array in _pair(true, predicted, axes=2))
+    first, second = (array.astype(bool) for array in as_pair(true, predicted, axes=2))
     distinct, rows = np.unique(np.packbits(np.hstack([first, second]), axis=1), axis=0, return_inverse=True)
     classes = first.shape[1]
     cells = np.unpackbits(distinct, axis=1, count=2 * classes).astype(bool)
@@ -315,13 +178,13 @@ def label_macro_f1(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
 
 def subset_accuracy(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
     """Return the share of rows where all C cells of two 0/1 arrays (n, C) agree."""
-    first, second = (array.astype(bool) for array in _pair(true, predicted, axes=2))
+    first, second = (array.astype(bool) for array in as_pair(true, predicted, axes=2))
     return mean_of("subset_accuracy", (first == second).all(axis=1))
 
 
 def mean_accuracy(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
     """Return the accuracy averaged over aspects, from class ids (n, aspects)."""
-    first, second = _pair(true, predicted, axes=2)
+    first, second = as_pair(true, predicted, axes=2)
     return mean_of("mean_accuracy", (first == second).mean(axis=1))
 
 
@@ -342,13 +205,13 @@ def log_loss(true: npt.ArrayLike, logits: npt.ArrayLike) -> Metric:
 
 def rmse(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
     """Return the root of the mean squared error of two arrays (n,), in the unit of the values."""
-    first, second = _pair(true, predicted)
+    first, second = as_pair(true, predicted)
     return mean_of("rmse", np.square(first - second), formula=_root)
 
 
 def mae(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
     """Return the mean absolute error of two arrays (n,), in the unit of the values."""
-    first, second = _pair(true, predicted)
+    first, second = as_pair(true, predicted)
     return mean_of("mae", np.abs(first - second))
 
 
@@ -364,74 +227,11 @@ def _r2_formula(means: Array) -> Array:
 
 def r2(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
     """Return the share of the variance of true values (n,) that predictions (n,) explain; it may be negative."""
-    first, second = (array.astype(np.float64) for array in _pair(true, predicted))
+    first, second = (array.astype(np.float64) for array in as_pair(true, predicted))
     # Centred first, so that large values with a small spread do not cancel.
     centred = first - first.mean() if len(first) else first
     statistics = np.stack([np.square(first - second), centred, np.square(centred)], axis=1)
     return Metric(name="r2", statistics=statistics, rows=np.arange(len(first)), formula=_r2_formula)
-
-
-def _quotient(covariance: Array, spread: Array) -> Array:
-    """Return covariance / sqrt(spread), 0 where one of the two variables is constant."""
-    varies = spread > 1e-14
-    return np.asarray(np.where(varies, covariance / np.sqrt(np.where(varies, spread, 1.0)), 0.0))
-
-
-def pearson(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
-    """Return the Pearson correlation of two arrays (n,), between -1 and 1; 0 where one of them is constant."""
-    return _of_arrays("pearson", true, predicted)
-
-
-def spearman(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
-    """Return the rank correlation of two arrays (n,), between -1 and 1; equal values share their mean rank.
-
-    It is 0 where one array is constant. Ranks are those among the rows that are drawn, in every resample anew.
-    """
-    return _of_arrays("spearman", true, predicted)
-
-
-def _of_arrays(name: str, true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
-    values = np.stack(_pair(true, predicted), axis=1).astype(np.float64)
-    pairs, rows = np.unique(values, axis=0, return_inverse=True)
-    return _of_pairs(name, sparse.eye_array(len(pairs), format="csr"), rows=rows.reshape(-1), pairs=pairs)
-
-
-def _of_pairs(name: str, statistics: Any, *, rows: Array, pairs: Array) -> Metric:
-    """Return the correlation whose statistics (G, S) count pairs (S, 2) of a true and a predicted value."""
-    formula = (_correlation if name == "pearson" else _rank_correlation)(pairs)
-    return Metric(name=name, statistics=statistics, rows=rows, formula=formula, pairs=pairs)
-
-
-def _correlation(pairs: Array) -> Formula:
-    # Centred and scaled first, so that large values with a small spread do not cancel.
-    centred = pairs - (pairs.mean(axis=0) if len(pairs) else 0)
-    scale = np.abs(centred).max(axis=0, initial=0)
-    x, y = (centred / np.where(scale > 1e-14 * np.abs(pairs).max(initial=0), scale, np.inf)).T
-
-    def formula(weights: Array) -> Array:
-        mean_x, mean_y = weights @ x, weights @ y
-        spread = (weights @ (x * x) - mean_x**2) * (weights @ (y * y) - mean_y**2)
-        return _quotient(weights @ (x * y) - mean_x * mean_y, spread)
-
-    return formula
-
-
-def _rank_correlation(pairs: Array) -> Formula:
-    columns = [np.unique(values, return_inverse=True)[1].reshape(-1) for values in pairs.T]
-
-    def formula(weights: Array) -> Array:
-        x, y = (_ranks(weights, column) - 0.5 for column in columns)
-        covariance, xx, yy = ((weights * product).sum(axis=-1) for product in (x * y, x * x, y * y))
-        return _quotient(covariance, xx * yy)
-
-    return formula
-
-
-def _ranks(weights: Array, column: Array) -> Array:
-    """Return ranks, between 0 and 1, of values with weights (..., S); `column` (S,) is the place of each in order."""
-    members = sparse.csr_array((np.ones(len(column)), (np.arange(len(column)), column)))
-    shares = (weights.reshape(-1, len(column)) @ members).reshape(*weights.shape[:-1], -1)
-    return np.asarray((np.cumsum(shares, axis=-1) - shares / 2)[..., column])
 
 
 def _perplexity_formula(means: Array) -> Array:
@@ -440,7 +240,7 @@ def _perplexity_formula(means: Array) -> Array:
 
 def perplexity(nats: npt.ArrayLike, tokens: npt.ArrayLike) -> Metric:
     """Return exp(mean negative log-likelihood of a token), from the sums of rows in nats (n,) and in tokens (n,)."""
-    first, second = _pair(nats, tokens)
+    first, second = as_pair(nats, tokens)
     if len(second) and not second.sum() > 0:
         raise DataError(f"none of the {len(second)} texts has a token: give rows with a text")
     return Metric(

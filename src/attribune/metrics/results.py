@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired
-from attribune.metrics.formulas import Metric
+from attribune.metrics.metric import Metric
 
 __all__ = ["Comparison", "Condition", "ResultRow", "Scored", "compare", "compare_metrics", "condition_of", "intervals"]
 

@@ -13,7 +13,7 @@ from scipy.special import softmax
 from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError
 from attribune.metrics import formulas as metric
-from attribune.metrics.formulas import Metric
+from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING
 from attribune.tasks.base import Decoded, Task, checked_logits, log_frequencies, unknown
 from attribune.tasks.labels import (

@@ -16,7 +16,8 @@ from pydantic import BeforeValidator
 
 from attribune.errors import ConfigError, DataError
 from attribune.metrics.definitions import metric_info
-from attribune.metrics.formulas import Metric, log_loss
+from attribune.metrics.formulas import log_loss
+from attribune.metrics.metric import Metric
 from attribune.tasks.labels import Array, Column
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from scipy.special import expit, softmax
 from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError, DataError
 from attribune.metrics import formulas as metric
-from attribune.metrics.formulas import Metric
+from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, canonical
 from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits, log_frequencies, unknown
 from attribune.tasks.labels import (

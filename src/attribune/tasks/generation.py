@@ -12,7 +12,7 @@ import numpy as np
 from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError
 from attribune.metrics import formulas as metric
-from attribune.metrics.formulas import Metric
+from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING
 from attribune.tasks.base import Decoded, Task, checked_logits
 from attribune.tasks.labels import Array, Column, MissingTexts, label_texts

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, ValidationInfo
 from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError, DataError
 from attribune.metrics import formulas as metric
-from attribune.metrics.formulas import Metric
+from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING
 from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
 from attribune.tasks.labels import Array, Column, MissingTexts, label_numbers, require_columns

@@ -15,7 +15,7 @@ from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError, DataError
 from attribune.metrics import formulas as metric
 from attribune.metrics.answers import answer_scores
-from attribune.metrics.formulas import Metric
+from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING
 from attribune.tasks.answers import Answer, AnswerCells
 from attribune.tasks.base import Decoded

@@ -16,7 +16,7 @@ from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.metrics import formulas as metric
 from attribune.metrics.entities import SINGLE, count_entities, split_tag
-from attribune.metrics.formulas import Metric
+from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, canonical
 from attribune.tasks.base import Decoded, checked_logits, log_frequencies
 from attribune.tasks.labels import UNSEEN, Array, Column, MissingTexts, class_names, sorted_classes

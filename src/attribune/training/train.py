@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,17 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 import transformers
-from datasets import Dataset
-from transformers import TrainerState
 
 from attribune.backbones.loading import load_tokenizer
 from attribune.core.files import read_json, write_json
-from attribune.core.process import keep_freed_memory
 from attribune.core.progress import Reporter
 from attribune.core.records import checked_record, read_record
-from attribune.data.batching import LengthGroupedBatches, padding_share
 from attribune.data.rows import EncodedRows
-from attribune.errors import AttribuneError, ConfigError, DataError
+from attribune.errors import AttribuneError, ConfigError
 from attribune.metrics.results import Scored
 from attribune.models.auto import load_scorer
 from attribune.models.base import ConditionedModel
@@ -38,14 +33,10 @@ from attribune.runs.recipe_parts import TrainingRecipe
 from attribune.runs.results import RunResults, TrainingRecord, run_results
 from attribune.tasks import Task, TokenTask
 from attribune.training.baselines import train_baseline
-from attribune.training.callbacks.early_stopping import EarlyStopping
-from attribune.training.callbacks.profile import ProfileSteps
-from attribune.training.callbacks.progress import Progress
-from attribune.training.callbacks.trackers import check_trackers, run_name, trackers
-from attribune.training.checkpoints import last_checkpoint, read_state
-from attribune.training.distributed import from_main, is_main, process_count, process_number
+from attribune.training.callbacks.trackers import check_trackers
+from attribune.training.distributed import from_main, is_main, process_count
+from attribune.training.fitting import fit
 from attribune.training.model_building import build_model
-from attribune.training.optimizer import MaxHeadNorm, update_rows_alone
 from attribune.training.plan import DataPlan, ModelPlan, TrainingPlan, comparison_recipes, with_precision
 from attribune.training.preparation import (
     PreparedData,
@@ -56,16 +47,13 @@ from attribune.training.preparation import (
     shuffle,
 )
 from attribune.training.scoring import score, score_baselines
-from attribune.training.trainer import AttributeTrainer, training_arguments
 
 if TYPE_CHECKING:
-    from attribune.training.sharding import ShardedTables
+    pass
 
 __all__ = ["train"]
 
 _log = logging.getLogger(__name__)
-
-_MUCH_PADDING = 1 / 3
 
 
 def train(
@@ -256,7 +244,7 @@ def _train_neural(
     )
     for note in data.notes[note_count:]:
         reporter.note(note)
-    outcome = _fit(model, train, validation, settings, folder, reporter, profile=profile)
+    outcome = fit(model, train, validation, settings, folder, reporter, profile=profile)
     if isinstance(model.task, TokenTask) and isinstance(validation, EncodedRows) and model.task.is_tuned:
         _tune_task(model, model.task, validation, settings)
     if is_main():
@@ -285,115 +273,6 @@ def _check_checkpointing(model: ConditionedModel, settings: TrainingRecipe) -> N
             f"training.gradient_checkpointing is on, but backbones of type {model.config.text_config.model_type!r} do "
             "not support it: turn it off, or choose another backbone"
         )
-
-
-def _fit(
-    model: ConditionedModel,
-    train: Dataset,
-    validation: Dataset | EncodedRows,
-    settings: TrainingRecipe,
-    folder: RunFolder,
-    reporter: Reporter,
-    *,
-    profile: bool,
-) -> dict[str, Any]:
-    """Train until the last epoch or until patience runs out, and load the best weights into the model.
-
-    An interrupted training continues from its last complete checkpoint. Of several processes only the first one has the
-    best weights at the end.
-
-    Returns:
-        Fields of `TrainingRecord`.
-    """
-    keep_freed_memory()
-    padding = _padding(train, settings, reporter)
-    sharded = _prepare_tables(model, settings, reporter)
-    metric, greater_is_better = model.task.main_metric, model.task.higher_is_better
-    patience = EarlyStopping(f"eval_{metric}", greater_is_better=greater_is_better, patience=settings.patience)
-    progress = Progress(reporter, folder.log)
-    trainer = AttributeTrainer(
-        model,
-        settings,
-        training_arguments(
-            settings,
-            checkpoints=folder.checkpoints,
-            run_name=run_name(folder.path),
-            metric=metric,
-            greater_is_better=greater_is_better,
-        ),
-        train=train,
-        validation=validation,
-        callbacks=[
-            patience,
-            progress,
-            *trackers(settings.report_to, folder),
-            *([] if settings.max_head_norm is None else [MaxHeadNorm(model, settings.max_head_norm)]),
-            *([ProfileSteps(model, folder.profile)] if profile and is_main() else []),
-        ],
-        sharded=sharded,
-    )
-    if not is_main():  # every process needs its own dropout
-        torch.manual_seed(settings.seed + process_number())
-    checkpoint = last_checkpoint(folder.checkpoints)
-    state = None if checkpoint is None else read_state(checkpoint)
-    if state is not None:
-        progress.write_log(state)
-    if state is not None and (patience.is_exhausted(state) or state.global_step >= state.max_steps):
-        trainer.restore_best_model(state, folder.checkpoints)
-    else:
-        with reporter.training():
-            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-        _check_losses(trainer.state)
-    if sharded is not None:
-        sharded.gather(model)
-    return _outcome(trainer.state, padding=padding)
-
-
-def _prepare_tables(model: ConditionedModel, settings: TrainingRecipe, reporter: Reporter) -> ShardedTables | None:
-    """Choose which rows of the attribute tables a step updates, and shard the tables over the processes."""
-    choice = settings.table_updates if settings.optimizer == "adamw" else "all"
-    if not update_rows_alone(model, choice):
-        return None
-    reporter.note("attribute tables: of each batch, the rows of its values alone are updated (RowAdamW)")
-    if process_count() == 1:
-        return None
-    from attribune.training.sharding import ShardedTables
-
-    reporter.note(f"attribute tables: each of the {process_count()} processes has a share of the rows")
-    return ShardedTables(model)
-
-
-def _padding(train: Dataset, settings: TrainingRecipe, reporter: Reporter) -> float:
-    """Return the share of padding in the batches, with a note if it is high."""
-    lengths, size = np.asarray(train["length"]), settings.batch_size
-    order = LengthGroupedBatches(lengths, batch_size=size, seed=settings.seed).order()
-    share = padding_share(lengths[order], batch_size=size)
-    if share > _MUCH_PADDING:
-        reporter.note(
-            f"train: {share:.0%} of the tokens in the batches are padding, since few texts are as long as the longest "
-            f"of their batch: lower max_length (the longest text has {lengths.max():,} ids, the middle one "
-            f"{int(np.median(lengths)):,}) or batch_size"
-        )
-    return share
-
-
-def _check_losses(state: TrainerState) -> None:
-    if not all(math.isfinite(entry["loss"]) for entry in state.log_history if "loss" in entry):
-        raise DataError(
-            "the loss became infinite or not a number: lower --learning-rate, or use training.precision=float32"
-        )
-
-
-def _outcome(state: TrainerState, *, padding: float) -> dict[str, Any]:
-    return {
-        "steps": state.global_step,
-        "epochs": float(state.epoch or 0),
-        "best_step": int(state.best_global_step or state.global_step),
-        "best_value": float(state.best_metric if state.best_metric is not None else math.nan),
-        "seconds": float(sum(entry.get("train_seconds", 0) for entry in state.log_history)),
-        "stopped_early": state.global_step < state.max_steps,
-        "padding_share": padding,
-    }
 
 
 def _write_results(

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from attribune.analysis.explain.scores import Rescored
 from attribune.metrics.bootstrap import PairedResult, interval, paired
-from attribune.metrics.formulas import Metric, pooled
+from attribune.metrics.metric import Metric
+from attribune.metrics.pooling import pooled
 from attribune.schema.attributes import FittedAttribute, counts_of_rows
 
 __all__ = ["attribute_importance", "importance_by_frequency"]

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from attribune.data.text_files import find_encoding, open_text, readable
 from attribune.datasets.card import NOT_STATED, Card, Hashed, SourceFile, categorical
-from attribune.datasets.duplicates import without_test_texts
-from attribune.datasets.row_log import GET_AGAIN, Row, RowLog, SplitName, read_json_lines, read_tsv
-from attribune.errors import DataError
+from attribune.datasets.glue_files import PART, GlueFormat, read_glue
 
 __all__ = ["GLUE"]
 
-_PART = "train_part_"
-_TEXT_KEYS = {"text": ("text_a", "premise"), "text_pair": ("text_b", "hypothesis"), "label": ("label",)}
 _SENTENCES = ("index", "sentence1", "sentence2", "label")
 _MNLI = (
     *("index", "promptID", "pairID", "genre", "sentence1_binary_parse", "sentence2_binary_parse", "sentence1_parse"),
@@ -49,106 +40,6 @@ _SHA256 = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Format:
-    """The columns of a task's files.
-
-    Args:
-        columns: of the files, by ours: ``text``, ``text_pair``, the label and the attributes.
-        label: our name of the label.
-        classes: the labels; none for numbers from 0 to 5.
-        layouts: columns of files without a header.
-        fragment: reason by which lines with too few fields are left out.
-    """
-
-    columns: Mapping[str, str]
-    label: str
-    classes: Sequence[str]
-    layouts: Sequence[Sequence[str]] = ()
-    fragment: str | None = None
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """The columns that every file has."""
-        return tuple(theirs for ours, theirs in self.columns.items() if ours in ("text", "text_pair", self.label))
-
-
-def _read(files: Mapping[str, Path], log: RowLog, *, form: _Format) -> Iterator[tuple[SplitName | None, Row]]:
-    whole = not files["train"].name.startswith(_PART)
-    if whole and (parts := [path.name for path in files.values() if path.name.startswith(_PART)]):
-        raise DataError(
-            f"{files['train'].parent} holds the whole {files['train'].name}, and {parts[0]}, which is a part of it: "
-            "take the part out of the folder"
-        )
-    yield from without_test_texts(_all_rows(files, log, form), log)
-
-
-def _all_rows(files: Mapping[str, Path], log: RowLog, form: _Format) -> Iterator[tuple[SplitName | None, Row]]:
-    for role in ("test", "train", "rest"):
-        if role in files:
-            # What continues the training file is counted with it.
-            for place, row in _rows(files[role], log, "train" if role == "rest" else role, form):
-                if (kept := _row(place, row, log, form)) is not None:
-                    yield "test" if role == "test" else None, kept
-
-
-def _rows(path: Path, log: RowLog, role: str, form: _Format) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield rows by our names of the columns, each with its place."""
-    name = path.name.removesuffix(".gz").removesuffix(".bz2")
-    if name.endswith((".json", ".jsonl")):
-        objects = read_json_lines(path, role=role, log=log) if name.endswith("l") else _parts(path, role, log)
-        for place, item in objects:
-            row = {ours: next((item[key] for key in keys if key in item), None) for ours, keys in _TEXT_KEYS.items()}
-            yield place, {form.label if ours == "label" else ours: value for ours, value in row.items()}
-        return
-    rows = read_tsv(path, role=role, log=log, needs=form.needs, layouts=form.layouts, fragment=form.fragment)
-    for place, fields in rows:
-        yield place, {ours: fields.get(theirs, "") for ours, theirs in form.columns.items()}
-
-
-def _parts(path: Path, role: str, log: RowLog) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the objects of a file that is one object of objects."""
-    with readable(path), open_text(path, find_encoding(path, encoding="utf-8", cure=GET_AGAIN)) as file:
-        try:
-            items = json.load(file)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{path}: truncated, or not JSON ({error}): {GET_AGAIN}") from error
-    if not isinstance(items, dict):
-        raise DataError(f"{path}: a {type(items).__name__}, not an object of pairs by number: {GET_AGAIN}")
-    for number, item in items.items():
-        log.read[role] += 1
-        if isinstance(item, dict):
-            yield f"{path}, pair {number}", item
-        else:
-            log.broken(f"{path}, pair {number}", "not an object", GET_AGAIN, found=repr(str(item)[:30]))
-
-
-def _row(place: str, row: Mapping[str, Any], log: RowLog, form: _Format) -> Row | None:
-    if strange := [name for name, value in row.items() if not isinstance(value, str)]:
-        log.broken(place, f"no text as {strange[0]}", GET_AGAIN, found=repr(row[strange[0]])[:30])
-        return None
-    kept = {name: row.get(name, "").strip() for name in form.columns}
-    label = kept[form.label]
-    if form.classes:
-        fits, known = label in form.classes, f"one of {', '.join(form.classes)}"
-    else:
-        fits, known = _is_score(label), "a number from 0 to 5"
-    if not fits:
-        log.broken(place, f"the label is not {known}", GET_AGAIN, found=repr(label[:30]))
-        return None
-    if not kept["text"] or not kept.get("text_pair", "filled"):
-        log.leave_out("rows without a text")
-        return None
-    return kept if log.writable(place, kept) else None
-
-
-def _is_score(text: str) -> bool:
-    try:
-        return 0 <= float(text) <= 5
-    except ValueError:
-        return False
-
-
 def _files(
     folder: str,
     train: tuple[int, *tuple[str, ...]],
@@ -168,7 +59,7 @@ def _files(
 
 
 def _card(
-    *, name: str, title: str, folder: str, form: _Format, files: tuple[SourceFile, ...], metric: str, **texts: Any
+    *, name: str, title: str, folder: str, form: GlueFormat, files: tuple[SourceFile, ...], metric: str, **texts: Any
 ) -> Card:
     task: dict[str, Any] = {"kind": "classification" if form.classes else "regression"}
     if metric == "f1":
@@ -185,7 +76,7 @@ def _card(
         name=name,
         title=title,
         files=files,
-        read=partial(_read, form=form),
+        read=partial(read_glue, form=form),
         split=Hashed(validation=0.1, test=0.0),
         attributes=categorical(*(ours for ours in form.columns if ours not in known)),
         labels=(form.label,),
@@ -206,13 +97,13 @@ def _pairs(first: str, second: str, label: str, ours: str, **attributes: str) ->
 _BINARY = ("0", "1")
 _ENTAILMENT = ("entailment", "not_entailment")
 _RELATION = _pairs("sentence1", "sentence2", "label", "relation")
-_MNLI_FORM = _Format(
+_MNLI_FORM = GlueFormat(
     columns=_pairs("sentence1", "sentence2", "gold_label", "relation", genre="genre"),
     label="relation",
     classes=("contradiction", "entailment", "neutral"),
     layouts=((*_MNLI, "gold_label"), (*_MNLI, "label2", "label3", "label4", "label5", "gold_label")),
 )
-_MNLI_TRAIN = (392_702, "train.tsv", f"{_PART}a.json")
+_MNLI_TRAIN = (392_702, "train.tsv", f"{PART}a.json")
 _MNLI_TEXTS: dict[str, Any] = {
     "terms": "Open American National Corpus and others: some parts CC BY, CC BY-SA 3.0, or for any use.",
     "citation": "Williams, Nangia and Bowman 2018, A Broad-Coverage Challenge Corpus for Sentence Understanding, NAACL",
@@ -221,7 +112,7 @@ _MNLI_TEXTS: dict[str, Any] = {
     "metric": "accuracy",
 }
 _PART_NOTE = (
-    f" {_PART}a.json and {_PART}b.json, random rows of the training file as an object of objects, are read instead"
+    f" {PART}a.json and {PART}b.json, random rows of the training file as an object of objects, are read instead"
 )
 
 GLUE = (
@@ -229,7 +120,7 @@ GLUE = (
         name="cola",
         title="CoLA",
         folder="CoLA",
-        form=_Format(
+        form=GlueFormat(
             columns={"text": "sentence", "acceptable": "label", "source": "source"},
             label="acceptable",
             classes=_BINARY,
@@ -253,7 +144,7 @@ GLUE = (
         name="sst-2",
         title="SST-2",
         folder="SST-2",
-        form=_Format(
+        form=GlueFormat(
             columns={"text": "sentence", "sentiment": "label"},
             label="sentiment",
             classes=_BINARY,
@@ -272,7 +163,7 @@ GLUE = (
         name="mrpc",
         title="MRPC",
         folder="MRPC",
-        form=_Format(
+        form=GlueFormat(
             columns=_pairs("#1 String", "#2 String", "Quality", "paraphrase"),
             label="paraphrase",
             classes=_BINARY,
@@ -302,7 +193,7 @@ GLUE = (
         name="sts-b",
         title="STS-B",
         folder="STS-B",
-        form=_Format(
+        form=GlueFormat(
             columns=_pairs("sentence1", "sentence2", "score", "score", genre="genre", file="filename", year="year"),
             label="score",
             classes=(),
@@ -346,7 +237,7 @@ GLUE = (
         name="qqp",
         title="QQP",
         folder="QQP",
-        form=_Format(
+        form=GlueFormat(
             columns=_pairs("question1", "question2", "is_duplicate", "duplicate"),
             label="duplicate",
             classes=_BINARY,
@@ -355,8 +246,8 @@ GLUE = (
         ),
         files=_files(
             "QQP",
-            (363_846, "train.tsv", f"{_PART}a.json"),
-            (40_430, "dev.tsv", f"{_PART}b.json"),
+            (363_846, "train.tsv", f"{PART}a.json"),
+            (40_430, "dev.tsv", f"{PART}b.json"),
             other_rows=((363_849, 363_870), (40_431,)),
         ),
         metric="f1",
@@ -365,13 +256,13 @@ GLUE = (
         preparation=f"{_DEV}; {_DRAWN} are left out, and lines that are no whole row, which some versions have.",
         notes=(
             f"Files of the versions in circulation differ by some rows.{_PART_NOTE}; where there is no dev.tsv, "
-            f"{_PART}b.json is the test part."
+            f"{PART}b.json is the test part."
         ),
     ),
     _card(
         name="mnli",
         title="MNLI, matched",
-        files=_files("MNLI", _MNLI_TRAIN, (9_815, "dev_matched.tsv", "dev_matched.jsonl"), rest=f"{_PART}b.json"),
+        files=_files("MNLI", _MNLI_TRAIN, (9_815, "dev_matched.tsv", "dev_matched.jsonl"), rest=f"{PART}b.json"),
         notes=f"Each genre of the test part is one of the training rows' as well.{_PART_NOTE}.",
         **_MNLI_TEXTS,
     ),
@@ -382,7 +273,7 @@ GLUE = (
             "MNLI",
             _MNLI_TRAIN,
             (9_832, "dev_mismatched.tsv", "dev_mismatched_hard_tokenized.tsv"),
-            rest=f"{_PART}b.json",
+            rest=f"{PART}b.json",
         ),
         notes=(
             f"No genre of the test part is one of the training rows'.{_PART_NOTE}. "
@@ -395,7 +286,7 @@ GLUE = (
         name="qnli",
         title="QNLI",
         folder="QNLI",
-        form=_Format(
+        form=GlueFormat(
             columns=_pairs("question", "sentence", "label", "relation"),
             label="relation",
             classes=_ENTAILMENT,
@@ -403,9 +294,9 @@ GLUE = (
         ),
         files=_files(
             "QNLI",
-            (104_743, "train.tsv", f"{_PART}a.json"),
+            (104_743, "train.tsv", f"{PART}a.json"),
             (5_463, "dev.tsv"),
-            rest=f"{_PART}b.json",
+            rest=f"{PART}b.json",
         ),
         metric="accuracy",
         licence="CC BY-SA 4.0",
@@ -423,7 +314,7 @@ GLUE = (
         name="rte",
         title="RTE",
         folder="RTE",
-        form=_Format(columns=_RELATION, label="relation", classes=_ENTAILMENT, layouts=(_SENTENCES,)),
+        form=GlueFormat(columns=_RELATION, label="relation", classes=_ENTAILMENT, layouts=(_SENTENCES,)),
         files=_files("RTE", (2_490, "train.tsv"), (277, "dev.tsv"), rest="val.tsv"),
         metric="accuracy",
         terms="News and Wikipedia sentences of the challenges RTE 1, 2, 3 and 5, for research.",
@@ -434,7 +325,7 @@ GLUE = (
         name="wnli",
         title="WNLI",
         folder="WNLI",
-        form=_Format(columns=_RELATION, label="relation", classes=_BINARY, layouts=(_SENTENCES,)),
+        form=GlueFormat(columns=_RELATION, label="relation", classes=_BINARY, layouts=(_SENTENCES,)),
         files=_files("WNLI", (635, "train.tsv"), (71, "dev.tsv"), rest="val.tsv"),
         metric="accuracy",
         licence="CC BY 4.0",

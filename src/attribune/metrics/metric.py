@@ -1,0 +1,75 @@
+"""A metric as a formula over means of per-row statistics.
+
+Shapes: n rows, G distinct rows of statistics, S statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from attribune.errors import DataError
+from attribune.metrics.definitions import metric_info
+
+__all__ = ["Array", "Formula", "Metric", "as_pair"]
+
+Array = npt.NDArray[Any]
+Formula = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """One metric of one set of rows, in a form that can be resampled.
+
+    Args:
+        name: for `metric_info`, for example `accuracy`.
+        statistics: (G, S) distinct rows of statistics, dense or a scipy sparse array.
+        rows: (n,) the index in `statistics` of each row of the data.
+        formula: from means of the statistics (..., S) to the metric (...).
+        pairs: (S, 2) for a correlation: the true and the predicted value that each statistic counts.
+    """
+
+    name: str
+    statistics: Any
+    rows: Array
+    formula: Formula
+    pairs: Array | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a metric over no rows: its value would not be a number."""
+        if len(self.rows) == 0:
+            raise DataError(f"the metric {self.name!r} has 0 rows to be computed on: give at least one labelled row")
+
+    def __len__(self) -> int:
+        """Return the number of rows n."""
+        return len(self.rows)
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether a higher value is better; False for errors such as `rmse`."""
+        return metric_info(self.name).higher_is_better
+
+    def value(self) -> float:
+        """Return the metric over all rows."""
+        counts = np.bincount(self.rows, minlength=self.statistics.shape[0])
+        return float(self.of_counts(counts[None, :])[0])
+
+    def of_counts(self, counts: Array) -> Array:
+        """Return the metric (R,) of R resamples, given how often each row of `statistics` occurs in each: (R, G)."""
+        weights = counts.astype(np.float64)
+        return np.asarray(self.formula((weights @ self.statistics) / weights.sum(axis=-1, keepdims=True)))
+
+
+def as_pair(true: npt.ArrayLike, predicted: npt.ArrayLike, *, axes: int = 1) -> tuple[Array, Array]:
+    """Return true and predicted values as arrays; DataError unless both have the same shape, of this many axes."""
+    first, second = np.asarray(true), np.asarray(predicted)
+    if first.shape != second.shape or first.ndim != axes:
+        raise DataError(
+            f"true values have shape {first.shape} and predictions {second.shape}:"
+            f" give two arrays of the same shape with {axes} axes"
+        )
+    return first, second
