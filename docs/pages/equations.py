@@ -33,20 +33,21 @@ def sources(name: str) -> Iterator[tuple[str, str]]:
     found = re.search(r"^Source: (.+?)\.$", docstring, re.MULTILINE)
     if found is None:
         raise ValueError(f"functional.{name} has no line 'Source: PAPER YEAR, PLACE.' in its docstring")
-    for source in found[1].split("; "):
+    for source in re.split("; (?=[A-Z])", found[1]):
         paper, equation = re.fullmatch(r"(.+? \d{4}(?: \(.+?\))?), (.+)", source).groups()  # type: ignore[union-attr]
         yield paper, equation
 
 
 def callers(name: str) -> list[str]:
-    """The modules of methods that call a function, or the functions that do where no module does."""
-    methods = [
-        f"`methods.{file.stem}.{definition.name}`"
-        for file in sorted((ROOT / "src" / "attribune" / "methods").glob("*.py"))
+    """The classes and functions of methods and backbones that call a function, or the functions where none does."""
+    outside = [
+        f"`{room}.{file.stem}.{definition.name}`"
+        for room in ("methods", "backbones")
+        for file in sorted((ROOT / "src" / "attribune" / room).glob("*.py"))
         for definition in ast.parse(file.read_text(encoding="utf-8")).body
-        if isinstance(definition, ast.ClassDef) and f"functional.{name}(" in ast.unparse(definition)
+        if isinstance(definition, ast.ClassDef | ast.FunctionDef) and f"functional.{name}(" in ast.unparse(definition)
     ]
-    return methods or [
+    return outside or [
         f"`functional.{definition.name}`"
         for file in sorted((ROOT / "src" / "attribune" / "functional").glob("*.py"))
         for definition in ast.parse(file.read_text(encoding="utf-8")).body
@@ -57,7 +58,7 @@ def callers(name: str) -> list[str]:
 
 
 def parity_tests(name: str) -> list[str]:
-    """The parity tests that call a function, by a helper or themselves; else those of its file, by a method."""
+    """The parity tests that call a function, by a helper or themselves; else those of its file or method."""
     tests = sorted((ROOT / "tests" / "parity").glob("test_*.py"))
     helpers = {
         file.stem for file in (ROOT / "tests" / "helpers").glob("*.py") if f"functional.{name}(" in _source(file)
@@ -68,7 +69,8 @@ def parity_tests(name: str) -> list[str]:
         if f"functional.{name}(" in _source(file) or any(f"import {helper}" in _source(file) for helper in helpers)
     ]
     stem = getattr(functional, name).__module__.rpartition(".")[2]
-    chosen = direct or [file for file in tests if file.stem == f"test_{stem}"]
+    of_file = [file for file in tests if file.stem == f"test_{stem}"]
+    chosen = direct or of_file or [file for file in tests if f"{stem.capitalize()}(" in _source(file)]
     if not chosen:
         raise ValueError(f"no parity test calls functional.{name}")
     return [f"`{file.relative_to(ROOT)}`" for file in chosen]

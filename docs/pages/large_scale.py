@@ -75,7 +75,7 @@ def bytes_of_a_step() -> list[str]:
 
 
 def memory() -> list[str]:
-    """Of a process, for a table dealt out to N."""
+    """Of a process, for a table sharded over N."""
     one, rows = found()["around"], []
     for processes in (1, 8, 64, 512):
         parts = [one[part] / processes / 1e9 for part in ("table_bytes", "state_bytes")]

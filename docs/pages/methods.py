@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import torch
 from transformers import BertConfig, BertModel
 
 from attribune.backbones.loading import build_backbone
-from attribune.backbones.placement import PLACEMENTS, placement_for
+from attribune.backbones.placement import PLACEMENTS, Placement, placement_for
 from attribune.backbones.tuning import tune_backbone
 from attribune.methods import METHODS, Host, MethodConfig, method_from_dict
 from attribune.methods.condition import Slots
@@ -38,6 +39,7 @@ COUNTS = [
         "19M of 105M is the paper's appendix, 0.10 x its table 2",
     ),
     Count("tokens", {}, "full", "1.00 x", ""),
+    Count("la", {}, "full", "", ""),
     Count(
         "upa", {"vector_size": 768}, "full", "1.01 x", "with A = Z = H; half that size would give the paper's figure"
     ),
@@ -62,6 +64,8 @@ COUNTS = [
     ),
     Count("e2ln", {"vector_sizes": [768, 512]}, "full", "100 % + 0.02 %", "summaries and pooling have no parameters"),
     Count("plora", {}, "frozen", "", "r = 8"),
+    Count("basis", {}, "full", "", "of five classes, place `linear`"),
+    Count("hcsc", {}, "full", "", "with A = Z = H"),
     Count("poly", {}, "frozen", "", "its router has four numbers more for each value and site"),
 ]
 
@@ -81,19 +85,32 @@ TUNINGS = [
 
 def matrix() -> list[str]:
     """Methods against families, those with the same answers in one column: yes, or the number of the reason why not."""
-    reasons = list(dict.fromkeys(row.no_extra_attention for row in PLACEMENTS if row.no_extra_attention is not None))
+    reasons: list[str] = []
     columns: dict[tuple[str, ...], list[str]] = {}
     for row in PLACEMENTS:
-        number = f"({reasons.index(row.no_extra_attention) + 1})" if row.no_extra_attention else ""
-        answers = tuple("yes" if method().refusal(row) is None else number for method in METHODS.values())
+        answers = tuple(_answer(method(), row, reasons) for method in METHODS.values())
         columns.setdefault(answers, []).extend(f"`{name}`" for name in row.model_types)
     rows = [
         [f"`{name}`", ", ".join(method.points) or "nowhere", *cells]
         for (name, method), *cells in zip(METHODS.items(), *columns, strict=True)
     ]
     head = ["`--method`", "acts at", *(", ".join(names) for names in columns.values())]
-    notes = [f"({number}) {reason}." for number, reason in enumerate(reasons, start=1)]
-    return [*table(head, rows, words=range(len(head))), "", *notes]
+    notes = "<br>\n".join(f"({number}) {reason}." for number, reason in enumerate(reasons, start=1))
+    return [*table(head, rows, words=range(len(head))), "", *notes.splitlines()]
+
+
+def _answer(method: MethodConfig, row: Placement, reasons: list[str]) -> str:
+    """Whether a method can act in a family; new reasons why it cannot are added."""
+    refusal = method.refusal(row)
+    if refusal is None:
+        return "yes"
+    reason = refusal.partition(": ")[2].rpartition(": ")[0]  # between the method and the cure
+    if row.no_extra_attention is not None and row.no_extra_attention in reason:
+        reason = row.no_extra_attention
+    reason = re.sub(r"backbones of type [\w-]+(?: or [\w-]+)*", "these backbones", reason)
+    if reason not in reasons:
+        reasons.append(reason)
+    return f"({reasons.index(reason) + 1})"
 
 
 def bert() -> torch.nn.Module:

@@ -10,10 +10,12 @@ from attribune.errors import ConfigError
 from attribune.export.merged import merge_model, merged_model
 from attribune.methods import (
     Adapter,
+    Basis,
     Chim,
     Combined,
     ConcatWord,
     E2ln,
+    Hcsc,
     Injector,
     Maa,
     MethodConfig,
@@ -23,6 +25,7 @@ from attribune.methods import (
     Poly,
     Tokens,
     Upa,
+    Upnn,
 )
 from attribune.models.classifier import AttributeModel
 
@@ -39,6 +42,7 @@ EXACT: dict[str, tuple[MethodConfig, str]] = {
     "pln, all": (Pln(vector_sizes=(13, 7), norms="both", bias_terms="both", fusion="mlp"), "none"),
     "e2ln": (E2ln(vector_size=13, norms="both", bias_terms="feed_forward", summary_pooling="attention"), "e2ln"),
     "chim": (CHIM, "none"),
+    "upa": (Upa(vector_size=7, attention_size=5), "la"),
     "plora": (PLORA, "none"),
     "poly": (Poly(rank=3, splits=2), "none"),
     "injector+chim": (Combined(parts=(INJECTOR, CHIM)), "adapter"),
@@ -132,7 +136,13 @@ def test_kept_weights_stay_right() -> None:
     ("family", "method", "reason"),
     [
         ("bert", Tokens(), "method 'tokens' acts at the point 'embed' with layers of its own"),
-        ("bert", Upa(), "'upa' acts at the point 'pool'"),
+        ("bert", Upnn(fused=True), "'upnn' acts at the point 'embed' and 'classify'"),
+        ("bert", Hcsc(), "'hcsc' acts at the point 'pool' and 'classify'"),
+        ("bert", Basis(), "'basis' acts at the point 'pool' and 'classify'"),
+        ("bert", Basis(place="word"), "'basis' acts at the point 'embed' and 'pool'"),
+        ("bert", Chim(places=("attention",)), "'chim' acts at the point 'pool'"),
+        ("bert", Chim(places=("classifier", "attention")), "'chim' acts at the point 'classify' and 'pool'"),
+        ("bert", Chim(representation="bias"), "'chim' acts at the point 'classify'"),
         ("bert", Maa(layers=1), "'maa' acts at the point 'encode'"),
         ("bert", ConcatWord(layers=1), "'concat-word' acts at the point 'encode'"),
         ("llama", PLN, "layers.0.post_attention_layernorm, a LlamaRMSNorm, has no bias"),

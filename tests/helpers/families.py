@@ -11,8 +11,10 @@ import torch
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
 from attribune.backbones.loading import build_backbone
+from attribune.backbones.placement import placement_for
+from attribune.methods import METHODS
 
-__all__ = ["FAMILIES", "HIDDEN", "KIN", "VOCABULARY", "WORD_FAMILIES", "tiny_backbone", "tiny_config"]
+__all__ = ["BERT_METHODS", "FAMILIES", "HIDDEN", "KIN", "VOCABULARY", "WORD_FAMILIES", "tiny_backbone", "tiny_config"]
 
 HIDDEN = 48  # divisible by 16, so that O = 4 fits
 VOCABULARY = 101
@@ -138,6 +140,8 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     },
 }
 
+BERT_METHODS = tuple(name for name, method in METHODS.items() if method().refusal(placement_for("bert")) is None)
+"""The methods that can act in BERT."""
 FAMILIES: tuple[str, ...] = tuple(_SETTINGS)
 """Those with Transformer layers."""
 KIN = (

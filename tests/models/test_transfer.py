@@ -11,6 +11,7 @@ import pytest
 import small_runs
 import torch
 import yaml
+from families import BERT_METHODS
 
 from attribune import AttributeModel, Categorical, Classification, MultiLabel, Numeric, Schema, load_run
 from attribune.apps.cli import main
@@ -60,7 +61,7 @@ def model_of(run: Path) -> AttributeModel:
     return AttributeModel.from_pretrained(run / "model")
 
 
-@pytest.mark.parametrize("method", [name for name, config in METHODS.items() if config().uses_attributes])
+@pytest.mark.parametrize("method", [name for name in BERT_METHODS if METHODS[name]().uses_attributes])
 def test_attribute_parameters_are_the_method_without_its_task_adapter(method: str, backbone: Path) -> None:
     schema = Schema.fit({"user": ["a", "b"], "film": ["x", "y"]}, [Categorical("user"), Categorical("film")])
     model = AttributeModel.build(

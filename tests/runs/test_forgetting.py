@@ -207,7 +207,7 @@ def test_a_number_is_found_as_a_cell(name: str, content: str, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["upa", "tokens"])
+@pytest.mark.parametrize("method", ["concat-text", "tokens"])
 @pytest.mark.parametrize("kind", ["onnx", "torch"])
 def test_an_export_for_a_value_holds_no_vector_of_another(
     method: str, kind: str, copy: Callable[[str], Path], tmp_path: Path

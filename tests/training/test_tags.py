@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import small_runs
 import torch
+from families import BERT_METHODS
 from fastapi.testclient import TestClient
 from token_tables import tagged_words, write_json_lines
 
@@ -21,13 +22,12 @@ import attribune
 from attribune.apps.cli import main
 from attribune.apps.serve import create_app, load_models
 from attribune.data.tables import read_table
-from attribune.methods import METHODS
 from attribune.models.baselines import BASELINES
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import load_run
 from attribune.runs.stored_scores import StoredScores
 
-REFUSED = ("upa", "chim", "concat-text", "e2ln")
+REFUSED = ("la", "upa", "chim", "concat-text", "e2ln", "upnn", "basis", "hcsc")
 ROWS = tagged_words(80)
 
 
@@ -153,7 +153,7 @@ def test_runs_that_score_tokens_are_served_beside_each_other(run: Path) -> None:
 JSON = {"content-type": "application/json"}
 
 
-@pytest.mark.parametrize("method", [*METHODS, *BASELINES])
+@pytest.mark.parametrize("method", [*BERT_METHODS, "upnn", *BASELINES])
 @pytest.mark.slow
 def test_every_method_that_has_token_states(method: str, folder: Path, tmp_path: Path, capsys: Any) -> None:
     words = command(folder, tmp_path / "run", method=method)

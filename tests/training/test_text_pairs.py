@@ -15,6 +15,7 @@ import pytest
 import small_runs
 import torch
 import yaml
+from families import BERT_METHODS
 from fastapi.testclient import TestClient
 
 from attribune.apps.cli import main
@@ -23,7 +24,6 @@ from attribune.apps.serve import create_app, load_models
 from attribune.benchmark.results import BenchmarkFolder
 from attribune.benchmark.tables import benchmark_tables
 from attribune.errors import DataError
-from attribune.methods import METHODS
 from attribune.models.auto import load_model
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import load_run
@@ -58,7 +58,7 @@ def command(data: Path, run: Path, *, backbone: Path, method: str) -> list[str]:
     return words
 
 
-@pytest.mark.parametrize("method", [*METHODS, "linear", "automl"])
+@pytest.mark.parametrize("method", [*BERT_METHODS, "linear", "automl"])
 def test_every_method_takes_pairs(method: str, data: Path, backbone: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     assert main(command(data, run, backbone=backbone, method=method)) == 0

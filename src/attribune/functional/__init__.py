@@ -33,6 +33,7 @@ The parameters and their names in the papers:
 | `attention_pool` | `W_h`, `v`, `b` | A H, A, A | W_H, v, b |
 | `attention_pool` | `W` | A MZ | W_U and W_P side by side |
 | `attribute_interaction` | `W_1`, `c_1`, `W_2`, `c_2` | Z Z, Z, Z Z, Z | those of the interaction |
+| `attribute_gate` | `v` | B M H | the vectors of the attributes |
 | `attribute_gate` | `W_g`, `b_g` | GH MH, GH | the gate of the attributes, for G of them |
 | `shared_vector` | `W_m`, `b_m`, `E` | Z H, Z, U Z | the map of the mean state, and the vectors of all values |
 | `frequency_gate` | `scale`, `shape` | H, H | λ, k |

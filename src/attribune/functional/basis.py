@@ -28,7 +28,7 @@ def mixed_bases(
 
     Source: Kim et al. 2019, eq. 7.
     """
-    mixed = (s @ B_n.flatten(1)).view(len(s), *B_n.shape[1:])
+    mixed = (s @ B_n.flatten(1)).view(s.shape[0], *B_n.shape[1:])
     return mixed if B_0 is None else mixed + B_0
 
 

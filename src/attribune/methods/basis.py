@@ -117,7 +117,7 @@ class _BasisMethod(AttributeMethod):
     def pool(self, hidden: States, attention_mask: Mask, condition: Condition, default: Pool) -> Documents:
         states = self.in_own_precision(hidden)
         if self.place != "attention":
-            z = self.z.expand(len(states), -1)
+            z = self.z.expand(states.shape[0], -1)
         else:
             z = condition.vectors() if self.direct else self._theta(condition, self.z)
         return functional.context_attention_pool(states, attention_mask, z)
@@ -131,7 +131,7 @@ class _WordBasis(_BasisMethod):
         x = self.in_own_precision(given)
         if self.direct:
             vectors = cast(Tensor, sum(condition.vectors_per_attribute()))
-            theta = vectors.view(len(x), x.shape[-1], -1)
+            theta = vectors.view(x.shape[0], x.shape[-1], -1)
         else:
             theta = self._theta(condition, self.B_0)
         places = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)

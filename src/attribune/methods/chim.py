@@ -130,11 +130,11 @@ def row_weights(
 ) -> tuple[Tensor, Tensor]:
     """Return weight (B, in, out) and bias (B, out) of each row."""
     if representation == "chim":
-        return functional.chunk_importance_weight(c, Q, b_q, W, repeats=repeats), b.expand(len(c), -1)
+        return functional.chunk_importance_weight(c, Q, b_q, W, repeats=repeats), b.expand(c.shape[0], -1)
     made = c @ Q.T + b_q
     if representation == "matrix":
-        return made.view(len(c), *W.shape), b.expand(len(c), -1)
-    return W.expand(len(c), -1, -1), made
+        return made.view(c.shape[0], *W.shape), b.expand(c.shape[0], -1)
+    return W.expand(c.shape[0], -1, -1), made
 
 
 class _EmbeddingSite(SiteModule):

@@ -77,7 +77,7 @@ class _Attribute(nn.Module):
         specific = attend(self.specific, hidden, mask, values.membership @ values.vectors)
         left_out = None
         if not reads_own:
-            left_out = hidden.new_zeros(len(hidden), len(table)).index_add(1, values.ids, values.membership)[:, 1:]
+            left_out = hidden.new_zeros(hidden.shape[0], len(table)).index_add(1, values.ids, values.membership)[:, 1:]
         mean = functional.mean_tokens(hidden, mask)
         composed = functional.shared_vector(mean, self.W_m, self.b_m, table[1:], left_out=left_out)
         shared = attend(self.shared, hidden, mask, composed)

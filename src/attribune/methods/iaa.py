@@ -89,7 +89,8 @@ class _TextWords(WordAttention):
 class _IaaMethod(BranchMethod):
     def __init__(self, config: Iaa, host: Host) -> None:
         if len(host.slots) != 2:
-            raise ConfigError(f"iaa: it lets two attributes act on each other, and the schema has {len(host.slots)}")
+            named = ", ".join(slots.name for slots in host.slots)
+            raise ConfigError(f"iaa: it lets two attributes act on each other: name two of them, not {named}")
         super().__init__(config, host)
         H, A, Z = self.branch_size, config.attention_size, config.vector_size
         text, *others = host.at("word_pool")

@@ -98,8 +98,8 @@ def draw_attention(module: nn.Module, H: int, A: int, width: int) -> None:
 def attend(module: nn.Module, hidden: Tensor, mask: Tensor, a: Tensor | None) -> Tensor:
     """Pool states by the attention of a module, with the attribute vectors of each row, if any."""
     W_h, b, v = (module.get_parameter(name) for name in ("W_h", "b", "v"))
-    a = hidden.new_zeros(len(hidden), 0) if a is None else a
-    W = module.get_parameter("W") if a.shape[1] else W_h.new_zeros(len(b), 0)
+    a = hidden.new_zeros(hidden.shape[0], 0) if a is None else a
+    W = module.get_parameter("W") if a.shape[1] else W_h.new_zeros(b.shape[0], 0)
     return functional.attention_pool(hidden, mask, a, W_h, W, b, v)
 
 

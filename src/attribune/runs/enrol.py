@@ -159,6 +159,12 @@ def _enrol(
         raise ConfigError(
             f"method {recipe.method['name']!r} has no vector for each value: new values need a training with them"
         )
+    modules = predictor.model.modules() if isinstance(predictor.model, nn.Module) else ()
+    if any(isinstance(module, AttributeMethod) and module.reads_whole_tables for module in modules):
+        raise ConfigError(
+            f"method {recipe.method['name']!r} reads the vectors of all values for each row, so that new ones would "
+            "change what is predicted for the others: train again with the new rows"
+        )
     rows = LabelledRows.read(recipe, predictor, data, encoding=encoding)
     for note in rows.notes:
         reporter.note(note)

@@ -1,0 +1,293 @@
+"""Mixtures of parameters against loops written from Kim et al. 2019, in float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from families import tiny_backbone
+from slow_layers import matrix_times, slow_attention, slow_lstm
+from tiny_models import CLASSES, at_random, make_batch, make_schema, row_vectors
+from torch import Tensor
+
+from attribune import functional
+from attribune.functional.recurrent import LSTMWeights
+from attribune.methods import Basis
+from attribune.models.classifier import AttributeModel
+from attribune.tasks import Classification
+
+TOLERANCE = 1e-10
+MASK = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 1, 0, 0, 1], [0, 0, 0, 0, 0]])
+Vector = list[float]
+Matrix = list[Vector]
+
+
+def draw(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def added(*vectors: Vector) -> Vector:
+    return [sum(numbers) for numbers in zip(*vectors, strict=True)]
+
+
+def transposed(matrix: Matrix) -> Matrix:
+    return [list(column) for column in zip(*matrix, strict=True)]
+
+
+def slow_shares(a: Vector, W_q: Matrix, b_q: Vector, K: Matrix) -> Vector:
+    """``softmax(K tanh(W_q a + b_q))``."""
+    scores = matrix_times(K, [math.tanh(x) for x in added(matrix_times(W_q, a), b_q)])
+    total = sum(map(math.exp, scores))
+    return [math.exp(score) / total for score in scores]
+
+
+def slow_mixture(s: Vector, B_n: Any, B_0: Any = None) -> Any:
+    """``sum_n s_n B_n + B_0`` of numbers, vectors or matrices, number by number."""
+    if isinstance(B_n[0], list):
+        rest = [None] * len(B_n[0]) if B_0 is None else B_0
+        parts = zip(zip(*B_n, strict=True), rest, strict=True)
+        return [slow_mixture(s, part, own) for part, own in parts]
+    return sum(w * x for w, x in zip(s, B_n, strict=True)) + (0.0 if B_0 is None else B_0)
+
+
+@pytest.mark.parametrize(("N", "A", "width"), [(4, 5, 3), (2, 3, 7), (1, 2, 5)])
+def test_basis_coefficients(N: int, A: int, width: int) -> None:
+    a, W_q, b_q, K = draw(3, width), draw(A, width), draw(A), draw(N, A)
+    a[1] = 0  # nothing is known
+    found = functional.basis_coefficients(a, W_q, b_q, K)
+    for row in range(3):
+        expected = slow_shares(a[row].tolist(), W_q.tolist(), b_q.tolist(), K.tolist())
+        assert found[row].tolist() == pytest.approx(expected, abs=TOLERANCE)
+        assert sum(found[row].tolist()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 7), (2, 3, 5)])
+@pytest.mark.parametrize("has_rest", [True, False])
+def test_mixed_bases(shape: tuple[int, ...], has_rest: bool) -> None:
+    s, B_n, B_0 = draw(3, 4), draw(4, *shape), draw(*shape) if has_rest else None
+    found = functional.mixed_bases(s, B_n, B_0)
+    assert found.shape == (3, *shape)
+    for row in range(3):
+        expected = slow_mixture(s[row].tolist(), B_n.tolist(), None if B_0 is None else B_0.tolist())
+        assert float((found[row] - torch.tensor(expected, dtype=torch.float64)).abs().max()) < TOLERANCE
+
+
+def test_customised_words() -> None:
+    x, theta = draw(3, 6, 5), draw(3, 5, 5)
+    found = functional.customised_words(x, theta)
+    for row in range(3):
+        for t in range(6):
+            word, columns = x[row, t].tolist(), transposed(theta[row].tolist())
+            expected = [own + math.tanh(y) for own, y in zip(word, matrix_times(columns, word), strict=True)]
+            assert found[row, t].tolist() == pytest.approx(expected, abs=TOLERANCE)
+
+
+def test_the_transposed_matrix_is_another_method() -> None:
+    x, theta = draw(3, 6, 5), draw(3, 5, 5)
+    wrong = functional.customised_words(x, theta.mT)
+    assert float((wrong - functional.customised_words(x, theta)).abs().max()) > 1e-3
+
+
+def test_context_attention_pool() -> None:
+    hidden, z = draw(4, 5, 3), draw(4, 3)
+    found = functional.context_attention_pool(hidden, MASK, z)
+    for row in range(3):
+        states = [hidden[row, t].tolist() for t in range(5) if MASK[row, t]]
+        expected = slow_attention(states, matrix_times(states, z[row].tolist()))
+        assert found[row].tolist() == pytest.approx(expected, abs=TOLERANCE)
+    assert not found[3].any()
+
+
+def test_scores_are_the_products_themselves() -> None:
+    """Without the tanh that other attentions have."""
+    hidden, z = draw(4, 5, 3), draw(4, 3)
+    wrong = functional.attention_pool(hidden, MASK, z[:, :0], torch.eye(3).double(), draw(3, 0), 0 * z[0], z[0])
+    found = functional.context_attention_pool(hidden, MASK, z[:1].expand(4, -1))
+    assert float((wrong - found).abs().max()) > 1e-3
+
+
+E, H, Z, N = 6, 10, 7, 3
+PLACES = ("word", "encoder", "attention", "linear", "bias")
+
+
+def built(place: Any, *, direct: bool = False, **options: Any) -> AttributeModel:
+    """A small model with random parameters; the first attribute has several values, the second has one."""
+    method = Basis(place=place, direct=direct, bases=N, vector_size=Z)
+    model = AttributeModel.build(
+        tiny_backbone("word-bilstm", options={"embedding_size": E, "hidden_size": H, **options}),
+        make_schema(2),
+        task=Classification(classes=CLASSES),
+        method=method,
+        dropout=0.0,
+    )
+    return at_random(model).double().eval()
+
+
+def exact_logits(model: AttributeModel, inputs: dict[str, Tensor]) -> Tensor:
+    """The logits in float64, which the model casts at its end."""
+    classify = model.method.classify
+    with torch.no_grad(), patch.object(model.method, "classify", wraps=classify) as called:
+        model(**inputs)
+        return classify(*called.call_args.args)
+
+
+def numbers(tensor: Tensor) -> Any:
+    return tensor.detach().tolist()
+
+
+def shares_of(model: AttributeModel, vectors: list[Vector]) -> Vector:
+    own = model.method.shares
+    return slow_shares([x for a in vectors for x in a], numbers(own.W_q), numbers(own.b_q), numbers(own.K))
+
+
+def slow_word(model: AttributeModel, word: Vector, vectors: list[Vector]) -> Vector:
+    """``x + tanh(x theta)``; a value's own vector is its theta, row by row, and those of several add up."""
+    if model.method_config.direct:
+        flat = added(*vectors)
+        theta = [flat[start : start + E] for start in range(0, E * E, E)]
+    else:
+        theta = slow_mixture(shares_of(model, vectors), numbers(model.method.B_n), numbers(model.method.B_0))
+    return [x + math.tanh(y) for x, y in zip(word, matrix_times(transposed(theta), word), strict=True)]
+
+
+def mixed_direction(model: AttributeModel, number: int, vectors: list[Vector]) -> LSTMWeights:
+    """The weights of a direction for a row: W_ih, W_hh and one bias, each a mixture without a rest."""
+    bases = model.method.sites[0].B_n
+    W_x, W_h, b = (slow_mixture(shares_of(model, vectors), numbers(bases[3 * number + part])) for part in range(3))
+    tensors = [torch.tensor(part, dtype=torch.float64) for part in (transposed(W_x), transposed(W_h), b)]
+    return LSTMWeights(*tensors, torch.zeros_like(tensors[2]))
+
+
+def slow_states(model: AttributeModel, words: list[Vector], vectors: list[Vector]) -> list[Vector]:
+    directions = model.backbone.recurrent.directions()
+    if model.method_config.place == "encoder":
+        directions = [mixed_direction(model, number, vectors) for number in range(len(directions))]
+    forward, *backward = directions
+    states = slow_lstm(words, forward)
+    for own in backward:
+        states = [x + y for x, y in zip(states, slow_lstm(words[::-1], own)[::-1], strict=True)]
+    return states
+
+
+def context_of(model: AttributeModel, vectors: list[Vector]) -> Vector:
+    """z, which is that of the row where it is customised."""
+    method, config = model.method, model.method_config
+    if config.place != "attention":
+        return numbers(method.z)
+    if config.direct:
+        return [x for a in vectors for x in a]
+    return slow_mixture(shares_of(model, vectors), numbers(method.B_n), numbers(method.z))
+
+
+def slow_head(model: AttributeModel, d: Vector, vectors: list[Vector]) -> Vector:
+    """``W d + y``, where W or y is that of the row."""
+    method, config = model.method, model.method_config
+    W, y = numbers(model.head.weight), numbers(model.head.bias)
+    if config.place == "linear" and config.direct:
+        flat = added(*vectors)
+        W = transposed([flat[start : start + CLASSES] for start in range(0, H * CLASSES, CLASSES)])
+    elif config.place == "linear":
+        W = transposed(slow_mixture(shares_of(model, vectors), numbers(method.B_n), transposed(W)))
+    elif config.place == "bias" and config.direct:
+        y = matrix_times(numbers(method.Y), [x for a in vectors for x in a])
+    elif config.place == "bias":
+        theta = slow_mixture(shares_of(model, vectors), numbers(method.B_n), numbers(method.B_0))
+        y = matrix_times(numbers(method.Y), theta)
+    return added(matrix_times(W, d), y)
+
+
+def slow_logits(model: AttributeModel, inputs: dict[str, Tensor]) -> list[Vector]:
+    table = numbers(model.backbone.embeddings.weight)
+    logits = []
+    each = row_vectors(model.method.tables, model.slots, inputs["attribute_ids"])
+    for row, vectors in enumerate(each):
+        ids, real = inputs["input_ids"][row].tolist(), inputs["attention_mask"][row].tolist()
+        words = [table[word] for word, counts in zip(ids, real, strict=True) if counts]
+        if model.method_config.place == "word":
+            words = [slow_word(model, word, vectors) for word in words]
+        states = slow_states(model, words, vectors)
+        d = slow_attention(states, matrix_times(states, context_of(model, vectors)))
+        logits.append(slow_head(model, d, vectors))
+    return logits
+
+
+def gap(model: AttributeModel, inputs: dict[str, Tensor]) -> float:
+    return float(
+        (exact_logits(model, inputs) - torch.tensor(slow_logits(model, inputs), dtype=torch.float64)).abs().max()
+    )
+
+
+OWN_BIAS = pytest.mark.xfail(reason="the head's own bias is added to that of the row")
+OWN_WEIGHT = pytest.mark.xfail(reason="the head's own weight is added to that of the row")
+
+
+@pytest.mark.parametrize("padding", ["right", "left"])
+@pytest.mark.parametrize("place", ["word", "encoder", "attention", "linear", pytest.param("bias", marks=OWN_BIAS)])
+def test_mixtures(place: str, padding: str) -> None:
+    assert gap(built(place), make_batch(2, padding=padding)) < TOLERANCE
+
+
+def test_a_recurrent_layer_of_one_direction() -> None:
+    assert gap(built("encoder", bidirectional=False), make_batch(2)) < TOLERANCE
+
+
+def test_the_own_weights_of_the_recurrent_layer_are_not_read() -> None:
+    model, inputs = built("encoder"), make_batch(2)
+    before = exact_logits(model, inputs)
+    at_random(model.backbone.recurrent)
+    assert torch.equal(exact_logits(model, inputs), before)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "word",
+        "attention",
+        pytest.param("linear", marks=OWN_WEIGHT),
+        pytest.param("bias", marks=OWN_BIAS),
+    ],
+)
+def test_values_whose_vectors_are_the_parameter(place: str) -> None:
+    assert gap(built(place, direct=True), make_batch(2)) < TOLERANCE
+
+
+def without_head(place: str, *, direct: bool) -> AttributeModel:
+    """A model whose head adds nothing of its own to the parameter of a row."""
+    model = built(place, direct=direct)
+    with torch.no_grad():
+        if place == "bias":
+            model.head.bias.zero_()
+        elif direct:
+            model.head.weight.zero_()
+    return model
+
+
+@pytest.mark.parametrize(("place", "direct"), [("linear", True), ("bias", True), ("bias", False)])
+def test_the_head_beside_its_own_parameters(place: str, direct: bool) -> None:
+    assert gap(without_head(place, direct=direct), make_batch(2)) < TOLERANCE
+
+
+def swapped_bases(model: AttributeModel) -> None:
+    model.method.B_n.copy_(model.method.B_n.roll(1, dims=0))
+
+
+def other_keys(model: AttributeModel) -> None:
+    model.method.shares.K.copy_(model.method.shares.K.roll(1, dims=0))
+
+
+def attributes_in_another_order(model: AttributeModel) -> None:
+    model.method.shares.W_q.copy_(model.method.shares.W_q.roll(Z, dims=1))
+
+
+@pytest.mark.parametrize("mistake", [swapped_bases, other_keys, attributes_in_another_order])
+@pytest.mark.parametrize("place", ["word", "attention", "linear"])
+def test_a_mistake_is_seen(place: str, mistake: Callable[[AttributeModel], None]) -> None:
+    model, inputs = built(place), make_batch(2)
+    expected = torch.tensor(slow_logits(model, inputs), dtype=torch.float64)
+    with torch.no_grad():
+        mistake(model)
+    assert float((exact_logits(model, inputs) - expected).abs().max()) > 1e-3
