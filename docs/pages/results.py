@@ -85,7 +85,7 @@ def rates(found: Mapping[str, Any]) -> list[str]:
     losses = found["log_loss"]
     factors = sorted({factor for tried in losses.values() for factor in tried}, key=float)
     rows = []
-    for method in METHODS:
+    for method in (name for name in METHODS if name in losses):
         shown = {factor: f"{loss:.3f}" for factor, loss in losses[method].items()}
         best = min(shown.values())
         cells = (shown.get(factor, "") for factor in factors)
