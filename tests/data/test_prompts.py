@@ -92,7 +92,7 @@ def test_a_chat_template_stands_around_both(tokenizer: Any) -> None:
         ids, cut = PromptEncoder(tokenizer, text).prompts(["the film"])
         assert (words(tokenizer, ids[0]), cut) == ("[CLS] [UNK] the film [SEP] [CLS] [UNK]", 0)
         tokenizer.chat_template = "{{ messages | length }}"
-        with pytest.raises(ConfigError, match="prompt and response cannot be told apart"):
+        with pytest.raises(ConfigError, match="prompt and response cannot be distinguished"):
             PromptEncoder(tokenizer, text).rows(text, ROWS)
         tokenizer.chat_template = None
         with pytest.raises(ConfigError, match="the tokenizer has no chat template: leave chat out"):

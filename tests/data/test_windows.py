@@ -160,7 +160,7 @@ def test_long_texts_are_tokenized_whole_and_quietly(tokenizer_of: Any, caplog: p
 
 @pytest.mark.parametrize("size", [0, 1, 5, 6, 7, 8, 9, 10, 11, 30])
 def test_chunks_with_a_stride_overlap(size: int) -> None:
-    """Each has the special tokens; none of the text is left out before the last chunk, and none is read in vain."""
+    """Each has the special tokens; none of the text is left out before the last chunk, and no chunk is superfluous."""
     window, content = Chunks(7, 3, 2), list(range(size))
     fitted = window.fit(content, BERT)
     starts = range(0, max(min(size, 9) - 5, 0) + 2, 2)

@@ -1,14 +1,55 @@
-"""Recurrent layers and attention over the words of one text, number by number, from their equations."""
+"""Layers over the words of one text, number by number, from their equations; logits of models in float64."""
 
 from __future__ import annotations
 
 import math
+from unittest.mock import patch
 
 import torch
+from torch import Tensor
 
 from attribune.functional.recurrent import LSTMWeights
+from attribune.models.classifier import AttributeModel
 
-__all__ = ["matrix_times", "random_lstm", "sigmoid", "slow_attention", "slow_lstm"]
+__all__ = [
+    "Matrix",
+    "Vector",
+    "added",
+    "draw",
+    "exact_logits",
+    "matrix_times",
+    "random_lstm",
+    "sigmoid",
+    "slow_attention",
+    "slow_lstm",
+    "transposed",
+]
+
+Vector = list[float]
+Matrix = list[Vector]
+
+
+def draw(*shape: int) -> Tensor:
+    """Draw a tensor of float64 numbers."""
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def added(*vectors: Vector) -> Vector:
+    """Add vectors up."""
+    return [sum(numbers) for numbers in zip(*vectors, strict=True)]
+
+
+def transposed(matrix: Matrix) -> Matrix:
+    """Exchange rows and columns."""
+    return [list(column) for column in zip(*matrix, strict=True)]
+
+
+def exact_logits(model: AttributeModel, inputs: dict[str, Tensor]) -> Tensor:
+    """Return the logits in float64, which the model casts at its end."""
+    classify = model.method.classify
+    with torch.no_grad(), patch.object(model.method, "classify", wraps=classify) as called:
+        model(**inputs)
+        return classify(*called.call_args.args)
 
 
 def random_lstm(E: int, H: int) -> LSTMWeights:

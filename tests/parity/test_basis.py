@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 import torch
 from families import tiny_backbone
-from slow_layers import matrix_times, slow_attention, slow_lstm
+from slow_layers import Matrix, Vector, added, draw, exact_logits, matrix_times, slow_attention, slow_lstm, transposed
 from tiny_models import CLASSES, at_random, make_batch, make_schema, row_vectors
 from torch import Tensor
 
@@ -22,20 +21,6 @@ from attribune.tasks import Classification
 
 TOLERANCE = 1e-10
 MASK = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 1, 0, 0, 1], [0, 0, 0, 0, 0]])
-Vector = list[float]
-Matrix = list[Vector]
-
-
-def draw(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64)
-
-
-def added(*vectors: Vector) -> Vector:
-    return [sum(numbers) for numbers in zip(*vectors, strict=True)]
-
-
-def transposed(matrix: Matrix) -> Matrix:
-    return [list(column) for column in zip(*matrix, strict=True)]
 
 
 def slow_shares(a: Vector, W_q: Matrix, b_q: Vector, K: Matrix) -> Vector:
@@ -127,14 +112,6 @@ def built(place: Any, *, direct: bool = False, **options: Any) -> AttributeModel
     return at_random(model).double().eval()
 
 
-def exact_logits(model: AttributeModel, inputs: dict[str, Tensor]) -> Tensor:
-    """The logits in float64, which the model casts at its end."""
-    classify = model.method.classify
-    with torch.no_grad(), patch.object(model.method, "classify", wraps=classify) as called:
-        model(**inputs)
-        return classify(*called.call_args.args)
-
-
 def numbers(tensor: Tensor) -> Any:
     return tensor.detach().tolist()
 
@@ -221,12 +198,8 @@ def gap(model: AttributeModel, inputs: dict[str, Tensor]) -> float:
     )
 
 
-OWN_BIAS = pytest.mark.xfail(reason="the head's own bias is added to that of the row")
-OWN_WEIGHT = pytest.mark.xfail(reason="the head's own weight is added to that of the row")
-
-
 @pytest.mark.parametrize("padding", ["right", "left"])
-@pytest.mark.parametrize("place", ["word", "encoder", "attention", "linear", pytest.param("bias", marks=OWN_BIAS)])
+@pytest.mark.parametrize("place", ["word", "encoder", "attention", "linear", "bias"])
 def test_mixtures(place: str, padding: str) -> None:
     assert gap(built(place), make_batch(2, padding=padding)) < TOLERANCE
 
@@ -247,28 +220,12 @@ def test_the_own_weights_of_the_recurrent_layer_are_not_read() -> None:
     [
         "word",
         "attention",
-        pytest.param("linear", marks=OWN_WEIGHT),
-        pytest.param("bias", marks=OWN_BIAS),
+        "linear",
+        "bias",
     ],
 )
 def test_values_whose_vectors_are_the_parameter(place: str) -> None:
     assert gap(built(place, direct=True), make_batch(2)) < TOLERANCE
-
-
-def without_head(place: str, *, direct: bool) -> AttributeModel:
-    """A model whose head adds nothing of its own to the parameter of a row."""
-    model = built(place, direct=direct)
-    with torch.no_grad():
-        if place == "bias":
-            model.head.bias.zero_()
-        elif direct:
-            model.head.weight.zero_()
-    return model
-
-
-@pytest.mark.parametrize(("place", "direct"), [("linear", True), ("bias", True), ("bias", False)])
-def test_the_head_beside_its_own_parameters(place: str, direct: bool) -> None:
-    assert gap(without_head(place, direct=direct), make_batch(2)) < TOLERANCE
 
 
 def swapped_bases(model: AttributeModel) -> None:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import math
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 import torch
 from families import tiny_backbone
-from slow_layers import matrix_times, sigmoid, slow_attention, slow_lstm
+from slow_layers import (
+    Matrix,
+    Vector,
+    added,
+    draw,
+    exact_logits,
+    matrix_times,
+    sigmoid,
+    slow_attention,
+    slow_lstm,
+    transposed,
+)
 from tiny_models import CLASSES, at_random, make_batch, make_schema, row_vectors
 from torch import Tensor
 
@@ -22,20 +32,6 @@ from attribune.tasks import Classification
 TOLERANCE = 1e-10
 MASK = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0], [1, 0, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]])
 SCATTERED = torch.tensor([[1, 1, 1, 1, 1, 1], [0, 1, 0, 1, 1, 0], [0, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 0]])
-Vector = list[float]
-Matrix = list[Vector]
-
-
-def draw(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64)
-
-
-def added(*vectors: Vector) -> Vector:
-    return [sum(numbers) for numbers in zip(*vectors, strict=True)]
-
-
-def transposed(matrix: Matrix) -> Matrix:
-    return [list(column) for column in zip(*matrix, strict=True)]
 
 
 def cut(flat: Vector, columns: int) -> Matrix:
@@ -161,14 +157,6 @@ def built(places: tuple[str, ...], representation: Any = "chim", **options: Any)
         dropout=0.0,
     )
     return at_random(model).double().eval()
-
-
-def exact_logits(model: AttributeModel, inputs: dict[str, Tensor]) -> Tensor:
-    """The logits in float64, which the model casts at its end."""
-    classify = model.method.classify
-    with torch.no_grad(), patch.object(model.method, "classify", wraps=classify) as called:
-        model(**inputs)
-        return classify(*called.call_args.args)
 
 
 def numbers(tensor: Tensor) -> Any:

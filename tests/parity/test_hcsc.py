@@ -9,8 +9,8 @@ from unittest.mock import patch
 import pytest
 import torch
 from families import tiny_backbone
-from slow_layers import matrix_times, sigmoid, slow_attention, slow_lstm
-from tiny_models import at_random
+from slow_layers import Vector, added, draw, matrix_times, sigmoid, slow_attention, slow_lstm
+from tiny_models import at_random, make_batch, make_model
 from torch import Tensor, nn
 
 from attribune import functional
@@ -20,15 +20,6 @@ from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.tasks import Classification
 
 TOLERANCE = 1e-10
-Vector = list[float]
-
-
-def draw(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64)
-
-
-def added(*vectors: Vector) -> Vector:
-    return [sum(numbers) for numbers in zip(*vectors, strict=True)]
 
 
 def mixed(g: Vector, first: Vector, second: Vector) -> Vector:
@@ -192,8 +183,8 @@ def exact(model: AttributeModel, inputs: dict[str, Tensor]) -> tuple[Tensor, Ten
     classify = model.method.classify
     with torch.no_grad(), patch.object(model.method, "classify", wraps=classify) as called:
         model(**inputs)
-        document, condition, head = called.call_args.args
-        return document, classify(document, condition, head), condition.auxiliary
+        first, *others = (call.args for call in called.call_args_list)
+        return first[0], classify(*first), [classify(*other) for other in others]
 
 
 def slow_states(model: AttributeModel, text: list[int]) -> list[Vector]:
@@ -330,3 +321,23 @@ def test_every_parameter_learns() -> None:
         assert torch.isfinite(parameter.grad).all(), name
         assert parameter.grad.any(), name
     assert all(not table.grad[0].any() for table in model.method.tables)
+
+
+def test_the_layer_in_front_of_the_head_reads_every_vector() -> None:
+    """The auxiliary losses are those of the model's own classifier, whatever it consists of."""
+    model = make_model("word-bilstm-cnn", Hcsc(vector_size=3, attention_size=5), head_size=7, dropout=0.0).train()
+    found = model(**make_batch(2), labels=torch.tensor([0, 1, 2, 0]))
+    assert found.logits.shape == (4, 1 + 3 * 2, 3)
+    found.loss.backward()
+    assert model.hidden_layer.weight.grad.any()
+
+
+@pytest.mark.parametrize(
+    ("f", "scale", "shape"), [(1.0, -1.0, 7.0), (9.0, 1e-9, 50.0), (1e-3, 2.0, 40.0), (0.0, 1.0, 0.3)]
+)
+def test_the_gate_has_finite_gradients(f: float, scale: float, shape: float) -> None:
+    leaves = [torch.tensor([value], requires_grad=True) for value in (f, scale, shape)]
+    gate = functional.frequency_gate(*leaves)
+    gate.sum().backward()
+    assert torch.isfinite(gate).all()
+    assert all(torch.isfinite(leaf.grad).all() for leaf in leaves)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from slow_layers import matrix_times, slow_attention, slow_lstm
-from torch import Tensor, nn
+from slow_layers import Vector, added, exact_logits, matrix_times, slow_attention, slow_lstm
+from torch import nn
 
 from attribune import functional
 from attribune.backbones.hierarchical import HierarchicalConfig, HierarchicalModel
@@ -38,7 +38,6 @@ TEXTS = [
     [9, 9, 5, 6, 7, 8, 2, 3, 9],
 ]
 LONGEST = 3
-Vector = list[float]
 
 
 def sentences_of(ids: list[int]) -> list[list[int]]:
@@ -79,10 +78,6 @@ def slow_bilinear(own: Any, states: list[Vector], a: Vector) -> Vector:
     b = [[math.tanh(x * y) for x, y in zip(product, state, strict=True)] for state in states]
     scores = [sum(v[i] * math.tanh(x + c[i]) for i, x in enumerate(matrix_times(own.W_a.tolist(), one))) for one in b]
     return slow_attention([added(h, one) for h, one in zip(states, b, strict=True)], scores)
-
-
-def added(first: Vector, second: Vector) -> Vector:
-    return [x + y for x, y in zip(first, second, strict=True)]
 
 
 def mean(states: list[Vector]) -> Vector:
@@ -202,14 +197,6 @@ def test_logits_and_loss(name: str, head_size: int | None, bidirectional: bool) 
     trained = model.train()(**batch, labels=labels)
     assert abs(float(trained.loss.detach()) - sum(losses) / 4) < 1e-5
     assert trained.logits.shape == ((4, 3) if len(others) == 0 else (4, 1 + len(others), 3))
-
-
-def exact_logits(model: AttributeModel, batch: dict[str, Tensor]) -> Tensor:
-    """The logits in float64, which the model casts at its end."""
-    condition = model.condition(batch["attribute_ids"], rows=len(IDS))
-    hidden, mask = model._states(batch["input_ids"], batch["attention_mask"], None, condition)
-    document = model.method.pool(hidden, mask, condition, model._pool)
-    return model.method.classify(model._features(document, torch.float64), condition, model.head)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -1,4 +1,4 @@
-"""Several processes train one model to what one process trains it to, with tables whole or dealt out."""
+"""Several processes train one model to what one process trains it to, with tables replicated or sharded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the time went: every part is told apart, backward passes too, and the training is the same."""
+"""Where the time went: every part has its own time, backward passes too, and the training is the same."""
 
 from __future__ import annotations
 

@@ -12,6 +12,8 @@ import pytest
 import small_runs
 import torch
 import yaml
+from families import tiny_backbone
+from tiny_models import make_model
 from transformers import AutoTokenizer
 
 from attribune.apps.cli import main
@@ -19,6 +21,7 @@ from attribune.backbones.loading import load_backbone
 from attribune.data.word_tokenizer import tokenized_words, word_tokenizer
 from attribune.data.words import WordVocabulary
 from attribune.errors import ConfigError
+from attribune.methods import METHODS
 from attribune.models.auto import load_model
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
@@ -256,7 +259,68 @@ def test_a_method_that_needs_options_of_the_backbone_sets_them(folder: Path, tmp
     assert load_model(run).config.text_config.options["input_vectors"] == 1  # there is one attribute
     wrong = command(folder, tmp_path / "two", "--set", "backbone.options.branches=2", backbone="hierarchical")
     assert main([*wrong[: wrong.index("upa")], "huapa", *wrong[wrong.index("upa") + 1 :]]) == 1
-    assert "option branches is 2: for the attributes user it must be 1" in capsys.readouterr().err
+    assert (
+        "backbone.options.branches is 2, but the method 'huapa' needs 1 for the attributes user: leave it out"
+        in capsys.readouterr().err
+    )
     odd = command(folder, tmp_path / "odd", "--set", "backbone.options.input_vectors=3", backbone="cnn", method="none")
     assert main(odd) == 1
     assert "leave the option input_vectors to the method" in capsys.readouterr().err
+
+
+def test_the_mark_of_tokenized_sentences_is_no_word(folder: Path, tmp_path: Path) -> None:
+    """Flat backbones leave it out, hierarchical ones end a sentence there."""
+    vocabulary = WordVocabulary(("a", "film", "good", "."))
+    flat = word_tokenizer(vocabulary, tokenization="whitespace")
+    whole = flat("A good . film .")["input_ids"]
+    assert flat("A good . <sssss> film .")["input_ids"] == flat("A good .<sssss>film .")["input_ids"] == whole
+    flat.save_pretrained(tmp_path / "flat")
+    assert AutoTokenizer.from_pretrained(tmp_path / "flat")("A good . <sssss> film .")["input_ids"] == whole
+    tree = word_tokenizer(vocabulary, tokenization="whitespace", language="en")
+    end = tree.convert_tokens_to_ids("␞")
+    assert tree("A good . <sssss> film .")["input_ids"] == [*whole[:3], end, *whole[3:]]
+    assert [*tokenized_words(["a <sssss> film"], tokenization="whitespace")] == [["a", "film"]]
+
+
+def test_sentences_are_read_without_their_mark_too() -> None:
+    ids = torch.tensor([[5, 6, 7, 8]])
+    for options in ({"sentences": "mean"}, {"sentences": "gru"}, {}):
+        states = tiny_backbone("word-tang-cnn", options=options)(ids).last_hidden_state
+        assert states.shape == (1, 1, 48)
+
+
+@pytest.mark.parametrize(
+    ("backbone", "more", "message"),
+    [
+        (
+            "hierarchical",
+            ["--set", "data.window=chunks:8x2"],
+            "chunks are cut by words, and the backbone",
+        ),
+        ("hierarchical", ["--method", "iaa"], "name two of them, not user"),
+        ("hirarchical", [], "did you mean 'hierarchical', which is not pretrained?"),
+        (
+            "bilstm",
+            ["--method", "chim", "--set", "method.places=[embedding]", "backbone.options.projection=false"],
+            "needs",
+        ),
+    ],
+)
+def test_a_wrong_recipe_is_refused(
+    folder: Path, tmp_path: Path, capsys: Any, backbone: str, more: list[str], message: str
+) -> None:
+    assert main(command(folder, tmp_path / "run", *more, backbone=backbone)) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def test_a_place_that_a_loaded_backbone_lacks_is_named() -> None:
+    with pytest.raises(ConfigError, match="no embedding whose weights it could weigh: give it the option"):
+        make_model("word-bilstm", METHODS["chim"](places=("embedding",)))
+
+
+def test_sentences_have_no_graph(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    assert main(command(folder, tmp_path / "run", backbone="hierarchical")) == 0
+    assert main(["export", str(tmp_path / "run"), "--format", "torch", "--output", str(tmp_path / "graph.pt2")]) == 1
+    told = capsys.readouterr().err
+    assert "find the sentences of each batch, whose number a graph would fix" in told

@@ -5,8 +5,9 @@ Houlsby et al. 2019, section 3.6 and figure 6: adapters of layers i to j are rem
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any
 
@@ -65,19 +66,18 @@ def ablate(
     columns: dict[str, slice | None] = {METHOD: None}
     if predictor.reads_attributes:
         columns |= {attribute.name: attribute.columns for attribute in predictor.schema}
-    ends = [(first, last) for first in range(len(layers)) for last in range(first, len(layers))]
-    tell(f"{1 + len(ends) * len(columns)} passes over {len(labelled.labels):,} rows")
+    passes = 1 + len(columns) * len(layers) * (len(layers) + 1) // 2
+    tell(f"{passes} passes over {len(labelled.labels):,} rows")
     task = predictor.task
 
     def score() -> Metric:
         return task.metrics(predictor.score(encoded), labelled.labels)[task.main_metric]
 
-    whole, spans = score(), []
-    for what, hidden in columns.items():
-        for first, last in ends:
-            with method.ablated(Ablation(layers[first : last + 1], hidden)):
-                lost = paired(whole, score())
-            spans.append({"what": what, "first": layers[first], "last": layers[last], **asdict(lost)})
+    whole = score()
+    spans = [
+        {"what": what, "first": span[0], "last": span[-1], **asdict(paired(whole, one))}
+        for what, span, one in _without_spans(method, layers, columns, score)
+    ]
     return {
         "run": str(run),
         "method": recipe.method["name"],
@@ -89,6 +89,18 @@ def ablate(
         "spans": spans,
         "notes": labelled.notes,
     }
+
+
+def _without_spans(
+    method: Method, layers: Sequence[int], columns: Mapping[str, slice | None], score: Callable[[], Metric]
+) -> Iterator[tuple[str, Sequence[int], Metric]]:
+    """Yield the metric with the method off, or an attribute hidden, in each span of layers."""
+    for what, hidden in columns.items():
+        for first, last in combinations_with_replacement(range(len(layers)), 2):
+            span = layers[first : last + 1]
+            with method.ablated(Ablation(span, hidden)):
+                one = score()
+            yield what, span, one
 
 
 def _layers(predictor: Predictor) -> tuple[Method, tuple[int, ...]]:

@@ -37,7 +37,7 @@ __all__ = [
 Array = npt.NDArray[Any]
 _RESAMPLES = 2_000
 _BINS = 10
-_VALUE_LIMIT = 50  # values of an attribute that are looked at: the most frequent in the rows
+_VALUE_LIMIT = 50  # values of an attribute that are analysed: the most frequent in the rows
 _DRAWS, _DRAW_CHUNK = 10_000, 500
 
 
@@ -235,7 +235,7 @@ class ValueFigure:
 def value_figures(scored_rows: ScoredRows, attribute: FittedAttribute) -> list[ValueFigure]:
     """Return the main metric on the rows of each of the most frequent values with twenty rows or more, lowest first.
 
-    The ranges are widened for the number of values that are looked at: the share of random draws within each is
+    The ranges are widened for the number of values that are analysed: the share of random draws within each is
     1 - 0.05 / values (Bonferroni).
     """
     if scored_rows.ids is None:

@@ -92,9 +92,7 @@ def _stored_rows(folder: RunFolder) -> RunRows:
             raise DataError(f"{source} has other labels than when the run was trained: give the table of then as DATA")
         scored_rows = _with_counts(scores.task, arrays["logits"], labels, recipe=recipe, schema=schema, table=table)
     except (AttribuneError, OSError, IndexError, KeyError) as error:
-        notes.append(
-            f"The rows themselves could not be read, so that nothing is said of their texts and values: {error}"
-        )
+        notes.append(f"The rows themselves could not be read, so that their texts and values are missing here: {error}")
         scored_rows = ScoredRows(task=scores.task, logits=arrays["logits"], labels=arrays["labels"], counts={})
     return RunRows(
         run=str(folder.path),

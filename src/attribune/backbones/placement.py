@@ -111,7 +111,6 @@ class Placement:
 
 
 _CAUSAL = "its attention is causal, and a token must not read what comes after it"
-_NO_ATTENTION = "it has none"
 _OWN_ATTENTION = "the family computes its attention in code of its own, where no keys can be added"
 
 _BERT = Placement(
@@ -193,6 +192,15 @@ _T5 = Placement(
     final_norms=("encoder.final_layer_norm",),
     pooling="mean",
     model_class="T5EncoderModel",
+)
+
+_WORDS = Placement(
+    model_types=("word-cnn",),
+    layers="filters",
+    has_start_token=False,
+    reads_ahead=True,
+    no_extra_attention="it has none",
+    pooling="max",
 )
 
 PLACEMENTS: list[Placement] = [
@@ -323,43 +331,22 @@ PLACEMENTS: list[Placement] = [
     ),
     replace(_LLAMA, model_types=("eurobert",), no_extra_attention=None, pooling="mean", is_generative=False),
     _T5,
-    Placement(
-        model_types=("word-cnn",),
-        layers="filters",
-        has_start_token=False,
-        reads_ahead=True,
-        no_extra_attention=_NO_ATTENTION,
-        pooling="max",
-    ),
-    Placement(
+    _WORDS,
+    replace(_WORDS, model_types=("word-tang-cnn",), reads_ahead=False, states="text", pooling="mean"),
+    replace(
+        _WORDS,
         model_types=("word-bilstm",),
         layers="recurrent",
-        has_start_token=False,
-        no_extra_attention=_NO_ATTENTION,
+        reads_ahead=False,
         word_proj="projection",
         recurrent="recurrent",
-        pooling="max",
     ),
-    Placement(
-        model_types=("word-bilstm-cnn",),
-        layers="recurrent",
-        has_start_token=False,
-        no_extra_attention=_NO_ATTENTION,
-        pooling="max",
-    ),
-    Placement(
-        model_types=("word-tang-cnn",),
-        layers="filters",
-        has_start_token=False,
-        no_extra_attention=_NO_ATTENTION,
-        states="text",
-        pooling="mean",
-    ),
-    Placement(
+    replace(_WORDS, model_types=("word-bilstm-cnn",), layers="recurrent", reads_ahead=False),
+    replace(
+        _WORDS,
         model_types=("word-hierarchical",),
         layers="branches.*",
-        has_start_token=False,
-        no_extra_attention=_NO_ATTENTION,
+        reads_ahead=False,
         states="sentence",
         word_pool="word_pool",
         pooling="mean",

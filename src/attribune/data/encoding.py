@@ -156,9 +156,8 @@ def encode_with_report(
     """
     choices = _Choices(on_empty_text=on_empty_text, on_missing_label=on_missing_label)
     text_input = text if isinstance(text, TextInput) else TextInput.of(text, separator=separator, window=window)
-    if isinstance(task, TokenTask) and encoder is None:
-        raise ConfigError(f"the task {task.kind!r} scores tokens: give encoder=model.row_encoder()")
-    encoder = TextEncoder(tokenizer, window=text_input.window, limit=limit) if encoder is None else encoder
+    if encoder is None:
+        encoder = _text_encoder(tokenizer, text_input, task, limit=limit)
     labels = () if label is None else _names(label)
     names = list(dict.fromkeys([*text_input.names, *schema.names, *labels]))
     reports = []
@@ -169,15 +168,22 @@ def encode_with_report(
             keep = choices.keep(rows.empty, label_ids, first_row)
             reports.append(_report(rows, label_ids, keep, first_row, choices, task))
             chosen = np.flatnonzero(keep)
-            store.write(
-                _window_batch(rows, label_ids, chosen, task)
-                if isinstance(task, TokenTask)
-                else _batch(rows, label_ids, chosen)
-            )
+            if isinstance(task, TokenTask):
+                store.write(_window_batch(rows, label_ids, chosen, task))
+            else:
+                store.write(_batch(rows, label_ids, chosen))
         report = RowReport.total(reports)
         if not len(report.kept):
             raise DataError("no row is left to encode" + "".join(f"; {line}" for line in report.lines()))
     return store.finish(), report
+
+
+def _text_encoder(
+    tokenizer: Any, text_input: TextInput, task: LabelEncoder | None, *, limit: int | None
+) -> TextEncoder:
+    if isinstance(task, TokenTask):
+        raise ConfigError(f"the task {task.kind!r} scores tokens: give encoder=model.row_encoder()")
+    return TextEncoder(tokenizer, window=text_input.window, limit=limit)
 
 
 class _Labels(NamedTuple):

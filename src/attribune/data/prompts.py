@@ -122,7 +122,7 @@ class PromptEncoder:
             if not answered.startswith(start):
                 raise ConfigError(
                     "the tokenizer's chat template writes the question otherwise once it is answered, so that prompt "
-                    "and response cannot be told apart: leave chat out"
+                    "and response cannot be distinguished: leave chat out"
                 )
             endings.append(answered[len(start) :].partition(str(self.tokenizer.eos_token))[0])
         return endings

@@ -22,7 +22,7 @@ class PairTokens:
     """The ids that a tokenizer puts before, between and after two texts, such as [CLS] a [SEP] b [SEP].
 
     Attributes:
-        second: how many of the ids between belong to the second segment; None where segments are not told apart.
+        second: how many of the ids between belong to the second segment; None without segments.
     """
 
     before: tuple[int, ...]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sentencex
 from tokenizers import Regex, Tokenizer
 from tokenizers.models import WordLevel
-from tokenizers.normalizers import NFC, Lowercase
+from tokenizers.normalizers import NFC, Lowercase, Replace
 from tokenizers.normalizers import Sequence as Steps
 from tokenizers.pre_tokenizers import PreTokenizer, Split, WhitespaceSplit
 from transformers import PreTrainedTokenizerFast
@@ -22,19 +21,20 @@ SENTENCE_END = "␞"
 """Stands between two sentences of a text; one that a text has itself ends a sentence, too."""
 
 _PAD, _UNK = "[PAD]", "[UNK]"
-_NORMALIZER = Steps([NFC(), Lowercase()])
+_STEPS = (NFC(), Lowercase())
+_NORMALIZER = Steps([*_STEPS])
 _SPLITS: dict[str, PreTokenizer] = {
     # Runs of letters, digits and marks on letters; other characters, spaces aside, stand alone.
     "words": Split(Regex(r"[^\W_]+|[^\w\s]|_"), behavior="removed", invert=True),
     "whitespace": WhitespaceSplit(),
 }
-_MARKED = re.compile(r"\s*<sssss>\s*")  # the end of a sentence in tokenized sets of reviews
+_MARK = "<sssss>"  # the end of a sentence in tokenized sets of reviews
 
 
 class SentenceTokenizer(PreTrainedTokenizerFast):
     """A tokenizer of words that puts `SENTENCE_END` between the sentences of a text.
 
-    The space between two sentences becomes the mark, so that offsets in the text stay where they are.
+    The space between two sentences becomes the mark; where there is none it is inserted, and moves offsets behind it.
 
     Args:
         language: ISO 639 code of the language by whose rules sentences end.
@@ -56,7 +56,7 @@ class SentenceTokenizer(PreTrainedTokenizerFast):
     def mark_sentences(self, text: str) -> str:
         """Return a text with the mark between its sentences; one of line breaks alone becomes the mark."""
         if self.init_kwargs.get("is_tokenized"):
-            return _MARKED.sub(f" {SENTENCE_END} ", text)
+            return text.replace(_MARK, f" {SENTENCE_END} ")
         if not text.strip():
             return SENTENCE_END if "\n" in text else text
         *before, last = sentencex.segment(self.init_kwargs.get("language", "en"), text)
@@ -74,7 +74,7 @@ def tokenized_words(texts: Sequence[str], *, tokenization: str = "words") -> Ite
     """Split texts into words as the tokenizer does: what a vocabulary is fitted on."""
     split = _SPLITS[tokenization]
     for text in texts:
-        plain = _MARKED.sub(" ", text) if tokenization == "whitespace" else text
+        plain = text.replace(_MARK, " ") if tokenization == "whitespace" else text
         yield [word for word, _ in split.pre_tokenize_str(_NORMALIZER.normalize_str(plain))]
 
 
@@ -94,7 +94,9 @@ def word_tokenizer(
     if language is not None:
         ids[SENTENCE_END] = len(ids)
     tokenizer = Tokenizer(WordLevel(ids, unk_token=_UNK))
-    tokenizer.normalizer = _NORMALIZER
+    # A tokenizer of sentences replaces the mark itself.
+    drops_mark = tokenization == "whitespace" and language is None
+    tokenizer.normalizer = Steps([Replace(_MARK, " "), *_STEPS]) if drops_mark else _NORMALIZER
     tokenizer.pre_tokenizer = _SPLITS[tokenization]
     options: dict[str, Any] = {
         "tokenizer_object": tokenizer,

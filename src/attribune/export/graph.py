@@ -88,6 +88,11 @@ def make_program(model: AttributeModel, batch: Mapping[str, Tensor], *, ids: Ten
 
 
 def _check(model: AttributeModel, *, fixed: bool) -> None:
+    if model.placement.states != "token":
+        raise ConfigError(
+            f"backbones of type {model.placement.model_types[0]} find the sentences of each batch, whose number a "
+            "graph would fix: there is no such export; serve the run itself"
+        )
     if model.config.chunk is not None:
         raise ConfigError(
             f"the model cuts its texts into chunks of {model.config.chunk}, whose number a graph would fix: "

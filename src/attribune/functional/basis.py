@@ -16,7 +16,7 @@ def basis_coefficients(
 ) -> Float[Tensor, "B N"]:
     """Return the share of each basis: ``s = softmax(K tanh(W_q [a_1; ...; a_M] + b_q))``.
 
-    Source: Kim et al. 2019, eq. 4-6.
+    Source: Kim et al. 2019, the shares of the bases.
     """
     return (torch.tanh(a @ W_q.T + b_q) @ K.T).softmax(dim=-1)
 
@@ -26,7 +26,7 @@ def mixed_bases(
 ) -> Float[Tensor, " B *shape"]:
     """Mix a parameter for each row: ``theta = sum_n s_n B_n + B_0``.
 
-    Source: Kim et al. 2019, eq. 7.
+    Source: Kim et al. 2019, the customised parameter.
     """
     mixed = (s @ B_n.flatten(1)).view(s.shape[0], *B_n.shape[1:])
     return mixed if B_0 is None else mixed + B_0
@@ -45,7 +45,7 @@ def context_attention_pool(
 ) -> Float[Tensor, "B H"]:
     """Pool tokens by their products with a context vector of each row: ``e_t = z^T h_t``.
 
-    Source: Kim et al. 2019, eq. 2-3.
+    Source: Kim et al. 2019, the attention of the base model.
 
     Args:
         attention_mask: 1 for real tokens; a row without one gives zeros.

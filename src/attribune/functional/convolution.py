@@ -53,7 +53,7 @@ def averaged_windows(
 ) -> Float[Tensor, "B F"]:
     """Compute the mean over the widths k of ``tanh(mean_t (W_k [x_t; ...; x_{t+k-1}] + b_k))``; zeros without words.
 
-    Source: Tang, Qin and Liu 2015, eq. 3-5.
+    Source: Tang, Qin and Liu 2015, the document vector.
 
     Args:
         attention_mask: 1 for real words, which come first.

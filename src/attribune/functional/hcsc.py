@@ -9,6 +9,7 @@ from torch import Tensor
 __all__ = ["attribute_gate", "frequency_gate", "shared_vector"]
 
 _SMALLEST = 1e-6  # of relu(λ), by which frequencies are divided
+_LARGEST = 7.0  # of the logarithm of a power: exp(-exp(7)) is 0 in float64
 
 
 def shared_vector(
@@ -21,7 +22,7 @@ def shared_vector(
 ) -> Float[Tensor, "B Z"]:
     """Compose a vector of those of all values: ``beta E`` with ``beta = softmax(E (W_m mean_t h_t + b_m))``.
 
-    Source: Amplayo et al. 2018, section 3.3, the shared vector.
+    Source: Amplayo et al. 2018, the shared vector.
 
     Args:
         E: vectors of all known values.
@@ -39,7 +40,7 @@ def frequency_gate(
 ) -> Float[Tensor, "B H"]:
     """Return how far a value's own vector counts: ``g = 1 - exp(-(f / relu(λ))^relu(k))``; 0 for a frequency of 0.
 
-    Source: Amplayo et al. 2018, section 3.3, the frequency-guided gate.
+    Source: Amplayo et al. 2018, the frequency-guided gate.
 
     Args:
         f: training rows of the value, by the mean of all values; 0 for an unknown or missing value.
@@ -47,9 +48,10 @@ def frequency_gate(
         shape: k.
     """
     known = (f > 0).unsqueeze(1)
-    # On a base of 1 where the frequency is 0, since the gradient of a power is not finite there.
+    # On a base of 1 where the frequency is 0, and without large powers, since their gradients are not finite.
     base = torch.where(known, f.unsqueeze(1), 1.0) / scale.relu().clamp(min=_SMALLEST)
-    return torch.where(known, 1 - torch.exp(-(base ** shape.relu())), 0.0)
+    power = torch.exp((shape.relu() * base.log()).clamp(max=_LARGEST))
+    return torch.where(known, 1 - torch.exp(-power), 0.0)
 
 
 def attribute_gate(
@@ -60,7 +62,7 @@ def attribute_gate(
     For two attributes ``g ⊙ v_1 + (1 - g) ⊙ v_2`` with ``g = sigmoid(W_g [v_1; v_2] + b_g)``; for more the weights are
     the softmax of M rows for each feature; one is taken as it is.
 
-    Source: Amplayo et al. 2018, section 3.4; more than two attributes are ours.
+    Source: Amplayo et al. 2018, the gate of user and product; more than two attributes are ours.
 
     Args:
         W_g: of H rows for two attributes, of M H rows for more.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Literal, NamedTuple, TypeAlias
 
 import torch
@@ -59,12 +61,23 @@ def lstm(
         padding: ``packed`` reads the real words of a row one after the other, and gives zeros at padding; ``run`` reads
             padding as well, as some released code does, so that the states depend on how long other rows are.
     """
+    return _in_order(x, attention_mask, partial(_run, weights=weights), reverse=reverse, padding=padding)
+
+
+def _in_order(
+    x: Float[Tensor, "B T E"],
+    attention_mask: Shaped[Tensor, "B T"],
+    run: Callable[[Tensor], Tensor],
+    *,
+    reverse: bool,
+    padding: Padding,
+) -> Float[Tensor, "B T H"]:
+    """Run a direction over words in the order in which it reads them, and put the states back in their places."""
     if padding == "run":
-        states = _run(x.flip(1) if reverse else x, weights)
+        states = run(x.flip(1) if reverse else x)
         return states.flip(1) if reverse else states
-    order = real_words_first(attention_mask, reverse=reverse)
-    places = order.unsqueeze(-1)
-    states = _run(x.gather(1, places.expand(-1, -1, x.shape[-1])), weights)
+    places = real_words_first(attention_mask, reverse=reverse).unsqueeze(-1)
+    states = run(x.gather(1, places.expand_as(x)))
     back = torch.zeros_like(states).scatter(1, places.expand_as(states), states)
     return back * attention_mask.unsqueeze(-1).to(back.dtype)
 
@@ -108,13 +121,7 @@ def lstm_by_row(
         reverse: whether it reads from the last word to the first.
         padding: as for `lstm`.
     """
-    if padding == "run":
-        states = _run_rows(x.flip(1) if reverse else x, weights)
-        return states.flip(1) if reverse else states
-    places = real_words_first(attention_mask, reverse=reverse).unsqueeze(-1)
-    states = _run_rows(x.gather(1, places.expand_as(x)), weights)
-    back = torch.zeros_like(states).scatter(1, places.expand_as(states), states)
-    return back * attention_mask.unsqueeze(-1).to(back.dtype)
+    return _in_order(x, attention_mask, partial(_run_rows, weights=weights), reverse=reverse, padding=padding)
 
 
 def _run_rows(x: Float[Tensor, "B T E"], weights: RowLSTMWeights) -> Float[Tensor, "B T H"]:

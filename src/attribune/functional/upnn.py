@@ -13,6 +13,6 @@ def value_matrix_words(
 ) -> Float[Tensor, "B T E"]:
     """Map words by the matrix of a value: ``U x_t`` with ``U = U_1 U_2 + diag(w)``, which is never made as a whole.
 
-    Source: Tang, Qin and Liu 2015, eq. 1-2, with the matrix in the low-rank form of its section 3.3.
+    Source: Tang, Qin and Liu 2015, the words of a user or product.
     """
     return x * w.unsqueeze(1) + (x @ U_2.mT) @ U_1.mT

@@ -109,12 +109,14 @@ class Method(nn.Module):
     Inside the backbone it acts by forward hooks: subclasses call `add_site`. Around it they override `embed`, `encode`,
     `pool` or `classify`. ``extra_positions`` is the number of positions needed besides the text's, ``pads_right``
     whether padding must be on the right, ``document_size`` the number of features of its document vectors, if not H,
-    and ``loss_weights`` the weights of the model's own loss and of those of `Condition.auxiliary`.
+    ``unused`` the names of parameters of the model in whose place it has its own, and ``loss_weights`` the weights of
+    the model's own loss and of the further ones of a `Condition`.
     """
 
     extra_positions: int = 0
     pads_right: bool = False
     document_size: int | None = None
+    unused: tuple[str, ...] = ()
     loss_weights: tuple[float, ...] = (1.0,)
 
     ablation: Ablation | None = None

@@ -98,14 +98,19 @@ class _BasisMethod(AttributeMethod):
         super().__init__(config, host, sizes=sizes, initial=initial)
         if self.place != "attention" or not self.direct:
             self.z = nn.Parameter(torch.randn(H) * H**-0.5)
+        if self.place == "linear" and self.direct:
+            self.unused = ("head.weight",)
         if self.place == "bias":
+            self.unused = ("head.bias",)
             self.Y = nn.Parameter(_xavier(L, H * M if self.direct else H))
         if self.direct:
             return
         self.shares = _Shares(config, M)
         if self.place == "encoder":
             (site,) = host.at("recurrent")
-            self.add_site(site, _EncoderSite(config.bases, cast(Recurrent, _module(host, site.path)), self.shares))
+            layer = cast(Recurrent, _module(host, site.path))
+            self.add_site(site, _EncoderSite(config.bases, layer, self.shares))
+            self.unused = tuple(f"backbone.{site.path}.{name}" for name, _ in layer.named_parameters())
             return
         self.B_n = nn.Parameter(torch.stack([_xavier(*shape) for _ in range(config.bases)]))
         if self.place in ("word", "bias"):
@@ -143,12 +148,12 @@ class _ClassifyingBasis(_BasisMethod):
         if self.place == "linear":
             if self.direct:
                 vectors = cast(Tensor, sum(condition.vectors_per_attribute()))
-                theta = vectors.view(*document.shape, -1) + head.weight.T
+                theta = vectors.view(*document.shape, -1)
             else:
                 theta = self._theta(condition, head.weight.T)
             return (document.unsqueeze(1) @ theta).squeeze(1) + head.bias
         theta = condition.vectors() if self.direct else self._theta(condition, self.B_0)
-        return cast(Tensor, head(document) + theta @ self.Y.T)
+        return document @ head.weight.T + theta @ self.Y.T
 
 
 class _Shares(nn.Module):

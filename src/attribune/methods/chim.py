@@ -213,6 +213,9 @@ class _ChimMethod(VectorMethod):
         for site in host.at("recurrent"):
             h = _hidden_size(host, site.path)
             shapes["encoder"] = (site.inputs + h, 4 * h)
+        if missing := [place for place in config.places if place not in shapes]:
+            option = "the option projection: true" if missing == ["embedding"] else "a recurrent layer"
+            raise ConfigError(f"chim: the backbone has no {missing[0]} whose weights it could weigh: give it {option}")
         tiled = [size for place in config.places for size in shapes[place][: 1 if place == "classifier" else 2]]
         self.repeats = divisor(math.gcd(*tiled), config.repeats)
         if "embedding" in config.places:
@@ -226,7 +229,9 @@ class _ChimMethod(VectorMethod):
         self.attention = None
         if "attention" in config.places:
             self.attention = _Attention(H, A, self._weights(shapes["attention"], width))
+        made = {"matrix": ("weight",), "bias": ("bias",)}.get(config.representation, ())
         if "classifier" in config.places:
+            self.unused = tuple(f"head.{name}" for name in made)
             rows, labels = shapes["classifier"]
             size = {"chim": rows // self.repeats * labels, "matrix": rows * labels, "bias": labels}[
                 config.representation

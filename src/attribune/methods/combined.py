@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
 
 from pydantic import Field, field_validator, model_validator
@@ -84,6 +84,10 @@ class Combined(MethodConfig):
         """Return why one of the methods cannot act in a family; None if all can."""
         return next((refusal for part in self.parts if (refusal := part.refusal(placement)) is not None), None)
 
+    def attribute_refusal(self, names: Sequence[str]) -> str | None:
+        """Return why one of the methods cannot read these attributes; None if all can."""
+        return next((refusal for part in self.parts if (refusal := part.attribute_refusal(names)) is not None), None)
+
     def word_options(self, backbone: str, *, attributes: int) -> dict[str, Any]:
         """Return the options that the methods need of a backbone without pretraining."""
         each = (part.word_options(backbone, attributes=attributes) for part in self.parts)
@@ -101,6 +105,7 @@ class _CombinedMethod(Method):
         self.parts = nn.ModuleList(part.build(host) for part in config.parts)
         self.extra_positions = sum(part.extra_positions for part in self._each())
         self.document_size = next((part.document_size for part in self._each() if part.document_size), None)
+        self.unused = tuple(name for part in self._each() for name in part.unused)
         main = math.prod(part.loss_weights[0] for part in self._each())
         self.loss_weights = (main, *(weight for part in self._each() for weight in part.loss_weights[1:]))
         self.pads_right = any(part.pads_right for part in self._each())

@@ -82,6 +82,7 @@ class Condition:
         without: the same with an attribute missing, for the layers in which an `Ablation` hides it.
         memory: what sites store for later sites in the same pass.
         auxiliary: logits of further losses, (B, L) each, which methods append in training.
+        auxiliary_documents: document vectors, (B, D) each, for further losses of the model's own classifier.
     """
 
     rows: int
@@ -93,6 +94,7 @@ class Condition:
     without: Condition | None = None
     memory: dict[str | int, Any] = field(default_factory=dict, compare=False, repr=False)
     auxiliary: list[Tensor] = field(default_factory=list, compare=False, repr=False)
+    auxiliary_documents: list[Tensor] = field(default_factory=list, compare=False, repr=False)
 
     def vectors(self) -> Float[Tensor, "B width"]:
         """Return the rows' attribute vectors side by side, of sizes Z_1 to Z_M; several values are summed."""
@@ -117,9 +119,11 @@ class Condition:
         parts = tuple(part.with_hidden(hidden) for part, hidden in zip(self.parts, other.parts, strict=True))
         return replace(self, without=other, parts=parts)
 
-    def all_auxiliary(self) -> list[Tensor]:
-        """Return the logits of further losses, those of combined methods too."""
-        return [*self.auxiliary, *(one for part in self.parts for one in part.all_auxiliary())]
+    def each(self) -> Iterator[Condition]:
+        """Yield the condition and those of the methods in a combination."""
+        yield self
+        for part in self.parts:
+            yield from part.each()
 
     def hidden(self) -> Condition:
         """Return the condition of layers in which an attribute is hidden; they share the memory with the others."""

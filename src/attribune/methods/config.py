@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections import ChainMap
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
@@ -81,6 +82,10 @@ class MethodConfig(Settings):
                 f"{self.name}: it weighs the states of a text, of which backbones of type "
                 f"{' or '.join(placement.model_types)} have one alone: choose another method or another backbone"
             )
+        return None
+
+    def attribute_refusal(self, names: Sequence[str]) -> str | None:
+        """Return why the method cannot read these attributes, with the cure; None if it can."""
         return None
 
     def word_options(self, backbone: str, *, attributes: int) -> dict[str, Any]:

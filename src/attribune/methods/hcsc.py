@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from attribune.methods.base import Method, Pool
 from attribune.methods.condition import Condition, Values
 from attribune.methods.config import AttributeMethodConfig, Point
 from attribune.methods.host import Host
-from attribune.methods.shapes import Documents, Logits, Mask, States
+from attribune.methods.shapes import Documents, Mask, States
 from attribune.methods.upa import attend, draw_attention
 from attribune.schema.slots import Slots
 
@@ -42,7 +42,7 @@ class Hcsc(AttributeMethodConfig):
     """
 
     name: ClassVar[str] = "hcsc"
-    points: ClassVar[tuple[Point, ...]] = ("pool", "classify")
+    points: ClassVar[tuple[Point, ...]] = ("pool",)
     weighs_states: ClassVar[bool] = True
     default_tuning: ClassVar[str] = "full"
 
@@ -119,10 +119,5 @@ class _HcscMethod(AttributeMethod):
             for attribute, values, table in each
         ]
         if self.training:
-            condition.memory["hcsc"] = [vector for part in parts for vector in part]
+            condition.auxiliary_documents.extend(vector for part in parts for vector in part)
         return functional.attribute_gate(torch.stack([part[2] for part in parts], dim=1), self.W_g, self.b_g)
-
-    def classify(self, document: Documents, condition: Condition, head: nn.Linear) -> Logits:
-        vectors: Any = condition.memory.pop("hcsc", ())
-        condition.auxiliary.extend(head(vector.to(head.weight.dtype)) for vector in vectors)
-        return cast(Tensor, head(document))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
 import torch
@@ -39,6 +40,12 @@ class Iaa(BranchMethodConfig):
 
     vector_size: PositiveInt = 100
     attention_size: PositiveInt = 50
+
+    def attribute_refusal(self, names: Sequence[str]) -> str | None:
+        """Return why there must be two attributes; None if there are."""
+        if len(names) == 2:
+            return None
+        return f"iaa: it lets two attributes act on each other: name two of them, not {', '.join(names)}"
 
     def branches(self, attributes: int) -> int:
         """Return one branch for the text, and one for each attribute."""
@@ -88,9 +95,8 @@ class _TextWords(WordAttention):
 
 class _IaaMethod(BranchMethod):
     def __init__(self, config: Iaa, host: Host) -> None:
-        if len(host.slots) != 2:
-            named = ", ".join(slots.name for slots in host.slots)
-            raise ConfigError(f"iaa: it lets two attributes act on each other: name two of them, not {named}")
+        if (refusal := config.attribute_refusal([slots.name for slots in host.slots])) is not None:
+            raise ConfigError(refusal)
         super().__init__(config, host)
         H, A, Z = self.branch_size, config.attention_size, config.vector_size
         text, *others = host.at("word_pool")

@@ -93,7 +93,7 @@ class _UpnnMethod(AttributeMethod):
     def _mapped(self, number: int, x: Float[Tensor, "B T E"], condition: Condition) -> Float[Tensor, "B T E"]:
         """Map words by the sum of the matrices of an attribute's values; by the identity without a value."""
         ids = self.slots[number].of(cast(Tensor, condition.ids))
-        rows, E = self.look_up(number, ids), self.sizes[0]
+        rows, E = self.look_up(number, ids) * (ids != 0).unsqueeze(-1), self.sizes[0]
         w, U_1, U_2, _ = torch.split(rows, list(self.sizes), dim=-1)
         B, count = ids.shape
         diagonal = torch.where((ids == 0).all(dim=1, keepdim=True), 1.0, w.sum(dim=1))

@@ -97,6 +97,8 @@ class ConditionedModel(StoredModel):
         self.padded_length = self._prepare_attention()
         self.backbone.requires_grad_(config.tuning == "full")
         tune_backbone(self.stack, self.placement, config.tuning or "")
+        for name in self.method.unused:
+            self.get_parameter(name).requires_grad_(False)
         self.method.install(self.stack)
         # Every module is initialised when it is made; post_init would overwrite the initial values.
         for module in self.modules():

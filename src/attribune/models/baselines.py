@@ -67,7 +67,7 @@ class AutoML(BaselineConfig):
     @field_validator("word_vectors")
     @classmethod
     def _names_once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        """Check that files can be told apart by name, in what is written about the trials."""
+        """Check that files have different names, by which records of trials refer to them."""
         names = [Path(file).name for file in value]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ConfigError(f"two files of word vectors are named {twice[0]!r}: rename one")

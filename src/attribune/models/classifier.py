@@ -98,10 +98,7 @@ class AttributeModel(ConditionedModel):
         Raises:
             ConfigError: for settings that do not fit each other or the backbone.
         """
-        if not 0 <= dropout < 1:
-            raise ConfigError(f"dropout is {dropout}: it must be at least 0 and below 1")
-        if head_size is not None and head_size < 1:
-            raise ConfigError(f"head_size is {head_size}: it must be at least 1, or None for a linear head")
+        _check_head(dropout, head_size)
         chunk = _checked_chunk(chunk, text_input)
         name, loaded = cls._loaded(backbone, revision=revision, attention_dropout=attention_dropout)
         if placement_for(loaded.config.model_type).has_pooler:
@@ -221,8 +218,8 @@ class AttributeModel(ConditionedModel):
         condition = self.condition(attribute_ids, rows=input_ids.shape[0])
         hidden, attention_mask = self._states(input_ids, attention_mask, token_type_ids, condition)
         logits = self.logits_of(hidden, attention_mask, condition)
-        if self.training and (auxiliary := condition.all_auxiliary()):
-            logits = torch.stack([logits, *(one.float() for one in auxiliary)], dim=1)
+        if self.training and (auxiliary := self._auxiliary_logits(condition)):
+            logits = torch.stack([logits, *auxiliary], dim=1)
         loss = None if labels is None else self.weighted_loss(logits, labels)
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
@@ -237,6 +234,14 @@ class AttributeModel(ConditionedModel):
             return logits.float()
         document = self.method.pool(hidden, attention_mask, condition, self._pool)
         return self.method.classify(self._features(document, dtype), condition, self.head).float()
+
+    def _auxiliary_logits(self, condition: Condition) -> list[Tensor]:
+        """Return the float32 logits of the method's further losses."""
+        logits = [one for part in condition.each() for one in part.auxiliary]
+        for document in (one for part in condition.each() for one in part.auxiliary_documents):
+            features = self._features(document, self.head.weight.dtype)
+            logits.append(self.method.classify(features, condition, self.head))
+        return [one.float() for one in logits]
 
     def _features(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         """Return what the head reads of document vectors, or of states."""
@@ -321,6 +326,13 @@ def _own_pooling(backbone: PreTrainedModel, name: str, revision: str | None) -> 
     placement = placement_for(backbone.config.model_type)
     is_stored = bool(name) and not isinstance(backbone, WordModel)
     return pooling_of(name, placement, revision=revision) if is_stored else placement.pooling
+
+
+def _check_head(dropout: float, head_size: int | None) -> None:
+    if not 0 <= dropout < 1:
+        raise ConfigError(f"dropout is {dropout}: it must be at least 0 and below 1")
+    if head_size is not None and head_size < 1:
+        raise ConfigError(f"head_size is {head_size}: it must be at least 1, or None for a linear head")
 
 
 def _checked_chunk(chunk: int | None, text_input: TextInput | None) -> int | None:

@@ -35,7 +35,7 @@ def refusal(model: Scorer) -> str | None:
     if "embed" in model.method_config.points:
         return f"{model.method_config.name} changes the input of the backbone"
     if isinstance(model.backbone, WordModel) or model.placement.has_global_attention or model.padded_length is not None:
-        return "its backbone is not told of a batch as others are"
+        return "its backbone takes other inputs than ids and a mask"
     if model.config.chunk is not None or model.method.pads_right:
         return "it reads texts in chunks"
     if model.placement.relative_attention is not None:

@@ -144,9 +144,19 @@ class Recipe(Settings):
             return self
         if self.is_generative:
             raise ConfigError(f"the backbone {self.backbone.name!r} writes no text: choose a language model")
-        placement = placement_for(WORD_MODELS[self.backbone.name].model_type)
-        if (refusal := self.method_config().refusal(placement)) is not None:
+        method, name = self.method_config(), self.backbone.name
+        placement = placement_for(WORD_MODELS[name].model_type)
+        if (refusal := method.refusal(placement) or method.attribute_refusal(self.attribute_names)) is not None:
             raise ConfigError(refusal)
+        if placement.states != "token" and (self.reads_tokens or self.data.window.startswith("chunks")):
+            what = f"the task {self.task_kind!r} scores words" if self.reads_tokens else "chunks are cut by words"
+            raise ConfigError(f"{what}, and the backbone {name!r} has a state for each {placement.states}")
+        for option, value in method.word_options(name, attributes=len(self.data.attributes)).items():
+            if (given := self.backbone.options.get(option, value)) != value:
+                raise ConfigError(
+                    f"backbone.options.{option} is {given}, but the method {method.name!r} needs {value} for the "
+                    f"attributes {', '.join(self.attribute_names)}: leave it out"
+                )
         return self
 
     @property

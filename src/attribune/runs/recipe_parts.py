@@ -127,8 +127,9 @@ class BackboneRecipe(Settings):
     default their mean), ``attention_dropout`` to the attention weights of the backbone. With an
     ``attention_dropout`` of 0, training on a CPU can use the fused attention, which is much faster for long texts.
 
-    The names ``cnn``, ``bilstm`` and ``hierarchical`` are backbones without pretraining, trained in full: ``options``
-    are those of their configurations, ``word_vectors`` a file of pretrained word vectors to begin with.
+    The names ``cnn``, ``tang-cnn``, ``bilstm``, ``bilstm-cnn`` and ``hierarchical`` are backbones without
+    pretraining, trained in full: ``options`` are those of their configurations, ``word_vectors`` a file of
+    pretrained word vectors to begin with.
     """
 
     name: str = DEFAULT_BACKBONE

@@ -85,7 +85,7 @@ class Revision:
 
 
 def check_listed(attribute: FittedAttribute) -> None:
-    """Refuse an attribute whose values are not told apart by a list of them.
+    """Refuse an attribute whose values are not a list.
 
     Raises:
         ConfigError: naming it and the reason.

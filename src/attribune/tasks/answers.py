@@ -116,7 +116,7 @@ def _place(answer: str, start: int | None, text: str, *, row: int) -> int:
     count, shown = text.count(answer), f"{answer[:60]!r}"
     if count == 1:
         return text.index(answer)
-    where = "" if start is None else f", and not at {start:,}, where it is said to be"
+    where = "" if start is None else f", and not at {start:,}, which is the offset given"
     raise RowError(
         "the answer of ",
         row,

@@ -184,7 +184,7 @@ def _weights(folder: RunFolder, number: int) -> Path:
 
 
 def _line(trial: NetworkTrial, count: int, best: NetworkTrial | None, task: Task) -> str:
-    """Return what is said of a trial."""
+    """Describe a trial."""
     start = f"trial {trial.number + 1} of {count}"
     if trial.score is None or best is None:
         return f"{start} failed: {trial.error}"

@@ -58,12 +58,7 @@ def explain(
     """
     _check(instead, row=row, rare=rare, min_rows=min_rows, top=top)
     recipe, predictor = load_run(run, backbone=backbone)
-    predictor.require_documents("explain")
-    if not (predictor.reads_attributes and len(predictor.schema)):
-        raise ConfigError(
-            f"method {recipe.method['name']!r} of {run} reads no attributes, so that there is nothing to explain: give "
-            "a run whose method reads them"
-        )
+    _check_method(predictor, recipe.method["name"], run)
     single = None if row is None else _explain_row(predictor, data, row, instead=instead, top=top, encoding=encoding)
     labelled = LabelledRows.read(recipe, predictor, data, encoding=encoding)
     with numbered_in_file(labelled.numbers, labelled.source):
@@ -84,6 +79,15 @@ def explain(
         "row": single,
         "notes": [*labelled.notes, *encoded.report.lines()],
     }
+
+
+def _check_method(predictor: Predictor, method: str, run: str | Path) -> None:
+    predictor.require_documents("explain")
+    if not (predictor.reads_attributes and len(predictor.schema)):
+        raise ConfigError(
+            f"method {method!r} of {run} reads no attributes, so that there is nothing to explain: give a run whose "
+            "method reads them"
+        )
 
 
 def _check(instead: Sequence[Any], *, row: int | None, **numbers: int) -> None:

@@ -70,7 +70,7 @@ def _default(field: Any) -> str:
     """The default as one would write it after ``--set``."""
     import yaml
 
-    return "..." if field.is_required() else yaml.safe_dump(field.default).splitlines()[0]
+    return "..." if field.is_required() else yaml.safe_dump(field.default, default_flow_style=True).splitlines()[0]
 
 
 def _first_line(method: type) -> str:

@@ -71,7 +71,8 @@ def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
     add(
         "--backbone",
         metavar="NAME_OR_DIR",
-        help="pretrained model (default: all-MiniLM-L6-v2), or cnn, bilstm or hierarchical without pretraining",
+        help="pretrained model (default: all-MiniLM-L6-v2), or without pretraining cnn, tang-cnn, bilstm, "
+        "bilstm-cnn or hierarchical",
     )
     add(
         "--init-attributes",

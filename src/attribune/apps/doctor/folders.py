@@ -59,7 +59,7 @@ def _datasets_cache() -> str:
 def _inspect_folder(use: str, path: Path) -> Folder:
     """Write a temporary file into the folder, or into the closest parent that exists."""
     absolute = path.absolute()
-    # os.path.exists is False, where Path.exists raises, for what may not be looked at.
+    # os.path.exists is False, where Path.exists raises, where permission is denied.
     existing = next(folder for folder in (absolute, *absolute.parents) if os.path.exists(folder))
     try:
         with tempfile.TemporaryFile(dir=existing):
