@@ -53,7 +53,7 @@ _MODERN_BERT_NORMS = frozenset(
     {"layers.0.mlp_norm.weight", "layers.1.attn_norm.weight", "layers.1.mlp_norm.weight", "final_norm.weight"}
 )
 LAYERNORM = {
-    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "electra", "deberta-v2"), _BERT_NORMS),
+    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "electra", "deberta-v2", "longformer", "big_bird"), _BERT_NORMS),
     **dict.fromkeys(
         ("llama", "mistral", "qwen2", "qwen3", "eurobert", "smollm3", "granite", "gemma", "phi3"), _LLAMA_NORMS
     ),

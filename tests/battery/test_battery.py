@@ -135,10 +135,13 @@ PAIRS = [
     for method in SETTINGS
     if fits(method, family)
     and (method not in VARIANTS or family in VARIANT_FAMILIES)
-    and (method, family) != ("maa from the backbone", "modernbert")  # its inner map makes gates too
+    # The inner map of ModernBERT makes gates too, and a recurrent layer has none.
+    and (method, family) not in (("maa from the backbone", "modernbert"), ("maa from the backbone", "word-bilstm"))
 ]
 # On families that are kin to another one, a method for each point will do.
 KIN_METHODS = ("none", "injector", "tokens", "pln", "plora", "maa", "e2ln", "upa")
+# These act before the layers or behind them, where families do not differ.
+OUTSIDE, OUTSIDE_FAMILIES = ("la", "basis", "hcsc", "upnn"), ("bert", "gpt2", *WORD_FAMILIES)
 
 
 def parameters(pairs: list[tuple[str, str]]) -> list[Any]:
@@ -149,7 +152,13 @@ def parameters(pairs: list[tuple[str, str]]) -> list[Any]:
     ]
 
 
-COMBINATIONS = parameters([pair for pair in PAIRS if pair[1] not in KIN or pair[0] in KIN_METHODS])
+COMBINATIONS = parameters(
+    [
+        (method, family)
+        for method, family in PAIRS
+        if (family not in KIN or method in KIN_METHODS) and (method not in OUTSIDE or family in OUTSIDE_FAMILIES)
+    ]
+)
 LEARNING_RATE = 2e-3
 
 

@@ -137,7 +137,7 @@ def test_kept_weights_stay_right() -> None:
     [
         ("bert", Tokens(), "method 'tokens' acts at the point 'embed' with layers of its own"),
         ("bert", Upnn(fused=True), "'upnn' acts at the point 'embed' and 'classify'"),
-        ("bert", Hcsc(), "'hcsc' acts at the point 'pool' and 'classify'"),
+        ("bert", Hcsc(), "'hcsc' acts at the point 'pool'"),
         ("bert", Basis(), "'basis' acts at the point 'pool' and 'classify'"),
         ("bert", Basis(place="word"), "'basis' acts at the point 'embed' and 'pool'"),
         ("bert", Chim(places=("attention",)), "'chim' acts at the point 'pool'"),

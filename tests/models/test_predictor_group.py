@@ -120,7 +120,8 @@ def test_every_family(family: str, schema: Schema, tmp_path: Path) -> None:
     if family != "qwen2":  # whose own tokenizer knows none of these words
         runs["injector"] = save(tmp_path / "pairs", backbone, schema, "injector", text_input=pairs)
     group = Predictor.of_runs(runs, device="cpu", batch_size=16)
-    apart = set(names) if placement_for(family).relative_attention else set()
+    row = placement_for(family)
+    apart = set(names) if row.relative_attention or row.has_global_attention or row.is_block_sparse else set()
     assert set(group.refusals) == apart
     assert group.together_with("adapter") == (["adapter"] if apart else names)
     assert_as_alone(group, runs)

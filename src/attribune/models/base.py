@@ -97,16 +97,17 @@ class ConditionedModel(StoredModel):
         self.padded_length = self._prepare_attention()
         self.backbone.requires_grad_(config.tuning == "full")
         tune_backbone(self.stack, self.placement, config.tuning or "")
-        for name in self.method.unused:
-            self.get_parameter(name).requires_grad_(False)
         self.method.install(self.stack)
         # Every module is initialised when it is made; post_init would overwrite the initial values.
         for module in self.modules():
             module._is_hf_initialized = True
         self.post_init()
         config.learned = self.learned_names()
+        # What is not trained from here on is stored nevertheless.
         if isinstance(self.backbone, WordModel):
-            self.backbone.freeze_vectors()  # which are stored nevertheless
+            self.backbone.freeze_vectors()
+        for name in self.method.unused:
+            self.get_parameter(name).requires_grad_(False)
 
     def _acts_inside(self) -> bool:
         """Whether hooks or low-rank maps may stand inside the backbone."""
