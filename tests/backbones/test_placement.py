@@ -7,17 +7,18 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from families import FAMILIES, WORD_FAMILIES, tiny_backbone
+from families import FAMILIES, WORD_FAMILIES, tiny_backbone, tiny_config
 from torch import Tensor, nn
-from transformers import AutoConfig, BertConfig, PreTrainedModel, ViTConfig
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, BertConfig, PreTrainedModel, ViTConfig
 
-from attribune.backbones.loading import build_backbone
+from attribune.backbones.loading import build_backbone, load_backbone
 from attribune.backbones.placement import PLACEMENTS, Placement, placement_for
-from attribune.backbones.sites import Site, find_norms, find_sites
+from attribune.backbones.sites import Site, find_norms, find_sites, most_positions
 from attribune.errors import ConfigError
 from attribune.methods import Adapter, Host
 
@@ -32,10 +33,13 @@ BERTS = (
     "deberta-v2",
     "longformer",
     "big_bird",
+    "deberta",
 )
-POST_NORM = (*BERTS, "nomic_bert", "jina_embeddings_v3")
+POST_NORM = (*BERTS, "nomic_bert", "jina_embeddings_v3", "bart")
 LLAMAS = ("llama", "mistral", "qwen2", "qwen3", "eurobert", "smollm3", "granite", "gemma", "phi3")
-SANDWICHED = ("gemma2", "gemma3_text")  # with norms after the sub-layers, too
+SANDWICHED = ("gemma2", "gemma3_text", "t5gemma")  # with norms after the sub-layers, too
+INNER_NORM = ("olmo2",)  # with no norm on the residual stream inside the layers
+PARALLEL = ("gpt_neox",)  # both sub-layers read the same residual stream
 PRE_NORM = ("xlm-roberta-xl", "modernbert", "modernbert-decoder", "gpt2", *LLAMAS, *SANDWICHED, "t5")
 RUNS = {"albert": 3}  # times that a site fires in one forward pass
 
@@ -74,7 +78,7 @@ def layer_of(site: Site, placement: Placement) -> str:
 def test_every_family_of_the_table_is_tested() -> None:
     table = [model_type for row in PLACEMENTS for model_type in row.model_types]
     assert sorted(table) == sorted((*FAMILIES, *WORD_FAMILIES))
-    assert sorted(FAMILIES) == sorted(POST_NORM + PRE_NORM)
+    assert sorted(FAMILIES) == sorted(POST_NORM + PRE_NORM + INNER_NORM + PARALLEL)
     assert all(placement_for(name).has_sites for name in FAMILIES)
     assert not any(placement_for(name).has_sites for name in WORD_FAMILIES)
 
@@ -134,9 +138,15 @@ def test_residual_addition_follows_the_site(
                 assert torch.equal(watch.inputs[first][run], after_attention)
                 after_both = watch.outputs[first][run] + watch.outputs[feed_forward][run]
                 assert torch.equal(watch.inputs[second][run], after_both)
-            else:
+            elif model_type in PARALLEL:
                 assert torch.equal(watch.inputs[first][run], residual)
-                assert torch.equal(watch.inputs[second][run], after_attention)
+                assert torch.equal(watch.inputs[second][run], residual)
+                both = watch.outputs[feed_forward][run] + watch.outputs[attention][run]
+                assert torch.equal(watch.outputs[layer][run], both + residual)
+            else:
+                if model_type not in INNER_NORM:
+                    assert torch.equal(watch.inputs[first][run], residual)
+                    assert torch.equal(watch.inputs[second][run], after_attention)
                 assert torch.equal(watch.outputs[layer][run], after_attention + watch.outputs[feed_forward][run])
 
 
@@ -157,7 +167,8 @@ NORMS = {  # gains and biases in the norms of the layers and in those after the 
     # No bias, and no norm before the attention of layer 0.
     **dict.fromkeys(("modernbert", "modernbert-decoder"), 4),
     **dict.fromkeys(("gpt2", "xlm-roberta-xl"), 2 * 2 * 2 + 2),
-    **dict.fromkeys((*LLAMAS, "t5"), 2 * 2 + 1),
+    **dict.fromkeys(PARALLEL, 2 * 2 * 2 + 2),
+    **dict.fromkeys((*LLAMAS, *INNER_NORM, "t5"), 2 * 2 + 1),
     **dict.fromkeys(SANDWICHED, 2 * 4 + 1),
 }
 
@@ -184,12 +195,21 @@ def test_layers_are_counted_as_numbers(model_type: str) -> None:
     assert [s.layer for s in sites] == [i // 2 for i in range(24)]
 
 
-@pytest.mark.parametrize("model_type", ["vit", "", "BERT", "xlnet"])
+@pytest.mark.parametrize("model_type", ["vit", "", "BERT", "mamba"])
 def test_an_unknown_family_lists_the_known(model_type: str) -> None:
     with pytest.raises(ConfigError) as error:
         placement_for(model_type)
     assert f"no placement for backbones of type {model_type!r}" in str(error.value)
     assert all(known in str(error.value) for known in FAMILIES)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "reason"),
+    [("falcon", "Falcon 3 .* type llama"), ("gemma3", "gemma3_text"), ("t5gemma2", "t5gemma"), ("xlnet", "streams")],
+)
+def test_a_family_that_is_asked_for_is_refused_with_the_reason(model_type: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=f"no placement for backbones of type '{model_type}': .*{reason}"):
+        placement_for(model_type)
 
 
 def test_an_unknown_family_cannot_be_built() -> None:
@@ -231,6 +251,9 @@ def test_chunked_feed_forward_is_refused() -> None:
         ("phi3", {"q_proj": (0, 48), "k_proj": (48, 24), "v_proj": (72, 24)}),
         ("modernbert", {"q_proj": (0, 48), "k_proj": (48, 48), "v_proj": (96, 48)}),
         ("gpt2", {"q_proj": (0, 48), "k_proj": (48, 48), "v_proj": (96, 48)}),
+        # Head by head.
+        ("gpt_neox", {"q_proj": (0, 48), "k_proj": (12, 48), "v_proj": (24, 48)}),
+        ("deberta", {"q_proj": (0, 48), "k_proj": (12, 48), "v_proj": (24, 48)}),
     ],
 )
 def test_parts_of_a_fused_projection(family: str, expected: dict[str, tuple[int, int]]) -> None:
@@ -241,3 +264,36 @@ def test_parts_of_a_fused_projection(family: str, expected: dict[str, tuple[int,
     }
     widths = {max(backbone.get_submodule(site.path).weight.shape) for site in sites}
     assert widths == {sum(features for _, features in expected.values())}
+
+
+@pytest.mark.parametrize("family", ["gpt_neox", "deberta"])
+def test_a_projection_fused_by_head_is_read_and_changed_head_by_head(family: str) -> None:
+    kinds = ("q_proj", "k_proj", "v_proj")
+    sites = find_sites(tiny_backbone(family), placement_for(family), kinds)[:3]
+    output = torch.arange(2 * 3 * 144.0).view(2, 3, 144)
+    heads = output.view(2, 3, 4, 3, 12)  # heads, then queries, keys and values
+    for number, site in enumerate(sites):
+        part = site.part_of(output)
+        assert torch.equal(part, heads[..., number, :].flatten(-2))
+        assert torch.equal(site.with_part(output, part), output)
+        expected = heads.clone()
+        expected[..., number, :] += 1000
+        assert torch.equal(site.with_part(output, part + 1000), expected.flatten(2))
+
+
+def test_positions_of_bart_begin_at_two() -> None:
+    """Its table has two rows more than a text may have tokens."""
+    backbone = tiny_backbone("bart")
+    assert backbone.encoder.embed_positions.num_embeddings == 69
+    assert most_positions(backbone, placement_for("bart")) == 67
+
+
+@pytest.mark.parametrize("family", ["bart", "t5gemma"])
+def test_the_encoder_is_read_from_the_weights_of_both_stacks(family: str, tmp_path: Path) -> None:
+    whole = AutoModelForSeq2SeqLM.from_config(tiny_config(family)).eval()
+    whole.save_pretrained(tmp_path)
+    encoder = load_backbone(str(tmp_path)).eval()
+    inputs = batch()
+    expected = whole.get_encoder()(**inputs).last_hidden_state
+    assert torch.equal(encoder(**inputs).last_hidden_state, expected)
+    assert not any("decoder" in name for name, _ in encoder.named_parameters())

@@ -53,7 +53,42 @@ _MODERN_BERT_NORMS = frozenset(
     {"layers.0.mlp_norm.weight", "layers.1.attn_norm.weight", "layers.1.mlp_norm.weight", "final_norm.weight"}
 )
 LAYERNORM = {
-    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "electra", "deberta-v2", "longformer", "big_bird"), _BERT_NORMS),
+    **dict.fromkeys(
+        ("bert", "roberta", "xlm-roberta", "electra", "deberta", "deberta-v2", "longformer", "big_bird"), _BERT_NORMS
+    ),
+    "olmo2": of_layers(
+        2,
+        "post_attention_layernorm.weight",
+        "post_feedforward_layernorm.weight",
+        prefix="layers.",
+        after=("norm.weight",),
+    ),
+    "gpt_neox": of_layers(
+        2,
+        "input_layernorm.weight",
+        "input_layernorm.bias",
+        "post_attention_layernorm.weight",
+        "post_attention_layernorm.bias",
+        prefix="layers.",
+        after=("final_layer_norm.weight", "final_layer_norm.bias"),
+    ),
+    "bart": of_layers(
+        2,
+        "self_attn_layer_norm.weight",
+        "self_attn_layer_norm.bias",
+        "final_layer_norm.weight",
+        "final_layer_norm.bias",
+        prefix="encoder.layers.",
+    ),
+    "t5gemma": of_layers(
+        2,
+        "pre_self_attn_layernorm.weight",
+        "post_self_attn_layernorm.weight",
+        "pre_feedforward_layernorm.weight",
+        "post_feedforward_layernorm.weight",
+        prefix="encoder.layers.",
+        after=("encoder.norm.weight",),
+    ),
     **dict.fromkeys(
         ("llama", "mistral", "qwen2", "qwen3", "eurobert", "smollm3", "granite", "gemma", "phi3"), _LLAMA_NORMS
     ),
@@ -182,13 +217,15 @@ def test_parts_of_every_family(model_type: str, tiny_backbone: Factory) -> None:
     assert learning(backbone) == set().union(*found.values())
     layers = tuple(f"{layer}." for layer in find_layers(backbone, placement))
     rest = {name for name, _ in backbone.named_parameters() if name.startswith(layers)} - learning(backbone)
-    assert all("q_norm" in name or "k_norm" in name or "relative_attention_bias" in name for name in rest), rest
+    others = ("q_norm", "k_norm", "relative_attention_bias", "pos_proj", "pos_q_proj")
+    assert all(any(other in name for other in others) for name in rest), rest
 
 
 @pytest.mark.parametrize("model_type", FAMILIES)
 def test_biases(model_type: str, tiny_backbone: Factory) -> None:
     backbone, placement = tiny_backbone(model_type), placement_for(model_type)
     biases = {name for name, _ in backbone.named_parameters() if name.endswith("bias")}
+    assert any("q_bias" in name for name in biases) == (model_type == "deberta")
     if not biases:
         with pytest.raises(ConfigError, match="has no biases: choose another tuning"):
             tune_backbone(backbone, placement, "bias")

@@ -62,6 +62,15 @@ _SETTINGS: dict[str, dict[str, Any]] = {
         "eos_token_id": 2,
         "sep_token_id": 3,
     },
+    "deberta": {
+        **_BERT,
+        "relative_attention": True,
+        "max_relative_positions": 13,
+        "pos_att_type": ["c2p", "p2c"],
+        "position_biased_input": False,
+        "type_vocab_size": 0,
+        "pad_token_id": 0,
+    },
     "mpnet": _ROBERTA,
     "albert": {
         **_BERT,
@@ -127,6 +136,23 @@ _SETTINGS: dict[str, dict[str, Any]] = {
     "gemma2": _LLAMA,
     "gemma3_text": _LLAMA,
     "phi3": {key: value for key, value in _LLAMA.items() if key != "head_dim"},
+    "olmo2": {key: value for key, value in _LLAMA.items() if key != "head_dim"},
+    "gpt_neox": {**_BERT, "bos_token_id": 1, "eos_token_id": 2},
+    "bart": {
+        "d_model": HIDDEN,
+        "encoder_layers": 2,
+        "encoder_attention_heads": 4,
+        "encoder_ffn_dim": _INNER,
+        "decoder_layers": 1,
+        "decoder_attention_heads": 4,
+        "max_position_embeddings": _POSITIONS,
+        "pad_token_id": 1,
+        "bos_token_id": 0,
+        "eos_token_id": 2,
+        "decoder_start_token_id": 2,
+        "forced_eos_token_id": None,
+    },
+    "t5gemma": {"encoder": {**_LLAMA, "vocab_size": VOCABULARY}, "decoder": {**_LLAMA, "vocab_size": VOCABULARY}},
     "t5": {
         "d_model": HIDDEN,
         "num_layers": 2,
@@ -146,7 +172,7 @@ FAMILIES: tuple[str, ...] = tuple(_SETTINGS)
 """Those with Transformer layers."""
 KIN = (
     *("xlm-roberta", "electra", "mistral", "qwen2", "qwen3", "smollm3", "granite", "gemma", "gemma3_text"),
-    *("jina_embeddings_v3", "modernbert-decoder"),
+    *("jina_embeddings_v3", "modernbert-decoder", "olmo2", "bart", "t5gemma"),
 )
 """Those whose rows of the placement table differ from another's in names alone."""
 WORD_FAMILIES = ("word-cnn", "word-tang-cnn", "word-bilstm", "word-bilstm-cnn", "word-hierarchical")

@@ -29,6 +29,7 @@ from transformers import (
 from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
+from attribune.backbones.bart_encoder import BartEncoderModel
 from attribune.backbones.hierarchical import HierarchicalModel
 from attribune.backbones.placement import Placement, Pooling, placement_for
 from attribune.backbones.tang import TangModel
@@ -59,6 +60,8 @@ WORD_BACKBONES: tuple[type[WordModel], ...] = (CNNModel, TangModel, BiLSTMModel,
 for _model in WORD_BACKBONES:
     transformers.AutoConfig.register(_model.config_class.model_type, _model.config_class, exist_ok=True)
     transformers.AutoModel.register(_model.config_class, _model, exist_ok=True)
+
+_OWN_CLASSES = {"BartEncoderModel": BartEncoderModel}
 
 DEFAULT_BACKBONE = "sentence-transformers/all-MiniLM-L6-v2"
 
@@ -336,12 +339,16 @@ def _architecture(config: PreTrainedConfig, *, is_generative: bool) -> tuple[Any
     options = {"add_pooling_layer": False} if placement.has_pooler else {}
     if is_generative:
         return AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM, options
-    return AutoModel if placement.model_class is None else getattr(transformers, placement.model_class), options
+    if placement.model_class is None:
+        return AutoModel, options
+    config.is_encoder_decoder = False
+    return _OWN_CLASSES.get(placement.model_class) or getattr(transformers, placement.model_class), options
 
 
 def _set_attention_dropout(config: PreTrainedConfig, value: float) -> None:
     if not 0 <= value < 1:
         raise ConfigError(f"attention_dropout is {value}: it must be at least 0 and below 1")
+    config = getattr(config, "encoder", config)  # T5Gemma has a configuration for each stack
     name = next((name for name in _ATTENTION_DROPOUT if hasattr(config, name)), None)
     if name is None:
         raise ConfigError(

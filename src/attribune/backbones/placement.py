@@ -40,11 +40,13 @@ class Placement:
         attention: the module whose output is that of the attention sub-layer, after its dropout and before its
             residual addition.
         feed_forward: the same for the feed-forward sub-layer.
-        norms: the two LayerNorms or RMSNorms on the residual stream, in the order in which they run.
-        inner_norms: norms inside the sub-layers, before the residual additions.
+        norms: the two LayerNorms or RMSNorms on the residual stream, in the order in which they run; those inside the
+            sub-layers in families that have no others.
+        inner_norms: norms inside the sub-layers beside these, before the residual additions.
         unit_norms: whether norms multiply by ``1 + weight``.
         q_proj, k_proj, v_proj: the input projections of the attention; the same path three times if they are fused in
             one matrix, in this order, keys and values for fewer heads where the family shares them.
+        fused_by_head: whether a fused matrix has this order inside each head, one head after another.
         o_proj: the output projection of the attention.
         up_proj: the maps from the hidden to the inner size of the feed-forward part, in every variant of the family.
         down_proj: the map from the inner to the hidden size.
@@ -53,6 +55,7 @@ class Placement:
         has_global_attention: whether the family is told which tokens are read everywhere.
         is_block_sparse: whether the attention may be block-sparse.
         relative_attention: a module that calls its projections a second time, on relative positions.
+        mixes_precisions: whether the family's code fails under autocast, and therefore runs in the weights' precision.
         pre_norm: whether the norms come before the sub-layers and not after the residual additions.
         has_start_token: whether a text begins with a special token.
         shared_layers: whether all layers, or groups of them, share one set of weights.
@@ -61,7 +64,7 @@ class Placement:
         position_embeddings: the table of absolute positions, which limits the length of a text.
         final_norms: norms after the last layer.
         pooling: the pooling of document vectors, if the weights do not come with another.
-        model_class: name of the transformers class, if ``AutoModel`` is more than the encoder.
+        model_class: name of the class of the encoder alone, if ``AutoModel`` is more: of transformers, or of ours.
         states: what the last states are those of.
         word_pool: the module that pools the words of a sentence, inside a layer.
         word_proj: the linear map of the words, if the options have one.
@@ -78,6 +81,7 @@ class Placement:
     q_proj: str | None = None
     k_proj: str | None = None
     v_proj: str | None = None
+    fused_by_head: bool = False
     o_proj: str | None = None
     up_proj: tuple[str, ...] = ()
     down_proj: str | None = None
@@ -88,6 +92,7 @@ class Placement:
     has_global_attention: bool = False
     is_block_sparse: bool = False
     relative_attention: str | None = None
+    mixes_precisions: bool = False
     pre_norm: bool = False
     has_start_token: bool = True
     shared_layers: bool = False
@@ -227,6 +232,17 @@ PLACEMENTS: list[Placement] = [
     ),
     replace(
         _BERT,
+        model_types=("deberta",),
+        q_proj="attention.self.in_proj",
+        k_proj="attention.self.in_proj",
+        v_proj="attention.self.in_proj",
+        fused_by_head=True,
+        mixes_precisions=True,
+        no_extra_attention=_OWN_ATTENTION,
+        has_pooler=False,
+    ),
+    replace(
+        _BERT,
         model_types=("mpnet",),
         attention="attention.dropout",
         norms=("attention.LayerNorm", "output.LayerNorm"),
@@ -329,8 +345,67 @@ PLACEMENTS: list[Placement] = [
         v_proj="self_attn.qkv_proj",
         up_proj=("mlp.gate_up_proj",),
     ),
+    replace(
+        _LLAMA,
+        model_types=("olmo2",),
+        attention="post_attention_layernorm",
+        feed_forward="post_feedforward_layernorm",
+        norms=("post_attention_layernorm", "post_feedforward_layernorm"),
+        pre_norm=False,
+        has_start_token=False,
+    ),
+    replace(
+        _LLAMA,
+        model_types=("gpt_neox",),
+        attention="post_attention_dropout",
+        feed_forward="post_mlp_dropout",
+        q_proj="attention.query_key_value",
+        k_proj="attention.query_key_value",
+        v_proj="attention.query_key_value",
+        fused_by_head=True,
+        o_proj="attention.dense",
+        up_proj=("mlp.dense_h_to_4h",),
+        down_proj="mlp.dense_4h_to_h",
+        has_start_token=False,
+        final_norms=("final_layer_norm",),
+    ),
     replace(_LLAMA, model_types=("eurobert",), no_extra_attention=None, pooling="mean", is_generative=False),
     _T5,
+    Placement(
+        model_types=("t5gemma",),
+        layers="encoder.layers.*",
+        attention="post_self_attn_layernorm",
+        feed_forward="post_feedforward_layernorm",
+        norms=("pre_self_attn_layernorm", "pre_feedforward_layernorm"),
+        inner_norms=("post_self_attn_layernorm", "post_feedforward_layernorm"),
+        unit_norms=True,
+        q_proj="self_attn.q_proj",
+        k_proj="self_attn.k_proj",
+        v_proj="self_attn.v_proj",
+        o_proj="self_attn.o_proj",
+        up_proj=("mlp.gate_proj", "mlp.up_proj"),
+        down_proj="mlp.down_proj",
+        pre_norm=True,
+        final_norms=("encoder.norm",),
+        pooling="mean",
+        model_class="T5GemmaEncoderModel",
+    ),
+    Placement(
+        model_types=("bart",),
+        layers="encoder.layers.*",
+        attention="self_attn.out_proj",
+        feed_forward="fc2",
+        norms=("self_attn_layer_norm", "final_layer_norm"),
+        q_proj="self_attn.q_proj",
+        k_proj="self_attn.k_proj",
+        v_proj="self_attn.v_proj",
+        o_proj="self_attn.out_proj",
+        up_proj=("fc1",),
+        down_proj="fc2",
+        position_embeddings="encoder.embed_positions",
+        pooling="mean",
+        model_class="BartEncoderModel",
+    ),
     _WORDS,
     replace(_WORDS, model_types=("word-tang-cnn",), reads_ahead=False, states="text", pooling="mean"),
     replace(
@@ -372,6 +447,15 @@ DECODERS: list[Placement] = [
 """The decoders of encoder-decoders."""
 
 
+_REFUSED = {
+    "falcon": "its configurations lay out norms and projections in four ways; Falcon 3 and later are of type llama",
+    "gemma3": "it reads images, too: give its text model, of type gemma3_text",
+    "t5gemma2": "its encoder reads images, too: choose t5gemma",
+    "xlnet": "it reads a text in two streams, with the tokens before the rows",
+}
+"""Families that are asked for and not in the table, and why."""
+
+
 def placement_for(model_type: str, *, is_generative: bool = False) -> Placement:
     """Return the row of the table for a ``config.model_type``, of its decoder if `is_generative`.
 
@@ -382,6 +466,8 @@ def placement_for(model_type: str, *, is_generative: bool = False) -> Placement:
     for row in rows:
         if model_type in row.model_types:
             return row
+    if model_type in _REFUSED:
+        raise ConfigError(f"no placement for backbones of type {model_type!r}: {_REFUSED[model_type]}")
     known = ", ".join(sorted(name for row in rows for name in row.model_types))
     if is_generative:
         raise ConfigError(f"backbones of type {model_type!r} write no text here: choose one of {known}")

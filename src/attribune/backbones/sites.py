@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import torch
+from jaxtyping import Shaped
 from torch import Tensor, nn
 
 from attribune.backbones.placement import Placement, SiteKind
@@ -35,7 +37,8 @@ class Site:
         path: name of the module.
         inputs: size of the module's input.
         features: number of features that can be changed.
-        start: the first of these in the output of a fused projection; None for all features.
+        start: the first of these in the output of a fused projection, or in each of its groups; None for all features.
+        groups: equal parts, such as heads, in which the output of a fused projection holds them.
         time_first: whether the module sees (T, B, features).
         relative_attention: name of the module that calls this one a second time, on relative positions.
     """
@@ -46,8 +49,33 @@ class Site:
     inputs: int
     features: int
     start: int | None = None
+    groups: int = 1
     time_first: bool = False
     relative_attention: str | None = None
+
+    def part_of(self, output: Shaped[Tensor, "*rows all"]) -> Shaped[Tensor, "*rows features"]:
+        """Return the features that can be changed, of the output of the module."""
+        if self.start is None:
+            return output
+        return self._grouped(output)[..., self._columns].flatten(-2)
+
+    def with_part(
+        self, output: Shaped[Tensor, "*rows all"], part: Shaped[Tensor, "*rows features"]
+    ) -> Shaped[Tensor, "*rows all"]:
+        """Return the output of the module with other features in the place of those that can be changed."""
+        if self.start is None:
+            return part
+        grouped, columns = self._grouped(output), self._columns
+        changed = part.unflatten(-1, (self.groups, -1))
+        return torch.cat([grouped[..., : columns.start], changed, grouped[..., columns.stop :]], dim=-1).flatten(-2)
+
+    def _grouped(self, output: Shaped[Tensor, "*rows all"]) -> Shaped[Tensor, "*rows groups each"]:
+        return output.unflatten(-1, (self.groups, -1))
+
+    @property
+    def _columns(self) -> slice:
+        assert self.start is not None
+        return slice(self.start, self.start + self.features // self.groups)
 
 
 def find_sites(
@@ -70,7 +98,7 @@ def find_sites(
 def _sites(
     backbone: nn.Module, placement: Placement, layers: Sequence[str], number: int, kind: SiteKind
 ) -> Iterator[Site]:
-    layer, start, relative = layers[number], None, None
+    layer, start, groups, relative = layers[number], None, 1, None
     for path in _paths(backbone, placement, layers, number, kind):
         _existing(backbone, path)
         if kind in ("word_pool", "recurrent"):
@@ -87,7 +115,8 @@ def _sites(
         if kind in _INPUT_PROJECTIONS and placement.relative_attention is not None:
             relative = f"{layer}.{placement.relative_attention}"
         if kind in _INPUT_PROJECTIONS and placement.q_proj == placement.v_proj:
-            start, features = _part_of_fused(backbone.config, features, _INPUT_PROJECTIONS.index(kind))
+            groups = backbone.config.num_attention_heads if placement.fused_by_head else 1
+            start, features = _part_of_fused(backbone.config, features, groups, _INPUT_PROJECTIONS.index(kind))
         yield Site(
             layer=number,
             kind=kind,
@@ -95,17 +124,18 @@ def _sites(
             inputs=inputs,
             features=features,
             start=start,
+            groups=groups,
             time_first=placement.time_first and kind in _INPUT_PROJECTIONS,
             relative_attention=relative,
         )
 
 
-def _part_of_fused(config: Any, features: int, number: int) -> tuple[int, int]:
-    """Return where the queries, keys or values begin in the output of a fused projection, and how many they are."""
+def _part_of_fused(config: Any, features: int, groups: int, number: int) -> tuple[int, int]:
+    """Return where the queries, keys or values begin in each group of a fused projection, and how many they are."""
     heads = config.num_attention_heads
     shared = getattr(config, "num_key_value_heads", None) or heads
     sizes = [count * features // (heads + 2 * shared) for count in (heads, shared, shared)]
-    return sum(sizes[:number]), sizes[number]
+    return sum(sizes[:number]) // groups, sizes[number]
 
 
 def _paths(
@@ -166,7 +196,7 @@ def most_positions(backbone: nn.Module, placement: Placement) -> int | None:
     table = dict(backbone.named_modules()).get(placement.position_embeddings or "none")
     if not isinstance(table, nn.Embedding):  # DeBERTa may be configured to know relative positions alone
         return None
-    return table.num_embeddings - (first_position(backbone, placement) or 0)
+    return table.num_embeddings - (first_position(backbone, placement) or getattr(table, "offset", 0))
 
 
 def first_position(backbone: nn.Module, placement: Placement) -> int | None:

@@ -23,6 +23,7 @@ _MAPS: dict[str, tuple[SiteKind, ...]] = {
     "attention": tuple(_TARGETS.values()),
     "feed_forward": ("up_proj", "down_proj"),
 }
+_OTHER_BIASES = ("q_bias", "v_bias")  # DeBERTa's
 _DEFAULT_RANK = 8
 
 TUNINGS = ("frozen", "full", *_PARTS, "top_N", "lora[:TARGETS[:RANK]]")
@@ -131,8 +132,11 @@ def tune_backbone(backbone: nn.Module, placement: Placement, tuning: str) -> Non
     """
     parsed = Tuning.parse(tuning)
     parameters = [p for module in _trained_modules(backbone, placement, parsed) for p in module.parameters()]
+    if "attention" in parsed.parts:  # DeBERTa has the biases of its fused projection beside it
+        owners = {site.path.rpartition(".")[0] for site in find_sites(backbone, placement, ["q_proj"])}
+        parameters += [p for owner in owners for p in backbone.get_submodule(owner).parameters(recurse=False)]
     if "bias" in parsed.parts:
-        biases = [p for name, p in backbone.named_parameters() if name.rpartition(".")[2] == "bias"]
+        biases = [p for name, p in backbone.named_parameters() if name.rpartition(".")[2] in ("bias", *_OTHER_BIASES)]
         if not biases:
             raise ConfigError(f"tuning {tuning!r}: {type(backbone).__name__} has no biases: choose another tuning")
         parameters += biases

@@ -80,7 +80,7 @@ def _joined(backbone: nn.Module, parts: list[LowRank]) -> tuple[Tensor, Tensor, 
     out, R = shape[0] if isinstance(module, nn.Linear) else shape[1], sum(len(part.lora_A) for part in parts)
     B, bias, column = first.new_zeros(out, R), first.new_zeros(out), 0
     for site, A, own, c, _ in parts:
-        rows = slice(site.start or 0, (site.start or 0) + site.features)
+        rows = site.part_of(torch.arange(out))
         B[rows, column : column + len(A)] = own.detach()
         bias[rows] += 0 if c is None else c.detach()
         column += len(A)

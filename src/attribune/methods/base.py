@@ -238,11 +238,7 @@ class Method(nn.Module):
             if self.ablation.columns is None:
                 return output
             condition = condition.hidden()
-        if site.start is None:
-            return self.act_at(index, module, args, output, condition)
-        end = site.start + site.features
-        changed = self.act_at(index, module, args, output[..., site.start : end], condition)
-        return torch.cat([output[..., : site.start], changed, output[..., end:]], dim=-1)
+        return site.with_part(output, self.act_at(index, module, args, site.part_of(output), condition))
 
     def act_at(
         self,

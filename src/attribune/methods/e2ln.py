@@ -166,10 +166,7 @@ def _project(backbone: nn.Module, summaries: Float[Tensor, "BC H"], sites: Seque
     """Map the chunks' summaries by projections of the backbone: (BC, features) each."""
     states = summaries.unsqueeze(1)  # one token per row, in the shape that other sites at the projections expect
     projected = {path: backbone.get_submodule(path)(states).squeeze(1) for path in {site.path: None for site in sites}}
-    return [
-        projected[site.path] if site.start is None else projected[site.path].narrow(-1, site.start, site.features)
-        for site in sites
-    ]
+    return [site.part_of(projected[site.path]) for site in sites]
 
 
 class _TokenPool(nn.Module):

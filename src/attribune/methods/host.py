@@ -62,13 +62,14 @@ class Host:
             ConfigError: for a family that the placement table lacks or does not match.
         """
         placement = placement_for(backbone.config.model_type) if placement is None else placement
+        config = getattr(backbone.config, "encoder", backbone.config)  # T5Gemma has one for each stack
         return cls(
-            hidden=backbone.config.hidden_size,
+            hidden=config.hidden_size,
             outputs=outputs,
             slots=slots,
             head_size=head_size,
             sites=find_sites(backbone, placement, get_args(SiteKind)),
-            heads=backbone.config.num_attention_heads,
+            heads=config.num_attention_heads,
             embedding=backbone.get_input_embeddings().embedding_dim,
             layers=tuple(find_layers(backbone, placement)),
             placement=placement,
@@ -90,7 +91,7 @@ class Host:
         module = self.backbone.get_submodule(site.path)
         weight = cast(Tensor, module.weight)
         weight = weight.T if isinstance(module, nn.Linear) else weight
-        return weight if site.start is None else weight[:, site.start : site.start + site.features]
+        return site.part_of(weight)
 
     def bias(self, site: Site) -> Float[Tensor, " features"] | None:
         """Return the backbone's bias, if any, at the site of a linear map that is not fused."""

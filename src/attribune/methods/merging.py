@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, cast
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -62,9 +63,9 @@ class MergedMethod:
         for site, lora_A, lora_B, bias, scaling in self.low_rank:
             weight = _parameter_name(backbone, site, "weight")
             module = base_layer(backbone, site)
-            features = slice(None) if site.start is None else slice(site.start, site.start + site.features)
             matrix = merged.get(weight, cast(Tensor, module.weight)).clone()
-            (matrix if isinstance(module, nn.Linear) else matrix.T)[features] += scaling * lora_B @ lora_A
+            rows = matrix if isinstance(module, nn.Linear) else matrix.T
+            rows[site.part_of(torch.arange(rows.shape[0]))] += scaling * lora_B @ lora_A
             merged[weight] = matrix
             if bias is not None:
                 add_to_bias(merged, backbone, site, scaling * bias)
@@ -98,9 +99,9 @@ def add_to_bias(merged: dict[str, Tensor], backbone: nn.Module, site: Site, chan
     bias = cast(Tensor | None, getattr(module, "bias", None))
     if bias is None:
         raise ConfigError(f"{site.path}, a {type(module).__name__}, has no bias that could hold what the values add")
-    name, start = _parameter_name(backbone, site, "bias"), site.start or 0
+    name = _parameter_name(backbone, site, "bias")
     merged[name] = merged.get(name, bias).clone()
-    merged[name][start : start + site.features] += change.to(merged[name].dtype)
+    merged[name][site.part_of(torch.arange(len(bias)))] += change.to(bias.dtype)
 
 
 def own_tensors(module: nn.Module, *, without: str | None = None) -> dict[str, Tensor]:

@@ -295,8 +295,9 @@ class AttributeModel(ConditionedModel):
             inputs["attention_mask"] = without_empty_rows(inputs["attention_mask"])
         text, places = real if embedded is None else embedded.scatter(real), inputs["attention_mask"].shape[1]
         inputs, text = padded_inputs(inputs, text, self.backbone, self.placement, length=self.padded_length)
-        # The code of block-sparse attention mixes precisions under autocast.
-        whole = nullcontext() if self.padded_length is None else torch.autocast(text.device.type, enabled=False)
+        # The code of block-sparse attention mixes precisions under autocast, too.
+        is_whole = self.placement.mixes_precisions or self.padded_length is not None
+        whole = torch.autocast(text.device.type, enabled=False) if is_whole else nullcontext()
         with self.method.holder.use(condition.with_token_mask(text)), whole:
             output = self.backbone(**inputs)
         hidden = output.last_hidden_state[:, :places]
