@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
 from transformers import BartConfig, BartPreTrainedModel
@@ -30,7 +30,7 @@ class BartEncoderModel(BartPreTrainedModel):
 
     def get_input_embeddings(self) -> nn.Module:
         """Return the embeddings of the encoder, which multiply by ``sqrt(d_model)`` if the configuration says so."""
-        return self.encoder.embed_tokens
+        return cast(nn.Module, self.encoder.embed_tokens)
 
     def set_input_embeddings(self, value: nn.Module) -> None:
         """Set them."""

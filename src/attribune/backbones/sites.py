@@ -66,11 +66,11 @@ class Site:
         if self.start is None:
             return part
         grouped, columns = self._grouped(output), self._columns
-        changed = part.unflatten(-1, (self.groups, -1))
+        changed = self._grouped(part)
         return torch.cat([grouped[..., : columns.start], changed, grouped[..., columns.stop :]], dim=-1).flatten(-2)
 
     def _grouped(self, output: Shaped[Tensor, "*rows all"]) -> Shaped[Tensor, "*rows groups each"]:
-        return output.unflatten(-1, (self.groups, -1))
+        return output.reshape(*output.shape[:-1], self.groups, -1)
 
     @property
     def _columns(self) -> slice:
@@ -99,10 +99,10 @@ def _sites(
     backbone: nn.Module, placement: Placement, layers: Sequence[str], number: int, kind: SiteKind
 ) -> Iterator[Site]:
     layer, start, groups, relative = layers[number], None, 1, None
+    config: Any = backbone.config
     for path in _paths(backbone, placement, layers, number, kind):
         _existing(backbone, path)
         if kind in ("word_pool", "recurrent"):
-            config: Any = backbone.config
             size = config.hidden_size // len(layers) if kind == "word_pool" else config.chosen.hidden_size
             inputs = size if kind == "word_pool" else config.chosen.input_size
             yield Site(layer=number, kind=kind, path=path, inputs=inputs, features=size)
@@ -115,8 +115,8 @@ def _sites(
         if kind in _INPUT_PROJECTIONS and placement.relative_attention is not None:
             relative = f"{layer}.{placement.relative_attention}"
         if kind in _INPUT_PROJECTIONS and placement.q_proj == placement.v_proj:
-            groups = backbone.config.num_attention_heads if placement.fused_by_head else 1
-            start, features = _part_of_fused(backbone.config, features, groups, _INPUT_PROJECTIONS.index(kind))
+            groups = config.num_attention_heads if placement.fused_by_head else 1
+            start, features = _part_of_fused(config, features, groups, _INPUT_PROJECTIONS.index(kind))
         yield Site(
             layer=number,
             kind=kind,
@@ -196,7 +196,8 @@ def most_positions(backbone: nn.Module, placement: Placement) -> int | None:
     table = dict(backbone.named_modules()).get(placement.position_embeddings or "none")
     if not isinstance(table, nn.Embedding):  # DeBERTa may be configured to know relative positions alone
         return None
-    return table.num_embeddings - (first_position(backbone, placement) or getattr(table, "offset", 0))
+    offset: int = getattr(table, "offset", 0)  # BART's
+    return table.num_embeddings - (first_position(backbone, placement) or offset)
 
 
 def first_position(backbone: nn.Module, placement: Placement) -> int | None:
