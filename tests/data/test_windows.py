@@ -6,7 +6,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from attribune.data.windows import Chunks, Head, HeadTail, SpecialTokens, content_ids, longest_input, parse_window
+from attribune.data.windows import (
+    Chunks,
+    Head,
+    HeadTail,
+    SentenceChunks,
+    SpecialTokens,
+    content_ids,
+    longest_input,
+    parse_window,
+)
 from attribune.errors import ConfigError
 
 KINDS = ["bert", "llama", "t5", "gpt2"]
@@ -99,7 +108,10 @@ def test_an_empty_text_keeps_one_token() -> None:
         Head(5).fit([], SpecialTokens((), ()))
 
 
-@pytest.mark.parametrize("text", ["head:256", "head+tail:250+250", "head+tail:128+384:special", "chunks:512x4"])
+@pytest.mark.parametrize(
+    "text",
+    ["head:256", "head+tail:250+250", "head+tail:128+384:special", "chunks:512x4", "sentences:9x3", "sentences:9x3:de"],
+)
 def test_windows_are_written_and_read_back(text: str) -> None:
     assert str(parse_window(text, max_length=17)) == text
 
@@ -117,6 +129,7 @@ def test_a_window_without_sizes_takes_the_length() -> None:
     [
         *("", "tail", "head:", "head:-1", "head:0", "head+tail:3", "head+tail:1+0", "head:2:special", 5, None),
         *("chunks:", "chunks:x3", "chunks:5x", "chunks:0", "chunks:5x0", "chunks:5x-1", "chunks:5x2x2", "chunks5x2"),
+        *("sentences:", "sentences:5x0", "sentences:0", "sentences:5x2:", "sentences:5x2:D", "sentences:5x2:3"),
     ],
 )
 def test_other_windows_are_refused(text: Any) -> None:
@@ -174,3 +187,16 @@ def test_chunks_with_a_stride_overlap(size: int) -> None:
     for stride in (6, 7):
         with pytest.raises(ConfigError, match="would leave some out: choose a smaller stride"):
             Chunks(7, 3, stride).check(BERT, limit=None)
+
+
+def test_a_sentence_without_room_is_refused() -> None:
+    with pytest.raises(ConfigError, match="'sentences:2x4' leaves no room beside 2 special tokens"):
+        parse_window("sentences:2x4", max_length=512).check(BERT, limit=None)
+
+
+def test_sentences_are_filled_up_but_for_the_last() -> None:
+    window = SentenceChunks(5, 3)
+    assert window.join([[1], [1, 2, 3, 4], []], BERT) == [101, 1, 102, -1, -1, 101, 1, 2, 3, 102, 101, 102]
+    assert window.join([[1]] * 4, BERT) == [101, 1, 102, -1, -1] * 2 + [101, 1, 102]
+    assert window.split("One. Two.\n\n \nThree.") == ["One. ", "Two.", "Three."]
+    assert window.split(" \n") == window.split("") == [""]

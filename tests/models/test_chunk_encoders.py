@@ -7,19 +7,25 @@ from typing import Any
 
 import pytest
 import small_runs
+import small_tokenizers
 import torch
 from families import tiny_backbone
-from tiny_models import make_batch, make_model
+from small_runs import reviews
+from tiny_models import CLASSES, make_batch, make_model, make_schema
 from torch import Tensor, nn
 
 from attribune.apps.cli import main
-from attribune.data.windows import Chunks
+from attribune.data.collator import Collator
+from attribune.data.texts import TextEncoder, TextInput
+from attribune.data.windows import Chunks, parse_window
 from attribune.errors import ConfigError, DataError
 from attribune.methods import METHODS
 from attribune.models.auto import load_model
 from attribune.models.chunk_encoders import RobertConfig, TobertConfig, chunk_encoder_from_dict
 from attribune.models.classifier import AttributeModel
+from attribune.tasks import Classification
 
+TASK = Classification(classes=CLASSES)
 MASK = torch.tensor([[1, 1, 1], [1, 0, 0], [1, 1, 0]])
 
 
@@ -78,7 +84,7 @@ def slow_layer(layer: Any, states: Tensor) -> Tensor:
     return nn.functional.layer_norm(states + inner, (H,), layer.gain_2, layer.bias_2, 1e-12)
 
 
-@pytest.mark.parametrize("name", ["robert", "tobert"])
+@pytest.mark.parametrize("name", ["robert", "tobert", "hibert"])
 def test_texts_beside_it_change_nothing(name: str, tmp_path: Path) -> None:
     model = build(name)
     batch = make_batch(2)
@@ -108,10 +114,59 @@ def test_they_are_trained_from_a_recipe(tmp_path: Path) -> None:
     )
 
 
+def test_hibert_is_tobert_with_positions_over_sentences(tmp_path: Path) -> None:
+    encoder: Any = build("hibert").chunk_encoder
+    assert encoder.positions.shape == (512, 48)
+    rows = [
+        {**row, "text": f"{row['text']} It was good. No. " * (number % 4)} for number, row in enumerate(reviews(80))
+    ]
+    small_runs.write_csv(tmp_path / "rows.csv", rows)
+    backbone = small_runs.save_backbone(tmp_path / "backbone")
+    words = small_runs.train_command(tmp_path / "rows.csv", tmp_path / "run", backbone=backbone)
+    assert main([*words, "--set", "data.window=sentences:7x6", "backbone.chunk_encoder=hibert"]) == 0
+    model = load_model(tmp_path / "run")
+    assert str(model.text_input.window) == "sentences:7x6"
+    run, table = str(tmp_path / "run"), str(tmp_path / "rows.csv")
+    assert main(["predict", run, table, "--output", str(tmp_path / "out.csv")]) == 0
+    assert main(["explain", run, table, "--output", str(tmp_path / "page.html"), "--rows", "2"]) == 0
+
+
+@pytest.mark.parametrize("padding_side", ["right", "left"])
+def test_sentences_are_read_as_texts_of_their_own(padding_side: str) -> None:
+    """Whatever the side of padding, each is what it would be alone, and the document is their mean."""
+    schema, tokenizer = make_schema(1), small_tokenizers.pieces()
+    tokenizer.padding_side = padding_side
+    backbone, window = tiny_backbone("bert").double(), parse_window("sentences:6x4", max_length=512)
+    model = AttributeModel.build(backbone, schema, method=METHODS["none"](), task=TASK, pooling="mean", chunk=6)
+    model = model.double().eval()
+    sentences = [["A b. ", "C d e? ", "Fghijk."], ["A."], ["A. ", "B c. ", "D. ", "E. ", "F."], [""]]
+    texts = ["".join(ones) for ones in sentences]
+    rows = TextEncoder(tokenizer, window=window).rows(TextInput.of("text", window=window), {"text": texts})
+    assert rows.shortened.tolist() == [True, False, True, False]
+    assert rows.empty.tolist() == [False, False, False, True]
+    none = [0] * schema.slots
+    batch = Collator(tokenizer, schema)([{"input_ids": ids, "attribute_ids": none} for ids in rows.inputs])
+    with torch.no_grad():
+        found = model(**batch).logits
+        for row, ones in enumerate(sentences):
+            ids = [torch.tensor([tokenizer(one, truncation=True, max_length=6)["input_ids"]]) for one in ones[:4]]
+            vectors = [model.backbone(input_ids=one).last_hidden_state.mean(dim=1) for one in ids]
+            assert torch.allclose(found[row], model.head(torch.cat(vectors).mean(dim=0)), atol=1e-10)
+
+
+def test_pairs_have_no_window_of_sentences() -> None:
+    window = parse_window("sentences", max_length=512)
+    assert str(window) == "sentences:50x32"
+    encoder = TextEncoder(small_tokenizers.pieces(), window=window)
+    with pytest.raises(ConfigError, match="'sentences:50x32' has the sentences of one text: choose chunks for pairs"):
+        encoder.rows(TextInput.of("a", pair="b", window=window), {"a": ["x"], "b": ["y"]})
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ("hibert", "chunk_encoder is {'name': 'hibert'}"),
+        ("longbert", "chunk_encoder is {'name': 'longbert'}"),
+        ({"name": "hibert", "positions": 0}, "positions"),
         ({"name": "robert", "size": 0}, "size"),
         ({"name": "tobert", "size": 3}, "there is no such setting"),
         (7, "chunk_encoder is 7"),
@@ -123,7 +178,7 @@ def test_wrong_settings(settings: Any, message: str) -> None:
 
 
 def test_what_does_not_go_together() -> None:
-    with pytest.raises(ConfigError, match="a chunk encoder joins chunks: give a window of chunks"):
+    with pytest.raises(ConfigError, match="a chunk encoder joins chunks: give a window of them"):
         make_model("bert", METHODS["none"](), chunk_encoder="robert")
     with pytest.raises(ConfigError, match="method 'upa' pools the states of all chunks"):
         make_model("bert", METHODS["upa"](), chunk=2, chunk_encoder="robert")

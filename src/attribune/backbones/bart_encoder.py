@@ -34,7 +34,7 @@ class BartEncoderModel(BartPreTrainedModel):
 
     def set_input_embeddings(self, value: nn.Module) -> None:
         """Set them."""
-        self.shared = self.encoder.embed_tokens = value
+        self.shared = self.encoder.embed_tokens = cast(nn.Embedding, value)
 
     def forward(self, *inputs: Any, **options: Any) -> BaseModelOutput:
         """Return the last states of the encoder, which takes the same inputs."""

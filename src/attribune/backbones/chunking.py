@@ -14,11 +14,12 @@ def cut_chunks(inputs: Mapping[str, Tensor], chunk: int) -> dict[str, Tensor]:
     """Cut documents into chunks of `chunk` tokens, padded at the end: (B, T) → (B·C, chunk).
 
     Padding on the left is moved to the right first, so that the first chunk begins where the document does. The inputs
-    are ``attention_mask`` and others of its shape.
+    are ``attention_mask``, which may have zeros between two chunks, and others of its shape.
     """
     mask = inputs["attention_mask"]
     positions = torch.arange(mask.shape[1], device=mask.device)
-    order = torch.where(mask.bool(), positions, positions + mask.shape[1]).argsort(dim=1)
+    first = mask.bool().int().argmax(dim=1, keepdim=True)
+    order = (positions + first) % mask.shape[1]
     missing = -mask.shape[1] % chunk
     return {name: nn.functional.pad(x.gather(1, order), (0, missing)).view(-1, chunk) for name, x in inputs.items()}
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from attribune.data.windows import FILLER
 from attribune.errors import ConfigError, DataError
 from attribune.schema import Schema
 
@@ -58,11 +59,13 @@ class Collator:
         if not rows:
             raise DataError("a batch needs at least one row")
         texts = [torch.as_tensor(row["input_ids"], dtype=torch.int64) for row in rows]
+        real = [text != FILLER for text in texts]
+        texts = [text.where(is_real, self.pad_id) for text, is_real in zip(texts, real, strict=True)]
         longest = max(len(text) for text in texts)
         length = -(-longest // self.multiple) * self.multiple
         batch = {
             "input_ids": self.padded(texts, length=length, filler=self.pad_id, left=self.left),
-            "attention_mask": self.padded(list(map(torch.ones_like, texts)), length=length, filler=0, left=self.left),
+            "attention_mask": self.padded(real, length=length, filler=0, left=self.left),
             "attribute_ids": self._attribute_ids(rows),
         }
         if "segment_start" in rows[0]:

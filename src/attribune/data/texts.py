@@ -11,7 +11,16 @@ import pyarrow as pa
 from attribune.core.config import checked_dataclass
 from attribune.data.rows import EncodedRows
 from attribune.data.text_pairs import PairTokens, Truncation
-from attribune.data.windows import Chunks, Head, SpecialTokens, Window, content_ids, longest_input, parse_window
+from attribune.data.windows import (
+    Chunks,
+    Head,
+    SentenceChunks,
+    SpecialTokens,
+    Window,
+    content_ids,
+    longest_input,
+    parse_window,
+)
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import as_array, canonical
 
@@ -179,19 +188,34 @@ class TextEncoder:
         Raises:
             DataError: for a missing column, or one that holds lists.
         """
-        texts = text.read(columns, first_row=first_row)
+        texts, window = text.read(columns, first_row=first_row), self.window
+        if text.pair and isinstance(window, SentenceChunks):
+            raise ConfigError(f"the window {str(window)!r} has the sentences of one text: choose chunks for pairs")
+        if isinstance(window, SentenceChunks):
+            return self._sentence_rows(texts, window)
         contents = content_ids(self.tokenizer, texts) if texts else []
-        whole = self.window.capacity(self.special)
+        whole = window.capacity(self.special)
         if text.pair:
-            if isinstance(self.window, Chunks) and self.window.stride is not None:
+            if isinstance(window, Chunks) and window.stride is not None:
                 raise ConfigError(
-                    f"the window {str(self.window)!r} has chunks that overlap, of one text: leave out the stride"
+                    f"the window {str(window)!r} has chunks that overlap, of one text: leave out the stride"
                 )
             return self._pair_rows(text, columns, texts, contents, first_row=first_row)
         return EncodedRows.without_attributes(
-            [self.window.fit(content, self.special) for content in contents],
+            [window.fit(content, self.special) for content in contents],
             empty=[not part for part in texts],
             shortened=[len(content) > whole for content in contents],
+        )
+
+    def _sentence_rows(self, texts: Sequence[str], window: SentenceChunks) -> EncodedRows:
+        sentences = [window.split(text) for text in texts]
+        flat = [one for ones in sentences for one in ones]
+        ids = iter(content_ids(self.tokenizer, flat) if flat else [])
+        contents = [[next(ids) for _ in ones] for ones in sentences]
+        return EncodedRows.without_attributes(
+            [window.join(content, self.special) for content in contents],
+            empty=[not text for text in texts],
+            shortened=[window.shortens(content, self.special) for content in contents],
         )
 
     def _pair_rows(

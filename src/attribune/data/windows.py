@@ -15,14 +15,33 @@ from pydantic import BeforeValidator, ValidationInfo
 from transformers import TokenizersBackend
 
 from attribune.core.config import checked_dataclass
+from attribune.data.sentences import split_sentences
 from attribune.errors import ConfigError
 
-__all__ = ["Chunks", "Head", "HeadTail", "SpecialTokens", "Window", "content_ids", "longest_input", "parse_window"]
+__all__ = [
+    "FILLER",
+    "Chunks",
+    "Head",
+    "HeadTail",
+    "SentenceChunks",
+    "SpecialTokens",
+    "Window",
+    "content_ids",
+    "longest_input",
+    "parse_window",
+]
+
+FILLER = -1
+"""Stands for padding inside the ids of a text, up to the next chunk; the collator masks it."""
 
 _PROBES = ("a", "1", ".", "the")
 _UNLIMITED = 10**6  # tokenizers without a limit state a huge number
-_TEXT = re.compile(r"head(?::(\d+))?|head\+tail(?::(\d+)\+(\d+)(:special)?)?|chunks(?::(\d+)(?:x(\d+)(?::(\d+))?)?)?")
-_CHUNKS = 8  # maximum of a document, when no number is given
+_TEXT = re.compile(
+    r"head(?::(\d+))?|head\+tail(?::(\d+)\+(\d+)(:special)?)?|chunks(?::(\d+)(?:x(\d+)(?::(\d+))?)?)?"
+    r"|sentences(?::(\d+)(?:x(\d+)(?::([a-z]+))?)?)?"
+)
+_CHUNKS, _SENTENCES = 8, 32  # maxima of a document, when no number is given
+_SENTENCE = 50  # ids of a sentence, when no number is given
 
 
 @dataclass(frozen=True)
@@ -255,10 +274,55 @@ class Chunks(Window):
             )
 
 
+@checked_dataclass()
+class SentenceChunks(Window):
+    """Read a text sentence by sentence: each is a chunk with special tokens of its own, filled up to its size.
+
+    What a sentence has beyond a chunk is cut off.
+
+    Args:
+        chunk: ids of a sentence, special tokens included.
+        count: maximum number of sentences of a text.
+        language: ISO 639 code of the language by whose rules sentences end.
+    """
+
+    chunk: Size = _SENTENCE
+    count: Size = _SENTENCES
+    language: str = "en"
+
+    def __str__(self) -> str:
+        return f"sentences:{self.chunk}x{self.count}" + ("" if self.language == "en" else f":{self.language}")
+
+    def length(self, special: SpecialTokens) -> int:
+        """Return the ids of all chunks."""
+        return self.chunk * self.count
+
+    def split(self, text: str) -> list[str]:
+        """Return the sentences of a text that are not empty; an empty one for a text that has no others."""
+        return [one for one in split_sentences(text, language=self.language) if one.strip()] or [""]
+
+    def shortens(self, sentences: Sequence[Sequence[int]], special: SpecialTokens) -> bool:
+        """Return whether sentences, or parts of them, do not fit."""
+        return len(sentences) > self.count or any(len(one) > self.chunk - len(special) for one in sentences)
+
+    def join(self, sentences: Sequence[list[int]], special: SpecialTokens) -> list[int]:
+        """Turn the content ids of sentences into those of the chunks, filled up with `FILLER` but for the last."""
+        chunks = [special.wrap(one[: self.chunk - len(special)]) for one in sentences[: self.count]]
+        filled = [[*chunk, *[FILLER] * (self.chunk - len(chunk))] for chunk in chunks[:-1]]
+        return [token for chunk in [*filled, chunks[-1]] for token in chunk]
+
+    def _check_room(self, special: SpecialTokens) -> None:
+        if self.chunk <= len(special):
+            raise ConfigError(
+                f"the window {str(self)!r} leaves no room beside {len(special)} special tokens: enlarge it"
+            )
+
+
 def parse_window(text: str, *, max_length: int) -> Window:
     """Read a window, such as `head:256`, `head+tail:250+250`, `head+tail:128+384:special` or `chunks:512x4`.
 
-    A third number of chunks is their stride, as in `chunks:202x8:150`.
+    A third number of chunks is their stride, as in `chunks:202x8:150`. `sentences:50x32` reads a text sentence by
+    sentence, `sentences:50x32:de` by the rules of another language than English.
 
     `head`, `head+tail` and `chunks` without sizes have the size `max_length`, special tokens included.
 
@@ -269,10 +333,12 @@ def parse_window(text: str, *, max_length: int) -> Window:
     if match is None:
         raise ConfigError(
             f"unknown window {text!r}: write head, head:256, head+tail, head+tail:250+250, "
-            "head+tail:128+384:special to count the special tokens in, chunks:512x4, or chunks:202x8:150 for chunks "
-            "that overlap"
+            "head+tail:128+384:special to count the special tokens in, chunks:512x4, chunks:202x8:150 for chunks "
+            "that overlap, or sentences:50x32"
         )
-    length, head, tail, special, chunk, count, stride = match.groups()
+    length, head, tail, special, chunk, count, stride, sentence, sentences, language = match.groups()
+    if match[0].startswith("sentences"):
+        return SentenceChunks(int(sentence or _SENTENCE), int(sentences or _SENTENCES), language or "en")
     if match[0].startswith("chunks"):
         return Chunks(int(chunk or max_length), int(count or _CHUNKS), None if stride is None else int(stride))
     if head is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import sentencex
 from tokenizers import Regex, Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.normalizers import NFC, Lowercase, Replace
@@ -13,6 +12,7 @@ from tokenizers.normalizers import Sequence as Steps
 from tokenizers.pre_tokenizers import PreTokenizer, Split, WhitespaceSplit
 from transformers import PreTrainedTokenizerFast
 
+from attribune.data.sentences import split_sentences
 from attribune.data.words import PADDING, UNKNOWN, WordVocabulary
 
 __all__ = ["SENTENCE_END", "SentenceTokenizer", "tokenized_words", "word_tokenizer"]
@@ -59,7 +59,7 @@ class SentenceTokenizer(PreTrainedTokenizerFast):
             return text.replace(_MARK, f" {SENTENCE_END} ")
         if not text.strip():
             return SENTENCE_END if "\n" in text else text
-        *before, last = sentencex.segment(self.init_kwargs.get("language", "en"), text)
+        *before, last = split_sentences(text, language=self.init_kwargs.get("language", "en"))
         return "".join([*map(_with_end, before), last])
 
 

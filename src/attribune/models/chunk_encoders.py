@@ -18,7 +18,14 @@ from attribune.methods import Host
 from attribune.methods.ma_bert import build_layers
 from attribune.methods.shapes import Mask
 
-__all__ = ["ChunkEncoder", "ChunkEncoderConfig", "RobertConfig", "TobertConfig", "chunk_encoder_from_dict"]
+__all__ = [
+    "ChunkEncoder",
+    "ChunkEncoderConfig",
+    "HibertConfig",
+    "RobertConfig",
+    "TobertConfig",
+    "chunk_encoder_from_dict",
+]
 
 Size = Annotated[int, Field(ge=1, le=100_000)]
 
@@ -73,7 +80,17 @@ class TobertConfig(Settings):
         return _Tobert(self, host)
 
 
-ChunkEncoderConfig = RobertConfig | TobertConfig
+class HibertConfig(TobertConfig):
+    """ToBERT's layers over sentences, with learned positions (Zhang et al. 2019, HiBERT, without its pretraining).
+
+    The window is one of sentences, such as ``sentences:50x32``.
+    """
+
+    name: Literal["hibert"] = "hibert"  # type: ignore[assignment]
+    positions: Annotated[int, Field(ge=1, le=100_000)] = 512
+
+
+ChunkEncoderConfig = RobertConfig | TobertConfig | HibertConfig
 _ADAPTER: TypeAdapter[ChunkEncoderConfig] = TypeAdapter(
     Annotated[ChunkEncoderConfig, Field(discriminator="name")], config=None
 )

@@ -140,7 +140,9 @@ class AttributeModel(ConditionedModel):
         if self.config.chunk_encoder is None:
             return None
         if self.config.chunk is None:
-            raise ConfigError("a chunk encoder joins chunks: give a window of chunks, such as chunks:202x8:150")
+            raise ConfigError(
+                "a chunk encoder joins chunks: give a window of chunks, such as chunks:202x8:150 or sentences:50x32"
+            )
         if "pool" in self.method_config.points:
             raise ConfigError(
                 f"method {self.method_config.name!r} pools the states of all chunks, and the chunk encoder their "
