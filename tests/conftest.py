@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 # On tensors this small, threads cost five times what they save; the processes that tests start read it, too.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# No test asks the hub, which is tried for minutes where there is no network.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import families
 import hypothesis

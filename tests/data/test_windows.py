@@ -198,5 +198,5 @@ def test_sentences_are_filled_up_but_for_the_last() -> None:
     window = SentenceChunks(5, 3)
     assert window.join([[1], [1, 2, 3, 4], []], BERT) == [101, 1, 102, -1, -1, 101, 1, 2, 3, 102, 101, 102]
     assert window.join([[1]] * 4, BERT) == [101, 1, 102, -1, -1] * 2 + [101, 1, 102]
-    assert window.split("One. Two.\n\n \nThree.") == ["One. ", "Two.", "Three."]
+    assert window.split("One. Two.\n\n \nThree.") == ["One. ", "Two.", " \nThree."]
     assert window.split(" \n") == window.split("") == [""]

@@ -128,7 +128,7 @@ def test_hibert_is_tobert_with_positions_over_sentences(tmp_path: Path) -> None:
     assert str(model.text_input.window) == "sentences:7x6"
     run, table = str(tmp_path / "run"), str(tmp_path / "rows.csv")
     assert main(["predict", run, table, "--output", str(tmp_path / "out.csv")]) == 0
-    assert main(["explain", run, table, "--output", str(tmp_path / "page.html"), "--rows", "2"]) == 0
+    assert main(["explain", run, table, "--row", "2", "--output", str(tmp_path / "page.html")]) == 0
 
 
 @pytest.mark.parametrize("padding_side", ["right", "left"])
@@ -136,10 +136,9 @@ def test_sentences_are_read_as_texts_of_their_own(padding_side: str) -> None:
     """Whatever the side of padding, each is what it would be alone, and the document is their mean."""
     schema, tokenizer = make_schema(1), small_tokenizers.pieces()
     tokenizer.padding_side = padding_side
-    backbone, window = tiny_backbone("bert").double(), parse_window("sentences:6x4", max_length=512)
-    model = AttributeModel.build(backbone, schema, method=METHODS["none"](), task=TASK, pooling="mean", chunk=6)
-    model = model.double().eval()
-    sentences = [["A b. ", "C d e? ", "Fghijk."], ["A."], ["A. ", "B c. ", "D. ", "E. ", "F."], [""]]
+    backbone, window = tiny_backbone("bert"), parse_window("sentences:6x4", max_length=512)
+    model = AttributeModel.build(backbone, schema, method=METHODS["none"](), task=TASK, pooling="mean", chunk=6).eval()
+    sentences = [["Ab cd. ", "Ef gh? ", "Fghijk."], ["Ab."], ["Ab. ", "Bc. ", "De fg. ", "Ed. ", "Fa."], [""]]
     texts = ["".join(ones) for ones in sentences]
     rows = TextEncoder(tokenizer, window=window).rows(TextInput.of("text", window=window), {"text": texts})
     assert rows.shortened.tolist() == [True, False, True, False]
@@ -151,7 +150,7 @@ def test_sentences_are_read_as_texts_of_their_own(padding_side: str) -> None:
         for row, ones in enumerate(sentences):
             ids = [torch.tensor([tokenizer(one, truncation=True, max_length=6)["input_ids"]]) for one in ones[:4]]
             vectors = [model.backbone(input_ids=one).last_hidden_state.mean(dim=1) for one in ids]
-            assert torch.allclose(found[row], model.head(torch.cat(vectors).mean(dim=0)), atol=1e-10)
+            assert torch.allclose(found[row], model.head(torch.cat(vectors).mean(dim=0)), atol=1e-5)
 
 
 def test_pairs_have_no_window_of_sentences() -> None:

@@ -141,7 +141,7 @@ class AttributeModel(ConditionedModel):
             return None
         if self.config.chunk is None:
             raise ConfigError(
-                "a chunk encoder joins chunks: give a window of chunks, such as chunks:202x8:150 or sentences:50x32"
+                "a chunk encoder joins chunks: give a window of them, such as chunks:202x8:150 or sentences:50x32"
             )
         if "pool" in self.method_config.points:
             raise ConfigError(
