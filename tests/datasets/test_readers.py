@@ -526,6 +526,37 @@ class TestCritics:
             kept_of("critics", tmp_path, [quote(fresh="ripe")])
 
 
+class TestStudEmo:
+    def write(self, folder: Path, judgements: list[dict[str, Any]]) -> None:
+        texts = [{"text_id": 0, "text": "Good."}, {"text_id": 1, "text": " "}]
+        write(folder / "text_data.csv", csv_text(texts))
+        write(folder / "annotation_data.csv", csv_text(judgements))
+
+    def test_every_judgement_is_a_row(self, tmp_path: Path) -> None:
+        judged = [
+            {"text_id": "0", "annotator_id": "8.0", "valence": "2.0"},
+            {"text_id": "1", "annotator_id": "8.0", "valence": "2.0"},
+            {"text_id": "0", "annotator_id": "9", "valence": "-3"},
+        ]
+        self.write(tmp_path, judged)
+        rows, log = read_rows("studemo", tmp_path)
+        assert [tuple(row.values()) for _, row in rows] == [("Good.", "2", "8"), ("Good.", "-3", "9")]
+        assert log.left_out == {"no text": 1}
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"valence": "4.0"}, r"line 2: the valence is not a whole number from -3 to 3 \('4'\)"),
+            ({"valence": "0.5"}, r"line 2: the valence is not a whole number from -3 to 3 \('0.5'\)"),
+            ({"text_id": "7"}, r"line 2: there is no text of this text_id \('7'\)"),
+        ],
+    )
+    def test_others_are_refused(self, change: dict[str, str], message: str, tmp_path: Path) -> None:
+        self.write(tmp_path, [{"text_id": "0", "annotator_id": "8.0", "valence": "2.0"} | change])
+        with pytest.raises(DataError, match=message):
+            read_rows("studemo", tmp_path)
+
+
 class TestAmazon:
     def test_ratings_are_whole_and_empty_reviews_left_out(self, tmp_path: Path) -> None:
         items = [

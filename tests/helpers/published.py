@@ -195,6 +195,10 @@ def _tables(name: str, rows: int) -> dict[str, str | bytes]:
         return {"political_social_media.csv": csv_text(posts)}
     numbers = range(rows)
     tastes = [text_of(40, "beer", number) for number in numbers]
+    if name == "studemo":
+        judged = [{"text_id": i, "annotator_id": f"{i % 5}.0", "valence": f"{i % 7 - 3}.0"} for i in numbers]
+        written = [{"text_id": i, "text": f"Visit number {i}"} for i in numbers]
+        return {"text_data.csv": csv_text(written), "annotation_data.csv": csv_text(judged)}
     made: dict[str, tuple[str, Any]] = {
         "polmed": (
             "political_social_media.csv",

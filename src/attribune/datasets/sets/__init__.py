@@ -16,6 +16,7 @@ from attribune.datasets.sets.goodreads import GOOD
 from attribune.datasets.sets.polmed import POLMED
 from attribune.datasets.sets.reviews import AMAZON, FOODCOM_REVIEWS
 from attribune.datasets.sets.squad import SQUAD
+from attribune.datasets.sets.studemo import STUDEMO
 from attribune.datasets.sets.tang import COLD, TANG
 from attribune.errors import ConfigError
 
@@ -27,7 +28,7 @@ ATTRIB: tuple[Card, ...] = (*TANG, AAPR, POLMED, FOOD, GOOD, BEER, *COLD)
 TEXT_SETS: tuple[Card, ...] = (*GLUE, *ADDITIONAL, NEWS_TITLES, *SQUAD)
 """GLUE, the sets that Houlsby et al. 2019 add to it, another version of one of these, and SQuAD."""
 
-CARDS: dict[str, Card] = {card.name: card for card in (*ATTRIB, CRITICS, FOODCOM_REVIEWS, AMAZON, *TEXT_SETS)}
+CARDS: dict[str, Card] = {card.name: card for card in (*ATTRIB, CRITICS, FOODCOM_REVIEWS, AMAZON, STUDEMO, *TEXT_SETS)}
 """Every set by its name, those of plugins among them."""
 
 
