@@ -9,6 +9,7 @@ import small_runs
 
 from attribune.benchmark.experiment import SetPlan
 from attribune.benchmark.source import SetSource
+from attribune.errors import ConfigError
 from attribune.runs.recipe import Recipe
 
 
@@ -37,3 +38,28 @@ def test_disjoint_sets_share_no_row_though_labels_are_missing(tmp_path: Path, ro
     assert not found["look"] & found["taste"]
     assert len(found["look"]) == (40 if rows else pytest.approx(86, abs=20))
     assert len(found["taste"]) == pytest.approx(80, abs=20)
+
+
+def cold_source(tmp_path: Path, **changes: object) -> tuple[SetSource, Recipe]:
+    table = small_runs.reviews(400, seed=1, users=40)
+    data = {"train": str(small_runs.write_csv(tmp_path / "rows.csv", table)), "text": "text", "label": "stars"}
+    data |= {"attributes": [{"name": "user"}]} | changes
+    plan = SetPlan.from_dict({"name": "cold", "data": data, "cold": 0.5})
+    return SetSource(plan), Recipe.from_dict({"data": data, "method": {"name": "none"}})
+
+
+def test_cold_values_have_no_training_rows(tmp_path: Path) -> None:
+    source, recipe = cold_source(tmp_path)
+    folds = [source.tables(recipe, fold, trial=False)[1] for fold in (0, 1)]
+    every = {user for table in folds[0].values() for user in table["user"]}
+    warm = [set(tables["train"]["user"]) for tables in folds]
+    assert warm[0] == warm[1]
+    assert 0.25 < len(warm[0]) / len(every) < 0.75
+    assert set(folds[0]["test"]["user"]) - warm[0], "test rows are those of all values"
+    assert len(folds[0]["train"]) < 0.8 * 320
+
+
+def test_no_attribute_can_be_cold(tmp_path: Path) -> None:
+    source, recipe = cold_source(tmp_path, attributes=[])
+    with pytest.raises(ConfigError, match="'cold' has no categorical attribute whose values could be cold"):
+        source.tables(recipe, 0, trial=False)

@@ -121,7 +121,8 @@ def test_every_family(family: str, schema: Schema, tmp_path: Path) -> None:
         runs["injector"] = save(tmp_path / "pairs", backbone, schema, "injector", text_input=pairs)
     group = Predictor.of_runs(runs, device="cpu", batch_size=16)
     row = placement_for(family)
-    apart = set(names) if row.relative_attention or row.has_global_attention or row.is_block_sparse else set()
+    own_code = row.relative_attention or row.mixes_precisions or row.has_global_attention or row.is_block_sparse
+    apart = set(names) if own_code else set()
     assert set(group.refusals) == apart
     assert group.together_with("adapter") == (["adapter"] if apart else names)
     assert_as_alone(group, runs)

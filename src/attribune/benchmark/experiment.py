@@ -32,6 +32,8 @@ class SetPlan(Settings):
         training: changes to the training part, such as `steps`; a setting's own go before them.
         folds: test folds, for a set with folds; otherwise seeds of a random split, if any, and of the training.
         rows: maximum number of training rows; that of validation rows is a tenth of it.
+        cold: share of the values of each categorical attribute whose training rows are left out, before `rows` caps
+            them (Amplayo et al. 2018, cold start); which values is the same for every fold and setting.
         test_rows: maximum number of test rows, the same for all folds of a set whose test part is given.
         labels: the label columns that are predicted.
         disjoint: whether every training row has only one of the labels, so that different labels are learned from
@@ -48,6 +50,7 @@ class SetPlan(Settings):
     training: dict[str, Any] = Field(default_factory=dict)
     folds: tuple[int, ...] = Field(default=(0,), min_length=1)
     rows: int | None = Field(default=None, ge=10)
+    cold: float | None = Field(default=None, gt=0, lt=1)
     test_rows: int | None = Field(default=None, ge=1)
     labels: tuple[str, ...] | None = Field(default=None, min_length=1)
     disjoint: bool = False

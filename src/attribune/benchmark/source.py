@@ -108,6 +108,8 @@ class SetSource:
         if self.plan.disjoint:
             used = self.plan.labels or self.labels
             tables["train"] = _own_labels(tables["train"], train_rows, self.labels, used=used)
+        if self.plan.cold is not None:
+            tables["train"] = self._without_cold_values(tables["train"], self.plan.cold)
         if self.plan.rows is not None:
             for name, rows in (("train", self.plan.rows), ("validation", max(1, self.plan.rows // 10))):
                 tables[name] = tables[name].select(_drawn(len(tables[name]), rows, seed=fold))
@@ -118,6 +120,22 @@ class SetSource:
                 tables["test"] = tables["test"].select(kept)
         return recipe, tables
 
+    def _without_cold_values(self, table: datasets.Dataset, share: float) -> datasets.Dataset:
+        """Return the rows that have none of the values which are cold."""
+        attributes = [
+            str(attribute["name"])
+            for attribute in self.recipe_parts()[0].get("attributes", ())
+            if attribute.get("kind", "categorical") == "categorical"
+        ]
+        if not attributes:
+            raise ConfigError(f"the set {self.plan.name!r} has no categorical attribute whose values could be cold")
+        warm = np.ones(len(table), dtype=bool)
+        for name in attributes:
+            warm &= [_place(name, value) >= share for value in table[name]]
+        if not warm.any():
+            raise DataError(f"the set {self.plan.name!r} has no training row without cold values: lower cold={share}")
+        return table.select(np.flatnonzero(warm))
+
     def checksum(self) -> str:
         """Return a checksum of the source files."""
         if self.prepared is not None:
@@ -127,6 +145,12 @@ class SetSource:
             files = [Path(str(data[name])) for name in ("train", "validation", "test") if data.get(name)]
             sums = [sha256_of(path) for path in files if path.is_file()]
         return hashlib.sha256(" ".join(sums).encode()).hexdigest()
+
+
+def _place(attribute: str, value: Any) -> float:
+    """Return the place of a value in the random order of those of an attribute, from 0 to 1."""
+    digest = hashlib.blake2b(f"{attribute}\0{value}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
 
 
 def _drawn(row_count: int, most: int, *, seed: int) -> Array:

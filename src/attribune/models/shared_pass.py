@@ -40,6 +40,8 @@ def refusal(model: Scorer) -> str | None:
         return "it reads texts in chunks"
     if model.placement.relative_attention is not None:
         return f"{model.backbone.config.model_type} calls projections a second time, on relative positions"
+    if model.placement.mixes_precisions:
+        return f"{model.backbone.config.model_type} has biases outside the modules that take states alone"
     return None
 
 

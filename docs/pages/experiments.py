@@ -1,0 +1,61 @@
+"""The tables of pages about experiments, made from the records of benchmarks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attribune.benchmark.summary import Summary
+from attribune.benchmark.tables import Line, SetTable
+from attribune.metrics.tables import format_difference, format_value
+from pages.cells import RESULTS, table
+
+
+def record(name: str) -> Summary:
+    """The record of a benchmark."""
+    return Summary.read(RESULTS / f"{name}.json")
+
+
+def scores(name: str) -> list[str]:
+    """Every setting on every set: the main metric, and below it how far each is from the reference."""
+    tables = record(name).tables
+    names = list(dict.fromkeys(line.name for one in tables for line in one.lines))
+    lines = [{line.name: line for line in one.lines} for one in tables]
+    head = ["", *(f"{one.plan.heading}, {one.metric}" for one in tables)]
+    shown = [
+        [setting, *(score(one, found.get(setting)) for one, found in zip(tables, lines, strict=True))]
+        for setting in names
+    ]
+    apart = [
+        [setting, *(difference(one, found.get(setting)) for one, found in zip(tables, lines, strict=True))]
+        for setting in names
+        if setting != tables[0].reference
+    ]
+    return [*table(head, shown), "", f"Differences to {tables[0].reference}, paired:", "", *table(head, apart)]
+
+
+def score(one: SetTable, line: Line | None) -> str:
+    """The main metric of a setting."""
+    return "" if line is None else format_value(one.metric, line.metrics[one.metric].value)
+
+
+def difference(one: SetTable, line: Line | None) -> str:
+    """The difference of a setting to the reference, bold where its interval has no zero."""
+    if line is None or line.against is None:
+        return ""
+    text = format_difference(one.metric, line.against)
+    return f"**{text}**" if line.better or line.worse else text
+
+
+def costs(name: str, columns: Sequence[str] = ("trained", "seconds_per_pass", "peak_mb")) -> list[str]:
+    """What every setting trains, its time and memory, mean over the sets."""
+    tables = record(name).tables
+    names = list(dict.fromkeys(line.name for one in tables for line in one.lines))
+    rows = []
+    for setting in names:
+        costs = [line.cost for one in tables for line in one.lines if line.name == setting]
+        cells = []
+        for column in columns:
+            figures = [number for cost in costs if (number := cost.get(column)) is not None]
+            cells.append(f"{sum(figures) / len(figures):,.1f}" if figures else "")
+        rows.append([setting, *cells])
+    return table(["", *(column.replace("_", " ") for column in columns)], rows)
