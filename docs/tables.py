@@ -15,6 +15,7 @@ sys.path.insert(0, str(FOLDER))
 from pages import (  # noqa: E402
     benchmark,
     equations,
+    experiments,
     explain,
     generation,
     large_scale,
@@ -31,6 +32,7 @@ MODULES = (
     equations,
     benchmark,
     explain,
+    experiments,
     results,
     performance,
     large_scale,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from attribune.benchmark.rendering import overall_cells
 from attribune.benchmark.summary import Summary
 from attribune.benchmark.tables import Line, SetTable
 from attribune.metrics.tables import format_difference, format_value
@@ -46,16 +45,22 @@ def difference(one: SetTable, line: Line | None) -> str:
     return f"**{text}**" if line.better or line.worse else text
 
 
-def costs(name: str, columns: Sequence[str] = ("trained", "seconds_per_pass", "peak_mb")) -> list[str]:
-    """What every setting trains, its time and memory, mean over the sets."""
-    tables = record(name).tables
-    names = list(dict.fromkeys(line.name for one in tables for line in one.lines))
-    rows = []
-    for setting in names:
-        costs = [line.cost for one in tables for line in one.lines if line.name == setting]
-        cells = []
-        for column in columns:
-            figures = [number for cost in costs if (number := cost.get(column)) is not None]
-            cells.append(f"{sum(figures) / len(figures):,.1f}" if figures else "")
-        rows.append([setting, *cells])
-    return table(["", *(column.replace("_", " ") for column in columns)], rows)
+def overall(name: str) -> list[str]:
+    """The means over all sets, with the parameters of a set and of all sets."""
+    found = record(name).overall
+    assert found is not None
+    head, *lines = overall_cells(found)
+    return table(head, lines)
+
+
+def glue() -> list[str]:
+    """Means over the tasks, and every task."""
+    return [*overall("glue_small"), "", *scores("glue_small")]
+
+
+def initialisation() -> list[str]:
+    """Initial weights of adapters."""
+    return scores("initialisation_small")
+
+
+TABLES = {"one_frozen_model.md": {"glue": glue, "initialisation": initialisation}}
