@@ -183,6 +183,9 @@ def test_what_does_not_go_together() -> None:
         make_model("bert", METHODS["upa"](), chunk=2, chunk_encoder="robert")
     with pytest.raises(DataError, match="a text has 3 chunks, but the chunk encoder has 2 positions"):
         build({"name": "tobert", "positions": 2})(**make_batch(2))
+    text = TextInput.of("text", window=parse_window("sentences:2x513", max_length=512))
+    with pytest.raises(ConfigError, match=r"'sentences:2x513' has up to 513 chunks, but .* 512 positions"):
+        build("hibert", text_input=text)
 
 
 def test_the_head_fits_the_document() -> None:

@@ -148,7 +148,15 @@ class AttributeModel(ConditionedModel):
                 f"method {self.method_config.name!r} pools the states of all chunks, and the chunk encoder their "
                 "vectors: leave one of them out"
             )
-        self.chunk_encoder = chunk_encoder_from_dict(self.config.chunk_encoder).build(host)
+        config = chunk_encoder_from_dict(self.config.chunk_encoder)
+        window = None if self.text_input is None else self.text_input.window
+        positions, most = getattr(config, "positions", 0), getattr(window, "count", 0)
+        if positions and most > positions:
+            raise ConfigError(
+                f"the window {str(window)!r} has up to {most} chunks, but the chunk encoder {positions} positions: "
+                "give it more, or shorten the window"
+            )
+        self.chunk_encoder = config.build(host)
         return self.chunk_encoder.features
 
     def _add_head(self, host: Host) -> None:
