@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
+from families import tiny_backbone
 from tiny_models import at_random, exactly, make_batch, make_model
 
 from attribune.errors import ConfigError
 from attribune.export.merged import merge_model, merged_model
+from attribune.export.peft_folder import load_peft, write_peft
 from attribune.methods import (
     Adapter,
     Basis,
@@ -84,6 +88,26 @@ def test_equal_logits(family: str, name: str) -> None:
     model = exact_model(family, method, **({"chunk": 4} if "e2ln" in name else {}))
     assert merge_model(model, torch.zeros(4, dtype=torch.int64)).config.name == kind
     assert max(gap(model, row=row) for row in range(3)) < 1e-9
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing.*:FutureWarning")
+@pytest.mark.parametrize("family", ["bert", "gpt2", "gpt_neox"])
+def test_a_folder_of_peft_changes_the_same_outputs(family: str, tmp_path: Path) -> None:
+    """Of queries and values that have matrices of their own, and that are parts of a fused one."""
+    model = make_model(family, PLORA)
+    at_random(model.method, size=0.3)
+    batch = make_batch(2)
+    ids = batch["attribute_ids"][0]
+    write_peft(model, merge_model(model, ids), tmp_path)
+    other = load_peft(tmp_path, tiny_backbone(family)).eval()
+    inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    with torch.no_grad(), model.method.holder.use(model.condition(ids.expand(4, -1), rows=4)):
+        expected = model.backbone(**inputs).last_hidden_state
+        found = other(**inputs).last_hidden_state
+        plain = tiny_backbone(family)(**inputs).last_hidden_state
+    real = batch["attention_mask"].bool()
+    torch.testing.assert_close(found[real], expected[real], rtol=0, atol=1e-4)
+    assert (plain - expected)[real].abs().max() > 0.1
 
 
 @pytest.mark.parametrize("family", ["llama", "modernbert", "t5"])
