@@ -80,6 +80,8 @@ VERBS = {
     "train with others": Verb(
         lambda folder: [*_small_training(folder), "--compare", "none", "--resume"],
     ),
+    "train tags": Verb(lambda folder: [*_token_training(folder, "tags"), "--resume"]),
+    "train spans": Verb(lambda folder: [*_token_training(folder, "spans"), "--resume"]),
     "benchmark": Verb(
         lambda folder: ["benchmark", "run", str(folder / "experiment.yaml"), "--output", str(folder / "cells")]
     ),
@@ -101,6 +103,17 @@ def write_experiment(folder: Path, file: Path) -> None:
 
 def _small_training(folder: Path) -> list[str]:
     return small_runs.train_command(folder / "data.csv", folder / "new", backbone=folder / "backbone")
+
+
+def _token_training(folder: Path, task: str) -> list[str]:
+    words = small_runs.train_command(folder / f"{task}.jsonl", folder / "new", backbone=folder / "backbone")
+    columns = {
+        "tags": ["words", "--label", "tags"],
+        "spans": ["question", "--text-pair", "context", "--label", "answers"],
+    }
+    words[words.index("--text") + 1 : words.index("--label") + 2] = columns[task]
+    words[words.index("--max-length") + 1] = "16"  # so that rows have several windows
+    return ["train", words[1], "--task", task, *words[2:]]
 
 
 def _run_and_rows(folder: Path) -> tuple[str, str]:

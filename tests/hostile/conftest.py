@@ -11,6 +11,7 @@ import small_runs
 import torch
 from attacks import NEW, write_experiment
 from published import write_source
+from token_tables import questions, tagged_words, write_json_lines
 
 from attribune.apps.cli import main
 
@@ -41,6 +42,8 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     small_runs.save_backbone(folder / "backbone")
     data = small_runs.write_csv(folder / "data.csv", ROWS)
     small_runs.write_csv(folder / "new.csv", NEW)
+    write_json_lines(folder / "tags.jsonl", tagged_words(40))
+    write_json_lines(folder / "spans.jsonl", questions(40, unanswerable=0.25))
     write_source(folder / "source", "critics")
     write_experiment(folder, folder / "experiment.yaml")
     torch.set_num_threads(1)

@@ -510,7 +510,7 @@ def test_the_commands(run: Path, new: Path, capsys: pytest.CaptureFixture[str]) 
     assert [line.split()[:2] for line in out.splitlines()[1:]] == [
         ["user", value["value"]] for value in enrolments(run)[0]
     ]
-    assert "5 values added in" in error
+    assert "values added: 5, in" in error
     assert main(["enrol", str(run), "--undo"]) == 0
     assert "5 values taken back" in capsys.readouterr().err
     assert main(["enrol", str(run), str(new), "--steps", "1", "--json"]) == 0

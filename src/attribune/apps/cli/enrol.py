@@ -76,4 +76,4 @@ def _run(options: argparse.Namespace) -> None:
         if count:
             console.note(f"attribute {name!r}: {count:,} new values have too few rows and stay unknown")
     count, seconds = len(enrolled.values), enrolled.seconds
-    console.note(f"{count:,} values added in {seconds:.1f} s, {seconds / count:.2f} s each; --undo takes back")
+    console.note(f"values added: {count:,}, in {seconds:.1f} s, {seconds / count:.2f} s each; --undo takes back")
