@@ -8,8 +8,9 @@ from typing import NamedTuple
 import torch
 from transformers import BertConfig, BertModel
 
+from attribune.backbones.families import PLACEMENTS, placement_for
 from attribune.backbones.loading import build_backbone
-from attribune.backbones.placement import PLACEMENTS, Placement, placement_for
+from attribune.backbones.placement import Placement
 from attribune.backbones.tuning import tune_backbone
 from attribune.methods import METHODS, Host, MethodConfig, method_from_dict
 from attribune.methods.condition import Slots

@@ -13,6 +13,7 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from attribune.backbones import loading as module
+from attribune.backbones.families import placement_for
 from attribune.backbones.loading import (
     DEFAULT_BACKBONE,
     build_backbone,
@@ -22,7 +23,6 @@ from attribune.backbones.loading import (
     locate_backbone,
     pooling_of,
 )
-from attribune.backbones.placement import placement_for
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.methods import Plain
 from attribune.models.classifier import AttributeModel

@@ -16,8 +16,9 @@ from families import FAMILIES, WORD_FAMILIES, tiny_backbone, tiny_config
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, BertConfig, PreTrainedModel, ViTConfig
 
+from attribune.backbones.families import PLACEMENTS, placement_for
 from attribune.backbones.loading import build_backbone, load_backbone
-from attribune.backbones.placement import PLACEMENTS, Placement, placement_for
+from attribune.backbones.placement import Placement
 from attribune.backbones.sites import Site, find_norms, find_sites, most_positions
 from attribune.errors import ConfigError
 from attribune.methods import Adapter, Host

@@ -11,7 +11,7 @@ from tiny_models import make_batch, make_model
 from torch import nn
 from transformers import PreTrainedModel
 
-from attribune.backbones.placement import placement_for
+from attribune.backbones.families import placement_for
 from attribune.backbones.sites import find_layers
 from attribune.backbones.tuning import TUNINGS, Tuning, tune_backbone
 from attribune.errors import ConfigError

@@ -13,7 +13,7 @@ from families import FAMILIES as TRANSFORMERS
 from families import KIN, VOCABULARY, WORD_FAMILIES, tiny_backbone, tiny_config
 from transformers import AutoModel
 
-from attribune.backbones.placement import placement_for
+from attribune.backbones.families import placement_for
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.methods import (
     METHODS,

@@ -65,7 +65,7 @@ MODULES = {
     "gate": "from attribune.methods import METHODS, Injector\nclass Gate(Injector):\n    name = 'gate'\n",
     "count": "from attribune.tasks import TASKS, Regression\nclass Count(Regression):\n    kind = 'count'\n",
     "domain": "from attribune.schema import Categorical\nclass Domain(Categorical):\n    kind = 'domain'\n",
-    "family": "from dataclasses import replace\nfrom attribune.backbones.placement import placement_for\n"
+    "family": "from dataclasses import replace\nfrom attribune.backbones.families import placement_for\n"
     "row = replace(placement_for('bert'), model_types=('ernie',))\n",
     "wine": "from dataclasses import replace\nfrom attribune.datasets.sets import find_card\n"
     "card = replace(find_card('critics'), name='wine-notes')\n",
@@ -85,7 +85,7 @@ wine-notes = wine_plugin.wine:card
 """
 CHECK = """
 import attribune.apps.cli.train
-from attribune.backbones.placement import placement_for
+from attribune.backbones.families import placement_for
 from attribune.datasets.sets import find_card
 from attribune.methods import METHODS, Adapter
 from attribune.schema.kinds import KINDS
@@ -96,7 +96,7 @@ assert placement_for("ernie").layers == "encoder.layer.*" and find_card("wine-no
 """
 
 
-ROOMS = ("methods", "tasks", "schema", "backbones.placement", "datasets.sets")
+ROOMS = ("methods", "tasks", "schema", "backbones.families", "datasets.sets")
 # Each room is imported first in a fork of its own, of a process that has the libraries below loaded, but no room.
 FORKS = """
 import os, sys

@@ -14,8 +14,8 @@ from families import tiny_config
 from small_runs import reviews, save_backbone, write_csv
 from token_tables import questions, tagged_words, write_json_lines
 
+from attribune.backbones.families import PLACEMENTS
 from attribune.backbones.loading import DEFAULT_BACKBONE, build_backbone, locate_backbone
-from attribune.backbones.placement import PLACEMENTS
 from attribune.datasets.sets import CARDS
 from attribune.methods import METHODS
 from attribune.schema.kinds import KINDS

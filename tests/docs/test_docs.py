@@ -20,8 +20,9 @@ import yaml
 from doc_pages import ROOT, RUN, Block, blocks_of, run_block, run_page
 from pydantic import BaseModel
 
+from attribune.backbones.families import PLACEMENTS
 from attribune.backbones.loading import DEFAULT_BACKBONE, locate_backbone
-from attribune.backbones.placement import PLACEMENTS, Placement
+from attribune.backbones.placement import Placement
 from attribune.backbones.tuning import TUNINGS
 from attribune.benchmark.experiment import Experiment
 from attribune.benchmark.presets import experiment_names, read_experiment

@@ -16,8 +16,8 @@ from transformers import AutoConfig
 
 from attribune import AttributeModel, Injector, Predictor, Recipe, train
 from attribune.apps.cli import main
+from attribune.backbones.families import placement_for
 from attribune.backbones.loading import build_backbone
-from attribune.backbones.placement import placement_for
 from attribune.backbones.sites import find_sites
 from attribune.errors import ConfigError, DataError
 from attribune.methods import method_from_dict

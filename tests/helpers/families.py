@@ -10,8 +10,8 @@ import shape_checks  # noqa: F401  (before the package is imported, whose functi
 import torch
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 
+from attribune.backbones.families import placement_for
 from attribune.backbones.loading import build_backbone
-from attribune.backbones.placement import placement_for
 from attribune.methods import METHODS
 
 __all__ = ["BERT_METHODS", "FAMILIES", "HIDDEN", "KIN", "VOCABULARY", "WORD_FAMILIES", "tiny_backbone", "tiny_config"]

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from transformers import BertConfig, BertModel
 
+from attribune.backbones.families import placement_for
 from attribune.backbones.loading import build_backbone
-from attribune.backbones.placement import placement_for
 from attribune.backbones.tuning import tune_backbone
 from attribune.methods import Adapter, Host, Injector, Plain
 from attribune.methods.base import Method

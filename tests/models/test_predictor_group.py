@@ -14,7 +14,7 @@ import torch
 from families import FAMILIES, KIN
 
 from attribune import functional
-from attribune.backbones.placement import placement_for
+from attribune.backbones.families import placement_for
 from attribune.data.texts import TextInput
 from attribune.data.windows import Chunks, Head
 from attribune.errors import ConfigError, DataError

@@ -14,7 +14,7 @@ from tiny_models import at_random, make_batch, make_model
 from torch import Tensor, nn
 
 from attribune.apps.cli import main
-from attribune.backbones.placement import placement_for
+from attribune.backbones.families import placement_for
 from attribune.core.progress import Reporter
 from attribune.errors import ConfigError
 from attribune.methods import METHODS

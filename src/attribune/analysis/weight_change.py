@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from attribune.backbones.families import placement_for
 from attribune.backbones.loading import check_fingerprint, fingerprint, load_backbone, stack_path
-from attribune.backbones.placement import placement_for
 from attribune.backbones.sites import find_layers
 from attribune.backbones.word_models import WordConfig
 from attribune.errors import ConfigError

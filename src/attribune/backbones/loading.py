@@ -30,8 +30,9 @@ from transformers.utils import cached_file
 from transformers.utils import logging as transformers_logging
 
 from attribune.backbones.bart_encoder import BartEncoderModel
+from attribune.backbones.families import placement_for
 from attribune.backbones.hierarchical import HierarchicalModel
-from attribune.backbones.placement import Placement, Pooling, placement_for
+from attribune.backbones.placement import Placement, Pooling
 from attribune.backbones.tang import TangModel
 from attribune.backbones.word_models import BiLSTMCNNModel, BiLSTMModel, CNNModel, WordModel
 from attribune.backbones.word_options import WORD_MODELS

@@ -9,7 +9,8 @@ from typing import Any, Self, cast, get_args
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attribune.backbones.placement import Placement, SiteKind, placement_for
+from attribune.backbones.families import placement_for
+from attribune.backbones.placement import Placement, SiteKind
 from attribune.backbones.sites import Site, find_layers, find_sites
 from attribune.schema.slots import Slots
 

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from attribune.backbones.families import placement_for
 from attribune.backbones.loading import build_backbone, fingerprint, load_backbone
-from attribune.backbones.placement import placement_for
 from attribune.backbones.sites import first_position, most_positions
 from attribune.backbones.sparse_attention import prepare_sparse_attention
 from attribune.backbones.tuning import tune_backbone

@@ -14,8 +14,9 @@ from transformers.utils.generic import can_return_tuple
 
 from attribune import functional
 from attribune.backbones.chunking import cut_chunks, without_empty_rows
+from attribune.backbones.families import placement_for
 from attribune.backbones.loading import pooling_of
-from attribune.backbones.placement import Pooling, placement_for
+from attribune.backbones.placement import Pooling
 from attribune.backbones.sparse_attention import padded_inputs
 from attribune.backbones.word_models import WordModel, WordOutput
 from attribune.data.collator import Collator

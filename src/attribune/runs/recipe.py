@@ -8,7 +8,7 @@ from typing import Any, Self
 import yaml
 from pydantic import Field, field_validator, model_validator
 
-from attribune.backbones.placement import placement_for
+from attribune.backbones.families import placement_for
 from attribune.backbones.tuning import Tuning
 from attribune.backbones.word_options import WORD_MODELS
 from attribune.core.config import Settings

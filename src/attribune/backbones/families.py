@@ -1,0 +1,372 @@
+"""The placement table: one row of facts for each backbone family."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from attribune.backbones.placement import Placement
+from attribune.core.plugins import load_plugins
+from attribune.errors import ConfigError
+
+__all__ = ["DECODERS", "PLACEMENTS", "placement_for"]
+
+_CAUSAL = "its attention is causal, and a token must not read what comes after it"
+_OWN_ATTENTION = "the family computes its attention in code of its own, where no keys can be added"
+
+_BERT = Placement(
+    model_types=("bert", "roberta", "xlm-roberta"),
+    layers="encoder.layer.*",
+    attention="attention.output.dropout",
+    feed_forward="output.dropout",
+    norms=("attention.output.LayerNorm", "output.LayerNorm"),
+    q_proj="attention.self.query",
+    k_proj="attention.self.key",
+    v_proj="attention.self.value",
+    o_proj="attention.output.dense",
+    up_proj=("intermediate.dense",),
+    down_proj="output.dense",
+    position_embeddings="embeddings.position_embeddings",
+    has_pooler=True,
+)
+_ROTARY = Placement(
+    model_types=("nomic_bert",),
+    layers="layers.*",
+    attention="post_attention_dropout",
+    feed_forward="post_mlp_dropout",
+    norms=("post_attention_layernorm", "post_mlp_layernorm"),
+    q_proj="self_attn.q_proj",
+    k_proj="self_attn.k_proj",
+    v_proj="self_attn.v_proj",
+    o_proj="self_attn.o_proj",
+    up_proj=("mlp.gate_proj", "mlp.up_proj"),
+    down_proj="mlp.down_proj",
+    pooling="mean",
+)
+_MODERN_BERT = Placement(
+    model_types=("modernbert",),
+    layers="layers.*",
+    attention="attn.out_drop",
+    feed_forward="mlp",
+    norms=("attn_norm", "mlp_norm"),
+    q_proj="attn.Wqkv",
+    k_proj="attn.Wqkv",
+    v_proj="attn.Wqkv",
+    o_proj="attn.Wo",
+    up_proj=("mlp.Wi",),
+    down_proj="mlp.Wo",
+    pre_norm=True,
+    final_norms=("final_norm",),
+)
+_LLAMA = Placement(
+    model_types=("llama", "mistral"),
+    layers="layers.*",
+    attention="self_attn.o_proj",
+    feed_forward="mlp",
+    norms=("input_layernorm", "post_attention_layernorm"),
+    q_proj="self_attn.q_proj",
+    k_proj="self_attn.k_proj",
+    v_proj="self_attn.v_proj",
+    o_proj="self_attn.o_proj",
+    up_proj=("mlp.gate_proj", "mlp.up_proj"),
+    down_proj="mlp.down_proj",
+    pre_norm=True,
+    no_extra_attention=_CAUSAL,
+    final_norms=("norm",),
+    pooling="last",
+    is_generative=True,
+)
+_T5 = Placement(
+    model_types=("t5",),
+    layers="encoder.block.*",
+    attention="layer.0.dropout",
+    feed_forward="layer.1.dropout",
+    norms=("layer.0.layer_norm", "layer.1.layer_norm"),
+    q_proj="layer.0.SelfAttention.q",
+    k_proj="layer.0.SelfAttention.k",
+    v_proj="layer.0.SelfAttention.v",
+    o_proj="layer.0.SelfAttention.o",
+    up_proj=("layer.1.DenseReluDense.wi", "layer.1.DenseReluDense.wi_0", "layer.1.DenseReluDense.wi_1"),
+    down_proj="layer.1.DenseReluDense.wo",
+    pre_norm=True,
+    has_start_token=False,
+    final_norms=("encoder.final_layer_norm",),
+    pooling="mean",
+    model_class="T5EncoderModel",
+)
+
+_WORDS = Placement(
+    model_types=("word-cnn",),
+    layers="filters",
+    has_start_token=False,
+    reads_ahead=True,
+    no_extra_attention="it has none",
+    pooling="max",
+)
+
+PLACEMENTS: list[Placement] = [
+    _BERT,
+    replace(_BERT, model_types=("electra",), has_pooler=False),
+    replace(
+        _BERT,
+        model_types=("longformer",),
+        global_suffix="_global",
+        time_first=True,
+        has_global_attention=True,
+        no_extra_attention=_OWN_ATTENTION,
+    ),
+    replace(_BERT, model_types=("big_bird",), is_block_sparse=True, no_extra_attention=_OWN_ATTENTION),
+    replace(
+        _BERT,
+        model_types=("deberta-v2",),
+        q_proj="attention.self.query_proj",
+        k_proj="attention.self.key_proj",
+        v_proj="attention.self.value_proj",
+        relative_attention="attention.self",
+        no_extra_attention=_OWN_ATTENTION,
+        has_pooler=False,
+    ),
+    replace(
+        _BERT,
+        model_types=("deberta",),
+        q_proj="attention.self.in_proj",
+        k_proj="attention.self.in_proj",
+        v_proj="attention.self.in_proj",
+        fused_by_head=True,
+        mixes_precisions=True,
+        no_extra_attention=_OWN_ATTENTION,
+        has_pooler=False,
+    ),
+    replace(
+        _BERT,
+        model_types=("mpnet",),
+        attention="attention.dropout",
+        norms=("attention.LayerNorm", "output.LayerNorm"),
+        q_proj="attention.attn.q",
+        k_proj="attention.attn.k",
+        v_proj="attention.attn.v",
+        o_proj="attention.attn.o",
+        no_extra_attention=_OWN_ATTENTION,
+    ),
+    replace(
+        _BERT,
+        model_types=("distilbert",),
+        layers="transformer.layer.*",
+        attention="attention.out_lin",
+        feed_forward="ffn.dropout",
+        norms=("sa_layer_norm", "output_layer_norm"),
+        q_proj="attention.q_lin",
+        k_proj="attention.k_lin",
+        v_proj="attention.v_lin",
+        o_proj="attention.out_lin",
+        up_proj=("ffn.lin1",),
+        down_proj="ffn.lin2",
+        has_pooler=False,
+    ),
+    replace(
+        _BERT,
+        model_types=("albert",),
+        layers="encoder.albert_layer_groups.*.albert_layers.*",
+        attention="attention.output_dropout",
+        feed_forward="ffn_output",
+        norms=("attention.LayerNorm", "full_layer_layer_norm"),
+        q_proj="attention.query",
+        k_proj="attention.key",
+        v_proj="attention.value",
+        o_proj="attention.dense",
+        up_proj=("ffn",),
+        down_proj="ffn_output",
+        shared_layers=True,
+    ),
+    replace(
+        _BERT,
+        model_types=("xlm-roberta-xl",),
+        feed_forward="output.dense",
+        norms=("attention.self_attn_layer_norm", "LayerNorm"),
+        pre_norm=True,
+        final_norms=("encoder.LayerNorm",),
+    ),
+    _ROTARY,
+    replace(_ROTARY, model_types=("jina_embeddings_v3",), up_proj=("mlp.fc1",), down_proj="mlp.fc2", has_pooler=True),
+    _MODERN_BERT,
+    replace(
+        _MODERN_BERT,
+        model_types=("modernbert-decoder",),
+        q_proj="attn.q_proj",
+        k_proj="attn.k_proj",
+        v_proj="attn.v_proj",
+        no_extra_attention=_CAUSAL,
+        pooling="last",
+        is_generative=True,
+    ),
+    Placement(
+        model_types=("gpt2",),
+        layers="h.*",
+        attention="attn.resid_dropout",
+        feed_forward="mlp.dropout",
+        norms=("ln_1", "ln_2"),
+        q_proj="attn.c_attn",
+        k_proj="attn.c_attn",
+        v_proj="attn.c_attn",
+        o_proj="attn.c_proj",
+        up_proj=("mlp.c_fc",),
+        down_proj="mlp.c_proj",
+        pre_norm=True,
+        has_start_token=False,
+        no_extra_attention=_CAUSAL,
+        position_embeddings="wpe",
+        final_norms=("ln_f",),
+        pooling="last",
+        is_generative=True,
+    ),
+    _LLAMA,
+    replace(_LLAMA, model_types=("qwen2", "qwen3", "smollm3", "granite"), has_start_token=False),
+    replace(_LLAMA, model_types=("gemma",), unit_norms=True),
+    replace(
+        _LLAMA,
+        model_types=("gemma2", "gemma3_text"),
+        attention="post_attention_layernorm",
+        feed_forward="post_feedforward_layernorm",
+        norms=("input_layernorm", "pre_feedforward_layernorm"),
+        inner_norms=("post_attention_layernorm", "post_feedforward_layernorm"),
+        unit_norms=True,
+    ),
+    replace(
+        _LLAMA,
+        model_types=("phi3",),
+        attention="resid_attn_dropout",
+        feed_forward="resid_mlp_dropout",
+        q_proj="self_attn.qkv_proj",
+        k_proj="self_attn.qkv_proj",
+        v_proj="self_attn.qkv_proj",
+        up_proj=("mlp.gate_up_proj",),
+    ),
+    replace(
+        _LLAMA,
+        model_types=("olmo2",),
+        attention="post_attention_layernorm",
+        feed_forward="post_feedforward_layernorm",
+        norms=("post_attention_layernorm", "post_feedforward_layernorm"),
+        pre_norm=False,
+        has_start_token=False,
+    ),
+    replace(
+        _LLAMA,
+        model_types=("gpt_neox",),
+        attention="post_attention_dropout",
+        feed_forward="post_mlp_dropout",
+        q_proj="attention.query_key_value",
+        k_proj="attention.query_key_value",
+        v_proj="attention.query_key_value",
+        fused_by_head=True,
+        o_proj="attention.dense",
+        up_proj=("mlp.dense_h_to_4h",),
+        down_proj="mlp.dense_4h_to_h",
+        has_start_token=False,
+        final_norms=("final_layer_norm",),
+    ),
+    replace(_LLAMA, model_types=("eurobert",), no_extra_attention=None, pooling="mean", is_generative=False),
+    _T5,
+    Placement(
+        model_types=("t5gemma",),
+        layers="encoder.layers.*",
+        attention="post_self_attn_layernorm",
+        feed_forward="post_feedforward_layernorm",
+        norms=("pre_self_attn_layernorm", "pre_feedforward_layernorm"),
+        inner_norms=("post_self_attn_layernorm", "post_feedforward_layernorm"),
+        unit_norms=True,
+        q_proj="self_attn.q_proj",
+        k_proj="self_attn.k_proj",
+        v_proj="self_attn.v_proj",
+        o_proj="self_attn.o_proj",
+        up_proj=("mlp.gate_proj", "mlp.up_proj"),
+        down_proj="mlp.down_proj",
+        pre_norm=True,
+        final_norms=("encoder.norm",),
+        pooling="mean",
+        model_class="T5GemmaEncoderModel",
+    ),
+    Placement(
+        model_types=("bart",),
+        layers="encoder.layers.*",
+        attention="self_attn.out_proj",
+        feed_forward="fc2",
+        norms=("self_attn_layer_norm", "final_layer_norm"),
+        q_proj="self_attn.q_proj",
+        k_proj="self_attn.k_proj",
+        v_proj="self_attn.v_proj",
+        o_proj="self_attn.out_proj",
+        up_proj=("fc1",),
+        down_proj="fc2",
+        position_embeddings="encoder.embed_positions",
+        pooling="mean",
+        model_class="BartEncoderModel",
+    ),
+    _WORDS,
+    replace(_WORDS, model_types=("word-tang-cnn",), reads_ahead=False, states="text", pooling="mean"),
+    replace(
+        _WORDS,
+        model_types=("word-bilstm",),
+        layers="recurrent",
+        reads_ahead=False,
+        word_proj="projection",
+        recurrent="recurrent",
+    ),
+    replace(_WORDS, model_types=("word-bilstm-cnn",), layers="recurrent", reads_ahead=False),
+    replace(
+        _WORDS,
+        model_types=("word-hierarchical",),
+        layers="branches.*",
+        reads_ahead=False,
+        states="sentence",
+        word_pool="word_pool",
+        pooling="mean",
+    ),
+]
+"""Every family; for an encoder-decoder, its encoder."""
+
+# In an encoder-decoder only the decoder is conditioned, without its attention to the encoder.
+DECODERS: list[Placement] = [
+    replace(
+        _T5,
+        layers="block.*",
+        feed_forward="layer.2.dropout",
+        norms=("layer.0.layer_norm", "layer.2.layer_norm"),
+        no_extra_attention=_CAUSAL,
+        up_proj=("layer.2.DenseReluDense.wi", "layer.2.DenseReluDense.wi_0", "layer.2.DenseReluDense.wi_1"),
+        down_proj="layer.2.DenseReluDense.wo",
+        final_norms=("final_layer_norm",),
+        model_class=None,
+        is_generative=True,
+    ),
+]
+"""The decoders of encoder-decoders."""
+
+
+_REFUSED = {
+    "falcon": "its configurations lay out norms and projections in four ways; Falcon 3 and later are of type llama",
+    "gemma3": "it reads images, too: give its text model, of type gemma3_text",
+    "t5gemma2": "its encoder reads images, too: choose t5gemma",
+    "xlnet": "it reads a text in two streams, with the tokens before the rows",
+}
+"""Families that are asked for and not in the table, and why."""
+
+
+def placement_for(model_type: str, *, is_generative: bool = False) -> Placement:
+    """Return the row of the table for a ``config.model_type``, of its decoder if `is_generative`.
+
+    Raises:
+        ConfigError: for a family that the table lacks; the message lists the others.
+    """
+    rows = [row for row in (*PLACEMENTS, *DECODERS) if row.is_generative] if is_generative else PLACEMENTS
+    for row in rows:
+        if model_type in row.model_types:
+            return row
+    if model_type in _REFUSED:
+        raise ConfigError(f"no placement for backbones of type {model_type!r}: {_REFUSED[model_type]}")
+    known = ", ".join(sorted(name for row in rows for name in row.model_types))
+    if is_generative:
+        raise ConfigError(f"backbones of type {model_type!r} write no text here: choose one of {known}")
+    raise ConfigError(f"no placement for backbones of type {model_type!r}: choose a backbone of one of {known}")
+
+
+PLACEMENTS += load_plugins("backbones", Placement).values()  # read after ours
