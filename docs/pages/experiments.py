@@ -63,4 +63,9 @@ def initialisation() -> list[str]:
     return scores("initialisation_small")
 
 
-TABLES = {"one_frozen_model.md": {"glue": glue, "initialisation": initialisation}}
+def variants() -> list[str]:
+    """Variants of the adapter."""
+    return [*overall("variants_small"), "", *scores("variants_small")]
+
+
+TABLES = {"one_frozen_model.md": {"glue": glue, "initialisation": initialisation, "variants": variants}}
