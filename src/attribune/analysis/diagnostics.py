@@ -13,7 +13,6 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from sklearn.metrics import confusion_matrix
 
 from attribune.metrics.bins import LEAST_ROWS, count_ranges, range_name
 from attribune.metrics.bootstrap import Interval, interval
@@ -100,6 +99,8 @@ class Head:
         """Count rows (C, C) by true and predicted class; labels that no training row has are left out."""
         known = self.true >= 0
         labels = range(len(self.classes))
+        from sklearn.metrics import confusion_matrix  # half a second to import, and rarely needed
+
         return np.asarray(confusion_matrix(self.true[known], self.predicted[known], labels=labels))
 
 

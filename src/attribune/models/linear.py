@@ -16,7 +16,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.linear_model import LogisticRegression, Ridge
 
 from attribune.data.encoding import RowEncoder
 from attribune.data.rows import EncodedRows
@@ -242,6 +241,8 @@ def choose_c(
 def _fit_task(matrix: Any, labels: Array, task: Task, C: float) -> tuple[Array, Array]:
     """Return weight (F, O) and bias (O,) for the labels of a task."""
     if isinstance(task, Regression):
+        from sklearn.linear_model import Ridge
+
         known = np.isfinite(labels)
         # C scales the squared error / 2 against the penalty / 2, as in logistic regression.
         model = Ridge(alpha=1 / C, solver="sparse_cg", tol=1e-6).fit(matrix[known], labels[known].astype(np.float64))
@@ -285,7 +286,9 @@ def _fit_classes(
     return weight, bias
 
 
-def _logistic(matrix: Any, targets: Array, C: float, row_weights: Array | None) -> LogisticRegression:
+def _logistic(matrix: Any, targets: Array, C: float, row_weights: Array | None) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
     # Newton steps reach the one optimum of this convex problem several times faster than lbfgs on sparse words.
     model = LogisticRegression(C=C, max_iter=_ITERATIONS, solver="newton-cg")
     with warnings.catch_warnings(record=True) as complaints:

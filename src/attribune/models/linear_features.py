@@ -10,7 +10,6 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from sklearn.feature_extraction.text import TfidfVectorizer
 
 from attribune.errors import ConfigError, DataError
 from attribune.schema import Schema
@@ -74,7 +73,7 @@ class LinearFeatures:
         return len(self.words or ()) + sum(attribute.size - 1 for attribute in self.schema.attributes)
 
     @cached_property
-    def _fitted(self) -> TfidfVectorizer:
+    def _fitted(self) -> Any:
         vectorizer = _vectorizer(vocabulary={word: i for i, word in enumerate(self.words or ())})
         vectorizer.idf_ = self.idf
         return vectorizer
@@ -93,7 +92,11 @@ class LinearFeatures:
         return sparse.hstack(parts, format="csr")
 
 
-def _vectorizer(**options: Any) -> TfidfVectorizer:
+def _vectorizer(**options: Any) -> Any:
+    from sklearn.feature_extraction.text import (
+        TfidfVectorizer,  # half a second to import, and needed by baselines alone
+    )
+
     return TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, **options)
 
 
