@@ -199,7 +199,9 @@ def _cut_note(name: str, report: RowReport, plan: DataPlan) -> str:
     elif report.shortened > _MANY_CUT * report.rows:
         share = report.shortened / report.rows
         others = "" if plan.is_generative else ", or read the ends too (window head+tail) or all (chunks)"
-        note += f", which is {share:.0%}: raise max_length{others}"
+        is_chunked = plan.text.window is not None and plan.text.window.chunk is not None
+        cure = "raise the numbers of the window" if is_chunked else f"raise max_length{others}"
+        note += f", which is {share:.0%}: {cure}"
     return note
 
 
