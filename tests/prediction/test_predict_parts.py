@@ -295,9 +295,9 @@ from attribune.core.cluster import connect
 run, output, first, second, other, bad = sys.argv[1:]
 attribune.prediction.parts.PART_ROWS = 125
 words = ["predict", run, first, second, "--output", output, "--engine", "ray", "--workers"]
+cluster = connect(workers=2)
 print(main([*words, "1"]), flush=True)
 sys.stderr.write("--\\n")
-cluster = connect(workers=2)
 print(main([*words, "2"]), flush=True)
 sys.stderr.write("--\\n")
 print(main(["predict", run, bad, "--output", other, "--engine", "ray"]), flush=True)
