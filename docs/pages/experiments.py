@@ -63,9 +63,14 @@ def initialisation() -> list[str]:
     return scores("initialisation_small")
 
 
+def sizes() -> list[str]:
+    """Sizes of adapters."""
+    return [*overall("sizes_small"), "", *scores("sizes_small")]
+
+
 def variants() -> list[str]:
     """Variants of the adapter."""
     return [*overall("variants_small"), "", *scores("variants_small")]
 
 
-TABLES = {"one_frozen_model.md": {"glue": glue, "initialisation": initialisation, "variants": variants}}
+TABLES = {"one_frozen_model.md": {"glue": glue, "sizes": sizes, "initialisation": initialisation, "variants": variants}}
