@@ -217,8 +217,8 @@ def test_small_versions_are_asked_for_by_a_flag(tmp_path: Path, capsys: pytest.C
         for name in experiment_names(small=small):
             assert read_experiment(name, small=small).title
     words = ["benchmark", "run", "--output", str(tmp_path / "out")]
-    assert main([*words, "--preset", "cold", "--small"]) == 1
-    assert "unknown experiment with a small version 'cold'" in capsys.readouterr().err
+    assert main([*words, "--preset", "transfer", "--small"]) == 1
+    assert "unknown experiment with a small version 'transfer'" in capsys.readouterr().err
     assert main([*words, "x.yaml", "--small"]) == 1
     assert "--small is for an experiment of the library" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
