@@ -11,7 +11,7 @@ from attribune.benchmark.summary import Summary
 from attribune.methods import METHODS
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.tables import ResultRow, markdown_table
-from pages.cells import RESULTS, between, measured, table
+from pages.cells import RESULTS, between, machine_line, measured, table
 
 
 def record(name: str) -> tuple[Summary, list[str]]:
@@ -93,4 +93,25 @@ def rates(found: Mapping[str, Any]) -> list[str]:
     return table(["log loss", *(f"x{factor}" for factor in factors)], rows)
 
 
-TABLES = {"results.md": {"every method": every_method, "longer": longer, "real data": real_data}}
+def long_memory() -> list[str]:
+    """Memory and time of a training step by the length of a document, for every way to read it."""
+    found = measured("long_documents")
+    lengths = found["memory"]
+    ways = list(dict.fromkeys(way for one in lengths.values() for way in one if way != "head+tail"))
+    lines = [machine_line(found), ""]
+    for name, unit, places in (("peak", "MB", 0), ("seconds", "s", 2)):
+        rows = [
+            [way, *(f"{one[way][name]:,.{places}f}" if way in one else "" for one in lengths.values())] for way in ways
+        ]
+        lines += [*table([f"{unit} by tokens", *(f"{int(tokens):,}" for tokens in lengths)], rows), ""]
+    return lines[:-1]
+
+
+TABLES = {
+    "results.md": {
+        "every method": every_method,
+        "longer": longer,
+        "real data": real_data,
+        "long memory": long_memory,
+    }
+}
