@@ -53,7 +53,7 @@ def usable(backbone: str) -> str:
 
 
 def quotes() -> dict[str, dict[str, list[Any]]]:
-    """Rows with a quote and a verdict, each quote once, dealt out the same at every call; ``rest`` are unused ones."""
+    """Rows with a quote and a verdict, each quote once, in the same order at every call; ``rest`` are unused ones."""
     table = read_table(str(TABLE)).to_dict()
     kept: dict[str, int] = {}
     for row, (quote, verdict) in enumerate(zip(table["quote"], table["fresh"], strict=True)):

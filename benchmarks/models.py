@@ -75,7 +75,7 @@ class Shape:
         tokens: T.
         distinct: of each attribute, how many values are in the batch.
         attention_dropout: with any, torch computes attention on a processor without its fused function.
-        precisions: in which it is measured unless told otherwise.
+        precisions: in which it is measured by default.
     """
 
     hidden: int

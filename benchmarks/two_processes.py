@@ -6,7 +6,7 @@
 (gloo), for one epoch of batches of 32 rows, the film as attribute; the seconds are those of the training itself, its
 check on the validation rows included. Dropout is off in the head and the attributes; that of the backbone draws other
 numbers in each process, so that losses differ as two seeds do: `tests/training/test_processes.py` holds them equal
-without. `table`: one step with a table of `--values` rows (Z = 64), whole in one process and dealt out to two, and
+without. `table`: one step with a table of `--values` rows (Z = 64), whole in one process and split between two, and
 what each process holds. Writes benchmarks/results/two_processes.json.
 """
 

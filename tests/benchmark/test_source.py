@@ -59,6 +59,20 @@ def test_cold_values_have_no_training_rows(tmp_path: Path) -> None:
     assert len(folds[0]["train"]) < 0.8 * 320
 
 
+def test_a_missing_value_is_not_cold(tmp_path: Path) -> None:
+    """In a file it is an empty cell; with nearly all values cold, rows without a value are left."""
+    rows = small_runs.reviews(200, seed=1, users=40)
+    for row in rows[::3]:
+        row["user"] = ""
+    data = {"train": str(small_runs.write_csv(tmp_path / "rows.csv", rows)), "text": "text", "label": "stars"}
+    data |= {"attributes": [{"name": "user"}]}
+    source = SetSource(SetPlan.from_dict({"name": "cold", "data": data, "cold": 0.999}))
+    recipe = Recipe.from_dict({"data": data, "method": {"name": "none"}})
+    left = source.tables(recipe, 0, trial=False)[1]["train"]["user"]
+    assert len(left) > 30
+    assert not any(left)
+
+
 def test_no_attribute_can_be_cold(tmp_path: Path) -> None:
     source, recipe = cold_source(tmp_path, attributes=[])
     with pytest.raises(ConfigError, match="'cold' has no categorical attribute whose values could be cold"):

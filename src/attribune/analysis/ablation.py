@@ -44,12 +44,12 @@ def ablate(
         data: anything `read_table` takes.
         rows: how many labelled rows are scored, the first ones; None takes all.
         backbone: where the backbone's weights are, if no longer where they were.
-        tell: is told how many passes there are.
+        tell: called with a line that says how many passes there are.
 
     Returns:
-        A record that JSON can hold: ``run``, ``method``, ``data``, ``rows``, ``metric``, ``layers``, ``value`` with its
-        interval, ``spans`` (``what``, ``first``, ``last``, and ``difference``, ``low``, ``high``, ``p_value`` of the
-        metric with everything on less the metric with the span switched off), and ``notes``.
+        A record for JSON: ``run``, ``method``, ``data``, ``rows``, ``metric``, ``layers``, ``value`` with its interval,
+        ``spans`` (``what``, ``first``, ``last``, and ``difference``, ``low``, ``high``, ``p_value`` of the metric with
+        everything on less that with the span switched off), and ``notes``.
 
     Raises:
         AttribuneError: naming file, row or column and the cure; for a method without sites.
@@ -63,21 +63,15 @@ def ablate(
         labelled = labelled.first(rows)
     with numbered_in_file(labelled.numbers, labelled.source):
         encoded = predictor.encode(labelled.rows)
-    columns: dict[str, slice | None] = {METHOD: None}
-    if predictor.reads_attributes:
-        columns |= {attribute.name: attribute.columns for attribute in predictor.schema}
-    passes = 1 + len(columns) * len(layers) * (len(layers) + 1) // 2
+    attributes = predictor.schema if predictor.reads_attributes else ()
+    columns = {METHOD: None} | {attribute.name: attribute.columns for attribute in attributes}
+    passes, task = 1 + len(columns) * len(layers) * (len(layers) + 1) // 2, predictor.task
     tell(f"{passes} passes over {len(labelled.labels):,} rows")
-    task = predictor.task
 
     def score() -> Metric:
         return task.metrics(predictor.score(encoded), labelled.labels)[task.main_metric]
 
     whole = score()
-    spans = [
-        {"what": what, "first": span[0], "last": span[-1], **asdict(paired(whole, one))}
-        for what, span, one in _without_spans(method, layers, columns, score)
-    ]
     return {
         "run": str(run),
         "method": recipe.method["name"],
@@ -86,7 +80,10 @@ def ablate(
         "metric": task.main_metric,
         "layers": list(layers),
         "value": asdict(interval(whole)),
-        "spans": spans,
+        "spans": [
+            {"what": what, "first": span[0], "last": span[-1], **asdict(paired(whole, one))}
+            for what, span, one in _without_spans(method, layers, columns, score)
+        ],
         "notes": labelled.notes,
     }
 

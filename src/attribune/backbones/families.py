@@ -75,6 +75,15 @@ _LLAMA = Placement(
     pooling="last",
     is_generative=True,
 )
+_GEMMA_2 = replace(
+    _LLAMA,
+    model_types=("gemma2", "gemma3_text"),
+    attention="post_attention_layernorm",
+    feed_forward="post_feedforward_layernorm",
+    norms=("input_layernorm", "pre_feedforward_layernorm"),
+    inner_norms=("post_attention_layernorm", "post_feedforward_layernorm"),
+    unit_norms=True,
+)
 _T5 = Placement(
     model_types=("t5",),
     layers="encoder.block.*",
@@ -221,15 +230,7 @@ PLACEMENTS: list[Placement] = [
     _LLAMA,
     replace(_LLAMA, model_types=("qwen2", "qwen3", "smollm3", "granite"), has_start_token=False),
     replace(_LLAMA, model_types=("gemma",), unit_norms=True),
-    replace(
-        _LLAMA,
-        model_types=("gemma2", "gemma3_text"),
-        attention="post_attention_layernorm",
-        feed_forward="post_feedforward_layernorm",
-        norms=("input_layernorm", "pre_feedforward_layernorm"),
-        inner_norms=("post_attention_layernorm", "post_feedforward_layernorm"),
-        unit_norms=True,
-    ),
+    _GEMMA_2,
     replace(
         _LLAMA,
         model_types=("phi3",),
@@ -266,24 +267,18 @@ PLACEMENTS: list[Placement] = [
     ),
     replace(_LLAMA, model_types=("eurobert",), no_extra_attention=None, pooling="mean", is_generative=False),
     _T5,
-    Placement(
+    replace(
+        _GEMMA_2,
         model_types=("t5gemma",),
         layers="encoder.layers.*",
         attention="post_self_attn_layernorm",
-        feed_forward="post_feedforward_layernorm",
         norms=("pre_self_attn_layernorm", "pre_feedforward_layernorm"),
         inner_norms=("post_self_attn_layernorm", "post_feedforward_layernorm"),
-        unit_norms=True,
-        q_proj="self_attn.q_proj",
-        k_proj="self_attn.k_proj",
-        v_proj="self_attn.v_proj",
-        o_proj="self_attn.o_proj",
-        up_proj=("mlp.gate_proj", "mlp.up_proj"),
-        down_proj="mlp.down_proj",
-        pre_norm=True,
+        no_extra_attention=None,
         final_norms=("encoder.norm",),
         pooling="mean",
         model_class="T5GemmaEncoderModel",
+        is_generative=False,
     ),
     Placement(
         model_types=("bart",),

@@ -342,7 +342,7 @@ def _architecture(config: PreTrainedConfig, *, is_generative: bool) -> tuple[Any
         return AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM, options
     if placement.model_class is None:
         return AutoModel, options
-    config.is_encoder_decoder = False
+    config.is_encoder_decoder = False  # or the encoder of T5Gemma refuses it
     return _OWN_CLASSES.get(placement.model_class) or getattr(transformers, placement.model_class), options
 
 

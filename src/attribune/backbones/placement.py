@@ -49,7 +49,7 @@ class Placement:
         down_proj: the map from the inner to the hidden size.
         global_suffix: what the names of the projections end in that tokens read everywhere have beside their own.
         time_first: whether the input projections see (T, B, H).
-        has_global_attention: whether the family is told which tokens are read everywhere.
+        has_global_attention: whether a mask says which tokens attend to all others and are attended to by all.
         is_block_sparse: whether the attention may be block-sparse.
         relative_attention: a module that calls its projections a second time, on relative positions.
         mixes_precisions: whether the family's code fails under autocast, and therefore runs in the weights' precision.

@@ -121,7 +121,7 @@ class SetSource:
         return recipe, tables
 
     def _without_cold_values(self, table: datasets.Dataset, share: float) -> datasets.Dataset:
-        """Return the rows that have none of the values which are cold."""
+        """Return the rows that have none of the values which are cold; a missing value is none of them."""
         attributes = [
             str(attribute["name"])
             for attribute in self.recipe_parts()[0].get("attributes", ())
@@ -131,7 +131,7 @@ class SetSource:
             raise ConfigError(f"the set {self.plan.name!r} has no categorical attribute whose values could be cold")
         warm = np.ones(len(table), dtype=bool)
         for name in attributes:
-            warm &= [_place(name, value) >= share for value in table[name]]
+            warm &= [value in (None, "") or _place(name, value) >= share for value in table[name]]
         if not warm.any():
             raise DataError(f"the set {self.plan.name!r} has no training row without cold values: lower cold={share}")
         return table.select(np.flatnonzero(warm))

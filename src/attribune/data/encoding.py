@@ -142,13 +142,12 @@ def encode_with_report(
         encoder: replaces tokenizer, window and limit: the ``row_encoder()`` of a model that writes, whose labels are
             the ids to write, or of one that scores tokens, whose windows are the rows of the result.
         on_empty_text: what happens to a row without a text.
-        on_missing_label: what happens to a row without a label; ``drop`` and ``error`` mean one that lacks any of
-            several, ``partial`` drops one that lacks them all.
+        on_missing_label: and to one that lacks a label, or any of several; ``partial`` drops one that lacks them all.
         cache_dir: folder for a result too large for memory; None takes a temporary one.
 
     Returns:
-        A Dataset with `input_ids`, `attribute_ids`, `length`, with a label `labels`, and for pairs of texts, where the
-        encoder tells segments apart, `segment_start`; and the report.
+        A Dataset with `input_ids`, `attribute_ids`, `length`, perhaps `labels`, and `segment_start` for pairs of texts
+        with segments; and the report.
 
     Raises:
         DataError: for a missing column, a value that cannot be used, or when no row is left.
@@ -158,9 +157,8 @@ def encode_with_report(
     text_input = text if isinstance(text, TextInput) else TextInput.of(text, separator=separator, window=window)
     if encoder is None:
         encoder = _text_encoder(tokenizer, text_input, task, limit=limit)
-    labels = () if label is None else _names(label)
+    labels, reports = () if label is None else _names(label), []
     names = list(dict.fromkeys([*text_input.names, *schema.names, *labels]))
-    reports = []
     with ArrowStore(folder=cache_dir) as store:
         for first_row, columns in column_batches(table, names, batch_size=_BATCH):
             rows = encode_rows(columns, schema, encoder, text=text_input, first_row=first_row)

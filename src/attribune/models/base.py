@@ -139,8 +139,10 @@ class ConditionedModel(StoredModel):
     def _loaded(
         cls, backbone: str | PreTrainedModel, *, revision: str | None, attention_dropout: float | None
     ) -> tuple[str, PreTrainedModel]:
-        """Return the name of a backbone and the backbone, which is loaded if only its name is given."""
+        """Return the name of a backbone and the backbone without a pooler, loaded if only its name is given."""
         if not isinstance(backbone, str):
+            if not cls.is_generative and placement_for(backbone.config.model_type).has_pooler:
+                backbone.pooler = None
             return backbone.config._name_or_path, backbone
         loaded = load_backbone(
             backbone, is_generative=cls.is_generative, revision=revision, attention_dropout=attention_dropout

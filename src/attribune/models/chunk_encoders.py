@@ -24,6 +24,7 @@ __all__ = [
     "HibertConfig",
     "RobertConfig",
     "TobertConfig",
+    "TransformerConfig",
     "chunk_encoder_from_dict",
 ]
 
@@ -59,8 +60,8 @@ class RobertConfig(Settings):
         return _Robert(self, host)
 
 
-class TobertConfig(Settings):
-    """Transformer layers over chunks, and the mean of their states (Pappagari et al. 2019, ToBERT).
+class TransformerConfig(Settings):
+    """Transformer layers over chunks, and the mean of their states.
 
     Args:
         layers: N, post-norm, of the backbone's width, heads and inner size.
@@ -70,23 +71,29 @@ class TobertConfig(Settings):
 
     what: ClassVar[str] = "backbone.chunk_encoder"
 
-    name: Literal["tobert"] = "tobert"
+    name: str
     layers: Annotated[int, Field(ge=1, le=100)] = 2
     positions: Annotated[int, Field(ge=0, le=100_000)] = 0
     dropout: float = Field(default=0.1, ge=0, lt=1)
 
     def build(self, host: Host) -> ChunkEncoder:
         """Build the layers."""
-        return _Tobert(self, host)
+        return _Transformer(self, host)
 
 
-class HibertConfig(TobertConfig):
-    """ToBERT's layers over sentences, with learned positions (Zhang et al. 2019, HiBERT, without its pretraining).
+class TobertConfig(TransformerConfig):
+    """The layers over chunks of any kind (Pappagari et al. 2019, ToBERT)."""
+
+    name: Literal["tobert"] = "tobert"
+
+
+class HibertConfig(TransformerConfig):
+    """The layers over sentences, with learned positions (Zhang et al. 2019, HiBERT, without its pretraining).
 
     The window is one of sentences, such as ``sentences:50x32``.
     """
 
-    name: Literal["hibert"] = "hibert"  # type: ignore[assignment]
+    name: Literal["hibert"] = "hibert"
     positions: Annotated[int, Field(ge=1, le=100_000)] = 512
 
 
@@ -122,8 +129,8 @@ class _Robert(ChunkEncoder):
         return last.relu()
 
 
-class _Tobert(ChunkEncoder):
-    def __init__(self, config: TobertConfig, host: Host) -> None:
+class _Transformer(ChunkEncoder):
+    def __init__(self, config: TransformerConfig, host: Host) -> None:
         super().__init__()
         self.layers = build_layers(
             config.name,

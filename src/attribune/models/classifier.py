@@ -23,11 +23,12 @@ from attribune.data.collator import Collator
 from attribune.data.passages import PassageEncoder
 from attribune.data.texts import TextInput
 from attribune.data.token_rows import TokenCollator, WordEncoder
+from attribune.data.windows import Chunks, SentenceChunks
 from attribune.errors import ConfigError, DataError
 from attribune.methods import Host, MethodConfig, check_reads_tokens
 from attribune.methods.condition import Condition
 from attribune.models.base import ConditionedModel
-from attribune.models.chunk_encoders import chunk_encoder_from_dict
+from attribune.models.chunk_encoders import TransformerConfig, chunk_encoder_from_dict
 from attribune.schema import Schema
 from attribune.tasks import Spans, Task, TokenTask
 
@@ -83,18 +84,14 @@ class AttributeModel(ConditionedModel):
             tuning: which parameters of the backbone are trained, as `Tuning.parse` reads it; by default the method's.
             pooling: how the document vector is pooled; by default as in the training of the backbone.
             dropout: on the pooled vector before the head.
-            head_size: P, of a layer ``tanh(W_1 d + b_1)`` between the pooled vector and the head; by default there is
-                none.
-            attention_dropout: during training, for a backbone loaded by name; by default that of the pretrained
-                weights. 0 makes training on long texts much faster, see `docs/performance.md`.
+            head_size: P, of a layer ``tanh(W_1 d + b_1)`` in front of the head; by default there is none.
+            attention_dropout: of a backbone loaded by name; by default its own, 0 is much faster for long texts.
             revision: branch, tag or commit of the backbone on the hub.
             dtype: of a backbone loaded by name; method and head are always float32.
             tokenizer: saved with the model.
             text_input: which columns are the text; saved with the model, so that `Predictor` can read rows.
-            chunk: ids that the backbone reads at once; longer texts are cut into chunks, rows with positions from 0.
-                By default that of the window of `text_input`; None reads a text at once.
-            chunk_encoder: what joins the vectors of chunks, ``robert`` or ``tobert``, or its settings; by default
-                their mean.
+            chunk: ids that the backbone reads at once; by default those of the window of `text_input`, if any, or all.
+            chunk_encoder: ``robert``, ``tobert`` or ``hibert``, or its settings; by default the mean of the chunks.
 
         Raises:
             ConfigError: for settings that do not fit each other or the backbone.
@@ -102,9 +99,6 @@ class AttributeModel(ConditionedModel):
         _check_head(dropout, head_size)
         chunk = _checked_chunk(chunk, text_input)
         name, loaded = cls._loaded(backbone, revision=revision, attention_dropout=attention_dropout)
-        if placement_for(loaded.config.model_type).has_pooler:
-            loaded.pooler = None
-        pooling = _own_pooling(loaded, name, revision) if pooling is None else pooling
         config = cls._config(
             name,
             loaded,
@@ -114,7 +108,7 @@ class AttributeModel(ConditionedModel):
             revision=revision,
             text_input=text_input,
             id2label=dict(enumerate(getattr(task, "class_names", ()))) or None,
-            pooling=pooling,
+            pooling=_own_pooling(loaded, name, revision) if pooling is None else pooling,
             dropout=dropout,
             head_size=head_size,
             chunk=chunk,
@@ -151,7 +145,8 @@ class AttributeModel(ConditionedModel):
             )
         config = chunk_encoder_from_dict(self.config.chunk_encoder)
         window = None if self.text_input is None else self.text_input.window
-        positions, most = getattr(config, "positions", 0), getattr(window, "count", 0)
+        positions = config.positions if isinstance(config, TransformerConfig) else 0
+        most = window.count if isinstance(window, Chunks | SentenceChunks) else 0
         if positions and most > positions:
             raise ConfigError(
                 f"the window {str(window)!r} has up to {most} chunks, but the chunk encoder {positions} positions: "

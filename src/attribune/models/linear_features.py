@@ -93,9 +93,8 @@ class LinearFeatures:
 
 
 def _vectorizer(**options: Any) -> Any:
-    from sklearn.feature_extraction.text import (
-        TfidfVectorizer,  # half a second to import, and needed by baselines alone
-    )
+    # Half a second to import, and needed by baselines alone.
+    from sklearn.feature_extraction.text import TfidfVectorizer
 
     return TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, **options)
 

@@ -106,7 +106,7 @@ class NetworkFit:
             optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         with torch.sparse.check_sparse_tensor_invariants(enable=False):  # type: ignore[no-untyped-call]
-            # torch's own AdaGrad makes sparse tensors, and warns unless it is told whether to check them.
+            # torch's own AdaGrad makes sparse tensors, and warns unless their checks are set.
             for optimizer in self.optimizers:
                 optimizer.step()
         self.samples += len(index)

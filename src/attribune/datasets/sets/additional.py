@@ -259,7 +259,7 @@ NEWS_TITLES = replace(
     title="News aggregator, five publishers",
     obtain=(
         "Make them as 'NLP 100 Exercise' (nlp100.github.io) says, exercise 50: titles and categories of Reuters, "
-        "Huffington Post, Businessweek, Contactmusic.com and Daily Mail, shared out at random; the files are "
+        "Huffington Post, Businessweek, Contactmusic.com and Daily Mail, split at random; the files are "
         "five_publishers_train.tsv, five_publishers_valid.tsv and five_publishers_test.tsv."
     ),
     files=tuple(
