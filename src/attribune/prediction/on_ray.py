@@ -6,12 +6,15 @@ worker are also rows, since they are meant for the user and no reason to retry.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import logging
 import os
 import signal
+import sys
 import threading
+import traceback
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -61,8 +64,7 @@ def score_on_cluster(job: Job, done: Mapping[int, Collection[int]], *, workers: 
         tries.unlink(missing_ok=True)
     try:
         with _quiet_data(cluster), _interruptions() as pressed:
-            blocks = _dataset(cluster, job, done).iter_batches(batch_size=None, batch_format="pyarrow")
-            for block in blocks:
+            for block in _dataset(cluster, job, done).iter_batches(batch_size=None, batch_format="pyarrow"):
                 if pressed:
                     raise KeyboardInterrupt
                 for message in block.column("message").to_pylist():
@@ -74,6 +76,19 @@ def score_on_cluster(job: Job, done: Mapping[int, Collection[int]], *, workers: 
         ) from error
     finally:
         cluster.close()
+        if not cluster.own:
+            _release_workers()
+
+
+def _release_workers() -> None:
+    """Let go of the workers of a dataset that ended early, so that an open cluster has their cores again.
+
+    Ray Data ends an actor with the last reference to it. After an error they lie in frames of its traceback, and in
+    cycles: a process that waits for the cluster would never collect them.
+    """
+    if (error := sys.exception()) is not None:
+        traceback.clear_frames(error.__traceback__)
+    gc.collect()
 
 
 @contextmanager
