@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import chain, combinations
 from pathlib import Path
@@ -94,8 +94,13 @@ class TestEverySet:
         parts = prepared(name).parts()
         source = read_rows(name, tmp_path / "source")[0]
         given = isinstance(CARDS[name].split, Given)
-        order = {(part if given else None, row["text"]): place for place, (part, row) in enumerate(source)}
-        places = [[order[part if given else None, text] for text in texts(parts[part])] for part in PARTS]
+
+        def which(part: str | None, row: Mapping[str, Any]) -> tuple[Any, ...]:
+            """A text, or one judgement of several of it."""
+            return (part if given else None, row["text"], *(row.get(name) for name in ("judge", "annotator")))
+
+        order = {which(part, row): place for place, (part, row) in enumerate(source)}
+        places = [[order[which(part, row)] for row in parts[part].to_pylist()] for part in PARTS]
         assert sorted(chain.from_iterable(places)) == list(range(len(source)))  # each row once, in one part
         assert all(part and part == sorted(part) for part in places)
         group = getattr(CARDS[name].split, "group", None)  # is not kept

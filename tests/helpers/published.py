@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from published_judgements import judged_files
 from published_texts import text_files
 
 from attribune.datasets.row_log import Row, RowLog, SplitName
@@ -157,6 +158,8 @@ def source_files(name: str, rows: int = ROWS) -> dict[str, str | bytes]:
     """Files of a set, by the names that its source gives them, with so many rows that are kept, all different."""
     if (texts := text_files(name, rows, csv_text)) is not None:
         return texts
+    if (judged := judged_files(name, rows)) is not None:
+        return dict(judged)
     base = name.partition("-cold-")[0]
     if base in TANG:
         return _tang(base, name, rows)

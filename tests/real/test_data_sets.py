@@ -183,6 +183,25 @@ def test_easy_sets_are_prepared_whole(tmp_path: Path, name: str, folder: str, re
     assert len({label for table in parts.values() for label in table[card.labels[0]].to_pylist()}) == card.classes
 
 
+@pytest.mark.parametrize(
+    ("name", "file", "judgements", "judges"),
+    [
+        ("politeness", "politeness/wikipedia.annotated.csv.gz", 54_780, 390),
+        ("studemo", "studemo/text_data.csv.gz", 7_463, 25),
+        ("hs-brexit", "lewidi/HS-Brexit_train.json.gz", 6_720, 6),
+        ("convabuse", "lewidi/ConvAbuse_train.json.gz", 12_168, 8),
+    ],
+)
+def test_every_judgement_is_prepared(tmp_path: Path, name: str, file: str, judgements: int, judges: int) -> None:
+    done = prepare(CARDS[name], source=real(file).parent, output=tmp_path / "out")
+    parts = done.parts()
+    assert sum(map(len, parts.values())) == judgements
+    assert len(set().union(*(table[CARDS[name].names()[0]].to_pylist() for table in parts.values()))) == judges
+    texts = [set(table["text"].to_pylist()) for table in parts.values()]
+    assert len(set.union(*texts)) == sum(map(len, texts))  # a text is in one part
+    assert all(len(table) > 0.1 * 0.95 * judgements for table in parts.values())
+
+
 def test_reviews_of_recipes_are_prepared_of_a_part(tmp_path: Path) -> None:
     source = real("foodcom/dishcovery_interactions_small.csv").parent
     done = prepare(CARDS["foodcom-reviews"], source=source, output=tmp_path / "out")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ __all__ = [
     "lines",
     "read_csv",
     "read_json_lines",
+    "read_json_object",
     "read_reviews",
     "read_tsv",
     "separated",
@@ -152,6 +154,33 @@ def read_json_lines(path: Path, *, role: str, log: RowLog) -> Iterator[tuple[str
         for place, item in json_objects(path, encoding, bad=partial(_bad_row, log, role)):
             log.read[role] += 1
             yield place, item
+
+
+def read_json_object(
+    path: Path, *, role: str, log: RowLog, what: str, beside: str | None = None
+) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield place, id and item of a file that is one JSON object, of items by their ids, and not read line by line.
+
+    Args:
+        what: an item, in words.
+        beside: how ids begin of values that are no items, and are passed over.
+    """
+    with readable(path), open_text(path, find_encoding(path, encoding="utf-8", cure=GET_AGAIN)) as file:
+        try:
+            items = json.load(file)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{path}: truncated, or not JSON ({error}): {GET_AGAIN}") from error
+    if not isinstance(items, dict):
+        raise DataError(f"{path}: a {type(items).__name__}, not an object of {what}s by id: get the file of the source")
+    for identifier, item in items.items():
+        if not isinstance(item, dict) and beside is not None and identifier.startswith(beside):
+            continue
+        log.read[role] += 1
+        place = f"{path}, {what} {identifier}"
+        if isinstance(item, dict):
+            yield place, identifier, item
+        else:
+            log.broken(place, "not an object", GET_AGAIN, found=repr(str(item)[:40]))
 
 
 def read_csv(

@@ -13,6 +13,8 @@ from attribune.datasets.sets.critics import CRITICS
 from attribune.datasets.sets.food import FOOD
 from attribune.datasets.sets.glue import GLUE
 from attribune.datasets.sets.goodreads import GOOD
+from attribune.datasets.sets.lewidi import LEWIDI
+from attribune.datasets.sets.politeness import POLITENESS
 from attribune.datasets.sets.polmed import POLMED
 from attribune.datasets.sets.reviews import AMAZON, FOODCOM_REVIEWS
 from attribune.datasets.sets.squad import SQUAD
@@ -20,7 +22,7 @@ from attribune.datasets.sets.studemo import STUDEMO
 from attribune.datasets.sets.tang import COLD, TANG
 from attribune.errors import ConfigError
 
-__all__ = ["ADDITIONAL", "ATTRIB", "CARDS", "GLUE", "SQUAD", "TEXT_SETS", "find_card"]
+__all__ = ["ADDITIONAL", "ATTRIB", "CARDS", "GLUE", "JUDGED", "SQUAD", "TEXT_SETS", "find_card"]
 
 ATTRIB: tuple[Card, ...] = (*TANG, AAPR, POLMED, FOOD, GOOD, BEER, *COLD)
 """The fourteen sets of Amplayo, Yoo and Lee 2022."""
@@ -28,7 +30,10 @@ ATTRIB: tuple[Card, ...] = (*TANG, AAPR, POLMED, FOOD, GOOD, BEER, *COLD)
 TEXT_SETS: tuple[Card, ...] = (*GLUE, *ADDITIONAL, NEWS_TITLES, *SQUAD)
 """GLUE, the sets that Houlsby et al. 2019 add to it, another version of one of these, and SQuAD."""
 
-CARDS: dict[str, Card] = {card.name: card for card in (*ATTRIB, CRITICS, FOODCOM_REVIEWS, AMAZON, STUDEMO, *TEXT_SETS)}
+JUDGED: tuple[Card, ...] = (POLITENESS, STUDEMO, *LEWIDI)
+"""Texts that several people judge, with the judgement of each."""
+
+CARDS: dict[str, Card] = {card.name: card for card in (*ATTRIB, CRITICS, FOODCOM_REVIEWS, AMAZON, *JUDGED, *TEXT_SETS)}
 """Every set by its name, those of plugins among them."""
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from attribune.data.text_files import find_encoding, open_text, readable
 from attribune.datasets.card import NOT_STATED, Card, Shuffled, SourceFile, table_1
-from attribune.datasets.row_log import GET_AGAIN, Row, RowLog, SplitName
-from attribune.errors import DataError
+from attribune.datasets.row_log import Row, RowLog, SplitName, read_json_object
 
 __all__ = ["AAPR"]
 
@@ -22,32 +19,15 @@ _AUTHORS = ("authors", "author", "author_id")
 
 def _read(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
     for role in _FILES:
-        for place, identifier, paper in _papers(files[role]):
-            log.read[role] += 1
-            row = _row(place, paper, log)
+        # Some copies of the archive hold more beside the papers.
+        papers = read_json_object(files[role], role=role, log=log, what="paper", beside="data")
+        for place, identifier, paper in papers:
+            row = _row(paper, log)
             if row is not None and log.first("paper", identifier, place) and log.writable(place, row):
                 yield None, row
 
 
-def _papers(path: Path) -> Iterator[tuple[str, str, Any]]:
-    """Place, id and paper; a whole file is one JSON object, so that it cannot be read line by line."""
-    with readable(path), open_text(path, find_encoding(path, encoding="utf-8", cure=GET_AGAIN)) as file:
-        try:
-            papers = json.load(file)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{path}: truncated, or not JSON ({error}): {GET_AGAIN}") from error
-    if not isinstance(papers, dict):
-        raise DataError(f"{path}: a {type(papers).__name__}, not an object of papers by id: get the file of the source")
-    for identifier, paper in papers.items():
-        if identifier.startswith("data") and not isinstance(paper, dict):
-            continue  # what some copies of the archive hold beside the papers
-        yield f"{path}, paper {identifier}", identifier, paper
-
-
-def _row(place: str, paper: Any, log: RowLog) -> Row | None:
-    if not isinstance(paper, dict):
-        log.broken(place, "not an object", GET_AGAIN, found=repr(str(paper)[:40]))
-        return None
+def _row(paper: Mapping[str, Any], log: RowLog) -> Row | None:
     texts = {name: str(paper.get(name) or "").strip() for name in ("title", "abstract", "category", "venue")}
     authors = _listed(next((paper[name] for name in _AUTHORS if paper.get(name)), None))
     missing = [name for name in ("abstract", "category", "venue") if not texts[name]] + ["authors"] * (not authors)

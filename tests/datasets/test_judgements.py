@@ -1,0 +1,150 @@
+"""Files in which several people judge one text."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from published import csv_text, read_rows, write
+from published_judgements import NEW, OLD, PARTS, judged_item, judged_request
+
+from attribune.datasets.row_log import Row, RowLog
+from attribune.errors import DataError
+
+FILES = {name: file for name, (file, _, _) in (OLD | NEW).items()}
+
+
+def rows_of(name: str, folder: Path, *items: Any, skip_bad: bool = False) -> tuple[list[Row], RowLog]:
+    """What the reader makes of training items; the other parts have one item each."""
+    given = {"train": items, **{part: (judged_item(name, 90),) for part in PARTS[1:]}}
+    for part, members in given.items():
+        write(folder / f"{FILES[name]}_{part}.json", json.dumps({str(i): item for i, item in enumerate(members)}))
+    rows, log = read_rows(name, folder, skip_bad=skip_bad)
+    return [row for part, row in rows if part == "train"], log
+
+
+def judged(rows: list[Row], *names: str) -> list[tuple[str, ...]]:
+    return [tuple(row[name] for name in names) for row in rows]
+
+
+class TestLewidi:
+    def test_every_annotator_of_a_tweet_is_a_row(self, tmp_path: Path) -> None:
+        item = judged_item("hs-brexit", 4)
+        rows, _ = rows_of("hs-brexit", tmp_path, item)
+        assert rows == [
+            {"text": "Message 4", "hateful": "no", "annotator": "Ann1", "group": "group1"},
+            {"text": "Message 4", "hateful": "yes", "annotator": "Ann3", "group": "group2"},
+        ]
+
+    def test_the_files_say_the_parts(self, tmp_path: Path) -> None:
+        rows_of("armis", tmp_path, judged_item("armis", 0))
+        parts = [part for part, _ in read_rows("armis", tmp_path)[0]]
+        assert parts == ["train"] * 2 + ["validation"] * 2 + ["test"] * 2
+
+    def test_a_dialogue_is_a_line_for_each_turn_and_severities_below_zero_are_abusive(self, tmp_path: Path) -> None:
+        names = [f"Ann{number}" for number in range(5)]
+        item = judged_item("convabuse", 7, annotators=",".join(names), annotations="1,0,-1,-2,-3")
+        opening = {"prev_agent": "", "prev_user": "", "agent": "Hello", "user": "you there?"}
+        rows, _ = rows_of("convabuse", tmp_path, item, judged_item("convabuse", 8, text=json.dumps(opening)))
+        assert rows[0]["text"] == "agent: Hi.\nuser: hi\nagent: How are you?\nuser: fine 7"
+        assert judged(rows[:5], "abusive", "annotator", "bot") == [
+            (said, name, "CarbonBot") for said, name in zip(["no", "no", "yes", "yes", "yes"], names, strict=True)
+        ]
+        assert rows[5]["text"] == "agent: Hello\nuser: you there?"
+
+    def test_answers_by_annotator_and_both_texts(self, tmp_path: Path) -> None:
+        rows, _ = rows_of("multipico", tmp_path, judged_item("multipico", 1, annotations={"Ann8": "1.0", "Ann2": 0}))
+        same = {"text": "post 1", "text_pair": "reply 1", "language": "en", "variety": "au", "source": "reddit"}
+        assert rows == [same | {"ironic": "yes", "annotator": "Ann8"}, same | {"ironic": "no", "annotator": "Ann2"}]
+
+    def test_several_answers_of_one_annotator(self, tmp_path: Path) -> None:
+        rows, _ = rows_of("varierr-nli", tmp_path, judged_item("varierr-nli", 0))
+        assert judged(rows, "entailment", "neutral", "contradiction") == [("yes", "yes", "no"), ("no", "no", "yes")]
+
+    def test_scales(self, tmp_path: Path) -> None:
+        assert judged(rows_of("csc", tmp_path / "a", judged_item("csc", 0))[0], "sarcasm") == [("1",), ("6",)]
+        assert judged(rows_of("paraphrase", tmp_path / "b", judged_item("paraphrase", 0))[0], "score") == [
+            ("-5",),
+            ("5",),
+        ]
+
+    def test_what_is_not_there_is_left_out(self, tmp_path: Path) -> None:
+        items = [
+            judged_item("csc", 0, text={"context": "Where?", "response": " "}),
+            judged_item("csc", 1, text="a text alone"),
+            judged_item("csc", 2, annotations={"Ann1": "", "Ann2": None, "Ann3": "4"}),
+        ]
+        rows, log = rows_of("csc", tmp_path, *items)
+        assert judged(rows, "annotator", "sarcasm") == [("Ann3", "4")]
+        assert log.left_out == {"no text": 2, "no answer": 2}
+
+    @pytest.mark.parametrize(
+        ("name", "changes", "message"),
+        [
+            ("md-agreement", {"annotations": "0"}, r"not one annotation for each annotator \(annotators 'Ann0,Ann3'"),
+            ("md-agreement", {"annotations": ""}, "not one annotation for each annotator"),
+            ("md-agreement", {"annotators": "Ann0,", "annotations": "0,1"}, "not one annotation for each annotator"),
+            ("md-agreement", {"annotators": 3}, "not one annotation for each annotator"),
+            ("md-agreement", {"annotations": "0,2"}, r"the annotation is none of 0, 1 \('2'\)"),
+            ("csc", {"annotations": {}}, "not one annotation for each annotator"),
+            ("csc", {"annotations": {"Ann1": "7"}}, r"the annotation is none of 1, 2, 3, 4, 5, 6 \('7'\)"),
+            ("csc", {"annotations": {"Ann1": "nan"}}, r"the annotation is none of"),
+            ("varierr-nli", {"annotations": {"Ann1": "neutral, maybe"}}, r"none of .* \('maybe'\)"),
+            ("hs-brexit", {"other_info": {}}, r"not one group for each annotator \(0 and 2\)"),
+            ("hs-brexit", {"other_info": None}, r"not one group for each annotator \(0 and 2\)"),
+            ("md-agreement", {"text": "half \ud800"}, "half of a character pair"),
+        ],
+    )
+    def test_broken_items_are_refused_by_their_place(
+        self, tmp_path: Path, name: str, changes: dict[str, Any], message: str
+    ) -> None:
+        items = judged_item(name, 0), judged_item(name, 0, **changes)
+        with pytest.raises(DataError, match=rf"{FILES[name]}_train\.json, item 1: .*{message}"):
+            rows_of(name, tmp_path, *items)
+        rows, log = rows_of(name, tmp_path, *items, skip_bad=True)
+        assert len(rows) >= 2
+        assert log.bad.total() >= 1
+
+    @pytest.mark.parametrize(
+        ("content", "message"),
+        [
+            ('{"1": {"text"', r"truncated, or not JSON .*: get the file again"),
+            ("[1]", "a list, not an object of items by id: get the file of the source"),
+            ('{"1": 5}', r"item 1: not an object \('5'\)"),
+        ],
+    )
+    def test_another_file_is_refused(self, tmp_path: Path, content: str, message: str) -> None:
+        rows_of("armis", tmp_path, judged_item("armis", 0))
+        write(tmp_path / "ArMIS_test.json", content)
+        with pytest.raises(DataError, match=rf"ArMIS_test\.json.*{message}"):
+            read_rows("armis", tmp_path)
+
+
+class TestPoliteness:
+    def read(self, folder: Path, *requests: dict[str, Any]) -> tuple[list[Row], RowLog]:
+        write(folder / "wikipedia.annotated.csv", csv_text(list(requests)))
+        write(folder / "stack-exchange.annotated.csv", csv_text([judged_request(9, Community="Cooking")]))
+        rows, log = read_rows("politeness", folder)
+        return [row for _, row in rows], log
+
+    def test_every_judgement_is_a_row(self, tmp_path: Path) -> None:
+        rows, log = self.read(tmp_path, judged_request(1, Score2=" ", TurkId3=""), judged_request(2, Request=" "))
+        assert rows[:3] == [
+            {"text": "Could you do 1?", "score": score, "judge": judge, "community": "Wikipedia"}
+            for score, judge in (("3", "A2"), ("6", "A5"), ("7", "A6"))
+        ]
+        assert {row["community"] for row in rows[3:]} == {"Cooking"}
+        assert log.left_out == {"no judgement": 2, "no text": 1}
+
+    @pytest.mark.parametrize("score", ["0", "26", "7.5", "x", "nan", "inf"])
+    def test_other_scores_are_refused(self, tmp_path: Path, score: str) -> None:
+        with pytest.raises(DataError, match=r"line 2: the score is not a whole number from 1 to 25 \("):
+            self.read(tmp_path, judged_request(1, Score4=score))
+
+    def test_another_table_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match="has no column Request, Score5"):
+            self.read(
+                tmp_path, {key: value for key, value in judged_request(1).items() if key not in ("Request", "Score5")}
+            )

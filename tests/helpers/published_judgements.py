@@ -1,0 +1,71 @@
+"""Files of judged texts in the formats in which their sources publish them, written by the tests."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["judged_files", "judged_item", "judged_request"]
+
+PARTS = ("train", "dev", "test")
+OLD = {
+    "hs-brexit": ("HS-Brexit", ("0", "1"), {"annotators group": "group1,group2"}),
+    "convabuse": ("ConvAbuse", ("1", "-2"), {"bot": "CarbonBot"}),
+    "md-agreement": ("MD-Agreement", ("0", "1"), {"domain": "BLM"}),
+    "armis": ("ArMIS", ("0", "1"), {"annotators group": "Lib_Female,Cons_Male"}),
+}
+NEW = {
+    "csc": ("CSC", ("1", "6"), ("context", "response")),
+    "multipico": ("MP", ("0", "1"), ("post", "reply")),
+    "paraphrase": ("Paraphrase", ("-5", "5"), ("Question1", "Question2")),
+    "varierr-nli": ("VariErrNLI", ("entailment,neutral", "contradiction"), ("context", "statement")),
+}
+
+
+def judged_request(number: int, **changes: Any) -> dict[str, Any]:
+    """A row of the Stanford Politeness Corpus: five scores and who gave them."""
+    scores = {f"Score{judge}": 1 + (number + judge) % 25 for judge in range(1, 6)}
+    judges = {f"TurkId{judge}": f"A{(number + judge) % 7}" for judge in range(1, 6)}
+    known = {"Community": "Wikipedia", "Id": number, "Request": f"Could you do {number}?", **scores, **judges}
+    return known | {"Normalized Score": 0.5} | changes
+
+
+def judged_item(name: str, number: int, **changes: Any) -> dict[str, Any]:
+    """An item of LeWiDi with two annotators: in the format of 2023 two lists in strings, in that of 2025 an object."""
+    known: dict[str, Any] = {"annotators": f"Ann{number % 3},Ann{3 + number % 2}", "lang": "en"}
+    if name in OLD:
+        _, answers, other = OLD[name]
+        turns = {"prev_agent": "Hi.", "prev_user": "hi", "agent": "How are you?", "user": f"fine {number}"}
+        text = json.dumps(turns) if name == "convabuse" else f"Message {number}"
+        return known | {"text": text, "annotations": ",".join(answers), "other_info": other} | changes
+    _, answers, fields = NEW[name]
+    text = {field: f"{field} {number}" for field in fields}
+    given = dict(zip(known["annotators"].split(","), answers, strict=True))
+    other = {"source": "reddit", "level": 1.0, "language_variety": "au"}
+    return known | {"text": text, "annotations": given, "other_info": other} | changes
+
+
+def judged_files(name: str, rows: int) -> dict[str, str] | None:
+    """Files of a set with so many judgements, by their names; None for sets that are not of judgements."""
+    if name == "politeness":
+        requests = [judged_request(number) for number in range(rows // 5)]
+        return {
+            f"{site}.annotated.csv": _csv(requests[place::2])
+            for place, site in enumerate(("wikipedia", "stack-exchange"))
+        }
+    if name not in OLD | NEW:
+        return None
+    file = (OLD | NEW)[name][0]
+    items = {str(number): judged_item(name, number) for number in range(rows // 2)}
+    return {f"{file}_{part}.json": json.dumps(dict(list(items.items())[place::3])) for place, part in enumerate(PARTS)}
+
+
+def _csv(rows: Sequence[dict[str, Any]]) -> str:
+    file = io.StringIO(newline="")
+    writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()
