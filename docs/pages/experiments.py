@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from attribune.benchmark.overall import trade_off
 from attribune.benchmark.rendering import overall_cells
 from attribune.benchmark.summary import Summary
 from attribune.benchmark.tables import Line, SetTable
@@ -53,6 +54,38 @@ def overall(name: str) -> list[str]:
     return table(head, lines)
 
 
+def by_place(name: str) -> list[str]:
+    """The main metric of each series on every set, at each place of the axis."""
+    found = record(name)
+    places = sorted({setting.at for setting in found.experiment.settings if setting.at is not None})
+    series = {(setting.series, setting.at): setting.name for setting in found.experiment.settings}
+    lines: list[list[str]] = []
+    for one in found.tables:
+        known = {line.name: line for line in one.lines}
+        for which in dict.fromkeys(which for which, _ in series):
+            cells = [score(one, known.get(series.get((which, at), ""))) for at in places]
+            lines.append([f"{one.plan.heading}, {one.metric}", str(which), *cells])
+    return table(
+        [found.experiment.axis or "", "", *(f"{at:.0e}".replace("e-0", "e-") for at in places)], lines, words=(0, 1)
+    )
+
+
+def against_parameters(name: str) -> list[str]:
+    """How far the settings of each series are from the reference: percentiles over the sets."""
+    found = record(name)
+    whole = max(line.cost["parameters"] or 0.0 for one in found.tables for line in one.lines)
+    lines = [
+        [
+            which,
+            f"{100 * point.at / whole:.2f} %",
+            *(f"{100 * gap:+.1f}" for gap in (point.low, point.median, point.high)),
+        ]
+        for which, points in trade_off(found.experiment, found.tables).items()
+        for point in points
+    ]
+    return table(["", "trained", "20th percentile", "median", "80th percentile"], lines)
+
+
 def glue() -> list[str]:
     """Means over the tasks, and every task."""
     return [*overall("glue_small"), "", *scores("glue_small")]
@@ -73,4 +106,17 @@ def variants() -> list[str]:
     return [*overall("variants_small"), "", *scores("variants_small")]
 
 
-TABLES = {"one_frozen_model.md": {"glue": glue, "sizes": sizes, "initialisation": initialisation, "variants": variants}}
+def rates() -> list[str]:
+    """Learning rates."""
+    return by_place("rates_small")
+
+
+TABLES = {
+    "one_frozen_model.md": {
+        "glue": glue,
+        "sizes": sizes,
+        "initialisation": initialisation,
+        "rates": rates,
+        "variants": variants,
+    }
+}
