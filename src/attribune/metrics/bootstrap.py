@@ -1,7 +1,11 @@
-"""Percentile bootstrap over rows: intervals of one metric, and the paired comparison of two.
+"""Percentile bootstrap: intervals of one metric, and the paired comparison of two.
 
-Rows with equal statistics are interchangeable, so that a resample is a count per distinct row: a multinomial draw, with
-exactly the distribution of drawing n rows with replacement, at a cost independent of n.
+Over rows: rows with equal statistics are interchangeable, so that a resample is a count per distinct row: a multinomial
+draw, with exactly the distribution of drawing n rows with replacement, at a cost independent of n.
+
+Over clusters (`Metric.clusters`), whose rows are not independent, such as the judgements of one text: clusters are
+drawn with replacement, with all their rows. With two kinds of clusters, such as texts and judges, both are drawn, and a
+row counts as often as its text times its judge (the pigeonhole bootstrap, Owen 2007), which is conservative.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from attribune.errors import ConfigError, DataError
 from attribune.metrics.metric import Metric
@@ -62,15 +67,13 @@ class PairedResult:
 
 
 def interval(metric: Metric, *, level: float = 0.95, resamples: int = 10_000, seed: int = 0) -> Interval:
-    """Return the value of a metric and its percentile bootstrap interval.
+    """Return the value of a metric and its percentile bootstrap interval, over its clusters or else over its rows.
 
     With G > 50,000 distinct rows of statistics, `resamples` is multiplied by 50,000 / G, but not reduced below 1,000;
     the result holds the number drawn. A metric that is biased in resamples, such as macro-F1 with many classes of a few
     rows, has a percentile interval that lies to one side of its value.
     """
-    counts = np.bincount(metric.rows, minlength=metric.statistics.shape[0])
-    width = metric.statistics.shape[1]
-    drawn = _resampled(counts, metric.of_counts, width=width, level=level, resamples=resamples, seed=seed)
+    drawn = _resampled(metric, metric.of_counts, level=level, resamples=resamples, seed=seed)
     low, high = _ends(drawn, level)
     return Interval(value=metric.value(), low=low, high=high, level=level, resamples=len(drawn))
 
@@ -78,7 +81,7 @@ def interval(metric: Metric, *, level: float = 0.95, resamples: int = 10_000, se
 def paired(
     metric_a: Metric, metric_b: Metric, *, level: float = 0.95, resamples: int = 10_000, seed: int = 0
 ) -> PairedResult:
-    """Compare the same metric of two models; every resample draws the same rows for both.
+    """Compare the same metric of two models; every resample draws the same rows, or clusters, for both.
 
     The p-value is (1 + the number of resamples whose difference lies at least as far from the observed difference d as
     d lies from 0) / (1 + resamples): the resampled differences, shifted to mean no difference, are the distribution
@@ -123,6 +126,10 @@ def _differences(
             f"{metric_a.name!r} was computed on {len(metric_a)} and on {len(metric_b)} rows:"
             " evaluate both models on the same rows in the same order"
         )
+    if not _equal(metric_a.clusters, metric_b.clusters):
+        raise DataError(
+            f"{metric_a.name!r} of two models has rows of different clusters: evaluate both with the same clusters"
+        )
     distinct_b = metric_b.statistics.shape[0]
     pairs, rows = np.unique(metric_a.rows.astype(np.int64) * distinct_b + metric_b.rows, return_inverse=True)
     first = replace(metric_a, statistics=metric_a.statistics[pairs // distinct_b], rows=rows)
@@ -131,8 +138,8 @@ def _differences(
     def difference(counts: Array) -> Array:
         return first.of_counts(counts) - second.of_counts(counts)
 
-    width = first.statistics.shape[1] + second.statistics.shape[1]
-    drawn = _resampled(np.bincount(rows), difference, width=width, level=level, resamples=resamples, seed=seed)
+    width = second.statistics.shape[1]
+    drawn = _resampled(first, difference, width=width, level=level, resamples=resamples, seed=seed)
     slack = _ROUNDING * max(1.0, abs(metric_a.value()), abs(metric_b.value()))
     return metric_a.value() - metric_b.value(), drawn, slack
 
@@ -155,22 +162,103 @@ def _ends(drawn: Array, level: float) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def _equal(clusters: Sequence[Array], others: Sequence[Array]) -> bool:
+    return len(clusters) == len(others) and all(map(np.array_equal, clusters, others))
+
+
 def _resampled(
-    counts: Array, formula: Callable[[Array], Array], *, width: int, level: float, resamples: int, seed: int
+    metric: Metric,
+    formula: Callable[[Array], Array],
+    *,
+    level: float,
+    resamples: int,
+    seed: int,
+    width: int = 0,
 ) -> Array:
-    """Return the metric of each resample, computed in chunks so that memory stays bounded."""
+    """Return the result of a formula for each resample of a metric's rows, in chunks so that memory stays bounded.
+
+    Args:
+        formula: of the counts of each distinct row of statistics (R, G).
+        width: statistics that the formula reads beside those of the metric.
+    """
     if not 0 < level < 1:
         raise ConfigError(f"level is {level}: give a number between 0 and 1, such as 0.95")
     if resamples < 1:
         raise ConfigError(f"resamples is {resamples}: give at least 1; 10000 is usual")
-    groups, rows = len(counts), int(counts.sum())
-    if groups > _MANY_GROUPS:
-        resamples = min(resamples, max(_FEWEST_RESAMPLES, resamples * _MANY_GROUPS // groups))
-    if groups * _SPARSE > rows:
+    width = max(metric.statistics.shape[0], metric.statistics.shape[1] + width)
+    if len(metric.clusters) == 2:
+        drawn = _by_both(metric, width=width, resamples=resamples, seed=seed)
+        return np.concatenate([formula(part) for part in drawn])
+    counts, contents = _drawn_together(metric)
+    units, total = len(counts), int(counts.sum())
+    resamples = _fewer(resamples, units)
+    if units * _SPARSE > total:
         drawn = _by_row(counts, resamples=resamples, seed=seed)
     else:
-        drawn = _by_group(counts, chunk=max(1, _CHUNK_CELLS // max(groups, width)), resamples=resamples, seed=seed)
-    return np.concatenate([formula(part) for part in drawn])
+        drawn = _by_group(counts, chunk=max(1, _CHUNK_CELLS // max(units, width)), resamples=resamples, seed=seed)
+    if contents is None:
+        return np.concatenate([formula(part) for part in drawn])
+    step = max(1, _CHUNK_CELLS // width)
+    pieces = (part[start : start + step] for part in drawn for start in range(0, len(part), step))
+    return np.concatenate([formula(piece @ contents) for piece in pieces])
+
+
+def _fewer(resamples: int, units: int) -> int:
+    """The number of resamples of so many different things to draw."""
+    if units <= _MANY_GROUPS:
+        return resamples
+    return min(resamples, max(_FEWEST_RESAMPLES, resamples * _MANY_GROUPS // units))
+
+
+def _drawn_together(metric: Metric) -> tuple[Array, Any]:
+    """Return what is drawn: how often each different thing occurs (D,), and the statistics' rows that it holds (D, G).
+
+    Without clusters these are the distinct rows of statistics themselves (None), else clusters; those with the same
+    content are not different.
+    """
+    groups = metric.statistics.shape[0]
+    if not metric.clusters:
+        return np.bincount(metric.rows, minlength=groups), None
+    cluster = _codes(metric, metric.clusters[0])
+    order = np.lexsort((metric.rows, cluster))
+    sizes = np.bincount(cluster)
+    which = np.arange(len(sizes))
+    if len(sizes) * int(sizes.max()) <= _CACHED_CELLS:
+        position = np.arange(len(cluster)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        contents = np.full((len(sizes), sizes.max()), -1, dtype=np.int64)
+        contents[cluster[order], position] = metric.rows[order]
+        which = np.unique(contents, axis=0, return_inverse=True)[1].reshape(-1)
+    counts = np.bincount(which)
+    one_of_each = np.isin(cluster, np.unique(which, return_index=True)[1])
+    place = which[cluster[one_of_each]], metric.rows[one_of_each]
+    return counts, sparse.csr_array((np.ones(len(place[0])), place), shape=(len(counts), groups))
+
+
+def _codes(metric: Metric, cluster: Array) -> Array:
+    """Number the clusters of a kind from 0."""
+    codes = np.unique(cluster, return_inverse=True)[1].reshape(-1)
+    if not codes.any():
+        raise DataError(
+            f"all {len(metric):,} rows of the metric {metric.name!r} are of one cluster: an interval needs at least two"
+        )
+    return codes
+
+
+def _by_both(metric: Metric, *, width: int, resamples: int, seed: int) -> Iterator[Array]:
+    """Draw how often each distinct row of statistics occurs (R, G) if two kinds of clusters are drawn."""
+    generator = np.random.default_rng(seed)
+    codes = np.stack([_codes(metric, cluster) for cluster in metric.clusters])
+    cells, of_row = np.unique(codes, axis=1, return_inverse=True)
+    place = of_row.reshape(-1), metric.rows
+    contents = sparse.csr_array((np.ones(len(metric)), place), shape=(cells.shape[1], metric.statistics.shape[0]))
+    resamples = _fewer(resamples, cells.shape[1])
+    chunk = max(1, _CHUNK_CELLS // max(width, cells.shape[1]))
+    for start in range(0, resamples, chunk):
+        weights = np.ones((min(chunk, resamples - start), cells.shape[1]))
+        for size, cell in zip(codes.max(axis=1) + 1, cells, strict=True):
+            weights *= generator.multinomial(size, np.full(size, 1 / size), size=len(weights))[:, cell]
+        drawn = weights @ contents
+        yield drawn[drawn.any(axis=1)]
 
 
 def _by_group(counts: Array, *, chunk: int, resamples: int, seed: int) -> Iterator[Array]:

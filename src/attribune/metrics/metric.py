@@ -31,6 +31,8 @@ class Metric:
         rows: (n,) the index in `statistics` of each row of the data.
         formula: from means of the statistics (..., S) to the metric (...).
         pairs: (S, 2) for a correlation: the true and the predicted value that each statistic counts.
+        clusters: (n,) each, what tells the clusters of a kind apart: rows of one cluster are not independent, so that
+            a bootstrap draws clusters instead of rows. Up to two kinds, such as texts and judges.
     """
 
     name: str
@@ -38,11 +40,18 @@ class Metric:
     rows: Array
     formula: Formula
     pairs: Array | None = None
+    clusters: tuple[Array, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a metric over no rows: its value would not be a number."""
+        """Refuse a metric over no rows, whose value would not be a number, and clusters of other rows."""
         if len(self.rows) == 0:
             raise DataError(f"the metric {self.name!r} has 0 rows to be computed on: give at least one labelled row")
+        if len(self.clusters) > 2 or any(cluster.shape != self.rows.shape for cluster in self.clusters):
+            shapes = [cluster.shape for cluster in self.clusters]
+            raise DataError(
+                f"the clusters of the metric {self.name!r} have the shapes {shapes}: give one or two arrays of shape "
+                f"{self.rows.shape}, a cluster for each row"
+            )
 
     def __len__(self) -> int:
         """Return the number of rows n."""

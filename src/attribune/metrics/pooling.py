@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +20,8 @@ def pooled(metrics: Sequence[Metric], keys: Sequence[npt.ArrayLike] | None = Non
     """Return one metric over the rows of several, such as the folds of a cross-validation.
 
     A row that occurs in several of them, as with other seeds on the same test rows, is drawn as one in a bootstrap,
-    since its copies are not independent. A pooled `r2` measures the variance within the folds.
+    since its copies are not independent; clusters, which must be told apart in the same way in all of them, are drawn
+    as they are. A pooled `r2` measures the variance within the folds.
 
     Args:
         metrics: the same metric of the same classes.
@@ -42,13 +42,15 @@ def pooled(metrics: Sequence[Metric], keys: Sequence[npt.ArrayLike] | None = Non
     blocks = [metric.statistics for metric in metrics]
     statistics = sparse.vstack(blocks, format="csr") if sparse.issparse(blocks[0]) else np.vstack(blocks)
     rows = np.concatenate([start + metric.rows for start, metric in zip(starts, metrics, strict=True)])
-    combined = replace(first, statistics=statistics, rows=rows)
-    if keys is None:
+    kinds = {len(metric.clusters) for metric in metrics}
+    if len(kinds) > 1:
+        raise DataError(f"metrics with {sorted(kinds)} kinds of clusters cannot be pooled: give all of them the same")
+    clusters = tuple(map(np.concatenate, zip(*(metric.clusters for metric in metrics), strict=True)))
+    combined = replace(first, statistics=statistics, rows=rows, clusters=clusters)
+    if keys is None or clusters:
         return combined
-    distinct_keys, cluster = np.unique(np.concatenate([np.asarray(key) for key in keys]), return_inverse=True)
-    if len(distinct_keys) == len(rows):
-        return combined
-    return _clustered(combined, cluster.reshape(-1), cluster_count=len(distinct_keys))
+    rows_of_set = np.concatenate([np.asarray(key) for key in keys])
+    return combined if len(np.unique(rows_of_set)) == len(rows) else replace(combined, clusters=(rows_of_set,))
 
 
 def _over_pairs(metrics: Sequence[Metric], pairs: Array) -> list[Metric]:
@@ -66,30 +68,3 @@ def _over_pairs(metrics: Sequence[Metric], pairs: Array) -> list[Metric]:
         )
         for metric, start, shape in zip(metrics, starts, shapes, strict=False)
     ]
-
-
-def _clustered(metric: Metric, cluster: Array, *, cluster_count: int) -> Metric:
-    """Return the metric with each cluster of rows (n,) drawn as one: sums of statistics, and row counts beside them."""
-    order = np.lexsort((metric.rows, cluster))
-    sizes = np.bincount(cluster, minlength=cluster_count)
-    position = np.arange(len(cluster)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    contents = np.full((cluster_count, sizes.max()), -1, dtype=np.int64)
-    contents[cluster[order], position] = metric.rows[order]
-    distinct, rows = np.unique(contents, axis=0, return_inverse=True)
-    cluster_index, column = np.nonzero(distinct >= 0)
-    shape = (len(distinct), metric.statistics.shape[0])
-    ones = np.ones(len(cluster_index))
-    membership = sparse.csr_array((ones, (cluster_index, distinct[cluster_index, column])), shape=shape)
-    sums = membership @ metric.statistics
-    counts = (distinct >= 0).sum(axis=1, keepdims=True).astype(np.float64)
-    if sparse.issparse(sums):
-        statistics: Any = sparse.hstack([sums, sparse.csr_array(counts)], format="csr")
-    else:
-        statistics = np.hstack([sums, counts])
-    formula = metric.formula
-    return replace(
-        metric,
-        statistics=statistics,
-        rows=rows.reshape(-1),
-        formula=lambda means: formula(means[..., :-1] / means[..., -1:]),
-    )
