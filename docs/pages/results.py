@@ -107,11 +107,24 @@ def long_memory() -> list[str]:
     return lines[:-1]
 
 
+def coverage() -> list[str]:
+    """How often intervals hold the truth, by what is drawn."""
+    found = measured("coverage")["cases"]
+    ways = list(next(iter(found.values())))
+    head = ["drawn", *ways]
+    rows = [
+        [name, *(f"{100 * case[way]['accuracy']:.0f}, {100 * case[way]['difference']:.0f} %" for way in ways)]
+        for name, case in found.items()
+    ]
+    return table(head, rows)
+
+
 TABLES = {
     "results.md": {
         "every method": every_method,
         "longer": longer,
         "real data": real_data,
         "long memory": long_memory,
+        "coverage": coverage,
     }
 }

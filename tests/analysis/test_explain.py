@@ -146,7 +146,7 @@ def test_figures_of_values_are_those_counted_row_by_row(run_of: Callable[..., Pa
             for value, a, b in zip(ready.attribute_ids[:, slot], given, without, strict=True):
                 if value:
                     moves.setdefault((attribute.name, int(value)), []).append(np.subtract(a, b, dtype=np.float64))
-    found = influential_values(Rescored.of(predictor, ready), min_rows=1, top=100)
+    found = influential_values(Rescored.of(predictor, ready, clusters={}), min_rows=1, top=100)
     assert sum(len(one["top"]) for one in found) == len(moves) > 8
     for one in found:
         values = predictor.schema[one["attribute"]].values

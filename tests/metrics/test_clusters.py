@@ -126,17 +126,19 @@ def test_clusters_are_pooled_with_their_rows() -> None:
 def test_what_cannot_be_drawn_is_refused() -> None:
     _, _, true, predicted = judged(9)
     metric = formulas.accuracy(true, predicted)
-    one = replace(metric, clusters=(np.zeros(len(true)),))
-    with pytest.raises(DataError, match=r"all 160 rows of the metric 'accuracy' are of one cluster: .* at least two"):
-        interval(one)
-    with pytest.raises(DataError, match="of one cluster"):
-        interval(replace(metric, clusters=(np.arange(len(true)), np.zeros(len(true)))))
     with pytest.raises(DataError, match="rows of different clusters"):
-        paired(metric, one)
+        paired(metric, replace(metric, clusters=(np.arange(len(true)),)))
     with pytest.raises(DataError, match=r"shapes \[\(3,\)\]: give one or two arrays of shape \(160,\)"):
         replace(metric, clusters=(np.arange(3),))
     with pytest.raises(DataError, match="give one or two arrays"):
         replace(metric, clusters=(np.arange(len(true)),) * 3)
+
+
+def test_an_interval_within_one_cluster_is_for_that_one() -> None:
+    text, _, true, predicted = judged(9)
+    metric, one = formulas.accuracy(true, predicted), np.zeros(len(true))
+    assert interval(replace(metric, clusters=(one,))) == interval(metric)
+    assert interval(replace(metric, clusters=(one, text))) == interval(replace(metric, clusters=(text,)))
 
 
 def test_resamples_without_a_row_do_not_count() -> None:

@@ -11,6 +11,7 @@ from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any
 
+from attribune.data.clusters import clustered
 from attribune.errors import ConfigError, numbered_in_file
 from attribune.methods.base import Ablation, Method
 from attribune.metrics.bootstrap import interval, paired
@@ -69,7 +70,7 @@ def ablate(
     tell(f"{passes} passes over {len(labelled.labels):,} rows")
 
     def score() -> Metric:
-        return task.metrics(predictor.score(encoded), labelled.labels)[task.main_metric]
+        return clustered(task.metrics(predictor.score(encoded), labelled.labels), labelled.clusters)[task.main_metric]
 
     whole = score()
     return {

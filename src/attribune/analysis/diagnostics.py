@@ -7,13 +7,14 @@ error); its mean gap over the bins is the expected calibration error of Guo et a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from attribune.data.clusters import Clusters, clustered
 from attribune.metrics.bins import LEAST_ROWS, count_ranges, range_name
 from attribune.metrics.bootstrap import Interval, interval
 from attribune.metrics.formulas import mean_of
@@ -49,6 +50,7 @@ class ScoredRows:
         labels: as the task encodes them.
         counts: numbers (n,) by which rows are grouped, such as the words of each text, by name.
         ids: (n, slots) of attributes; None where they are not known.
+        clusters: those of rows that are not independent.
     """
 
     task: Task
@@ -56,6 +58,7 @@ class ScoredRows:
     labels: Array
     counts: Mapping[str, Array]
     ids: Array | None = None
+    clusters: Clusters = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -68,11 +71,12 @@ class ScoredRows:
             labels=self.labels[mask],
             counts={name: values[mask] for name, values in self.counts.items()},
             ids=None if self.ids is None else self.ids[mask],
+            clusters={name: kind[mask] for name, kind in self.clusters.items()},
         )
 
     def metric(self) -> Metric:
         """Return the main metric of the task."""
-        return self.task.metrics(self.logits, self.labels)[self.task.main_metric]
+        return clustered(self.task.metrics(self.logits, self.labels), self.clusters)[self.task.main_metric]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from attribune.data.clusters import clustered, unpacked_clusters
 from attribune.errors import DataError, numbered_in_file
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.metric import Metric
@@ -48,10 +49,11 @@ class Evaluation:
     @cached_property
     def scores(self) -> dict[str, dict[str, Metric]]:
         """``as given`` and, for models that read attributes, ``attributes hidden``, to metric by name."""
-        scores = {"as given": self.predictor.task.metrics(self.logits, self.labelled.labels)}
-        if self.hidden is not None:
-            scores["attributes hidden"] = self.predictor.task.metrics(self.hidden, self.labelled.labels)
-        return scores
+        given = {"as given": self.logits} | ({} if self.hidden is None else {"attributes hidden": self.hidden})
+        task, labelled = self.predictor.task, self.labelled
+        return {
+            name: clustered(task.metrics(logits, labelled.labels), labelled.clusters) for name, logits in given.items()
+        }
 
     @cached_property
     def metrics(self) -> dict[str, dict[str, Interval]]:
@@ -107,8 +109,11 @@ def compare_scores(first: str | Path, second: str | Path) -> list[Comparison]:
             f"{first} and {second} were not scored on the same rows: train both with the same data, split and seed, "
             "or use `attribune train --compare`"
         )
-    metrics_a = a.task.metrics(a.parts[part]["logits"], a.parts[part]["labels"])
-    metrics_b = b.task.metrics(b.parts[part]["logits"], b.parts[part]["labels"])
+    clusters = unpacked_clusters(a.parts[part])
+    metrics_a, metrics_b = (
+        clustered(scores.task.metrics(scores.parts[part]["logits"], scores.parts[part]["labels"]), clusters)
+        for scores in (a, b)
+    )
     return [
         compare_metrics(metric, metrics_b[name], names=(str(first), str(second)), part=part)
         for name, metric in metrics_a.items()

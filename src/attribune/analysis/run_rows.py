@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from datasets import Dataset
 
 from attribune.analysis.diagnostics import ScoredRows
 from attribune.analysis.evaluate import evaluate
+from attribune.data.clusters import unpacked_clusters
 from attribune.data.tables import read_table
 from attribune.errors import AttribuneError, DataError
 from attribune.metrics.results import Comparison, ResultRow, Scored, compare
@@ -91,6 +92,7 @@ def _stored_rows(folder: RunFolder) -> RunRows:
         if not np.array_equal(labels, arrays["labels"]):
             raise DataError(f"{source} has other labels than when the run was trained: give the table of then as DATA")
         scored_rows = _with_counts(scores.task, arrays["logits"], labels, recipe=recipe, schema=schema, table=table)
+        scored_rows = replace(scored_rows, clusters=unpacked_clusters(arrays))
     except (AttribuneError, OSError, IndexError, KeyError) as error:
         notes.append(f"The rows themselves could not be read, so that their texts and values are missing here: {error}")
         scored_rows = ScoredRows(task=scores.task, logits=arrays["logits"], labels=arrays["labels"], counts={})
@@ -115,12 +117,13 @@ def _new_rows(folder: RunFolder, data: Any, *, backbone: str | None, encoding: s
     schema = evaluation.predictor.schema if evaluation.hidden is not None else Schema([])
     names = {"as given": str(recipe.method["name"]), "attributes hidden": "attributes hidden"}
     scored = [Scored(name=names[key], metrics={"given": metrics}) for key, metrics in evaluation.scores.items()]
+    scored_rows = _with_counts(task, evaluation.logits, rows.labels, recipe=recipe, schema=schema, table=rows.rows)
     return RunRows(
         run=str(folder.path),
         recipe=recipe,
         training=training,
         log=folder.read_log(),
-        scored_rows=_with_counts(task, evaluation.logits, rows.labels, recipe=recipe, schema=schema, table=rows.rows),
+        scored_rows=replace(scored_rows, clusters=rows.clusters),
         source=f"labelled rows of {rows.source}",
         attributes=list(schema),
         results=[ResultRow(name=names[key], metrics=metrics) for key, metrics in evaluation.metrics.items()],

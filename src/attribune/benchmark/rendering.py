@@ -11,6 +11,7 @@ from typing import Any
 
 from attribune.benchmark.overall import Overall
 from attribune.benchmark.tables import LOSS, Line, SetTable, verdict
+from attribune.data.clusters import what_is_drawn
 from attribune.errors import ConfigError
 from attribune.metrics.bootstrap import PairedResult
 from attribune.metrics.tables import format_difference, format_interval, format_value, markdown_cells
@@ -113,7 +114,7 @@ def notes_of(table: SetTable, marks: tuple[str, str] = ("`*`", "`-`")) -> list[s
     counted = f"{min(folds)}" if len(folds) == 1 else f"{min(folds)} to {max(folds)}"
     text = [
         f"{counted} folds or seeds, {rows:,} pooled {table.part} rows for {table.lines[0].name}; 95 % bootstrap "
-        "intervals over rows.",
+        f"intervals over {what_is_drawn(table.lines[0].clusters)}.",
         f"{marks[0]}: no other line is shown to be better (paired bootstrap of every pair, 95 % each); there is no "
         f"ranking among these. {marks[1]}: shown to be worse than {table.reference}. Hidden: the same model with its "
         "attributes hidden. TP: trained parameters without attribute tables and head, over those of the encoder's "

@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 from attribune.benchmark.experiment import Cell, Experiment
 from attribune.core.job_folder import JobFolder
 from attribune.core.records import read_record
+from attribune.data.clusters import clustered, unpacked_clusters
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired
 from attribune.metrics.formulas import log_loss
@@ -204,10 +205,20 @@ class Group:
             scores = result.scores(part)
             chosen = slice(None) if rows is None else rows[index]
             if len(scores["labels"][chosen]):
-                by_fold.append(_metrics(result.task, scores["logits"][chosen], scores["labels"][chosen]))
+                metrics = _metrics(result.task, scores["logits"][chosen], scores["labels"][chosen])
+                clusters = {name: kind[chosen] for name, kind in unpacked_clusters(scores).items()}
+                by_fold.append(clustered(metrics, clusters))
                 keys.append(self._identities(part, index)[chosen])
         names = [name for name in by_fold[0] if all(name in metrics for metrics in by_fold)]
         return {name: pooled([metrics[name] for metrics in by_fold], keys) for name in names}
+
+    def row_count(self, part: str = "test") -> int:
+        """Return the number of rows of all folds; one that several seeds scored counts once."""
+        return len(np.unique(np.concatenate([self._identities(part, index) for index in range(len(self.results))])))
+
+    def cluster_names(self, part: str = "test") -> tuple[str, ...]:
+        """Return the kinds of clusters of the rows."""
+        return tuple(unpacked_clusters(self.results[0].scores(part)))
 
     def _identities(self, part: str, index: int) -> Array:
         """Return the index in the complete data set of each row of one fold's part."""

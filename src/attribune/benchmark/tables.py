@@ -28,6 +28,7 @@ class Line:
         name: of the setting.
         folds: its folds or seeds.
         rows: number of scored rows.
+        clusters: kinds of clusters that are drawn for intervals; none for rows.
         higher_is_better: of the main metric.
         against: the difference to the reference on the common folds; None for the reference itself.
         loss: the same for the log loss, if there is one.
@@ -42,6 +43,7 @@ class Line:
     name: str
     folds: tuple[int, ...]
     rows: int
+    clusters: tuple[str, ...] = ()
     higher_is_better: bool = True
     metrics: dict[str, Interval]
     against: PairedResult | None = None
@@ -137,7 +139,8 @@ def _table(folder: BenchmarkFolder, experiment: Experiment, plan: SetPlan, part:
                 hidden=_hidden(group, metric, part),
                 cost=_cost(group),
                 moved=_moved(group, learned_here.get(setting.name), metric, part),
-                rows=len(group.metrics(part)[metric]),
+                rows=group.row_count(part),
+                clusters=group.cluster_names(part),
                 higher_is_better=group.metrics(part)[metric].higher_is_better,
             )
         )

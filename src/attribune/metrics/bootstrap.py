@@ -71,7 +71,9 @@ def interval(metric: Metric, *, level: float = 0.95, resamples: int = 10_000, se
 
     With G > 50,000 distinct rows of statistics, `resamples` is multiplied by 50,000 / G, but not reduced below 1,000;
     the result holds the number drawn. A metric that is biased in resamples, such as macro-F1 with many classes of a few
-    rows, has a percentile interval that lies to one side of its value.
+    rows, has a percentile interval that lies to one side of its value. Where all rows are of one cluster, such as one
+    judge, the interval is for that one; resamples of two kinds in which no row is left, as happens with a handful of
+    rows, do not count.
     """
     drawn = _resampled(metric, metric.of_counts, level=level, resamples=resamples, seed=seed)
     low, high = _ends(drawn, level)
@@ -186,10 +188,12 @@ def _resampled(
     if resamples < 1:
         raise ConfigError(f"resamples is {resamples}: give at least 1; 10000 is usual")
     width = max(metric.statistics.shape[0], metric.statistics.shape[1] + width)
-    if len(metric.clusters) == 2:
-        drawn = _by_both(metric, width=width, resamples=resamples, seed=seed)
+    codes = [np.unique(cluster, return_inverse=True)[1].reshape(-1) for cluster in metric.clusters]
+    codes = [numbers for numbers in codes if numbers.any()]
+    if len(codes) == 2:
+        drawn = _by_both(metric, np.stack(codes), width=width, resamples=resamples, seed=seed)
         return np.concatenate([formula(part) for part in drawn])
-    counts, contents = _drawn_together(metric)
+    counts, contents = _drawn_together(metric, *codes)
     units, total = len(counts), int(counts.sum())
     resamples = _fewer(resamples, units)
     if units * _SPARSE > total:
@@ -210,16 +214,18 @@ def _fewer(resamples: int, units: int) -> int:
     return min(resamples, max(_FEWEST_RESAMPLES, resamples * _MANY_GROUPS // units))
 
 
-def _drawn_together(metric: Metric) -> tuple[Array, Any]:
+def _drawn_together(metric: Metric, cluster: Array | None = None) -> tuple[Array, Any]:
     """Return what is drawn: how often each different thing occurs (D,), and the statistics' rows that it holds (D, G).
 
     Without clusters these are the distinct rows of statistics themselves (None), else clusters; those with the same
     content are not different.
+
+    Args:
+        cluster: (n,), the number of each row's cluster.
     """
     groups = metric.statistics.shape[0]
-    if not metric.clusters:
+    if cluster is None:
         return np.bincount(metric.rows, minlength=groups), None
-    cluster = _codes(metric, metric.clusters[0])
     order = np.lexsort((metric.rows, cluster))
     sizes = np.bincount(cluster)
     which = np.arange(len(sizes))
@@ -234,30 +240,21 @@ def _drawn_together(metric: Metric) -> tuple[Array, Any]:
     return counts, sparse.csr_array((np.ones(len(place[0])), place), shape=(len(counts), groups))
 
 
-def _codes(metric: Metric, cluster: Array) -> Array:
-    """Number the clusters of a kind from 0."""
-    codes = np.unique(cluster, return_inverse=True)[1].reshape(-1)
-    if not codes.any():
-        raise DataError(
-            f"all {len(metric):,} rows of the metric {metric.name!r} are of one cluster: an interval needs at least two"
-        )
-    return codes
-
-
-def _by_both(metric: Metric, *, width: int, resamples: int, seed: int) -> Iterator[Array]:
-    """Draw how often each distinct row of statistics occurs (R, G) if two kinds of clusters are drawn."""
+def _by_both(metric: Metric, codes: Array, *, width: int, resamples: int, seed: int) -> Iterator[Array]:
+    """Draw how often each distinct row of statistics occurs (R, G) if two kinds of clusters (2, n) are drawn."""
     generator = np.random.default_rng(seed)
-    codes = np.stack([_codes(metric, cluster) for cluster in metric.clusters])
     cells, of_row = np.unique(codes, axis=1, return_inverse=True)
     place = of_row.reshape(-1), metric.rows
     contents = sparse.csr_array((np.ones(len(metric)), place), shape=(cells.shape[1], metric.statistics.shape[0]))
     resamples = _fewer(resamples, cells.shape[1])
-    chunk = max(1, _CHUNK_CELLS // max(width, cells.shape[1]))
+    sizes, chunk = codes.max(axis=1) + 1, max(1, _CHUNK_CELLS // max(width, cells.shape[1]))
     for start in range(0, resamples, chunk):
-        weights = np.ones((min(chunk, resamples - start), cells.shape[1]))
-        for size, cell in zip(codes.max(axis=1) + 1, cells, strict=True):
-            weights *= generator.multinomial(size, np.full(size, 1 / size), size=len(weights))[:, cell]
-        drawn = weights @ contents
+        count = min(chunk, resamples - start)
+        first, second = (
+            _counts(generator, size, count).astype(np.float64).take(cell, axis=1)
+            for size, cell in zip(sizes, cells, strict=True)
+        )
+        drawn = np.multiply(first, second, out=first) @ contents
         yield drawn[drawn.any(axis=1)]
 
 
@@ -292,10 +289,14 @@ def _rows(row_count: int, resamples: int, seed: int) -> Iterator[Array]:
     generator = np.random.default_rng(seed)
     chunk = max(1, _CHUNK_CELLS // row_count)
     for start in range(0, resamples, chunk):
-        size = min(chunk, resamples - start)
-        counts = np.zeros(size * row_count, dtype=np.int64)
-        offsets = row_count * np.arange(size)[:, None]
-        for done in range(0, row_count, _CHUNK_CELLS):
-            drawn = generator.integers(row_count, size=(size, min(_CHUNK_CELLS, row_count - done)))
-            counts += np.bincount((drawn + offsets).reshape(-1), minlength=counts.size)
-        yield counts.reshape(size, row_count).astype(np.int32)
+        yield _counts(generator, row_count, min(chunk, resamples - start)).astype(np.int32)
+
+
+def _counts(generator: np.random.Generator, number: int, resamples: int) -> Array:
+    """Draw so many things with replacement, and count how often each occurs (R, number)."""
+    counts = np.zeros(resamples * number, dtype=np.int64)
+    offsets = number * np.arange(resamples)[:, None]
+    for done in range(0, number, _CHUNK_CELLS):
+        drawn = generator.integers(number, size=(resamples, min(_CHUNK_CELLS, number - done)))
+        counts += np.bincount((drawn + offsets).reshape(-1), minlength=counts.size)
+    return counts.reshape(resamples, number)

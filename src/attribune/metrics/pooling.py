@@ -57,7 +57,7 @@ def _over_pairs(metrics: Sequence[Metric], pairs: Array) -> list[Metric]:
     """Return correlations whose statistics count the pairs of all of them."""
     starts = np.cumsum([0, *(metric.statistics.shape[1] for metric in metrics)])
     shapes = [(metric.statistics.shape[0], len(pairs)) for metric in metrics]
-    return [
+    joined = [
         of_pairs(
             metric.name,
             sparse.csr_array(
@@ -68,3 +68,4 @@ def _over_pairs(metrics: Sequence[Metric], pairs: Array) -> list[Metric]:
         )
         for metric, start, shape in zip(metrics, starts, shapes, strict=False)
     ]
+    return [replace(metric, clusters=before.clusters) for metric, before in zip(joined, metrics, strict=True)]

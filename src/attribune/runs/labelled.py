@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from datasets import Dataset
 
+from attribune.data.clusters import Clusters, clusters_note, find_clusters
 from attribune.data.selection import rows_with_text, shuffle_columns
 from attribune.data.tables import read_table, table_source_name
 from attribune.errors import DataError, numbered_in_file
@@ -27,6 +28,7 @@ class LabelledRows:
         numbers: indices of the rows in the table, from 0.
         labels: as the task encodes them.
         source: name of the table, for messages.
+        clusters: those of rows that are not independent.
         notes: messages for the user about rows that were dropped or cannot be right.
     """
 
@@ -34,6 +36,7 @@ class LabelledRows:
     numbers: npt.NDArray[np.int64]
     labels: npt.NDArray[Any]
     source: str
+    clusters: Clusters
     notes: list[str]
 
     @classmethod
@@ -59,13 +62,20 @@ class LabelledRows:
             notes.append(f"{sum(unseen.values()):,} rows have a label that no training row had; they count as wrong")
         notes += task.label_notes(columns)
         rows = table.select(usable)
+        clusters = find_clusters(rows, recipe.cluster_settings())
+        if note := clusters_note(clusters):
+            notes.append(note)
         if recipe.data.shuffled:
             rows = shuffle_columns(rows, predictor.schema.names, seed=recipe.training.seed)
             notes.append("the attributes are shuffled over the rows, as in the training of this run")
-        return cls(rows=rows, numbers=usable, labels=labels[usable], source=source, notes=notes)
+        return cls(rows=rows, numbers=usable, labels=labels[usable], source=source, clusters=clusters, notes=notes)
 
     def first(self, count: int) -> Self:
         """Return the first `count` rows."""
         return replace(
-            self, rows=self.rows.select(range(count)), numbers=self.numbers[:count], labels=self.labels[:count]
+            self,
+            rows=self.rows.select(range(count)),
+            numbers=self.numbers[:count],
+            labels=self.labels[:count],
+            clusters={name: kind[:count] for name, kind in self.clusters.items()},
         )

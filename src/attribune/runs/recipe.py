@@ -12,11 +12,13 @@ from attribune.backbones.families import placement_for
 from attribune.backbones.tuning import Tuning
 from attribune.backbones.word_options import WORD_MODELS
 from attribune.core.config import Settings
+from attribune.data.clusters import ClusterSettings
 from attribune.data.windows import Head, parse_window
 from attribune.errors import ConfigError
 from attribune.methods import DEFAULT_METHOD, METHODS, MethodConfig, check_reads_tokens, method_from_dict
 from attribune.models.baselines import BASELINES, BaselineConfig, baseline_from_dict
-from attribune.runs.recipe_parts import BackboneRecipe, DataRecipe, TrainingRecipe, TransferRecipe
+from attribune.runs.recipe_parts import BackboneRecipe, DataRecipe, EvaluationRecipe, TrainingRecipe, TransferRecipe
+from attribune.schema import Categorical
 from attribune.tasks import TASKS
 
 __all__ = ["RECIPE_END", "Recipe"]
@@ -32,6 +34,7 @@ class Recipe(Settings):
     task: dict[str, Any] = Field(default_factory=dict)
     backbone: BackboneRecipe = BackboneRecipe()
     training: TrainingRecipe = TrainingRecipe()
+    evaluation: EvaluationRecipe = EvaluationRecipe()
     transfer: TransferRecipe | None = None
 
     @field_validator("method")
@@ -158,6 +161,14 @@ class Recipe(Settings):
                     f"attributes {', '.join(self.attribute_names)}: leave it out"
                 )
         return self
+
+    def cluster_settings(self) -> ClusterSettings:
+        """How the clusters of scored rows are found."""
+        return ClusterSettings(
+            cluster=self.evaluation.cluster,
+            texts=self.data.texts,
+            attributes=tuple(kind.name for kind in self.data.kinds() if isinstance(kind, Categorical)),
+        )
 
     @property
     def attribute_names(self) -> list[str]:

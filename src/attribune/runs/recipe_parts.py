@@ -13,6 +13,7 @@ from attribune.backbones.placement import Pooling
 from attribune.backbones.tuning import Tuning
 from attribune.backbones.word_options import WORD_MODELS
 from attribune.core.config import Settings
+from attribune.data.clusters import AUTO, ROWS
 from attribune.data.text_pairs import Truncation
 from attribune.data.texts import TextInput
 from attribune.data.windows import parse_window
@@ -21,7 +22,15 @@ from attribune.models.chunk_encoders import chunk_encoder_from_dict
 from attribune.schema import MISSING
 from attribune.schema.kinds import KINDS, Kind
 
-__all__ = ["BackboneRecipe", "DataRecipe", "Names", "SplitRecipe", "TrainingRecipe", "TransferRecipe"]
+__all__ = [
+    "BackboneRecipe",
+    "DataRecipe",
+    "EvaluationRecipe",
+    "Names",
+    "SplitRecipe",
+    "TrainingRecipe",
+    "TransferRecipe",
+]
 
 
 def _as_tuple(value: Any) -> Any:
@@ -242,6 +251,26 @@ class TrainingRecipe(Settings):
     def _epoch_or_steps(cls, value: Any) -> Any:
         if value != "epoch" and not (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
             raise ConfigError(f"it is {value!r}: write epoch, or a number of steps of at least 1")
+        return value
+
+
+class EvaluationRecipe(Settings):
+    """What is drawn for intervals: rows, or whole clusters of rows that are not independent.
+
+    ``cluster`` is ``rows``, ``text``, the name of a column, or two of these, such as ``[text, judge]``; ``auto`` takes
+    the texts where several rows share one, and who judged them.
+    """
+
+    cluster: str | Annotated[tuple[Name, ...], Field(min_length=1, max_length=2)] = AUTO
+
+    @field_validator("cluster")
+    @classmethod
+    def _known(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        names = value if isinstance(value, tuple) else (value,)
+        if not all(names) or len(set(names)) < len(names):
+            raise ConfigError(f"evaluation.cluster is {value!r}: name one kind of clusters, or two different ones")
+        if isinstance(value, tuple) and (words := {AUTO, ROWS}.intersection(value)):
+            raise ConfigError(f"evaluation.cluster is {value!r}: {min(words)!r} stands alone, or name columns")
         return value
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from attribune.core.precision import resolve_precision
+from attribune.data.clusters import ClusterSettings
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError
 from attribune.methods import MethodConfig
@@ -35,6 +36,7 @@ class DataPlan:
             text whose tokens are labelled.
         transfer: the run whose schema and classes are used.
         seed: of the shuffling of attributes.
+        clusters: how rows that are not independent are found.
     """
 
     source: DataRecipe
@@ -45,6 +47,7 @@ class DataPlan:
     task_options: Mapping[str, Any]
     transfer: TransferRecipe | None
     seed: int
+    clusters: ClusterSettings
 
     @classmethod
     def of(cls, recipe: Recipe) -> Self:
@@ -66,6 +69,7 @@ class DataPlan:
             task_options=options,
             transfer=recipe.transfer,
             seed=recipe.training.seed,
+            clusters=recipe.cluster_settings(),
         )
 
     @property

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from datasets import Dataset
 
+from attribune.data.clusters import Clusters, clusters_note, find_clusters
 from attribune.data.encoding import RowReport, encode_rows, encode_with_report
 from attribune.data.rows import EncodedRows
 from attribune.data.selection import rows_with_label, rows_with_text, shuffle_columns
@@ -47,12 +48,14 @@ class PreparedSplit:
         table: the rows that have a text and a label, with all their columns.
         rows: (n,), their numbers in the source file, from 0.
         labels: as the task encodes them.
+        clusters: those of scored rows.
         unshuffled: the table with every row's own attributes, where `table` has those of others.
     """
 
     table: Dataset
     rows: npt.NDArray[np.int64]
     labels: npt.NDArray[Any]
+    clusters: Clusters = field(default_factory=dict)
     unshuffled: Dataset | None = None
 
 
@@ -135,7 +138,10 @@ def _encode_labels(
         )
     lines = [*task.label_notes(columns), *(report.lines() if report is not None else ())]
     notes.extend(f"{name}: {line}" for line in lines)
-    return PreparedSplit(table=part.table, rows=part.rows, labels=labels)
+    clusters = find_clusters(part.table, plan.clusters) if name != "train" else {}
+    if note := clusters_note(clusters):
+        notes.append(f"{name}: {note}")
+    return PreparedSplit(table=part.table, rows=part.rows, labels=labels, clusters=clusters)
 
 
 def with_all_classes(recipe: Recipe, tables: Mapping[str, Dataset]) -> Recipe:

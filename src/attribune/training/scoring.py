@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from safetensors.numpy import save
 
 from attribune.core.progress import Reporter
+from attribune.data.clusters import clustered, packed_clusters
 from attribune.data.texts import TextInput
 from attribune.data.writing import prediction_array
 from attribune.metrics.results import Scored, condition_of
@@ -76,7 +77,7 @@ def score(
     for split_name, split in data.scored.items():
         logits, _ = predictor.logits(split.table, hide_attributes=hide_attributes)
         task = predictor.task
-        metrics[split_name] = task.metrics(logits, split.labels)
+        metrics[split_name] = clustered(task.metrics(logits, split.labels), split.clusters)
         if folder is not None:
             columns = {column: prediction_array(value) for column, value in task.decode(logits).columns().items()}
             true = {f"true_{column}": list(split.table[column]) for column in source.true_columns}
@@ -84,7 +85,7 @@ def score(
             pq.write_table(pa.table({"row": split.rows, **true, **columns}), sink)
             arrays = {"rows": split.rows, **task.packed({"labels": split.labels, "logits": logits})}
             own = split.table if split.unshuffled is None else split.unshuffled
-            arrays |= value_marks(own, data.schema)
+            arrays |= value_marks(own, data.schema) | packed_clusters(split.clusters)
             stored = save({key: np.ascontiguousarray(array) for key, array in arrays.items()})
             folder.write_predictions(split_name, table=sink.getvalue(), logits=stored)
     _log.info("%s: validation and test rows scored in %.1f s", name, time.perf_counter() - started)
@@ -107,5 +108,7 @@ def score_baselines(source: DataPlan, data: PreparedData, reporter: Reporter, *,
         predictor = Predictor(fit_linear(data, text), text_input=source.text)
         scored.append(score(method, predictor, data, source))
     labels = data.splits["train"].labels
-    majority = {name: data.task.majority(labels, split.labels) for name, split in data.scored.items()}
+    majority = {
+        name: clustered(data.task.majority(labels, split.labels), split.clusters) for name, split in data.scored.items()
+    }
     return [*scored, Scored(name="majority", metrics=majority)]

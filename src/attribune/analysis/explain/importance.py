@@ -30,16 +30,16 @@ def attribute_importance(scores: Rescored, labels: Array) -> list[dict[str, Any]
         values are permuted over the rows (permutation importance); the loss is the mean of three permutations, over
         which an interval draws the copies of a row as one.
     """
-    attributes, task = list(scores.predictor.schema), scores.predictor.task
+    attributes = list(scores.predictor.schema)
     groups: list[tuple[str | None, list[FittedAttribute]]] = [(attribute.name, [attribute]) for attribute in attributes]
     if len(attributes) > 1:
         groups.append((None, attributes))
-    baseline, records = task.metrics(scores.logits, labels), []
+    baseline, records = scores.metrics(scores.logits, labels), []
     keys = [np.arange(len(labels))] * _SHUFFLES
     copies = {name: pooled([metric] * _SHUFFLES, keys) for name, metric in baseline.items()}
     for name, group in groups:
-        hidden = task.metrics(scores.hidden(group), labels)
-        shuffles = [task.metrics(scores.shuffled(group, seed=seed), labels) for seed in range(_SHUFFLES)]
+        hidden = scores.metrics(scores.hidden(group), labels)
+        shuffles = [scores.metrics(scores.shuffled(group, seed=seed), labels) for seed in range(_SHUFFLES)]
         shuffled = {metric: pooled([shuffle[metric] for shuffle in shuffles], keys) for metric in baseline}
         losses = {"hidden": _losses(baseline, hidden), "shuffled": _losses(copies, shuffled)}
         records.append({"attribute": name, **losses})
@@ -63,15 +63,13 @@ def importance_by_frequency(scores: Rescored, labels: Array, *, rare: int) -> li
     Returns:
         One record for each attribute and bin that has rows: ``unseen`` (unknown or missing), ``rare``, ``frequent``.
     """
-    records, task = [], scores.predictor.task
+    records, main = [], scores.predictor.task.main_metric
     for attribute in scores.predictor.schema:
         counts = counts_of_rows(attribute.counts, scores.rows.attribute_ids[:, attribute.columns])
         hidden = scores.hidden([attribute])
         for name, rows in _bins(counts, rare):
             if rows.any():
-                baseline, without = (
-                    task.metrics(logits[rows], labels[rows])[task.main_metric] for logits in (scores.logits, hidden)
-                )
+                baseline, without = (scores.metrics(logits, labels, rows)[main] for logits in (scores.logits, hidden))
                 records.append(
                     {
                         "attribute": attribute.name,

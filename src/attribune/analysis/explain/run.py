@@ -63,7 +63,7 @@ def explain(
     labelled = LabelledRows.read(recipe, predictor, data, encoding=encoding)
     with numbered_in_file(labelled.numbers, labelled.source):
         encoded = predictor.encode(labelled.rows)
-    scores = Rescored.of(predictor, encoded)
+    scores = Rescored.of(predictor, encoded, clusters=labelled.clusters)
     return {
         "run": str(run),
         "method": recipe.method["name"],

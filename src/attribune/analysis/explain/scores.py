@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from attribune.data.clusters import Clusters, clustered
 from attribune.data.rows import EncodedRows
+from attribune.metrics.metric import Metric
 from attribune.models.predictor import Predictor
 from attribune.schema.attributes import FittedAttribute
 
@@ -20,17 +23,23 @@ Ids = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Rescored:
-    """Rows with their logits (n, outputs), and the logits of the same texts with other attributes."""
+    """Rows with their logits (n, outputs) and clusters, and the logits of the same texts with other attributes."""
 
     predictor: Predictor
     rows: EncodedRows
     logits: Array
+    clusters: Clusters = field(default_factory=dict)
     _hidden: dict[tuple[str, ...], Array] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
-    def of(cls, predictor: Predictor, rows: EncodedRows) -> Rescored:
+    def of(cls, predictor: Predictor, rows: EncodedRows, *, clusters: Clusters) -> Rescored:
         """Score the rows with their own attributes."""
-        return cls(predictor=predictor, rows=rows, logits=predictor.score(rows))
+        return cls(predictor=predictor, rows=rows, logits=predictor.score(rows), clusters=clusters)
+
+    def metrics(self, logits: Array, labels: npt.NDArray[Any], rows: Any = slice(None)) -> dict[str, Metric]:
+        """Return the metrics of logits of these rows, or of some of them."""
+        clusters = {name: kind[rows] for name, kind in self.clusters.items()}
+        return clustered(self.predictor.task.metrics(logits[rows], labels[rows]), clusters)
 
     def with_ids(self, ids: Ids) -> Array:
         """Return the logits (n, outputs) of the same texts with other ids (n, slots)."""

@@ -23,6 +23,7 @@ from attribune.analysis.diagnostics import (
 from attribune.analysis.run_rows import RunRows, rows_of_run
 from attribune.apps.report.page import Figure, Section, render_page, write_page
 from attribune.apps.report.plots import Curve, Estimate, binned_plot, calibration_plot, confusion_plot, curve_plot
+from attribune.data.clusters import what_is_drawn
 from attribune.data.tables import refuse_input_as_output
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.tables import comparison_lines, format_interval, table_cells
@@ -84,7 +85,8 @@ def run_page(rows: RunRows) -> str:
 
 
 def _metrics(rows: RunRows) -> Section:
-    note = "95 % intervals of the bootstrap over rows; differences are paired. No winner is named where one holds zero."
+    over = what_is_drawn(rows.scored_rows.clusters)
+    note = f"95 % intervals of the bootstrap over {over}; differences are paired. No winner where one holds zero."
     sentences = comparison_lines(rows.comparisons)
     return Section(title="Metrics", sentences=sentences, table=table_cells(rows.results), notes=[note])
 

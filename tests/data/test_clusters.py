@@ -1,0 +1,129 @@
+"""Rows that are not independent: which texts and judges are found, and what is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from attribune.data.clusters import (
+    ClusterSettings,
+    clustered,
+    clusters_note,
+    find_clusters,
+    packed_clusters,
+    unpacked_clusters,
+)
+from attribune.errors import ConfigError, DataError
+from attribune.metrics.formulas import accuracy
+from attribune.runs.recipe_parts import EvaluationRecipe
+
+Columns = dict[str, list[Any]]
+
+
+def judgements(texts: int = 30, each: int = 4, judges: int = 8) -> Columns:
+    """Every text is judged by some of the judges; a community is the text's own."""
+    text = [f"text {number}" for number in range(texts) for _ in range(each)]
+    judge = [f"j{(number + 3 * place) % judges}" for number in range(texts) for place in range(each)]
+    return {"text": text, "judge": judge, "community": [f"c{one[-1]}" for one in text]}
+
+
+def found(columns: Columns, cluster: Any = "auto", **changes: Any) -> dict[str, list[int]]:
+    """The clusters of a table, numbered in the order in which they come."""
+    settings = {"texts": ("text",), "attributes": ("community", "judge")} | changes
+    clusters = find_clusters(pa.table(columns), ClusterSettings(cluster=cluster, **settings))
+    return {name: numbered(kind.tolist()) for name, kind in clusters.items()}
+
+
+def numbered(values: list[Any]) -> list[int]:
+    known = {value: number for number, value in enumerate(dict.fromkeys(values))}
+    return [known[value] for value in values]
+
+
+def test_texts_and_their_judges_are_found() -> None:
+    columns = judgements()
+    expected = {name: numbered(columns[name]) for name in ("text", "judge")}
+    assert found(columns) == expected
+    assert found(columns, attributes=("community",)) == {"text": expected["text"]}
+    assert found(columns, attributes=()) == {"text": expected["text"]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda columns: {**columns, "text": [f"{text} {row}" for row, text in enumerate(columns["text"])]},
+        lambda columns: {**columns, "text": ["one"] * len(columns["text"])},
+    ],
+    ids=["every text once", "one text"],
+)
+def test_rows_alone_are_no_clusters(change: Callable[[Columns], Columns]) -> None:
+    assert found(change(judgements())) == {}
+
+
+def test_a_few_texts_that_stand_twice_are_no_judgements() -> None:
+    columns = judgements(each=1, texts=100)
+    columns["text"][:3] = ["same"] * 3
+    assert found(columns) == {}
+    columns["text"][:10] = ["same"] * 10
+    assert set(found(columns, attributes=("judge",))) == {"text"}  # some judged it twice
+
+
+def test_judges_who_judge_once_are_no_clusters() -> None:
+    columns = judgements()
+    columns["judge"] = [f"j{row}" for row in range(len(columns["text"]))]
+    assert set(found(columns)) == {"text"}
+
+
+def test_both_texts_of_a_pair_tell_texts_apart() -> None:
+    columns = judgements() | {"reply": [f"reply {row // 2}" for row in range(120)]}
+    assert len(set(found(columns, texts=("text", "reply"))["text"])) == 60
+
+
+@pytest.mark.parametrize("cluster", ["judge", ("judge",), ["judge"]])
+def test_a_column_is_taken_as_it_is(cluster: Any) -> None:
+    columns = judgements()
+    assert found(columns, cluster) == {"judge": numbered(columns["judge"])}
+    assert set(found(columns, ("community", "text"))) == {"community", "text"}
+    assert found(columns, "rows") == {}
+
+
+def test_values_are_compared_as_attributes_are_and_a_missing_one_is_alone() -> None:
+    columns = {"text": ["a"] * 6, "judge": [" 7", "7.0", None, None, "", "8"]}
+    assert found(columns, "judge") == {"judge": [0, 0, 1, 2, 3, 4]}
+    assert found({"text": ["a", "b", "a"], "tags": [["x"], ["x"], []]}, "tags") == {"tags": [0, 0, 1]}
+
+
+def test_a_column_that_is_not_there_is_named() -> None:
+    with pytest.raises(DataError, match=r"no column 'rater' that evaluation.cluster names: it has text, judge, comm"):
+        found(judgements(), ("text", "rater"))
+
+
+@pytest.mark.parametrize("cluster", ["", (), ("a", "b", "c"), ("a", "a"), ("text", "auto"), ("rows", "a"), ("a", "")])
+def test_settings_that_cannot_be_are_refused(cluster: Any) -> None:
+    with pytest.raises(ConfigError, match=r"cluster"):
+        EvaluationRecipe.from_dict({"cluster": cluster})
+
+
+def test_the_note_says_what_intervals_are_over() -> None:
+    clusters = find_clusters(
+        pa.table(judgements()), ClusterSettings(cluster="auto", texts=("text",), attributes=("judge",))
+    )
+    assert clusters_note(clusters) == (
+        "120 rows are of 30 texts and 8 values of judge, and not independent: intervals are over these"
+    )
+    assert clusters_note({}) is None
+    packed = {"rows": np.arange(120), **packed_clusters(clusters)}
+    assert {name: kind.tolist() for name, kind in unpacked_clusters(packed).items()} == {
+        name: kind.tolist() for name, kind in clusters.items()
+    }
+
+
+def test_metrics_of_other_rows_stay_as_they_are() -> None:
+    clusters = {"text": np.arange(4, dtype=np.uint64) // 2}
+    metrics = {"accuracy": accuracy([0, 1, 1, 0], [0, 1, 0, 0]), "other": accuracy([0, 1], [0, 1])}
+    given = clustered(metrics, clusters)
+    assert [len(metric.clusters) for metric in given.values()] == [1, 0]
+    assert given["accuracy"].value() == metrics["accuracy"].value()
