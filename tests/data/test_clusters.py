@@ -33,7 +33,7 @@ def judgements(texts: int = 30, each: int = 4, judges: int = 8) -> Columns:
 
 def found(columns: Columns, cluster: Any = "auto", **changes: Any) -> dict[str, list[int]]:
     """The clusters of a table, numbered in the order in which they come."""
-    settings = {"texts": ("text",), "attributes": ("community", "judge")} | changes
+    settings = {"texts": ("text",), "judges": ("community", "judge")} | changes
     clusters = find_clusters(pa.table(columns), ClusterSettings(cluster=cluster, **settings))
     return {name: numbered(kind.tolist()) for name, kind in clusters.items()}
 
@@ -47,8 +47,8 @@ def test_texts_and_their_judges_are_found() -> None:
     columns = judgements()
     expected = {name: numbered(columns[name]) for name in ("text", "judge")}
     assert found(columns) == expected
-    assert found(columns, attributes=("community",)) == {"text": expected["text"]}
-    assert found(columns, attributes=()) == {"text": expected["text"]}
+    assert found(columns, judges=("community",)) == {"text": expected["text"]}
+    assert found(columns, judges=()) == {"text": expected["text"]}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_few_texts_that_stand_twice_are_no_judgements() -> None:
     columns["text"][:3] = ["same"] * 3
     assert found(columns) == {}
     columns["text"][:10] = ["same"] * 10
-    assert set(found(columns, attributes=("judge",))) == {"text"}  # some judged it twice
+    assert set(found(columns, judges=("judge",))) == {"text"}  # some judged it twice
 
 
 def test_judges_who_judge_once_are_no_clusters() -> None:
@@ -97,7 +97,9 @@ def test_values_are_compared_as_attributes_are_and_a_missing_one_is_alone() -> N
 
 
 def test_a_column_that_is_not_there_is_named() -> None:
-    with pytest.raises(DataError, match=r"no column 'rater' that evaluation.cluster names: it has text, judge, comm"):
+    with pytest.raises(
+        DataError, match=r"names the column 'rater', which the rows do not have: choose from text, judge, c"
+    ):
         found(judgements(), ("text", "rater"))
 
 
@@ -109,7 +111,7 @@ def test_settings_that_cannot_be_are_refused(cluster: Any) -> None:
 
 def test_the_note_says_what_intervals_are_over() -> None:
     clusters = find_clusters(
-        pa.table(judgements()), ClusterSettings(cluster="auto", texts=("text",), attributes=("judge",))
+        pa.table(judgements()), ClusterSettings(cluster="auto", texts=("text",), judges=("judge", "not there"))
     )
     assert clusters_note(clusters) == (
         "120 rows are of 30 texts and 8 values of judge, and not independent: intervals are over these"

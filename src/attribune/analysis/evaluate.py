@@ -109,7 +109,7 @@ def compare_scores(first: str | Path, second: str | Path) -> list[Comparison]:
             f"{first} and {second} were not scored on the same rows: train both with the same data, split and seed, "
             "or use `attribune train --compare`"
         )
-    clusters = unpacked_clusters(a.parts[part])
+    clusters = max((unpacked_clusters(scores.parts[part]) for scores in (a, b)), key=len)  # one may read no judges
     metrics_a, metrics_b = (
         clustered(scores.task.metrics(scores.parts[part]["logits"], scores.parts[part]["labels"]), clusters)
         for scores in (a, b)

@@ -298,6 +298,7 @@ class Experiment(Settings):
         """Return the tree of a cell's recipe; `data` has the columns and files of the set."""
         setting = cell.setting
         merged = {**self.data, **data, **setting.data}
+        evaluation: dict[str, Any] = {}
         if cell.set.labels is not None:
             merged["label"] = list(cell.set.labels)
         if cell.set.disjoint:
@@ -310,8 +311,12 @@ class Experiment(Settings):
                     f"choose from {', '.join(known) or 'none'}"
                 )
             merged["attributes"] = [known[name] for name in setting.attributes]
+            # All settings are compared over the same clusters.
+            kinds = {name: attribute.get("kind", "categorical") for name, attribute in known.items()}
+            evaluation["judges"] = [name for name, kind in kinds.items() if kind == "categorical"]
         return {
             "data": merged,
+            "evaluation": evaluation,
             "task": dict(task),
             "method": {**self.methods.get(setting.method["name"], {}), **setting.method},
             "backbone": {**self.backbone, **setting.backbone},

@@ -47,20 +47,20 @@ class ClusterSettings:
     Args:
         cluster: see `find_clusters`.
         texts: columns of the text.
-        attributes: columns with one value a row, which ``auto`` looks at.
+        judges: columns with one value a row that may say who judged a text, for ``auto``.
     """
 
     cluster: str | tuple[str, ...]
     texts: tuple[str, ...]
-    attributes: tuple[str, ...]
+    judges: tuple[str, ...]
 
 
 def find_clusters(table: Table, settings: ClusterSettings) -> Clusters:
     """Find the clusters of a table's rows.
 
     ``rows`` finds none; ``text``, the name of a column, or two of these are taken as they are; ``auto`` finds the
-    texts, if a tenth of the rows share theirs with another row, and the first attribute that tells the rows of a text
-    apart (who judged it) if its values stand in several rows.
+    texts, if a tenth of the rows share theirs with another row, and the first of the judges' columns that tells the
+    rows of a text apart, if its values stand in several rows.
 
     Returns:
         At most two kinds. A row without a value is a cluster of its own.
@@ -72,23 +72,24 @@ def find_clusters(table: Table, settings: ClusterSettings) -> Clusters:
     if cluster == ROWS:
         return {}
     if cluster == AUTO:
-        return _judgements(table, texts, settings.attributes)
+        return _judgements(table, texts, settings.judges)
     names = [cluster] if isinstance(cluster, str) else list(cluster)
     known = column_names(table)
     if missing := [name for name in names if name not in (TEXT, *known)]:
         raise DataError(
-            f"the table has no column {missing[0]!r} that evaluation.cluster names: it has {', '.join(known)}"
+            f"evaluation.cluster names the column {missing[0]!r}, which the rows do not have: choose from "
+            f"{', '.join(dict.fromkeys([TEXT, *known]))}"
         )
     return {name: _hashes(table, texts) if name == TEXT else _values(table, name) for name in names}
 
 
-def _judgements(table: Table, texts: Sequence[str], attributes: Sequence[str]) -> Clusters:
+def _judgements(table: Table, texts: Sequence[str], judges: Sequence[str]) -> Clusters:
     text = _hashes(table, texts)
     _, which, counts = np.unique(text, return_inverse=True, return_counts=True)
     shared = counts[which.reshape(-1)] > 1
     if shared.sum() < _SHARED * len(text) or len(counts) < 2:
         return {}
-    for name in attributes:
+    for name in (name for name in judges if name in column_names(table)):
         value = _values(table, name)
         pairs = np.unique(np.stack([text[shared], value[shared]]), axis=1).shape[1]
         values = len(np.unique(value))

@@ -167,7 +167,8 @@ class Recipe(Settings):
         return ClusterSettings(
             cluster=self.evaluation.cluster,
             texts=self.data.texts,
-            attributes=tuple(kind.name for kind in self.data.kinds() if isinstance(kind, Categorical)),
+            judges=self.evaluation.judges
+            or tuple(kind.name for kind in self.data.kinds() if isinstance(kind, Categorical)),
         )
 
     @property

@@ -258,10 +258,12 @@ class EvaluationRecipe(Settings):
     """What is drawn for intervals: rows, or whole clusters of rows that are not independent.
 
     ``cluster`` is ``rows``, ``text``, the name of a column, or two of these, such as ``[text, judge]``; ``auto`` takes
-    the texts where several rows share one, and who judged them.
+    the texts where several rows share one, and who judged them: the first of the columns ``judges`` that tells the rows
+    of a text apart, by default of the categorical attributes.
     """
 
     cluster: str | Annotated[tuple[Name, ...], Field(min_length=1, max_length=2)] = AUTO
+    judges: Names = ()
 
     @field_validator("cluster")
     @classmethod
