@@ -84,6 +84,56 @@ def test_groups_and_texts_stay_whole_and_what_conflicts_is_counted(rows: list[tu
         assert any(texts[row] in part for part in parts(splits, "text"))
 
 
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=3, max_size=80), st.integers(0, 5))
+def test_new_texts_and_new_judges(rows: list[tuple[int, int]], seed: int) -> None:
+    """Split by both no text and no judge is in two parts, and no row is lost uncounted."""
+    judges, texts = [f"j{judge}" for judge, _ in rows], [f"t{text}" for _, text in rows]
+    try:
+        splits = split_table(
+            table(j=judges, text=texts), text=["text"], by="both", column="j", seed=seed, fractions=(0.5, 0.25, 0.25)
+        )
+    except DataError:
+        return
+    assert_disjoint(parts(splits, "j"))
+    assert_disjoint(parts(splits, "text"))
+    sizes = splits.report
+    assert sizes.train + sizes.validation + sizes.test + sizes.apart == len(rows)
+    assert sizes.left_out == 0
+
+
+def test_new_judges_of_known_texts() -> None:
+    """Five judgements of every text: split by judge, with shared texts, no row is left out."""
+    judges = [f"j{(text + 3 * place) % 11}" for text in range(60) for place in range(5)]
+    rows = table(j=judges, text=[f"t{text}" for text in range(60) for _ in range(5)])
+    wanted: dict[str, Any] = {"text": ["text"], "column": "j", "fractions": (0.6, 0.2, 0.2)}
+    shared = split_table(rows, by="group", shared_texts=True, **wanted)
+    assert_disjoint(parts(shared, "j"))
+    assert sum(map(len, shared.rows)) == 300
+    assert shared.report.shared > 80
+    said = f"rows of validation and test whose text is in training, too: {shared.report.shared}"
+    assert said in shared.report.lines()
+    apart = split_table(rows, by="both", **wanted)
+    assert 5 < apart.report.test < 30
+    said = f"rows left out, their text and their group being in different parts: {apart.report.apart}"
+    assert said in apart.report.lines()
+    with pytest.raises(DataError, match=r"repeat a text of an earlier part: set data.split.shared_texts or give the"):
+        split_table(rows, by="group", **wanted)
+    few = table(j=["a", "b", "c"], text=["x", "y", "z"])
+    different = [seed for seed in range(20) if not _splits(few, seed)]
+    assert different
+    with pytest.raises(DataError, match=r"have their text and their group in different parts: raise the fractions or"):
+        split_table(few, text=["text"], by="both", column="j", seed=different[0])
+
+
+def _splits(rows: datasets.Dataset, seed: int) -> bool:
+    try:
+        split_table(rows, text=["text"], by="both", column="j", seed=seed)
+    except DataError:
+        return False
+    return True
+
+
 def test_groups_fill_the_parts() -> None:
     users = [f"u{number // 5}" for number in range(500)] + [None, ""]
     rows = table(u=users, text=[str(n) for n in range(502)])
@@ -161,7 +211,10 @@ def test_too_few_rows_or_groups_are_refused() -> None:
     [
         ({"fractions": (0.8, 0.1, 0.2)}, "add up to 1"),
         ({"fractions": (1.0, 0.0, 0.0)}, "three positive numbers"),
-        ({"by": "size"}, "must be 'random', 'group' or 'time'"),
+        ({"by": "size"}, "must be 'random', 'group', 'time' or 'both'"),
+        ({"by": "both"}, "name the column"),
+        ({"shared_texts": True}, "split by 'random' with shared_texts: split by 'group'"),
+        ({"by": "both", "column": "u", "shared_texts": True}, "leave shared_texts out"),
         ({"by": "group"}, "name the column"),
         ({"column": "u"}, "leave column out"),
     ],

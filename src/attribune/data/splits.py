@@ -30,6 +30,8 @@ class SplitReport:
 
     Attributes:
         left_out: rows left out because an earlier part has their text (only when split by group or time).
+        apart: rows left out because their text and their group are in different parts (only when split by both).
+        shared: rows of validation and test whose text is also in training, where texts may be shared.
         repeated: rows whose text an earlier row has; split at random they stay in that row's part.
         without_group: rows without a group, each one taken as a group of its own.
     """
@@ -38,6 +40,8 @@ class SplitReport:
     validation: int
     test: int
     left_out: int = 0
+    apart: int = 0
+    shared: int = 0
     repeated: int = 0
     without_group: int = 0
 
@@ -46,6 +50,8 @@ class SplitReport:
         words = {
             "repeated": "rows that repeat a text",
             "left_out": "rows left out, their text being in an earlier part",
+            "apart": "rows left out, their text and their group being in different parts",
+            "shared": "rows of validation and test whose text is in training, too",
             "without_group": "rows without a group, each taken as its own",
         }
         sizes = f"rows: {self.train:,} train, {self.validation:,} validation, {self.test:,} test"
@@ -73,48 +79,68 @@ def split_table(
     text: Sequence[str],
     seed: int = 0,
     fractions: tuple[float, float, float] = (0.8, 0.1, 0.1),
-    by: Literal["random", "group", "time"] = "random",
+    by: Literal["random", "group", "time", "both"] = "random",
     column: str | None = None,
+    shared_texts: bool = False,
 ) -> Splits:
     """Split a table.
 
-    Rows with the same text (trimmed, columns joined) never come in two parts. Split at random, they stay together.
-    Split by group or time, a text may belong to several parts: its rows outside the earliest part are left out and
-    counted. Groups are not divided; one too large for the remaining room in test and validation goes to train. Rows of
-    one point in time stay together.
+    Rows with the same text (trimmed, columns joined) never come in two parts, unless `shared_texts`. Split at random,
+    they stay together. Split by group or time, a text may belong to several parts: its rows outside the earliest part
+    are left out and counted. Groups are not divided; one too large for the remaining room in test and validation goes
+    to train. Rows of one point in time stay together.
+
+    Where several people judge each text, ``random`` makes parts of new texts, ``group`` with `shared_texts` parts of
+    new judges, and ``both`` parts of new texts by new judges.
 
     Args:
         fractions: shares of train, validation and test; that of test may be 0.
         by: `random`; `group`: all rows with one value of `column` in one part; `time`: earliest in train, latest in
-            test.
+            test; `both`: groups and texts are shared out, each by the fractions, and rows whose text and group are in
+            different parts are left out, so that a share of 0.1 of test keeps a hundredth of the rows for it.
         column: the group, or the time as a number or an ISO date; None for ``random``.
+        shared_texts: whether a text may be in several parts, when split by group.
 
     Raises:
         DataError: for too few rows, groups or points in time, or a row whose time cannot be read.
         ConfigError: for fractions that do not add up to 1, or a `column` that `by` needs or does not take.
     """
-    _check_settings(fractions, by, column)
+    _check_settings(fractions, by, column, shared_texts=shared_texts)
     texts = _text_groups(table, text)
-    without_group = 0
+    without_group = apart = shared = 0
     if by == "time":
         part = _by_time(_times(table, str(column)), fractions)
+    elif by == "random":
+        part = _by_group(texts, fractions, seed=seed, unit="texts")
     else:
-        groups = texts
-        if by == "group":
-            groups, without_group = _groups(table, str(column))
-        part = _by_group(groups, fractions, seed=seed, unit="texts" if by == "random" else f"values of {column!r}")
+        groups, without_group = _groups(table, str(column))
+        part = _by_group(groups, fractions, seed=seed, unit=f"values of {column!r}")
+    if by == "both":
+        part = np.where(part == _by_group(texts, fractions, seed=(seed, 1), unit="texts"), part, _OUT)
+        apart = int((part == _OUT).sum())
     first_part = np.full(int(texts.max(initial=-1)) + 1, _OUT)
     np.minimum.at(first_part, texts, part)
-    part = np.where(part == first_part[texts], part, _OUT)
+    if shared_texts:
+        in_training = np.unique(texts[part == _TRAIN])
+        shared = int(np.isin(texts[part != _TRAIN], in_training).sum())
+    else:
+        part = np.where(part == first_part[texts], part, _OUT)
     rows = tuple(np.flatnonzero(part == number) for number in (_TRAIN, _VALIDATION, _TEST))
     for name, chosen, share in zip(("train", "validation", "test"), rows, fractions, strict=True):
         if share and not len(chosen):
-            raise DataError(f"all rows of {name} repeat a text of an earlier part: give the parts as files")
+            reason = (
+                "have their text and their group in different parts" if apart else "repeat a text of an earlier part"
+            )
+            cure = "raise the fractions" if apart else "set data.split.shared_texts"
+            cure = f"{cure} or give" if by in ("both", "group") else "give"
+            raise DataError(f"all rows of {name} {reason}: {cure} the parts as files")
     report = SplitReport(
         train=len(rows[0]),
         validation=len(rows[1]),
         test=len(rows[2]),
-        left_out=int((part == _OUT).sum()),
+        left_out=int((part == _OUT).sum()) - apart,
+        apart=apart,
+        shared=shared,
         repeated=len(texts) - len(first_part),
         without_group=without_group,
     )
@@ -128,14 +154,16 @@ def share_texts(train: datasets.Dataset, other: datasets.Dataset, *, text: Seque
     return sum(digest in known for digest in _digests(other, text))
 
 
-def _check_settings(fractions: Sequence[float], by: str, column: str | None) -> None:
+def _check_settings(fractions: Sequence[float], by: str, column: str | None, *, shared_texts: bool) -> None:
     if len(fractions) != 3 or min(fractions[:2]) <= 0 or fractions[2] < 0 or abs(sum(fractions) - 1) > 1e-6:
         raise ConfigError(
             f"fractions={tuple(fractions)} must be three positive numbers that add up to 1; the last, of test rows, "
             "may be 0"
         )
-    if by not in ("random", "group", "time"):
-        raise ConfigError(f"by={by!r} must be 'random', 'group' or 'time'")
+    if by not in ("random", "group", "time", "both"):
+        raise ConfigError(f"by={by!r} must be 'random', 'group', 'time' or 'both'")
+    if shared_texts and by != "group":
+        raise ConfigError(f"a split by {by!r} with shared_texts: split by 'group', or leave shared_texts out")
     if (by == "random") != (column is None):
         cure = "leave column out" if column else "name the column"
         raise ConfigError(f"a split by {by!r} with column={column!r}: {cure}")
@@ -150,7 +178,7 @@ def _check_enough(row_count: int, units: int, unit: str, fractions: Sequence[flo
         )
 
 
-def _by_group(groups: IntArray, fractions: Sequence[float], *, seed: int, unit: str) -> IntArray:
+def _by_group(groups: IntArray, fractions: Sequence[float], *, seed: int | tuple[int, int], unit: str) -> IntArray:
     """Fill test, then validation, with groups in random order; what does not fit trains. Returns the part per row."""
     sizes = np.bincount(groups)
     _check_enough(len(groups), len(sizes), unit, fractions, "give more rows")

@@ -45,12 +45,14 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]  # the range of NumPy
 class SplitRecipe(Settings):
     """How rows are split when no validation or test file is given.
 
-    ``by`` is ``random``, ``group`` (all rows with one value of `column` stay together) or ``time`` (the earliest rows
-    train, the latest test). Rows with the same text always stay in one part.
+    ``by`` is ``random``, ``group`` (all rows with one value of `column` stay together), ``time`` (the earliest rows
+    train, the latest test) or ``both`` (validation and test have other texts and other values of `column`). Rows with
+    the same text always stay in one part, unless a split by group has ``shared_texts``.
     """
 
-    by: Literal["random", "group", "time"] = "random"
+    by: Literal["random", "group", "time", "both"] = "random"
     column: str | None = None
+    shared_texts: bool = False
     fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)
     seed: Seed = 0
 

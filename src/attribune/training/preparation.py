@@ -267,7 +267,13 @@ def _split(plan: DataPlan, usable: dict[str, _Rows], notes: list[str]) -> dict[s
         if "test" in usable:
             fractions = (1 - fractions[1], fractions[1], 0.0)
         cut = split_table(
-            train.table, text=plan.source.texts, seed=split.seed, fractions=fractions, by=split.by, column=split.column
+            train.table,
+            text=plan.source.texts,
+            seed=split.seed,
+            fractions=fractions,
+            by=split.by,
+            column=split.column,
+            shared_texts=split.shared_texts,
         )
         notes.extend(cut.report.lines())
         for name, index in zip(("train", "validation", "test"), cut.rows, strict=True):
