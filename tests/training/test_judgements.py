@@ -109,6 +109,12 @@ def test_the_recipe_chooses_otherwise(folder: Path, capsys: pytest.CaptureFixtur
     assert not (folder / "lost").exists()
 
 
+def test_hashed_judges_leave_no_mark(folder: Path) -> None:
+    hashed = "data.attributes=[{kind: categorical, name: user, unseen: hash, salt: secret}]"
+    assert train(folder, "hashed", hashed, method="attributes-only") == 0
+    assert set(unpacked_clusters(StoredScores.read(folder / "hashed").parts["test"])) == {"text"}
+
+
 def test_shuffled_attributes_leave_the_judges_as_they_are(folder: Path, run: Path) -> None:
     assert train(folder, "shuffled", "--shuffled", method="attributes-only") == 0
     shuffled, own = (

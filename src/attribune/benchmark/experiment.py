@@ -312,8 +312,9 @@ class Experiment(Settings):
                 )
             merged["attributes"] = [known[name] for name in setting.attributes]
             # All settings are compared over the same clusters.
-            kinds = {name: attribute.get("kind", "categorical") for name, attribute in known.items()}
-            evaluation["judges"] = [name for name, kind in kinds.items() if kind == "categorical"]
+            whole = {name: {"kind": "categorical", "unseen": "unknown"} | dict(each) for name, each in known.items()}
+            named = [name for name, each in whole.items() if each["kind"] == "categorical"]
+            evaluation["judges"] = [name for name in named if whole[name]["unseen"] != "hash"]
         return {
             "data": merged,
             "evaluation": evaluation,

@@ -164,11 +164,12 @@ class Recipe(Settings):
 
     def cluster_settings(self) -> ClusterSettings:
         """How the clusters of scored rows are found."""
+        # The marks of clusters would tell the values that a salt hides.
+        known = [kind.name for kind in self.data.kinds() if isinstance(kind, Categorical) and kind.lists_values]
         return ClusterSettings(
             cluster=self.evaluation.cluster,
             texts=self.data.texts,
-            judges=self.evaluation.judges
-            or tuple(kind.name for kind in self.data.kinds() if isinstance(kind, Categorical)),
+            judges=self.evaluation.judges or tuple(known),
         )
 
     @property

@@ -261,7 +261,8 @@ class EvaluationRecipe(Settings):
 
     ``cluster`` is ``rows``, ``text``, the name of a column, or two of these, such as ``[text, judge]``; ``auto`` takes
     the texts where several rows share one, and who judged them: the first of the columns ``judges`` that tells the rows
-    of a text apart, by default of the categorical attributes.
+    of a text apart, by default of the categorical attributes whose values are not hashed. A run's folder has a hash of
+    each scored row's text and judge then.
     """
 
     cluster: str | Annotated[tuple[Name, ...], Field(min_length=1, max_length=2)] = AUTO
