@@ -65,6 +65,8 @@ def write_peft(model: AttributeModel, merged: MergedMethod, folder: Path) -> Non
 def _check(model: AttributeModel, merged: MergedMethod) -> None:
     if merged.config.points or merged.backbone:
         raise ConfigError("beside low-rank maps the method changes what a folder of peft does not hold")
+    if model.link is not None:
+        raise ConfigError(f"the task {model.task.kind!r} has cut points, which a folder of peft does not hold")
     if model.config.tuning != "frozen":
         raise ConfigError(
             f"the backbone learned as well (tuning {model.config.tuning}), and peft would put the low-rank maps beside "

@@ -56,6 +56,7 @@ The parameters and their names in the papers:
 | `personalised_norm` | `bias` | H | β |
 | `personalised_low_rank` | `A`, `B` | r in, out r | A, B |
 | `personalised_low_rank` | `P` | r MZ | P_j side by side |
+| `cut_points`, `ordinal_log_probabilities` | `first`, `delta` | 1, K2 | θ_1, the logarithms of the distances |
 | `value_matrix_words` | `w`, `U_1`, `U_2` | B E, B E R, B R E | w, U', U'' of each row's value |
 
 Parameters of modules that have other names: of `AttributeAdapter`, ``W_down`` is C_weight and ``b_down`` c_bias; of
@@ -82,6 +83,7 @@ from attribune.functional.injector import (
     projected_adapter,
 )
 from attribune.functional.ma_bert import concatenate, multi_attribute_attention, multi_attribute_layer
+from attribune.functional.ordinal import cut_points, ordinal_log_probabilities
 from attribune.functional.plora import personalised_low_rank
 from attribune.functional.pooling import attention_pool, first_token, last_token, max_tokens, mean_tokens
 from attribune.functional.recurrent import bilstm, lstm, lstm_by_row
@@ -109,6 +111,7 @@ __all__ = [
     "control_tokens",
     "convolved_words",
     "customised_words",
+    "cut_points",
     "first_token",
     "frequency_gate",
     "full_weight",
@@ -123,6 +126,7 @@ __all__ = [
     "mixed_bases",
     "multi_attribute_attention",
     "multi_attribute_layer",
+    "ordinal_log_probabilities",
     "parallel_adapter",
     "personal_attention_pool",
     "personalised_low_rank",

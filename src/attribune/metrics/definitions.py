@@ -46,7 +46,7 @@ _SHARES = (
     *("f1", "macro_f1", "micro_f1", "precision", "recall"),
 )
 _ERRORS = ("rmse", "mae", "log_loss", "perplexity")
-_CORRELATIONS = ("matthews", "pearson", "spearman")  # no shares: they go below 0
+_CORRELATIONS = ("matthews", "kappa", "pearson", "spearman")  # no shares: they go below 0
 METRICS = {
     **{name: MetricInfo(name=name, is_share=True) for name in _SHARES},
     **{name: MetricInfo(name=name, higher_is_better=False) for name in _ERRORS},

@@ -234,6 +234,29 @@ def r2(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
     return Metric(name="r2", statistics=statistics, rows=np.arange(len(first)), formula=_r2_formula)
 
 
+_ROUNDING = 1e-12  # of an agreement that is none
+
+
+def _kappa_formula(means: Array) -> Array:
+    square, true, predicted, true_square, predicted_square = np.moveaxis(means, -1, 0)
+    by_chance = true_square + predicted_square - 2 * true * predicted
+    found = np.where(by_chance > 0, 1 - square / np.where(by_chance > 0, by_chance, 1.0), 0.0)
+    return np.where(np.abs(found) < _ROUNDING, 0.0, found)
+
+
+def kappa(true: npt.ArrayLike, predicted: npt.ArrayLike) -> Metric:
+    """Return Cohen's kappa with quadratic weights, of the numbers (n,) of ordered classes.
+
+    That is 1 - E[(i - j)²] / E_chance[(i - j)²], where i and j are drawn apart by chance; 0 where all rows have one
+    class, which scikit-learn leaves undefined.
+    """
+    first, second = (array.astype(np.float64) for array in as_pair(true, predicted))
+    pairs, rows = np.unique(np.stack([first, second], axis=1), axis=0, return_inverse=True)
+    i, j = pairs.T
+    statistics = np.stack([np.square(i - j), i, j, np.square(i), np.square(j)], axis=1)
+    return Metric(name="kappa", statistics=statistics, rows=rows.reshape(-1), formula=_kappa_formula)
+
+
 def _perplexity_formula(means: Array) -> Array:
     return np.asarray(np.exp(means[..., 0] / means[..., 1]))
 

@@ -85,7 +85,7 @@ class ConditionedModel(StoredModel):
         host = Host.of(
             self.stack,
             placement=self.placement,
-            outputs=self.task.outputs,
+            outputs=self.task.head_outputs,
             slots=self.slots,
             head_size=config.head_size,
         )

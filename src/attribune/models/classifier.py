@@ -160,6 +160,7 @@ class AttributeModel(ConditionedModel):
         features = self.method.document_size or host.document or host.hidden
         self.hidden_layer = None if host.head_size is None else nn.Linear(features, host.head_size)
         self.head = nn.Linear(host.head_size or features, host.outputs)
+        self.link = self.task.build_link()
         if self.config.pooling not in _POOLINGS:
             raise ConfigError(f"unknown pooling {self.config.pooling!r}: choose one of {', '.join(_POOLINGS)}")
         self.pool = _POOLINGS[self.config.pooling]
@@ -239,15 +240,19 @@ class AttributeModel(ConditionedModel):
             logits: Tensor = self.head(self._features(hidden, dtype))
             return logits.float()
         document = self.method.pool(hidden, attention_mask, condition, self._pool)
-        return self.method.classify(self._features(document, dtype), condition, self.head).float()
+        return self._linked(self.method.classify(self._features(document, dtype), condition, self.head))
+
+    def _linked(self, outputs: Tensor) -> Tensor:
+        """Return the float32 logits (B, outputs of the task) of the head's outputs."""
+        return outputs.float() if self.link is None else self.link(outputs.float())
 
     def _auxiliary_logits(self, condition: Condition) -> list[Tensor]:
         """Return the float32 logits of the method's further losses."""
-        logits = [one for part in condition.each() for one in part.auxiliary]
+        outputs = [one for part in condition.each() for one in part.auxiliary]
         for document in (one for part in condition.each() for one in part.auxiliary_documents):
             features = self._features(document, self.head.weight.dtype)
-            logits.append(self.method.classify(features, condition, self.head))
-        return [one.float() for one in logits]
+            outputs.append(self.method.classify(features, condition, self.head))
+        return [self._linked(one) for one in outputs]
 
     def _features(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         """Return what the head reads of document vectors, or of states."""

@@ -18,6 +18,7 @@ from attribune.tasks.base import ADDED_LATER, Decoded, Task
 from attribune.tasks.classification import Classification
 from attribune.tasks.generation import Generation
 from attribune.tasks.labels import UNSEEN
+from attribune.tasks.ordinal import Ordinal
 from attribune.tasks.rating import Rating
 from attribune.tasks.regression import Regression
 from attribune.tasks.spans import Spans
@@ -31,6 +32,7 @@ __all__ = [
     "Classification",
     "Decoded",
     "Generation",
+    "Ordinal",
     "Rating",
     "Regression",
     "Spans",
@@ -42,7 +44,7 @@ __all__ = [
 ]
 
 TASKS: dict[str, type[Task]] = {
-    task.kind: task for task in (Classification, Rating, Regression, Aspects, Generation, Tags, Spans)
+    task.kind: task for task in (Classification, Rating, Ordinal, Regression, Aspects, Generation, Tags, Spans)
 }
 """Every task by its kind, including those of plugins."""
 

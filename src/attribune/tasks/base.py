@@ -21,7 +21,7 @@ from attribune.metrics.metric import Metric
 from attribune.tasks.labels import Array, Column
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
 __all__ = [
     "Decoded",
@@ -85,7 +85,16 @@ class Task(ABC):
     @property
     @abstractmethod
     def outputs(self) -> int:
-        """Size of the linear head."""
+        """Number of logits of a row."""
+
+    @property
+    def head_outputs(self) -> int:
+        """Size of the linear layer in front of the link; without a link, that of the logits."""
+        return self.outputs
+
+    def build_link(self) -> nn.Module | None:
+        """Return a module that makes logits (B, outputs) of the linear layer's outputs; None if they are the logits."""
+        return None
 
     @property
     @abstractmethod

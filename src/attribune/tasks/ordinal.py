@@ -1,0 +1,139 @@
+"""Ordered classes that one score decides, by cut points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+
+import numpy as np
+from pydantic import BeforeValidator
+
+from attribune.core.config import checked_dataclass
+from attribune.errors import ConfigError
+from attribune.metrics import formulas as metric
+from attribune.metrics.metric import Metric
+from attribune.schema.columns import MISSING
+from attribune.tasks.base import Decoded, check_metrics, checked_logits
+from attribune.tasks.labels import UNSEEN, Array, Column, require_columns
+from attribune.tasks.rating import Rating
+
+if TYPE_CHECKING:
+    from torch import nn
+
+__all__ = ["Ordinal"]
+
+
+def _numbers(values: Any) -> tuple[float, ...]:
+    if not isinstance(values, list | tuple) or not all(isinstance(value, int | float) for value in values):
+        raise ConfigError(f"cut_points is {values!r}: give numbers in order, or leave it out")
+    found = tuple(float(value) for value in values)
+    if not all(low < high for low, high in pairwise(found)) or not np.isfinite(found).all():
+        raise ConfigError(f"cut_points is {list(values)}: give finite numbers in order, or leave it out")
+    return found
+
+
+_USUAL = ("rmse", "mae", "kappa", "accuracy")
+_OF_NUMBERS = (metric.rmse, metric.mae, metric.r2, metric.pearson, metric.spearman)
+_METRICS = {make.__name__: make for make in _OF_NUMBERS}
+CutPointsOf = Annotated[tuple[float, ...], BeforeValidator(_numbers)]
+
+
+@checked_dataclass(kw_only=True)
+class Ordinal(Rating):
+    """One of C ordered numbers per row, of which one score decides: the cumulative logit model (McCullagh 1980).
+
+    A model has one weight vector and C - 1 cut points, ``P(y <= k) = σ(θ_k - w·h)``, where `Rating` has C weight
+    vectors and knows no order. Labels are those of `Rating`, logits the log-probabilities of the classes. Predictions
+    are the most probable class, and beside it the expected number, whose errors are measured.
+
+    Args:
+        classes: the numbers, sorted.
+        cut_points: where training begins, C - 1 of them; by default those at which the training labels are as frequent
+            as they are.
+        expected: whether the prediction is the expected number, and not the most probable class.
+        missing: texts that mean a missing label.
+        score_by: metrics that come first, beginning with the main one: ``rmse``, ``mae``, ``kappa`` (with quadratic
+            weights), ``accuracy``, ``r2``, ``pearson`` or ``spearman``.
+    """
+
+    kind: ClassVar[str] = "ordinal"
+    cut_points: CutPointsOf = ()
+
+    def __post_init__(self) -> None:
+        """Check the names of metrics and the number of cut points."""
+        check_metrics(self.score_by, (*_METRICS, "kappa", "accuracy"), task="an ordinal task")
+        if self.cut_points and len(self.cut_points) != len(self.classes) - 1:
+            raise ConfigError(
+                f"{len(self.cut_points)} cut_points between {len(self.classes)} classes: give one less than classes"
+            )
+
+    @classmethod
+    def fit(
+        cls,
+        label_columns: Sequence[Column],
+        *,
+        classes: Sequence[str] | None = None,
+        cut_points: Sequence[float] | None = None,
+        expected: bool = False,
+        missing: Sequence[str] = MISSING,
+        score_by: str | Sequence[str] = (),
+    ) -> Self:
+        """Fit the classes and the first cut points, unless given, on training rows."""
+        require_columns(label_columns, ["label"], task=cls.kind)
+        rating = Rating.fit(label_columns, classes=classes, missing=missing)
+        if cut_points is None:
+            labels, _ = rating.encode_labels(label_columns)
+            counts = np.bincount(labels[labels >= 0], minlength=rating.outputs) + 0.5  # a class may have no row
+            below = counts.cumsum()[:-1] / counts.sum()
+            cut_points = np.log(below / (1 - below)).tolist()
+        return cls(
+            classes=rating.classes,
+            cut_points=tuple(cut_points),
+            expected=expected,
+            missing=tuple(missing),
+            score_by=score_by,  # type: ignore[arg-type]
+        )
+
+    @property
+    def main_metric(self) -> str:
+        """The first of `score_by`, else `rmse`."""
+        return (*self.score_by, *_USUAL)[0]
+
+    @property
+    def head_outputs(self) -> int:
+        """One score."""
+        return 1
+
+    def build_link(self) -> nn.Module:
+        """Return the cut points of a model."""
+        from attribune.tasks.cut_points import CutPoints
+
+        return CutPoints(self.cut_points or np.linspace(-1.5, 1.5, self.outputs - 1).tolist())
+
+    def decode(self, logits: Array) -> Decoded:
+        """Return the most probable class as text, or the expected number, and the expected number beside it."""
+        decoded = super().decode(logits)
+        numbers = self._expected(checked_logits(logits, self.outputs))
+        return Decoded(
+            predictions={**decoded.predictions, "expected": numbers},
+            probabilities=decoded.probabilities,
+            probability_columns=decoded.probability_columns,
+        )
+
+    def _expected(self, logits: Array) -> Array:
+        shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return np.asarray(shifted @ self._values / shifted.sum(axis=1))
+
+    def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
+        """Return the metrics of `score_by`, then RMSE and MAE of the expected number, kappa and accuracy."""
+        logits, labels = checked_logits(logits, self.outputs), np.asarray(labels)
+        numbers, values, predicted = self._expected(logits), self._values, logits.argmax(axis=1)
+        # A class that no training row has is as far away as the scale is long.
+        farthest = np.where(numbers - values[0] > values[-1] - numbers, 0, self.outputs - 1)
+        known = np.where(labels == UNSEEN, farthest, labels)
+        found = {
+            "accuracy": lambda: metric.accuracy(labels, predicted),
+            "kappa": lambda: metric.kappa(known, predicted),
+        } | {name: lambda make=make: make(values[known], numbers) for name, make in _METRICS.items()}
+        return {name: found[name]() for name in dict.fromkeys([*self.score_by, *_USUAL])}

@@ -1,0 +1,139 @@
+"""Ordered answers as a task: labels, first cut points, predictions, metrics, and models that learn them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import small_runs
+import torch
+from scipy.special import expit
+from sklearn.metrics import cohen_kappa_score
+
+from attribune import AttributeModel
+from attribune.apps.cli import main
+from attribune.errors import ConfigError, DataError
+from attribune.metrics.formulas import kappa
+from attribune.models.predictor import Predictor
+from attribune.runs.folder import RunFolder
+from attribune.tasks import UNSEEN, Ordinal, fit_task, task_from_dict
+from attribune.tasks.cut_points import CutPoints
+
+LABELS = ["1", "2.0", "2", "4", "4", "4", "5", "1", None]
+
+
+def test_classes_and_first_cut_points_are_those_of_the_labels() -> None:
+    task = fit_task("ordinal", [LABELS])
+    assert isinstance(task, Ordinal)
+    assert task.classes == ("1", "2", "4", "5")
+    shares = np.cumsum([2.5, 2.5, 3.5, 1.5]) / 10
+    assert task.cut_points == pytest.approx(np.log(shares[:3] / (1 - shares[:3])))
+    assert task_from_dict(task.to_dict()) == task
+    link = task.build_link()
+    probabilities = link(torch.zeros(1, 1)).exp()[0].tolist()
+    assert probabilities == pytest.approx([0.25, 0.25, 0.35, 0.15], abs=1e-6)  # before it learns, the frequencies
+    labels, known = task.encode_labels([["5", "3", None]])
+    assert (labels[:2].tolist(), known.tolist()) == ([3, UNSEEN], [True, True, False])
+
+
+def test_a_higher_score_makes_higher_answers_likelier() -> None:
+    link = CutPoints([-1.0, 0.5, 0.5, 3.0])
+    with torch.no_grad():
+        logits = link(torch.tensor([[-3.0], [0.0], [4.0]])).double().numpy()
+    task = Ordinal(classes=("1", "2", "3", "4", "5"))
+    assert np.exp(logits).sum(axis=1) == pytest.approx(1)
+    decoded = task.decode(logits)
+    numbers = decoded.predictions["expected"]
+    assert numbers.tolist() == sorted(numbers.tolist())
+    assert numbers == pytest.approx(np.exp(logits) @ np.arange(1, 6))
+    assert decoded.predictions["prediction"] == [task.classes[one] for one in logits.argmax(axis=1)]
+    assert decoded.probabilities == pytest.approx(np.exp(logits))
+    below = 1 - expit(0.0 - np.array([-1.0, 0.5, 0.501, 3.001]))
+    assert np.cumsum(np.exp(logits[1]))[:4] == pytest.approx(below, abs=1e-5)  # equal cut points are told apart
+
+
+def test_metrics_are_of_the_expected_number_and_of_the_most_probable_class() -> None:
+    generator = np.random.default_rng(0)
+    task = Ordinal(classes=("-1", "0", "2"), score_by=("kappa", "spearman"))
+    logits, labels = np.log(generator.dirichlet(np.ones(3), 50)), generator.integers(0, 3, 50)
+    values = np.array([-1.0, 0.0, 2.0])
+    expected, found = np.exp(logits) @ values, task.metrics(logits, labels)
+    assert list(found) == ["kappa", "spearman", "rmse", "mae", "accuracy"]
+    assert found["rmse"].value() == pytest.approx(np.sqrt(np.mean((expected - values[labels]) ** 2)))
+    assert found["accuracy"].value() == pytest.approx(np.mean(logits.argmax(axis=1) == labels))
+    truth = cohen_kappa_score(labels, logits.argmax(axis=1), weights="quadratic")
+    assert found["kappa"].value() == pytest.approx(truth)
+    assert task.main_metric == "kappa"
+    assert task.higher_is_better
+    assert not Ordinal(classes=("1", "2")).higher_is_better  # rmse
+    unseen = Ordinal(classes=("1", "2", "3")).metrics(np.log([[0.8, 0.1, 0.1]]), np.array([UNSEEN]))
+    assert unseen["mae"].value() == pytest.approx(3 - 1.3)  # the farther end
+    assert unseen["accuracy"].value() == 0
+
+
+def test_kappa_is_scikit_learns() -> None:
+    generator = np.random.default_rng(1)
+    for classes in (2, 5):
+        true, predicted = generator.integers(0, classes, (2, 80))
+        assert kappa(true, predicted).value() == pytest.approx(
+            cohen_kappa_score(true, predicted, weights="quadratic", labels=list(range(classes)))
+        )
+    assert kappa([2, 2], [2, 2]).value() == 0  # of one class chance agrees as well
+    assert kappa([0, 1, 2], [0, 1, 2]).value() == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"classes": ("1",)}, "at least 2 are needed"),
+        ({"classes": ("1", "2", "3"), "cut_points": (0.0,)}, "1 cut_points between 3 classes"),
+        ({"classes": ("1", "2", "3"), "cut_points": (1.0, 0.0)}, "numbers in order"),
+        ({"classes": ("1", "2", "3"), "cut_points": (0.0, float("inf"))}, "finite numbers in order"),
+        ({"classes": ("1", "2"), "cut_points": "0"}, "numbers in order"),
+        ({"classes": ("low", "high")}, "not numbers"),
+        ({"classes": ("1", "2"), "score_by": "f1"}, "an ordinal task has the metrics rmse, mae, r2"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Ordinal(**options)
+
+
+def test_labels_that_are_no_numbers_are_refused() -> None:
+    with pytest.raises(DataError, match="'good'"):
+        fit_task("ordinal", [["1", "good"]])
+    with pytest.raises(DataError, match="the same label '1'"):
+        fit_task("ordinal", [["1", "1"]])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ordinal")
+    small_runs.write_csv(folder / "train.csv", small_runs.reviews(150, seed=2))
+    small_runs.save_backbone(folder / "backbone")
+    return folder
+
+
+@pytest.mark.parametrize("method", ["injector", "upnn", "huapa", "chim", "hcsc"])
+def test_every_kind_of_method_learns_cut_points(folder: Path, tmp_path: Path, method: str) -> None:
+    """Through a site, a classifier of its own, auxiliary losses, and after saving, to the same predictions."""
+    backbone = {"upnn": "tang-cnn", "huapa": "hierarchical"}.get(method, str(folder / "backbone"))
+    words = small_runs.train_command(folder / "train.csv", tmp_path / "run", backbone=backbone, method=method)
+    words[words.index("stars")] = "look"
+    assert main([*words, "--task", "ordinal"]) == 0
+    results = RunFolder(tmp_path / "run").read_results()
+    assert (results.task["kind"], results.main_metric) == ("ordinal", "rmse")
+    assert list(results.models[0].parts["test"]) == ["rmse", "mae", "kappa", "accuracy"]
+    predictor = Predictor.from_pretrained(tmp_path / "run" / "model")
+    model = predictor.model
+    assert isinstance(model, AttributeModel)
+    assert isinstance(model.link, CutPoints)
+    assert model.head.out_features == 1
+    start = CutPoints(results.task["cut_points"])
+    assert not torch.equal(model.link.first, start.first)  # it learned
+    rows = {"text": ["great film", "awful"], "user": ["u1", "nobody"]}
+    logits, _ = predictor.logits(rows)
+    assert np.exp(logits).sum(axis=1) == pytest.approx(1, abs=1e-5)
+    assert set(predictor.task.decode(logits).columns()) >= {"prediction", "expected", "probability_1", "probability_4"}
