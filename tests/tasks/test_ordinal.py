@@ -137,3 +137,17 @@ def test_every_kind_of_method_learns_cut_points(folder: Path, tmp_path: Path, me
     logits, _ = predictor.logits(rows)
     assert np.exp(logits).sum(axis=1) == pytest.approx(1, abs=1e-5)
     assert set(predictor.task.decode(logits).columns()) >= {"prediction", "expected", "probability_1", "probability_4"}
+
+
+def test_cut_points_are_exported_or_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The graph is checked against the model when it is written; a folder of peft has no place for cut points."""
+    words = small_runs.train_command(
+        folder / "train.csv", tmp_path / "run", backbone=folder / "backbone", method="plora"
+    )
+    words[words.index("stars")] = "look"
+    assert main([*words, "--task", "ordinal"]) == 0
+    export = ["export", str(tmp_path / "run"), "--for", "user=u1", "--format"]
+    assert main([*export, "torch", "--output", str(tmp_path / "graph.pt2")]) == 0
+    capsys.readouterr()
+    assert main([*export, "adapter", "--output", str(tmp_path / "peft")]) == 1
+    assert "the task 'ordinal' has cut points, which a folder of peft does not hold" in capsys.readouterr().err

@@ -45,7 +45,7 @@ def ordinal_log_probabilities(
     """
     rows, scale = score.unsqueeze(1), 1.0 if a is None else a.exp().unsqueeze(1)
     z = scale * (cut_points(first, delta) + (0.0 if b is None else b.unsqueeze(1)) - rows)
-    gap = scale * functional.softplus(delta).expand(len(rows), -1)
+    gap = scale * functional.softplus(delta)
     below, above = functional.logsigmoid(z), functional.logsigmoid(-z)
     between = below[:, 1:] + above[:, :-1] + torch.log(-torch.expm1(-gap))
     return torch.cat([below[:, :1], between, above[:, -1:]], dim=1)
