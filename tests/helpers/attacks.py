@@ -200,7 +200,7 @@ def _content(path: Path) -> Any:
     if path.suffix == ".jsonl":
         return [_without_times(json.loads(line)) for line in path.read_text().splitlines()]
     if path.name == "README.md":
-        return re.sub(r"; [\d,]+ s$", "", path.read_text(), flags=re.MULTILINE)
+        return re.sub(r"(; |, in )[\d,]+ s( for all)?$", "", path.read_text(), flags=re.MULTILINE)
     return path.read_bytes()
 
 

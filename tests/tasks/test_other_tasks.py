@@ -226,6 +226,7 @@ def test_every_task_is_in_the_table():
     assert {kind: task.__name__ for kind, task in TASKS.items()} == {
         "classification": "Classification",
         "rating": "Rating",
+        "ordinal": "Ordinal",
         "regression": "Regression",
         "aspects": "Aspects",
         "generation": "Generation",
@@ -242,7 +243,7 @@ def test_fit_by_kind():
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        ("stars", {}, "no task 'stars': choose one of classification, rating, regression, aspects"),
+        ("stars", {}, "no task 'stars': choose one of classification, rating, ordinal, regression, aspects"),
         ("rating", {"expcted": True}, "no option expcted: it has classes, expected, missing"),
         ("rating", {"expected": "false"}, "expected is 'false': give true or false"),
         ("classification", {"multi_label": 1}, "multi_label is 1"),

@@ -56,7 +56,8 @@ The parameters and their names in the papers:
 | `personalised_norm` | `bias` | H | β |
 | `personalised_low_rank` | `A`, `B` | r in, out r | A, B |
 | `personalised_low_rank` | `P` | r MZ | P_j side by side |
-| `cut_points`, `ordinal_log_probabilities` | `first`, `delta` | 1, K2 | θ_1, the logarithms of the distances |
+| `cut_points`, `ordinal_log_probabilities` | `first` | 1 | θ_1 |
+| `ordinal_log_probabilities` | `score`, `b` | B, B | the linear predictor, the shift of the cut points |
 | `value_matrix_words` | `w`, `U_1`, `U_2` | B E, B E R, B R E | w, U', U'' of each row's value |
 
 Parameters of modules that have other names: of `AttributeAdapter`, ``W_down`` is C_weight and ``b_down`` c_bias; of
