@@ -1,4 +1,4 @@
-"""Rows that are not independent: which texts and judges are found, and what is told of them."""
+"""Rows that are not independent: which texts and judges are found, and the note about them."""
 
 from __future__ import annotations
 

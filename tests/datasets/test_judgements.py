@@ -111,7 +111,7 @@ class TestLewidi:
         ("content", "message"),
         [
             ('{"1": {"text"', r"truncated, or not JSON .*: get the file again"),
-            ("[1]", "a list, not an object of items by id: get the file of the source"),
+            ("[1]", "a list, not an object of items by id: get the file again"),
             ('{"1": 5}', r"item 1: not an object \('5'\)"),
         ],
     )

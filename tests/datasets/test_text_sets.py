@@ -193,7 +193,7 @@ class TestParts:
         ("content", "problem"),
         [
             ('{"0": {"text_a": "a"', r"part_a\.json: truncated, or not JSON \("),
-            ("[1]", r"part_a\.json: a list, not an object of pairs by number: get the file again"),
+            ("[1]", r"part_a\.json: a list, not an object of pairs by id: get the file again"),
             ('{"0": 1}', r"part_a\.json, pair 0: not an object \('1'\)"),
             ('{"0": {"text_a": "a", "label": "1"}}', r"pair 0: no text as text_pair \(None\)"),
             ('{"0": {"text_a": "a", "text_b": ["b"], "label": "1"}}', r"pair 0: no text as text_pair \(\['b'\]\)"),

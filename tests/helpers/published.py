@@ -158,7 +158,7 @@ def source_files(name: str, rows: int = ROWS) -> dict[str, str | bytes]:
     """Files of a set, by the names that its source gives them, with so many rows that are kept, all different."""
     if (texts := text_files(name, rows, csv_text)) is not None:
         return texts
-    if (judged := judged_files(name, rows)) is not None:
+    if (judged := judged_files(name, rows, csv_text)) is not None:
         return dict(judged)
     base = name.partition("-cold-")[0]
     if base in TANG:

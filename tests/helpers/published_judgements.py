@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any
 
 __all__ = ["judged_files", "judged_item", "judged_request"]
@@ -48,12 +46,12 @@ def judged_item(name: str, number: int, **changes: Any) -> dict[str, Any]:
     return known | {"text": text, "annotations": given, "other_info": other} | changes
 
 
-def judged_files(name: str, rows: int) -> dict[str, str] | None:
+def judged_files(name: str, rows: int, csv_text: Callable[..., str]) -> dict[str, str] | None:
     """Files of a set with so many judgements, by their names; None for sets that are not of judgements."""
     if name == "politeness":
         requests = [judged_request(number) for number in range(rows // 5)]
         return {
-            f"{site}.annotated.csv": _csv(requests[place::2])
+            f"{site}.annotated.csv": csv_text(requests[place::2])
             for place, site in enumerate(("wikipedia", "stack-exchange"))
         }
     if name not in OLD | NEW:
@@ -61,11 +59,3 @@ def judged_files(name: str, rows: int) -> dict[str, str] | None:
     file = (OLD | NEW)[name][0]
     items = {str(number): judged_item(name, number) for number in range(rows // 2)}
     return {f"{file}_{part}.json": json.dumps(dict(list(items.items())[place::3])) for place, part in enumerate(PARTS)}
-
-
-def _csv(rows: Sequence[dict[str, Any]]) -> str:
-    file = io.StringIO(newline="")
-    writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return file.getvalue()

@@ -174,7 +174,7 @@ WRONG_FILES: list[tuple[str, str, Callable[[bytes], bytes], list[str]]] = [  # s
         ],
     ),
     ("aapr", "data2", lambda content: content[:-9], ["data2: truncated, or not JSON (", "line 1 column", AGAIN]),
-    ("aapr", "data2", lambda _: b"[]", ["data2: a list, not an object of papers by id: get the file of the source"]),
+    ("aapr", "data2", lambda _: b"[]", ["data2: a list, not an object of papers by id: get the file again"]),
     (
         "food",
         "RAW_recipes.csv",

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from attribune.data.splits import text_digests
 from attribune.errors import DataError
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import Table, canonical, column_batches, column_names
@@ -99,11 +100,8 @@ def _judgements(table: Table, texts: Sequence[str], judges: Sequence[str]) -> Cl
 
 
 def _hashes(table: Table, names: Sequence[str]) -> npt.NDArray[np.uint64]:
-    digests: list[bytes] = []
-    for _, columns in column_batches(table, list(names)):
-        rows = zip(*(columns[name].to_pylist() for name in names), strict=True)
-        digests.extend(hashlib.blake2b(repr(row).encode(), digest_size=8).digest() for row in rows)
-    return np.frombuffer(b"".join(digests), dtype=np.uint64)
+    digests = (digest or _digest(f"row {row}") for row, digest in enumerate(text_digests(table, names)))
+    return np.frombuffer(b"".join(digest[:8] for digest in digests), dtype=np.uint64)
 
 
 def _values(table: Table, name: str) -> npt.NDArray[np.uint64]:
@@ -112,8 +110,12 @@ def _values(table: Table, name: str) -> npt.NDArray[np.uint64]:
         for cell in columns[name].to_pylist():
             value = repr(cell) if isinstance(cell, list | dict) else canonical(cell)
             known = f"row {len(digests)}" if value is None else f"value {value}"
-            digests.append(hashlib.blake2b(known.encode(), digest_size=8).digest())
+            digests.append(_digest(known))
     return np.frombuffer(b"".join(digests), dtype=np.uint64)
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
 def clustered(metrics: Mapping[str, Metric], clusters: Clusters) -> dict[str, Metric]:

@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from attribune.data.texts import join_text
 from attribune.errors import ConfigError, DataError, RowError
-from attribune.schema.columns import canonical, column_batches
+from attribune.schema.columns import Table, canonical, column_batches
 from attribune.schema.reports import count_lines
 
-__all__ = ["SplitReport", "Splits", "share_texts", "split_table"]
+__all__ = ["SplitReport", "Splits", "share_texts", "split_table", "text_digests"]
 
 IntArray = npt.NDArray[np.int64]
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -118,22 +118,12 @@ def split_table(
     if by == "both":
         part = np.where(part == _by_group(texts, fractions, seed=(seed, 1), unit="texts"), part, _OUT)
         apart = int((part == _OUT).sum())
-    first_part = np.full(int(texts.max(initial=-1)) + 1, _OUT)
-    np.minimum.at(first_part, texts, part)
     if shared_texts:
-        in_training = np.unique(texts[part == _TRAIN])
-        shared = int(np.isin(texts[part != _TRAIN], in_training).sum())
+        shared = int(np.isin(texts[part != _TRAIN], texts[part == _TRAIN]).sum())
     else:
-        part = np.where(part == first_part[texts], part, _OUT)
+        part = _in_first_part(part, texts)
     rows = tuple(np.flatnonzero(part == number) for number in (_TRAIN, _VALIDATION, _TEST))
-    for name, chosen, share in zip(("train", "validation", "test"), rows, fractions, strict=True):
-        if share and not len(chosen):
-            reason = (
-                "have their text and their group in different parts" if apart else "repeat a text of an earlier part"
-            )
-            cure = "raise the fractions" if apart else "set data.split.shared_texts"
-            cure = f"{cure} or give" if by in ("both", "group") else "give"
-            raise DataError(f"all rows of {name} {reason}: {cure} the parts as files")
+    _refuse_empty(rows, fractions, by=by, apart=apart)
     report = SplitReport(
         train=len(rows[0]),
         validation=len(rows[1]),
@@ -141,17 +131,44 @@ def split_table(
         left_out=int((part == _OUT).sum()) - apart,
         apart=apart,
         shared=shared,
-        repeated=len(texts) - len(first_part),
+        repeated=len(texts) - int(texts.max(initial=-1)) - 1,
         without_group=without_group,
     )
     train, validation, test = (table.select(chosen) for chosen in rows)
     return Splits(train=train, validation=validation, test=test, rows=(rows[0], rows[1], rows[2]), report=report)
 
 
+def _in_first_part(part: IntArray, texts: IntArray) -> IntArray:
+    """Leave out the rows whose text is in an earlier part."""
+    first_part = np.full(int(texts.max(initial=-1)) + 1, _OUT)
+    np.minimum.at(first_part, texts, part)
+    return np.where(part == first_part[texts], part, _OUT)
+
+
+def _refuse_empty(rows: Sequence[IntArray], fractions: Sequence[float], *, by: str, apart: int) -> None:
+    """Refuse a part that should have rows and has none."""
+    for name, chosen, share in zip(("train", "validation", "test"), rows, fractions, strict=True):
+        if not share or len(chosen):
+            continue
+        reason = "have their text and their group in different parts" if apart else "repeat a text of an earlier part"
+        cures = {"both": "raise the fractions or ", "group": "set data.split.shared_texts or "}
+        raise DataError(f"all rows of {name} {reason}: {cures.get(by, '')}give the parts as files")
+
+
+def text_digests(table: Table, text: Sequence[str]) -> list[bytes | None]:
+    """Return a hash of 128 bits of each row's text (trimmed, columns joined); None for a row without text."""
+    names = [text] if isinstance(text, str) else list(text)
+    digests: list[bytes | None] = []
+    for _, columns in column_batches(table, names, batch_size=2_000):
+        texts = join_text([columns[name].to_pylist() for name in names])
+        digests += [hashlib.blake2b(joined.encode(), digest_size=16).digest() if joined else None for joined in texts]
+    return digests
+
+
 def share_texts(train: datasets.Dataset, other: datasets.Dataset, *, text: Sequence[str]) -> int:
     """Count the rows of another table whose text is in the training table; rows without text do not count."""
-    known = {digest for digest in _digests(train, text) if digest is not None}
-    return sum(digest in known for digest in _digests(other, text))
+    known = {digest for digest in text_digests(train, text) if digest is not None}
+    return sum(digest in known for digest in text_digests(other, text))
 
 
 def _check_settings(fractions: Sequence[float], by: str, column: str | None, *, shared_texts: bool) -> None:
@@ -221,18 +238,9 @@ def _text_groups(table: datasets.Dataset, text: Sequence[str]) -> IntArray:
     numbers: dict[bytes | int, int] = {}
     groups = [
         numbers.setdefault(row if digest is None else digest, len(numbers))
-        for row, digest in enumerate(_digests(table, text))
+        for row, digest in enumerate(text_digests(table, text))
     ]
     return np.array(groups, dtype=np.int64)
-
-
-def _digests(table: datasets.Dataset, text: Sequence[str]) -> list[bytes | None]:
-    names = [text] if isinstance(text, str) else list(text)
-    digests: list[bytes | None] = []
-    for _, columns in column_batches(table, names, batch_size=2_000):
-        texts = join_text([columns[name].to_pylist() for name in names])
-        digests += [hashlib.blake2b(joined.encode(), digest_size=16).digest() if joined else None for joined in texts]
-    return digests
 
 
 def _groups(table: datasets.Dataset, column: str) -> tuple[IntArray, int]:

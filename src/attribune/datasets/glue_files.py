@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from attribune.data.text_files import find_encoding, open_text, readable
 from attribune.datasets.duplicates import without_test_texts
-from attribune.datasets.row_log import GET_AGAIN, Row, RowLog, SplitName, read_json_lines, read_tsv
+from attribune.datasets.row_log import GET_AGAIN, Row, RowLog, SplitName, read_json_lines, read_json_object, read_tsv
 from attribune.errors import DataError
 
 __all__ = ["PART", "GlueFormat", "read_glue"]
@@ -67,31 +66,14 @@ def _rows(path: Path, log: RowLog, role: str, form: GlueFormat) -> Iterator[tupl
     """Yield rows by our names of the columns, each with its place."""
     name = path.name.removesuffix(".gz").removesuffix(".bz2")
     if name.endswith((".json", ".jsonl")):
-        objects = read_json_lines(path, role=role, log=log) if name.endswith("l") else _parts(path, role, log)
-        for place, item in objects:
+        read = read_json_lines if name.endswith("l") else partial(read_json_object, what="pair")
+        for place, item in read(path, role=role, log=log):
             row = {ours: next((item[key] for key in keys if key in item), None) for ours, keys in _TEXT_KEYS.items()}
             yield place, {form.label if ours == "label" else ours: value for ours, value in row.items()}
         return
     rows = read_tsv(path, role=role, log=log, needs=form.needs, layouts=form.layouts, fragment=form.fragment)
     for place, fields in rows:
         yield place, {ours: fields.get(theirs, "") for ours, theirs in form.columns.items()}
-
-
-def _parts(path: Path, role: str, log: RowLog) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the objects of a file that is one object of objects."""
-    with readable(path), open_text(path, find_encoding(path, encoding="utf-8", cure=GET_AGAIN)) as file:
-        try:
-            items = json.load(file)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{path}: truncated, or not JSON ({error}): {GET_AGAIN}") from error
-    if not isinstance(items, dict):
-        raise DataError(f"{path}: a {type(items).__name__}, not an object of pairs by number: {GET_AGAIN}")
-    for number, item in items.items():
-        log.read[role] += 1
-        if isinstance(item, dict):
-            yield f"{path}, pair {number}", item
-        else:
-            log.broken(f"{path}, pair {number}", "not an object", GET_AGAIN, found=repr(str(item)[:30]))
 
 
 def _row(place: str, row: Mapping[str, Any], log: RowLog, form: GlueFormat) -> Row | None:

@@ -158,8 +158,8 @@ def read_json_lines(path: Path, *, role: str, log: RowLog) -> Iterator[tuple[str
 
 def read_json_object(
     path: Path, *, role: str, log: RowLog, what: str, beside: str | None = None
-) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield place, id and item of a file that is one JSON object, of items by their ids, and not read line by line.
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the items of a file that is one JSON object of items by their ids, each with its place.
 
     Args:
         what: an item, in words.
@@ -171,14 +171,14 @@ def read_json_object(
         except (ValueError, RecursionError) as error:
             raise DataError(f"{path}: truncated, or not JSON ({error}): {GET_AGAIN}") from error
     if not isinstance(items, dict):
-        raise DataError(f"{path}: a {type(items).__name__}, not an object of {what}s by id: get the file of the source")
+        raise DataError(f"{path}: a {type(items).__name__}, not an object of {what}s by id: {GET_AGAIN}")
     for identifier, item in items.items():
         if not isinstance(item, dict) and beside is not None and identifier.startswith(beside):
             continue
         log.read[role] += 1
         place = f"{path}, {what} {identifier}"
         if isinstance(item, dict):
-            yield place, identifier, item
+            yield place, item
         else:
             log.broken(place, "not an object", GET_AGAIN, found=repr(str(item)[:40]))
 

@@ -21,9 +21,13 @@ def _read(files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | 
     for role in _FILES:
         # Some copies of the archive hold more beside the papers.
         papers = read_json_object(files[role], role=role, log=log, what="paper", beside="data")
-        for place, identifier, paper in papers:
+        for place, paper in papers:
             row = _row(paper, log)
-            if row is not None and log.first("paper", identifier, place) and log.writable(place, row):
+            if (
+                row is not None
+                and log.first("paper", place.removeprefix(f"{files[role]}, paper "), place)
+                and log.writable(place, row)
+            ):
                 yield None, row
 
 

@@ -45,7 +45,7 @@ class _Format:
 
 def _read(form: _Format, files: Mapping[str, Path], log: RowLog) -> Iterator[tuple[SplitName | None, Row]]:
     for role, part in _PARTS.items():
-        for place, _, item in read_json_object(files[role], role=role, log=log, what="item"):
+        for place, item in read_json_object(files[role], role=role, log=log, what="item"):
             for row in _rows(place, item, form, log):
                 if log.writable(place, row):
                     yield part, row
