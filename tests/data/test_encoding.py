@@ -14,7 +14,8 @@ from attribune.data import encoding
 from attribune.data.collator import Collator
 from attribune.data.encoding import encode, encode_rows, encode_with_report
 from attribune.data.storage import ArrowStore
-from attribune.data.texts import TextEncoder, TextInput, join_text
+from attribune.data.text_columns import join_text
+from attribune.data.texts import TextEncoder, TextInput
 from attribune.data.windows import Head, HeadTail
 from attribune.errors import ConfigError, DataError
 from attribune.schema import Categorical, MultiLabel, Schema

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attribune.data.splits import Splits, share_texts, split_table
+from attribune.data.splits import Splits, split_table
+from attribune.data.text_columns import share_texts
 from attribune.errors import ConfigError, DataError
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.data.rows import EncodedRows
+from attribune.data.text_columns import canonical_text, listed_text
 from attribune.data.text_pairs import PairTokens
-from attribune.data.texts import TextInput, canonical_text, listed_text
+from attribune.data.texts import TextInput
 from attribune.data.token_rows import token_window, window_starts
 from attribune.data.windows import SpecialTokens, Window, content_ids, longest_input
 from attribune.errors import ConfigError

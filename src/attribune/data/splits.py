@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,12 +11,12 @@ import datasets
 import numpy as np
 import numpy.typing as npt
 
-from attribune.data.texts import join_text
+from attribune.data.text_columns import text_digests
 from attribune.errors import ConfigError, DataError, RowError
-from attribune.schema.columns import Table, canonical, column_batches
+from attribune.schema.columns import canonical, column_batches
 from attribune.schema.reports import count_lines
 
-__all__ = ["SplitReport", "Splits", "share_texts", "split_table", "text_digests"]
+__all__ = ["SplitReport", "Splits", "split_table"]
 
 IntArray = npt.NDArray[np.int64]
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -153,22 +152,6 @@ def _refuse_empty(rows: Sequence[IntArray], fractions: Sequence[float], *, by: s
         reason = "have their text and their group in different parts" if apart else "repeat a text of an earlier part"
         cures = {"both": "raise the fractions or ", "group": "set data.split.shared_texts or "}
         raise DataError(f"all rows of {name} {reason}: {cures.get(by, '')}give the parts as files")
-
-
-def text_digests(table: Table, text: Sequence[str]) -> list[bytes | None]:
-    """Return a hash of 128 bits of each row's text (trimmed, columns joined); None for a row without text."""
-    names = [text] if isinstance(text, str) else list(text)
-    digests: list[bytes | None] = []
-    for _, columns in column_batches(table, names, batch_size=2_000):
-        texts = join_text([columns[name].to_pylist() for name in names])
-        digests += [hashlib.blake2b(joined.encode(), digest_size=16).digest() if joined else None for joined in texts]
-    return digests
-
-
-def share_texts(train: datasets.Dataset, other: datasets.Dataset, *, text: Sequence[str]) -> int:
-    """Count the rows of another table whose text is in the training table; rows without text do not count."""
-    known = {digest for digest in text_digests(train, text) if digest is not None}
-    return sum(digest in known for digest in text_digests(other, text))
 
 
 def _check_settings(fractions: Sequence[float], by: str, column: str | None, *, shared_texts: bool) -> None:

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY
 from typing import Any, Self
 
-import pyarrow as pa
-
 from attribune.core.config import checked_dataclass
 from attribune.data.rows import EncodedRows
+from attribune.data.text_columns import join_text, listed_text
 from attribune.data.text_pairs import PairTokens, Truncation
 from attribune.data.windows import (
     Chunks,
@@ -21,28 +20,12 @@ from attribune.data.windows import (
     longest_input,
     parse_window,
 )
-from attribune.errors import ConfigError, DataError
-from attribune.schema.columns import as_array, canonical
+from attribune.errors import ConfigError
 
-__all__ = ["TextEncoder", "TextInput", "canonical_text", "join_text", "listed_text"]
+__all__ = ["TextEncoder", "TextInput"]
 
 DEFAULT_LENGTH = 512
 """Length of the window when none is given, or the backbone's limit when that is smaller."""
-
-
-def join_text(columns: Sequence[Sequence[Any]], *, separator: str = "\n") -> list[str]:
-    """Join the text columns row by row; missing and blank parts are skipped, so a row without any gives ""."""
-    parts = [[canonical_text(value) for value in column] for column in columns]
-    if len(parts) == 1:
-        return parts[0]
-    return [separator.join(part for part in row if part) for row in zip(*parts, strict=True)]
-
-
-def canonical_text(value: Any) -> str:
-    """Trim a text; a missing one is "", and one of words has spaces between them."""
-    if isinstance(value, list):
-        return " ".join(filter(None, map(canonical_text, value)))
-    return value.strip() if isinstance(value, str) else canonical(value) or ""
 
 
 @checked_dataclass()
@@ -255,11 +238,3 @@ class TextEncoder:
                 )
             self._pairs[text.separator] = tokens
         return tokens
-
-
-def listed_text(values: Any, name: str, first_row: int) -> list[Any]:
-    """Return a text column, in whatever form a table gives it, as a list; DataError for a column of lists."""
-    array = as_array(values, column=name, first_row=first_row)
-    if pa.types.is_nested(array.type):
-        raise DataError(f"the text column {name!r} holds {array.type}, not text: join it first, or name another column")
-    return list(array.to_pylist())

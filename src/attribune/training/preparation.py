@@ -15,8 +15,9 @@ from attribune.data.clusters import Clusters, clusters_note, find_clusters
 from attribune.data.encoding import RowReport, encode_rows, encode_with_report
 from attribune.data.rows import EncodedRows
 from attribune.data.selection import rows_with_label, rows_with_text, shuffle_columns
-from attribune.data.splits import share_texts, split_table
+from attribune.data.splits import split_table
 from attribune.data.tables import read_table
+from attribune.data.text_columns import share_texts
 from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.models.base import ConditionedModel
 from attribune.models.transfer import AttributeSource
