@@ -2,7 +2,8 @@
 
     python docs/tables.py [PAGE ...]
 
-replaces what stands between the marks of the pages; a test checks that nothing is out of date.
+replaces what stands between the marks of the pages, and draws their drawings
+(`python docs/tables.py images/tradeoff.svg`); a test checks that nothing is out of date.
 """
 
 from __future__ import annotations
@@ -54,6 +55,9 @@ def written(page: str, text: str) -> str:
 
 
 if __name__ == "__main__":
-    for page in sys.argv[1:] or TABLES:
+    for page in sys.argv[1:] or [*TABLES, *experiments.DRAWINGS]:
         path = FOLDER / page
+        if page in experiments.DRAWINGS:
+            path.write_text(experiments.DRAWINGS[page](), encoding="utf-8")
+            continue
         path.write_text(written(page, path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from attribune.apps.report.plots import band_plot
 from attribune.benchmark.overall import trade_off
 from attribune.benchmark.rendering import overall_cells
 from attribune.benchmark.summary import Summary
@@ -116,6 +117,13 @@ def tradeoff() -> list[str]:
     return against_parameters("tradeoff_small")
 
 
+def drawing() -> str:
+    """The drawing of scores against trained parameters, as large as it is shown."""
+    found = record("tradeoff_small")
+    series = trade_off(found.experiment, found.tables)
+    return band_plot(series, xlabel="trained parameters", ylabel=f"difference to {found.experiment.first}, points")
+
+
 TABLES = {
     "one_frozen_model.md": {
         "glue": glue,
@@ -126,3 +134,5 @@ TABLES = {
         "variants": variants,
     }
 }
+
+DRAWINGS = {"images/tradeoff.svg": drawing}

@@ -249,6 +249,7 @@ def test_the_record_of_every_method_is_that_of_the_preset() -> None:
         "benchmark.md",
         "text_sets.md",
         "results.md",
+        "one_frozen_model.md",
         "performance.md",
         "large_scale.md",
         "explain.md",
@@ -261,6 +262,13 @@ def test_tables_made_from_the_code_are_up_to_date(page: str) -> None:
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     written = runpy.run_path(str(ROOT / "docs" / "tables.py"))["written"]
     assert text == written(page, text)
+
+
+@pytest.mark.slow
+def test_drawings_made_from_records_are_up_to_date() -> None:
+    drawings = runpy.run_path(str(ROOT / "docs" / "tables.py"))["experiments"].DRAWINGS
+    for name, draw in drawings.items():
+        assert (ROOT / "docs" / name).read_text(encoding="utf-8") == draw()
 
 
 def test_the_page_of_the_benchmark() -> None:
