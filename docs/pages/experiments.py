@@ -47,6 +47,23 @@ def difference(one: SetTable, line: Line | None) -> str:
     return f"**{text}**" if line.better or line.worse else text
 
 
+def costs(name: str) -> list[str]:
+    """Log loss, time and memory of every setting on every set."""
+    lines = [
+        [
+            line.name,
+            one.plan.heading,
+            f"{line.metrics['log_loss'].value:.3f}",
+            "" if line.loss is None else format_difference("log_loss", line.loss),
+            f"{line.cost['seconds_per_pass'] or 0:,.0f}",
+            f"{line.cost['peak_mb'] or 0:,.0f}",
+        ]
+        for one in record(name).tables
+        for line in one.lines
+    ]
+    return table(["", "", "log loss", "difference", "s per pass", "MB"], lines, words=(0, 1))
+
+
 def overall(name: str) -> list[str]:
     """The means over all sets, with the parameters of a set and of all sets."""
     found = record(name).overall
@@ -92,6 +109,11 @@ def glue() -> list[str]:
     return [*overall("glue_small"), "", *scores("glue_small")]
 
 
+def base_size() -> list[str]:
+    """Two tasks with a model of base size."""
+    return [*overall("base_size"), "", *scores("base_size"), "", *costs("base_size")]
+
+
 def initialisation() -> list[str]:
     """Initial weights of adapters."""
     return scores("initialisation_small")
@@ -127,6 +149,7 @@ def drawing() -> str:
 TABLES = {
     "one_frozen_model.md": {
         "glue": glue,
+        "base size": base_size,
         "sizes": sizes,
         "initialisation": initialisation,
         "rates": rates,

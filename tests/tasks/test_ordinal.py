@@ -15,6 +15,7 @@ from sklearn.metrics import cohen_kappa_score
 from attribune import AttributeModel
 from attribune.apps.cli import main
 from attribune.errors import ConfigError, DataError
+from attribune.functional import ordinal_log_probabilities
 from attribune.metrics.formulas import kappa
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
@@ -151,3 +152,87 @@ def test_cut_points_are_exported_or_refused(folder: Path, tmp_path: Path, capsys
     capsys.readouterr()
     assert main([*export, "adapter", "--output", str(tmp_path / "peft")]) == 1
     assert "the task 'ordinal' has cut points, which a folder of peft does not hold" in capsys.readouterr().err
+
+
+PERSONAL = ["--task", "ordinal", "--set", "task.personal_cut_points=user"]
+
+
+@pytest.mark.parametrize("method", ["injector", "e2ln", "hcsc", "injector+plora"])
+def test_values_learn_cut_points_of_their_own(folder: Path, tmp_path: Path, method: str) -> None:
+    """Shifts and scales are products with the vectors of the values; a row without one has the cut points of all."""
+    words = small_runs.train_command(
+        folder / "train.csv", tmp_path / "run", backbone=str(folder / "backbone"), method=method
+    )
+    words[words.index("stars")] = "look"
+    assert main([*words, *PERSONAL]) == 0
+    model = AttributeModel.from_pretrained(tmp_path / "run" / "model").eval()
+    assert isinstance(model.link, CutPoints)
+    assert model.task.to_dict()["personal_cut_points"] == ["user"]
+    v_a, v_b = model.link.v_a[0], model.link.v_b[0]
+    assert min(v_a.abs().max(), v_b.abs().max()) > 0  # they learned
+    with torch.no_grad():
+        v_a += 0.5
+        v_b -= 1.0
+        ids, _ = model.schema.encode({"user": ["u1", "nobody"], "tags": [None, None]})
+        condition = model.condition(torch.from_numpy(ids), rows=2)
+        vectors = next(part.values for part in condition.each() if part.values)[0]
+        scores = torch.tensor([[0.3], [0.3]])
+        found = model._linked(scores, condition)
+        known = int(vectors.ids.argmax())
+        a, b = (vectors.vectors[known] @ v for v in (v_a, v_b))
+        own = ordinal_log_probabilities(
+            scores[:1, 0], model.link.first, model.link.delta, a=a.unsqueeze(0), b=b.unsqueeze(0)
+        )
+        common = ordinal_log_probabilities(scores[1:, 0], model.link.first, model.link.delta)
+    torch.testing.assert_close(found, torch.cat([own, common]))
+    assert not torch.allclose(own, common, atol=1e-3)
+
+
+def test_personal_cut_points_are_merged_for_a_value(folder: Path, tmp_path: Path) -> None:
+    words = small_runs.train_command(folder / "train.csv", tmp_path / "run", backbone=folder / "backbone")
+    words[words.index("stars")] = "look"
+    assert main([*words, *PERSONAL, "task.expected=true", "--compare", "adapter"]) == 0
+    compared = AttributeModel.from_pretrained(tmp_path / "run" / "compare" / "adapter" / "model")
+    assert isinstance(compared.link, CutPoints)
+    assert not compared.link.attributes  # a model without attributes has none
+    model = AttributeModel.from_pretrained(tmp_path / "run" / "model").eval()
+    assert isinstance(model.link, CutPoints)
+    with torch.no_grad():
+        for vector in (*model.link.v_a, *model.link.v_b):
+            vector += 0.7
+        condition = model.condition(torch.from_numpy(model.schema.encode({"user": ["u1"], "tags": [None]})[0]), rows=1)
+        merged = CutPoints(np.zeros(model.task.outputs - 1))
+        tensors, scale = model.link.merge(model.linked_vectors(condition))
+        merged.load_state_dict(tensors)
+        scores = torch.tensor([[-2.0], [0.1], [5.0]])
+        torch.testing.assert_close(
+            merged(scale * scores, []), torch.cat([model._linked(one.unsqueeze(0), condition) for one in scores])
+        )
+    export = ["export", str(tmp_path / "run"), "--for", "user=u1", "--format", "adapter"]
+    assert main([*export, "--output", str(tmp_path / "merged")]) == 0  # which compares its logits with the model's
+    alone = AttributeModel.from_pretrained(tmp_path / "merged")
+    assert alone.task.to_dict().get("personal_cut_points") is None
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "message"),
+    [
+        (
+            "injector",
+            "nobody",
+            "personal_cut_points names 'nobody', of which the method has no vectors: it has those of",
+        ),
+        ("plora", "user", None),
+    ],
+)
+def test_cut_points_of_unknown_attributes_are_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str, name: str, message: str | None
+) -> None:
+    words = small_runs.train_command(
+        folder / "train.csv", tmp_path / "run", backbone=folder / "backbone", method=method
+    )
+    words[words.index("stars")] = "look"
+    code = main([*words, *PERSONAL[:-1], f"task.personal_cut_points={name}"])
+    assert code == (0 if message is None else 1)
+    assert message is None or message in capsys.readouterr().err
+    assert message is None or not (tmp_path / "run").exists()

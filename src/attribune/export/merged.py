@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from attribune.errors import ConfigError
 from attribune.methods.merging import MergedMethod, MergeTarget
 from attribune.models.classifier import AttributeModel
 from attribune.schema import Schema
@@ -27,7 +29,15 @@ def merge_model(model: AttributeModel, ids: Tensor) -> MergedMethod:
     with torch.enable_grad():  # without gradients the condition would read the weight cache
         condition = model.method.condition(ids.unsqueeze(0), 1)
         target = MergeTarget(backbone=model.backbone, head=model.head)
-        return model.method.merge(model.method_config, condition, target)
+        merged = model.method.merge(model.method_config, condition, target)
+        if model.link is None or not model.link.attributes:
+            return merged
+        if "classify" in merged.config.points:
+            raise ConfigError(
+                f"method {merged.config.name!r} computes logits in its own way, without a place for personal ones"
+            )
+        link, scale = model.link.merge(model.linked_vectors(condition))
+        return replace(merged, link=link, head_scale=scale)
 
 
 def merged_model(model: AttributeModel, merged: MergedMethod) -> AttributeModel:
@@ -41,8 +51,14 @@ def merged_model(model: AttributeModel, merged: MergedMethod) -> AttributeModel:
     tensors |= changed | {f"method.{name}": tensor for name, tensor in merged.tensors.items()}
     if merged.head is not None:
         tensors["head.weight"] = merged.head
+    if merged.head_scale is not None:
+        tensors |= {name: merged.head_scale * tensors[name] for name in ("head.weight", "head.bias")}
+    if merged.link:
+        others = {name: tensor for name, tensor in tensors.items() if not name.startswith("link.")}
+        tensors = others | {f"link.{name}": tensor for name, tensor in merged.link.items()}
     config = copy.deepcopy(model.config)
     config.method = merged.config.to_dict()
+    config.task = model.task.without_attributes().to_dict()
     config.learned = sorted(changed)  # the model adds those that were trained
     result = AttributeModel(config, schema=Schema([]), tokenizer=model.tokenizer)
     result.load_state_dict({name: tensor.detach().clone() for name, tensor in tensors.items()}, assign=True)

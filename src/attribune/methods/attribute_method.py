@@ -93,6 +93,11 @@ class AttributeMethod(Method):
         for slots, table in zip(self.slots, self.tables, strict=False):  # there may be no tables
             yield cast(nn.Parameter, table), slots.name
 
+    @property
+    def vector_sizes(self) -> dict[str, int]:
+        """Z of each attribute; empty for a method without vectors."""
+        return {slots.name: table.shape[1] for slots, table in zip(self.slots, self.tables, strict=False)}
+
     def look_up(self, number: int, ids: Int[Tensor, "..."]) -> Float[Tensor, "... Z"]:
         """Look up the vectors of ids of one attribute, numbered from 0."""
         table = self.tables[number]

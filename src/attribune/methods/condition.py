@@ -36,6 +36,11 @@ class Values:
     vectors: Float[Tensor, "U Z"]
     cache: CachedRows | None = None
 
+    def known_vectors(self) -> Float[Tensor, "B Z"]:
+        """Return the sum of the vectors of each row's known values; zero for a row without any."""
+        known = self.membership * (self.ids != 0).to(self.membership.dtype)
+        return known @ self.vectors
+
     def over_chunks(self, chunks: int) -> Values:
         """Return the values of a batch in which each row is cut into `chunks` rows."""
         cache = None if self.cache is None else self.cache.over_chunks(chunks)

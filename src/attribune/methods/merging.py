@@ -45,6 +45,8 @@ class MergedMethod:
         backbone: tensors that replace the backbone's own, by name.
         head: weight that replaces the head's own.
         low_rank: terms added to projections.
+        link: parameters of the link behind the head, by name, where it read attributes.
+        head_scale: factor of the head's outputs.
     """
 
     config: MethodConfig
@@ -52,6 +54,8 @@ class MergedMethod:
     backbone: Mapping[str, Tensor] = field(default_factory=dict)
     head: Float[Tensor, "labels H"] | None = None
     low_rank: tuple[LowRank, ...] = ()
+    link: Mapping[str, Tensor] = field(default_factory=dict)
+    head_scale: Float[Tensor, ""] | None = None
 
     def backbone_tensors(self, backbone: nn.Module) -> Mapping[str, Tensor]:
         """Return the tensors that replace the backbone's own, with `low_rank` merged into them.

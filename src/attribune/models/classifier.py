@@ -26,6 +26,7 @@ from attribune.data.token_rows import TokenCollator, WordEncoder
 from attribune.data.windows import Chunks, SentenceChunks
 from attribune.errors import ConfigError, DataError
 from attribune.methods import Host, MethodConfig, check_reads_tokens
+from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.condition import Condition
 from attribune.models.base import ConditionedModel
 from attribune.models.chunk_encoders import TransformerConfig, chunk_encoder_from_dict
@@ -160,7 +161,7 @@ class AttributeModel(ConditionedModel):
         features = self.method.document_size or host.document or host.hidden
         self.hidden_layer = None if host.head_size is None else nn.Linear(features, host.head_size)
         self.head = nn.Linear(host.head_size or features, host.outputs)
-        self.link = self.task.build_link()
+        self.link = self.task.build_link(self._vector_sizes() if self.reads_attributes else None)
         if self.config.pooling not in _POOLINGS:
             raise ConfigError(f"unknown pooling {self.config.pooling!r}: choose one of {', '.join(_POOLINGS)}")
         self.pool = _POOLINGS[self.config.pooling]
@@ -240,11 +241,26 @@ class AttributeModel(ConditionedModel):
             logits: Tensor = self.head(self._features(hidden, dtype))
             return logits.float()
         document = self.method.pool(hidden, attention_mask, condition, self._pool)
-        return self._linked(self.method.classify(self._features(document, dtype), condition, self.head))
+        return self._linked(self.method.classify(self._features(document, dtype), condition, self.head), condition)
 
-    def _linked(self, outputs: Tensor) -> Tensor:
+    def _linked(self, outputs: Tensor, condition: Condition) -> Tensor:
         """Return the float32 logits (B, outputs of the task) of the head's outputs."""
-        return outputs.float() if self.link is None else self.link(outputs.float())
+        if self.link is None:
+            return outputs.float()
+        return cast(Tensor, self.link(outputs.float(), self.linked_vectors(condition)))
+
+    def linked_vectors(self, condition: Condition) -> list[Tensor]:
+        """Return the rows' vectors (B, Z_j) of the attributes that the link reads."""
+        if self.link is None or not self.link.attributes:
+            return []
+        values = next(part.values for part in condition.each() if part.values)
+        known = dict(zip(self._vector_sizes(), values, strict=True))
+        return [known[name].known_vectors() for name in self.link.attributes]
+
+    def _vector_sizes(self) -> dict[str, int]:
+        """Return the size of each attribute's vectors, in the first of the methods that has any."""
+        methods = (module for module in self.method.modules() if isinstance(module, AttributeMethod))
+        return next((method.vector_sizes for method in methods if method.vector_sizes), {})
 
     def _auxiliary_logits(self, condition: Condition) -> list[Tensor]:
         """Return the float32 logits of the method's further losses."""
@@ -252,7 +268,7 @@ class AttributeModel(ConditionedModel):
         for document in (one for part in condition.each() for one in part.auxiliary_documents):
             features = self._features(document, self.head.weight.dtype)
             outputs.append(self.method.classify(features, condition, self.head))
-        return [self._linked(one) for one in outputs]
+        return [self._linked(one, condition) for one in outputs]
 
     def _features(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         """Return what the head reads of document vectors, or of states."""

@@ -21,7 +21,9 @@ from attribune.metrics.metric import Metric
 from attribune.tasks.labels import Array, Column
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
+
+    from attribune.tasks.cut_points import Link
 
 __all__ = [
     "Decoded",
@@ -44,7 +46,7 @@ ScoreBy = Annotated[tuple[str, ...], BeforeValidator(_named)]
 """Names of metrics; a single one may be given as a text."""
 SelectBy: TypeAlias = Literal["log_loss", "main_metric"]
 """What settings are compared by on validation rows."""
-ADDED_LATER = ("score_by",)
+ADDED_LATER = ("score_by", "personal_cut_points")
 """Fields that a stored task may lack; they are stored when they are not empty, for the sake of earlier releases."""
 
 
@@ -92,9 +94,17 @@ class Task(ABC):
         """Size of the linear layer in front of the link; without a link, that of the logits."""
         return self.outputs
 
-    def build_link(self) -> nn.Module | None:
-        """Return a module that makes logits (B, outputs) of the linear layer's outputs; None if they are the logits."""
+    def build_link(self, vector_sizes: Mapping[str, int] | None = None) -> Link | None:
+        """Return a module that makes logits (B, outputs) of the linear layer's outputs; None if they are the logits.
+
+        Args:
+            vector_sizes: size of the vectors of each attribute that has any; None for a model without attributes.
+        """
         return None
+
+    def without_attributes(self) -> Self:
+        """Return the task of a model in which fixed values were merged."""
+        return self
 
     @property
     @abstractmethod

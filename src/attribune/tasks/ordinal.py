@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -14,12 +15,12 @@ from attribune.errors import ConfigError
 from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING
-from attribune.tasks.base import Decoded, check_metrics, checked_logits
+from attribune.tasks.base import Decoded, ScoreBy, check_metrics, checked_logits
 from attribune.tasks.labels import UNSEEN, Array, Column, require_columns
 from attribune.tasks.rating import Rating
 
 if TYPE_CHECKING:
-    from torch import nn
+    from attribune.tasks.cut_points import Link
 
 __all__ = ["Ordinal"]
 
@@ -51,6 +52,8 @@ class Ordinal(Rating):
         classes: the numbers, sorted.
         cut_points: where training begins, C - 1 of them; by default those at which the training labels are as frequent
             as they are.
+        personal_cut_points: attributes whose values shift and scale the cut points, by weights of their vectors. Models
+            without attributes have those of all.
         expected: whether the prediction is the expected number, and not the most probable class.
         missing: texts that mean a missing label.
         score_by: metrics that come first, beginning with the main one: ``rmse``, ``mae``, ``kappa`` (with quadratic
@@ -59,6 +62,7 @@ class Ordinal(Rating):
 
     kind: ClassVar[str] = "ordinal"
     cut_points: CutPointsOf = ()
+    personal_cut_points: ScoreBy = ()
 
     def __post_init__(self) -> None:
         """Check the names of metrics and the number of cut points."""
@@ -75,6 +79,7 @@ class Ordinal(Rating):
         *,
         classes: Sequence[str] | None = None,
         cut_points: Sequence[float] | None = None,
+        personal_cut_points: str | Sequence[str] = (),
         expected: bool = False,
         missing: Sequence[str] = MISSING,
         score_by: str | Sequence[str] = (),
@@ -90,6 +95,7 @@ class Ordinal(Rating):
         return cls(
             classes=rating.classes,
             cut_points=tuple(cut_points),
+            personal_cut_points=personal_cut_points,  # type: ignore[arg-type]
             expected=expected,
             missing=tuple(missing),
             score_by=score_by,  # type: ignore[arg-type]
@@ -105,11 +111,26 @@ class Ordinal(Rating):
         """One score."""
         return 1
 
-    def build_link(self) -> nn.Module:
-        """Return the cut points of a model."""
+    def build_link(self, vector_sizes: Mapping[str, int] | None = None) -> Link:
+        """Return the cut points of a model.
+
+        Raises:
+            ConfigError: for personal cut points of an attribute without vectors.
+        """
         from attribune.tasks.cut_points import CutPoints
 
-        return CutPoints(self.cut_points or np.linspace(-1.5, 1.5, self.outputs - 1).tolist())
+        sizes: dict[str, int] = {}
+        known = {} if vector_sizes is None else vector_sizes
+        for name in () if vector_sizes is None else self.personal_cut_points:
+            if name not in known:
+                offered = f"it has those of {', '.join(known)}" if known else "choose another method, or leave it out"
+                raise ConfigError(f"personal_cut_points names {name!r}, of which the method has no vectors: {offered}")
+            sizes[name] = known[name]
+        return CutPoints(self.cut_points or np.linspace(-1.5, 1.5, self.outputs - 1).tolist(), vector_sizes=sizes)
+
+    def without_attributes(self) -> Self:
+        """Return the task with the cut points of all."""
+        return replace(self, personal_cut_points=())
 
     def decode(self, logits: Array) -> Decoded:
         """Return the most probable class as text, or the expected number, and the expected number beside it."""
