@@ -134,6 +134,21 @@ def rates() -> list[str]:
     return by_place("rates_small")
 
 
+def squad() -> list[str]:
+    """Answers in a text."""
+    found = record("squad_small").tables[0]
+    lines = [
+        [
+            line.name,
+            *(format_value(name, line.metrics[name].value) for name in ("f1", "exact_match")),
+            difference(found, line),
+            f"{100 * (line.cost['share'] or 0):.1f} %",
+        ]
+        for line in found.lines
+    ]
+    return table(["", "F1", "exact match", "F1 against full tuning", "trained"], lines)
+
+
 def tradeoff() -> list[str]:
     """Scores against trained parameters."""
     return against_parameters("tradeoff_small")
@@ -153,6 +168,7 @@ TABLES = {
         "sizes": sizes,
         "initialisation": initialisation,
         "rates": rates,
+        "squad": squad,
         "tradeoff": tradeoff,
         "variants": variants,
     }

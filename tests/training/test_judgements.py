@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -75,6 +76,28 @@ def test_intervals_of_a_training_are_over_texts_and_judges(run: Path) -> None:
     majority = next(model for model in results.models if model.name == "majority").parts["test"]["accuracy"]
     assert majority.high - majority.low > 0.2  # of 150 judgements by 9 people
     assert not any(name.startswith("clusters") for name in load_file(str(run / "model" / "model.safetensors")))
+
+
+def test_texts_have_metrics_of_their_own(run: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is predicted of a text for its judges, beside what they said, in the results, the card and all commands."""
+    results = RunFolder(run).read_results()
+    names = ["cross_entropy", "manhattan", "jensen_shannon", "error_rate"]
+    assert [list(row.metrics) for row in results.judgements("test")] == [names] * len(results.models)
+    arrays = StoredScores.read(run).parts["test"]
+    accuracy = results.models[0].parts["test"]["accuracy"]
+    wrong = results.models[0].judgements["test"]["error_rate"]
+    assert wrong.value == pytest.approx(1 - accuracy.value)  # every text has as many judges
+    assert len(arrays["labels"]) == 150
+    assert "texts with several judgements" in (run / "model" / "README.md").read_text(encoding="utf-8")
+    capsys.readouterr()
+    assert main(["evaluate", str(run), str(folder / "test.csv")]) == 0
+    assert "jensen_shannon" in capsys.readouterr().out.partition("texts with several judgements")[2]
+    assert main(["evaluate", str(run), str(folder / "test.csv"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["judgements"]
+    assert list(found) == ["as given", "attributes hidden"]
+    assert found["as given"]["manhattan"]["value"] == pytest.approx(
+        results.models[0].judgements["test"]["manhattan"].value, abs=1e-6
+    )
 
 
 def test_other_commands_draw_the_same(run: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.data.clusters import clustered, unpacked_clusters
+from attribune.data.judgements import judgement_metrics
 from attribune.errors import DataError, numbered_in_file
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.metric import Metric
@@ -49,11 +50,25 @@ class Evaluation:
     @cached_property
     def scores(self) -> dict[str, dict[str, Metric]]:
         """``as given`` and, for models that read attributes, ``attributes hidden``, to metric by name."""
-        given = {"as given": self.logits} | ({} if self.hidden is None else {"attributes hidden": self.hidden})
         task, labelled = self.predictor.task, self.labelled
         return {
-            name: clustered(task.metrics(logits, labelled.labels), labelled.clusters) for name, logits in given.items()
+            name: clustered(task.metrics(logits, labelled.labels), labelled.clusters)
+            for name, logits in self._logits.items()
         }
+
+    @property
+    def _logits(self) -> dict[str, npt.NDArray[np.float32]]:
+        return {"as given": self.logits} | ({} if self.hidden is None else {"attributes hidden": self.hidden})
+
+    @cached_property
+    def judgements(self) -> dict[str, dict[str, Interval]]:
+        """The same of metrics over the texts that several people judged; empty without any."""
+        task, labelled = self.predictor.task, self.labelled
+        found = {
+            name: judgement_metrics(task, logits, labelled.labels, labelled.clusters)
+            for name, logits in self._logits.items()
+        }
+        return {name: intervals(metrics) for name, metrics in found.items() if metrics}
 
     @cached_property
     def metrics(self) -> dict[str, dict[str, Interval]]:

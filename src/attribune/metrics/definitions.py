@@ -43,12 +43,15 @@ class MetricInfo:
 
 _SHARES = (
     *("accuracy", "subset_accuracy", "mean_accuracy", "exact_match"),
-    *("f1", "macro_f1", "micro_f1", "precision", "recall"),
+    *("error_rate", "f1", "macro_f1", "micro_f1", "precision", "recall"),
 )
-_ERRORS = ("rmse", "mae", "log_loss", "perplexity")
+_ERRORS = (
+    *("rmse", "mae", "log_loss", "perplexity"),
+    *("cross_entropy", "manhattan", "jensen_shannon", "wasserstein", "absolute_distance", "worst_tenth"),
+)
 _CORRELATIONS = ("matthews", "kappa", "pearson", "spearman")  # no shares: they go below 0
 METRICS = {
-    **{name: MetricInfo(name=name, is_share=True) for name in _SHARES},
+    **{name: MetricInfo(name=name, is_share=True, higher_is_better=name != "error_rate") for name in _SHARES},
     **{name: MetricInfo(name=name, higher_is_better=False) for name in _ERRORS},
     **{name: MetricInfo(name=name) for name in ("r2", *_CORRELATIONS)},
 }

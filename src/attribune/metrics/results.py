@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired
@@ -25,11 +25,17 @@ def condition_of(*, shuffled: bool, hidden: bool) -> Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class Scored:
-    """A model, or the majority class, with its metrics by part (``validation``, ``test``) and name."""
+    """A model, or the majority class, with its metrics by part (``validation``, ``test``) and name.
+
+    Args:
+        metrics: over rows.
+        judgements: over texts that several people judged.
+    """
 
     name: str
     condition: Condition = "given"
     metrics: Mapping[str, Mapping[str, Metric]]
+    judgements: Mapping[str, Mapping[str, Metric]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,15 @@ def run_card(recipe: Recipe, schema: Schema, results: RunResults) -> str:
         results=results,
         sizes=results.training.parameters,
         tables=tables,
-        figures=[(part, markdown_table(rows)) for part in ("validation", "test") if (rows := results.table(part))],
+        figures=[
+            (title, markdown_table(rows))
+            for part in ("validation", "test")
+            for title, rows in (
+                (f"{part}, {results.rows.get(part, 0):,} rows", results.table(part)),
+                (f"{part}, texts with several judgements", results.judgements(part)),
+            )
+            if rows
+        ],
         comparisons=comparison_lines(results.comparisons),
     )
 

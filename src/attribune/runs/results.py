@@ -33,11 +33,17 @@ class _Record(BaseModel):
 
 
 class ModelResult(_Record):
-    """A model, or a baseline, and its metrics: part (``validation``, ``test``) to metric name to interval."""
+    """A model, or a baseline, and its metrics: part (``validation``, ``test``) to metric name to interval.
+
+    Args:
+        parts: metrics over rows.
+        judgements: metrics over the texts that several people judged, if there are any.
+    """
 
     name: str
     condition: Condition
     parts: dict[str, dict[str, Interval]]
+    judgements: dict[str, dict[str, Interval]] = Field(default_factory=dict)
 
     @property
     def attributes_hidden(self) -> bool:
@@ -141,6 +147,16 @@ class RunResults(_Record):
         """Return the rows of the table of one part; none where nothing was scored on it."""
         return [ResultRow(name=one.name, metrics=one.parts[part]) for one in self.models if part in one.parts]
 
+    def judgements(self, part: str) -> list[ResultRow]:
+        """Return the rows of the table of texts that several people judged; none where there are none."""
+        return [ResultRow(name=one.name, metrics=one.judgements[part]) for one in self.models if part in one.judgements]
+
+
+def _judgements(model: Scored) -> dict[str, Any]:
+    """Return the field of metrics over texts, if there are any."""
+    found = {part: intervals(metrics) for part, metrics in model.judgements.items() if metrics}
+    return {"judgements": found} if found else {}
+
 
 def run_results(
     recipe: Recipe,
@@ -166,6 +182,7 @@ def run_results(
             name=model.name,
             condition=model.condition,
             parts={part: intervals(metrics) for part, metrics in model.metrics.items()},
+            **_judgements(model),
         )
         for model in scored
     ]

@@ -154,6 +154,15 @@ class Task(ABC):
     def decode(self, logits: Array) -> Decoded:
         """Turn logits (n, outputs) into predictions and probabilities."""
 
+    def answer_probabilities(self, logits: Array) -> Array | None:
+        """Return the probabilities (n, K) of K answers of which a row has one; None for a task of another kind."""
+        return None
+
+    @property
+    def positions(self) -> Array | None:
+        """The numbers (K,) of answers that are ordered; None for others."""
+        return None
+
     @abstractmethod
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
         """Return the metrics of logits (n, outputs) by name, the main one first."""
@@ -182,8 +191,12 @@ class Task(ABC):
 
     def majority(self, train_labels: Array, labels: Array) -> dict[str, Metric]:
         """Return the metrics of the prior of the training labels."""
+        return self.metrics(self.constant(train_labels, len(labels)), labels)
+
+    def constant(self, train_labels: Array, rows: int) -> Array:
+        """Return the prior of the training labels as logits (n, outputs) of as many rows."""
         prior = self.prior(np.asarray(train_labels))
-        return self.metrics(np.broadcast_to(prior, (len(labels), len(prior))), labels)
+        return np.broadcast_to(prior, (rows, len(prior)))
 
 
 def check_metrics(score_by: Sequence[str], offered: Iterable[str], *, task: str) -> None:

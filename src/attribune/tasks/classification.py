@@ -223,6 +223,10 @@ class Classification(Task):
             return super().row_losses(logits, labels)
         return row_cross_entropy(logits, labels, self.class_weights)
 
+    def answer_probabilities(self, logits: Array) -> Array | None:
+        """Return the probabilities (n, C) of the classes, unless a row may have several."""
+        return None if self.multi_label else np.asarray(softmax(checked_logits(logits, self.outputs), axis=1))
+
     def decode(self, logits: Array) -> Decoded:
         """Return the most probable class, or all classes with a probability above one half."""
         logits = checked_logits(logits, self.outputs)

@@ -127,13 +127,22 @@ class Rating(Task):
 
         return cross_entropy(logits, labels)
 
+    def answer_probabilities(self, logits: Array) -> Array:
+        """Return the probabilities (n, C) of the numbers."""
+        return np.asarray(softmax(checked_logits(logits, self.outputs), axis=1))
+
+    @property
+    def positions(self) -> Array:
+        """The numbers."""
+        return self._values
+
     def decode(self, logits: Array) -> Decoded:
         """Return the most probable rating as text, or the expected rating as a number."""
-        logits = checked_logits(logits, self.outputs)
-        most_probable: list[Any] = [self.classes[i] for i in logits.argmax(axis=1)]
+        probabilities = self.answer_probabilities(logits)
+        most_probable: list[Any] = [self.classes[i] for i in probabilities.argmax(axis=1)]
         return Decoded(
             predictions={"prediction": self._numbers(logits) if self.expected else most_probable},
-            probabilities=softmax(logits, axis=1),
+            probabilities=probabilities,
             probability_columns=tuple(f"probability_{name}" for name in self.classes),
         )
 

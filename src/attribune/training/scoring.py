@@ -15,6 +15,7 @@ from safetensors.numpy import save
 
 from attribune.core.progress import Reporter
 from attribune.data.clusters import clustered, packed_clusters
+from attribune.data.judgements import judgement_metrics
 from attribune.data.texts import TextInput
 from attribune.data.writing import prediction_array
 from attribune.metrics.results import Scored, condition_of
@@ -72,12 +73,13 @@ def score(
     hide_attributes: bool = False,
 ) -> Scored:
     """Compute the metrics on validation and test rows, and write the predictions into `folder`, if given."""
-    metrics = {}
+    metrics, judgements = {}, {}
     started = time.perf_counter()
     for split_name, split in data.scored.items():
         logits, _ = predictor.logits(split.table, hide_attributes=hide_attributes)
         task = predictor.task
         metrics[split_name] = clustered(task.metrics(logits, split.labels), split.clusters)
+        judgements[split_name] = judgement_metrics(task, logits, split.labels, split.clusters)
         if folder is not None:
             columns = {column: prediction_array(value) for column, value in task.decode(logits).columns().items()}
             true = {f"true_{column}": list(split.table[column]) for column in source.true_columns}
@@ -90,7 +92,7 @@ def score(
             folder.write_predictions(split_name, table=sink.getvalue(), logits=stored)
     _log.info("%s: validation and test rows scored in %.1f s", name, time.perf_counter() - started)
     condition = condition_of(shuffled=source.source.shuffled, hidden=hide_attributes)
-    return Scored(name=name, condition=condition, metrics=metrics)
+    return Scored(name=name, condition=condition, metrics=metrics, judgements=judgements)
 
 
 def score_baselines(source: DataPlan, data: PreparedData, reporter: Reporter, *, exclude: set[str]) -> list[Scored]:
@@ -111,4 +113,9 @@ def score_baselines(source: DataPlan, data: PreparedData, reporter: Reporter, *,
     majority = {
         name: clustered(data.task.majority(labels, split.labels), split.clusters) for name, split in data.scored.items()
     }
-    return [*scored, Scored(name="majority", metrics=majority)]
+    judgements = {
+        name: judgement_metrics(data.task, data.task.constant(labels, len(split.labels)), split.labels, split.clusters)
+        for name, split in data.scored.items()
+        if split.clusters
+    }
+    return [*scored, Scored(name="majority", metrics=majority, judgements=judgements)]

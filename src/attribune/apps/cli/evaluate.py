@@ -37,7 +37,11 @@ def _run(options: argparse.Namespace) -> None:
         console.note(note)
     if options.json:
         metrics = {name: {key: asdict(value) for key, value in row.items()} for name, row in result.metrics.items()}
-        show_json({"rows": result.rows, "metrics": metrics})
+        judgements = {name: {key: asdict(one) for key, one in row.items()} for name, row in result.judgements.items()}
+        show_json({"rows": result.rows, "metrics": metrics} | ({"judgements": judgements} if judgements else {}))
     else:
         rows = [ResultRow(name=name, metrics=metrics) for name, metrics in result.metrics.items()]
         show(f"{result.rows:,} rows\n{text_table(rows)}")
+        if result.judgements:
+            judged = [ResultRow(name=name, metrics=metrics) for name, metrics in result.judgements.items()]
+            show(f"\ntexts with several judgements\n{text_table(judged)}")

@@ -40,11 +40,12 @@ def results_text(run: str) -> str:
     from attribune.runs.folder import RunFolder
 
     results = RunFolder(Path(run)).read_results()
-    blocks = [
-        f"{part}, {results.rows[part]:,} rows\n{text_table(rows)}"
-        for part in ("validation", "test")
-        if (rows := results.table(part))
-    ]
+    blocks = []
+    for part in ("validation", "test"):
+        if rows := results.table(part):
+            blocks.append(f"{part}, {results.rows[part]:,} rows\n{text_table(rows)}")
+        if judged := results.judgements(part):
+            blocks.append(f"{part}, texts with several judgements\n{text_table(judged)}")
     blocks.append("\n".join(comparison_lines(results.comparisons)))
     sizes = results.training.parameters
     blocks.append(
