@@ -57,6 +57,7 @@ The parameters and their names in the papers:
 | `personalised_low_rank` | `A`, `B` | r in, out r | A, B |
 | `personalised_low_rank` | `P` | r MZ | P_j side by side |
 | `cut_points`, `ordinal_log_probabilities` | `first` | 1 | θ_1 |
+| `value_log_evidence`, `value_mode_step` | `K`, `W`, `a` | V n n, V n n, V n | covariance, Hessian, coefficients |
 | `ordinal_log_probabilities` | `score`, `b` | B, B | the linear predictor, the shift of the cut points |
 | `value_matrix_words` | `w`, `U_1`, `U_2` | B E, B E R, B R E | w, U', U'' of each row's value |
 
@@ -90,6 +91,7 @@ from attribune.functional.pooling import attention_pool, first_token, last_token
 from attribune.functional.recurrent import bilstm, lstm, lstm_by_row
 from attribune.functional.tokens import control_tokens
 from attribune.functional.upnn import value_matrix_words
+from attribune.functional.value_prior import value_log_evidence, value_mode_step
 
 __all__ = [
     "Activation",
@@ -137,5 +139,7 @@ __all__ = [
     "phm_weight",
     "projected_adapter",
     "shared_vector",
+    "value_log_evidence",
     "value_matrix_words",
+    "value_mode_step",
 ]

@@ -27,6 +27,7 @@ class AttributeConfig(PreTrainedConfig):
         chunk: ids that the backbone reads at once; longer texts are cut. None reads all at once.
         text_input: columns, separator and window of the texts, where they are known.
         learned: names of the stored tensors.
+        value_priors: weight of the prior of new values of each attribute, where it was learned.
         generation: for models that write text, the non-default settings of `GenerationConfig`.
     """
 
@@ -47,6 +48,7 @@ class AttributeConfig(PreTrainedConfig):
     chunk_encoder: dict[str, Any] | None = None
     text_input: dict[str, Any] | None = None
     learned: list[str] | None = None
+    value_priors: dict[str, float] | None = None
     generation: dict[str, Any] | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:

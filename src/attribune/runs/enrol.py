@@ -1,8 +1,9 @@
 """Enrolment of values that a trained model has not seen: their vectors are learned from a few rows.
 
 The vector z of a new value is the maximum of its posterior: the rows' likelihood, and as prior a normal distribution
-around the vector of unknown values, whose variance in each dimension is that of the trained vectors around it. Old
-values keep their ids and vectors, so that predictions for them are bit-identical.
+around the vector of unknown values. Its variance in each dimension is that of the trained vectors around it, times a
+factor that was learned from the validation rows at the end of the training (`attribune.training.value_priors`).
+Old values keep their ids and vectors, so that predictions for them are bit-identical.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ __all__ = [
     "enrolments",
     "replace_with",
     "undo_enrolment",
+    "value_spread",
 ]
 
 ENROLMENTS = "enrolments.json"
@@ -75,7 +77,7 @@ class EnrolSettings:
 
     Args:
         steps: maximum number of L-BFGS steps; each takes about one forward and backward pass over all rows.
-        prior: weight of the prior; 0 fits the rows alone.
+        prior: weight of the prior, 1 for the one that was learned; 0 fits the rows alone.
         min_rows: values with fewer rows stay unknown.
         batch_size: rows in one pass.
     """
@@ -276,18 +278,30 @@ class _NewValues:
         return cls(counts=counts, rows=np.flatnonzero(has_new), skipped=skipped)
 
 
+def value_spread(parameter: nn.Parameter, *, known: int | None = None) -> torch.Tensor:
+    """Return how far the vectors of the most frequent values are from the unknown one, root mean squares (...).
+
+    Args:
+        parameter: (ids, ...), a row for each id.
+        known: number of the first ids that count; by default all.
+    """
+    rows = parameter.detach()
+    seen = rows[1 : min(len(rows) if known is None else known, _SPREAD_VALUES)]
+    return (seen - rows[0]).square().mean(dim=0).sqrt()
+
+
 class _Table:
     """The rows of new values in one parameter: ``start + spread * change``, where only `change` is learned.
 
     Args:
         parameter: (ids, ...); the last `new` rows are those of the new values.
+        prior: weight of the prior of `change`.
     """
 
-    def __init__(self, parameter: nn.Parameter, new: int) -> None:
-        self.parameter, self.old = parameter, len(parameter) - new
+    def __init__(self, parameter: nn.Parameter, new: int, *, prior: float) -> None:
+        self.parameter, self.old, self.prior = parameter, len(parameter) - new, prior
         self.start = parameter.detach()[0].clone()
-        seen = parameter.detach()[1 : min(self.old, _SPREAD_VALUES)]
-        self.spread = (seen - self.start).square().mean(dim=0).sqrt()
+        self.spread = value_spread(parameter, known=self.old)
         self.change = torch.zeros_like(parameter.detach()[self.old :], requires_grad=True)
 
     def write(self) -> None:
@@ -315,7 +329,11 @@ class _Learner:
         self._autocast = predictor.autocast
         self._model.requires_grad_(False)
         self._tables = [
-            _Table(self._model.get_parameter(name), len(new.counts[attribute]))
+            _Table(
+                self._model.get_parameter(name),
+                len(new.counts[attribute]),
+                prior=settings.prior * (self._model.config.value_priors or {}).get(attribute, 1.0),
+            )
             for name, attribute in self._model.rows_of_values().items()
             if new.counts.get(attribute)
         ]
@@ -340,15 +358,16 @@ class _Learner:
 
     def learn(self, reporter: Reporter) -> tuple[Enrolled, ...]:
         """Learn the vectors; returns the values with their losses."""
-        steps, changes = self._settings.steps, [table.change for table in self._tables]
+        steps, tables = self._settings.steps, self._tables
+        changes = [table.change for table in tables]
         optimizer = torch.optim.LBFGS(changes, max_iter=steps, max_eval=2 * steps, line_search_fn="strong_wolfe")
         passes: list[npt.NDArray[np.float64]] = []
 
         def objective() -> float:
             passes.append(self._gradients())
             reporter.step(done=min(len(passes), steps), loss=float(passes[-1].mean()))
-            squares = sum(float(change.detach().square().sum()) for change in changes)
-            return float(passes[-1].sum()) + self._settings.prior * squares / 2
+            squares = sum(table.prior * float(table.change.detach().square().sum()) for table in tables)
+            return float(passes[-1].sum()) + squares / 2
 
         with reporter.training():
             reporter.started(done=0, total=steps)
@@ -363,7 +382,7 @@ class _Learner:
         """Compute the gradients of the negative log posterior; returns the losses of the rows."""
         for table in self._tables:
             table.write()
-            table.change.grad = self._settings.prior * table.change.detach()
+            table.change.grad = table.prior * table.change.detach()
         return self._losses(learn=True)
 
     def _losses(self, *, learn: bool) -> npt.NDArray[np.float64]:

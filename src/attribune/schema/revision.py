@@ -15,7 +15,7 @@ from attribune.schema.kinds import Categorical, MultiLabel
 from attribune.schema.schema import Schema
 from attribune.schema.vocabulary import Vocabulary
 
-__all__ = ["Revision", "check_listed"]
+__all__ = ["Revision", "check_listed", "is_listed"]
 
 _SEARCHABLE = 100_000  # values among which a close one is looked for
 
@@ -82,6 +82,11 @@ class Revision:
         return cls(
             schema=Schema(attributes, missing=schema.missing), ids={name: ids for name, (_, ids) in changed.items()}
         )
+
+
+def is_listed(attribute: FittedAttribute) -> bool:
+    """Whether the values of an attribute are a list, to which others can be added."""
+    return isinstance(attribute.spec, Categorical | MultiLabel) and attribute.spec.unseen != "hash"
 
 
 def check_listed(attribute: FittedAttribute) -> None:

@@ -21,6 +21,7 @@ from attribune.metrics.metric import Metric
 from attribune.tasks.labels import Array, Column
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
     from attribune.tasks.cut_points import Link
@@ -149,6 +150,19 @@ class Task(ABC):
         import torch
 
         return torch.stack([self.loss(logits[row : row + 1], labels[row : row + 1]) for row in range(len(logits))])
+
+    @property
+    def has_free_dispersion(self) -> bool:
+        """Whether the loss of a row is a negative log-likelihood only up to an unknown factor."""
+        return False
+
+    def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor | None:
+        """Draw a label of each row from the model's own distribution; None where the task has none.
+
+        Args:
+            logits: (B, outputs), float32 on the CPU.
+        """
+        return None
 
     @abstractmethod
     def decode(self, logits: Array) -> Decoded:

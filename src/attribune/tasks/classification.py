@@ -33,6 +33,7 @@ from attribune.tasks.labels import (
 )
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 __all__ = ["Classification"]
@@ -217,11 +218,22 @@ class Classification(Task):
 
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the weighted cross-entropy of each row; a mean over single rows would cancel the weights."""
-        from attribune.tasks.losses import row_cross_entropy
+        from attribune.tasks.losses import row_binary_cross_entropy, row_cross_entropy
 
         if self.multi_label:
-            return super().row_losses(logits, labels)
+            return row_binary_cross_entropy(logits, labels[:, : self.outputs], self.class_weights)
         return row_cross_entropy(logits, labels, self.class_weights)
+
+    @property
+    def has_free_dispersion(self) -> bool:
+        """Whether a row has several labels: the loss is a mean over classes, which are not independent."""
+        return self.multi_label
+
+    def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw class ids (B,), or for several labels a row of zeros and ones (B, C + 1)."""
+        from attribune.tasks.losses import sample_class, sample_classes
+
+        return sample_classes(logits, generator) if self.multi_label else sample_class(logits, generator)
 
     def answer_probabilities(self, logits: Array) -> Array | None:
         """Return the probabilities (n, C) of the classes, unless a row may have several."""

@@ -5,6 +5,7 @@ Shapes: B rows of a batch, C classes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -17,7 +18,12 @@ __all__ = [
     "binary_cross_entropy",
     "cross_entropy",
     "mean_cross_entropy",
+    "row_binary_cross_entropy",
     "row_cross_entropy",
+    "row_squared_error",
+    "sample_class",
+    "sample_classes",
+    "sample_number",
     "squared_error",
     "token_scores",
 ]
@@ -61,7 +67,42 @@ def binary_cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, .
 
 def squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
     """Return the mean squared error of outputs (B, 1) and labels (B,), over the rows whose label is finite."""
+    known = torch.isfinite(labels.float())
+    return row_squared_error(outputs, labels).sum() / known.sum().clamp(min=1)
+
+
+def row_squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Return the squared error of each row, (B,); zero where the label is not finite."""
     target = labels.float()
     known = torch.isfinite(target)
     error = torch.where(known, outputs.float().squeeze(1) - torch.where(known, target, 0.0), 0.0)
-    return error.square().sum() / known.sum().clamp(min=1)
+    return error.square()
+
+
+def row_binary_cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
+    """Return the mean over classes of the binary cross-entropies of each row, (B,)."""
+    scale = None if weights is None else logits.new_tensor(weights, dtype=torch.float32)
+    losses = functional.binary_cross_entropy_with_logits(
+        logits.float(), labels.float(), pos_weight=scale, reduction="none"
+    )
+    return losses.mean(dim=1)
+
+
+def sample_class(logits: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw a class id of each row, (B,)."""
+    return logits.softmax(dim=1).multinomial(1, generator=generator).squeeze(1)
+
+
+def sample_classes(logits: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw the classes of each row: (B, C + 1) of ones and zeros, the last for a class that is not known."""
+    drawn = logits.sigmoid().bernoulli(generator=generator)
+    return torch.cat([drawn, torch.zeros_like(drawn[:, :1])], dim=1)
+
+
+def sample_number(outputs: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw a number of each row, (B,): the mean plus or minus the deviation of the law whose loss is the squared error.
+
+    The law is normal with variance 1/2. Two points have the same first three moments, and square to one number.
+    """
+    signs = 2 * torch.randint(0, 2, (outputs.shape[0],), generator=generator) - 1
+    return outputs.squeeze(1) + math.sqrt(0.5) * signs

@@ -30,6 +30,7 @@ from attribune.tasks.labels import (
 )
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 __all__ = ["Rating"]
@@ -126,6 +127,18 @@ class Rating(Task):
         from attribune.tasks.losses import cross_entropy
 
         return cross_entropy(logits, labels)
+
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the cross-entropy of each row; zero for a rating that no training row has."""
+        from attribune.tasks.losses import row_cross_entropy
+
+        return row_cross_entropy(logits, labels)
+
+    def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw class ids (B,)."""
+        from attribune.tasks.losses import sample_class
+
+        return sample_class(logits, generator)
 
     def answer_probabilities(self, logits: Array) -> Array:
         """Return the probabilities (n, C) of the numbers."""

@@ -19,6 +19,7 @@ from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_
 from attribune.tasks.labels import Array, Column, MissingTexts, label_numbers, require_columns
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 __all__ = ["Regression"]
@@ -102,6 +103,23 @@ class Regression(Task):
 
     def _numbers(self, logits: Array) -> Array:
         return np.asarray(checked_logits(logits, 1)[:, 0] * self.std + self.mean)
+
+    @property
+    def has_free_dispersion(self) -> bool:
+        """It has: the variance of the noise."""
+        return True
+
+    def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw numbers (B,) of which the squared error is the negative log-likelihood."""
+        from attribune.tasks.losses import sample_number
+
+        return sample_number(logits, generator)
+
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the squared error of each row; zero without a label."""
+        from attribune.tasks.losses import row_squared_error
+
+        return row_squared_error(logits, labels)
 
     def decode(self, logits: Array) -> Decoded:
         """Return the numbers in the unit of the values."""

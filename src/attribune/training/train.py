@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import transformers
 
@@ -47,9 +48,7 @@ from attribune.training.preparation import (
     shuffle,
 )
 from attribune.training.scoring import score, score_baselines
-
-if TYPE_CHECKING:
-    pass
+from attribune.training.value_priors import learn_value_priors
 
 __all__ = ["train"]
 
@@ -248,17 +247,42 @@ def _train_neural(
     if isinstance(model.task, TokenTask) and isinstance(validation, EncodedRows) and model.task.is_tuned:
         _tune_task(model, model.task, validation, settings)
     if is_main():
+        _learn_value_priors(model, data, source, settings)
         model.save_pretrained(folder.model)
         folder.write_outcome({**outcome, "parameters": asdict(model.sizes())})
 
 
+def _learn_value_priors(
+    model: ConditionedModel, data: PreparedData, source: DataPlan, settings: TrainingRecipe
+) -> None:
+    """Learn of the validation rows how far new values are from the unknown one."""
+    if isinstance(model.task, TokenTask) or source.is_generative or not model.rows_of_values():
+        return
+    split = data.splits["validation"]
+
+    def rows(index: npt.NDArray[np.int64]) -> EncodedRows:
+        chosen = replace(split, table=split.table.select(index), rows=split.rows[index], labels=split.labels[index])
+        return encode_rows_of_split(chosen, source, model)
+
+    started = time.perf_counter()
+    ids, _ = model.schema.encode(split.table)
+    model.config.value_priors = learn_value_priors(model, rows, ids, run=_precision(model, settings)) or None
+    _log.info("priors of new values learned in %.1f s: %s", time.perf_counter() - started, model.config.value_priors)
+
+
+def _precision(model: ConditionedModel, settings: TrainingRecipe) -> Callable[[], AbstractContextManager[Any]]:
+    """Return what makes the context of a forward pass in the precision of the training."""
+    is_bf16 = settings.precision == "bf16"
+    return partial(torch.autocast, model.device.type, dtype=torch.bfloat16, enabled=is_bf16)
+
+
 def _tune_task(model: ConditionedModel, task: TokenTask, validation: EncodedRows, settings: TrainingRecipe) -> None:
     """Fit what a task that scores tokens learns of the validation rows, such as a threshold."""
-    is_bf16 = settings.precision == "bf16"
+    precision = _precision(model, settings)
 
     @contextmanager
     def run() -> Iterator[None]:
-        with torch.inference_mode(), torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=is_bf16):
+        with torch.inference_mode(), precision():
             yield
 
     model.eval()

@@ -1,0 +1,50 @@
+"""The evidence of a prior of the vectors of values: random effects (Laird and Ware 1982) by Laplace's approximation.
+
+A value's vector ``u ~ N(0, variance I)`` changes the logits f of its rows by ``J u``, so that these changes are ``K a``
+with ``K = variance J J'``, and u is ``variance J' a``. Shapes: V values, n logits of all rows of a value.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+__all__ = ["value_log_evidence", "value_mode_step"]
+
+
+def value_mode_step(
+    a: Float[Tensor, "V n"], g: Float[Tensor, "V n"], K: Float[Tensor, "V n n"], W: Float[Tensor, "V n n"]
+) -> Float[Tensor, "V n"]:
+    """Return the next a of Newton's method for the most probable vectors: ``(I + W K)⁻¹ (W K a - g)``.
+
+    Source: Rasmussen and Williams 2006, Gaussian Processes for Machine Learning, algorithm 3.3.
+
+    Args:
+        g: gradient of the negative log-likelihood in the logits, at ``K a``.
+        W: its Hessian there.
+    """
+    moved = W @ (K @ a.unsqueeze(2)) - g.unsqueeze(2)
+    step: Tensor = torch.linalg.solve(_curvature(K, W), moved).squeeze(2)
+    return step
+
+
+def value_log_evidence(
+    loss: Float[Tensor, " V"], a: Float[Tensor, "V n"], K: Float[Tensor, "V n n"], W: Float[Tensor, "V n n"]
+) -> Float[Tensor, " V"]:
+    """Return the logarithm of the marginal likelihood of each value's rows: ``-loss - a'Ka/2 - log det(I + W K)/2``.
+
+    Source: Laird and Ware 1982, the marginal likelihood of random effects; Rasmussen and Williams 2006, equation 3.32.
+
+    Args:
+        loss: the rows' negative log-likelihood for the most probable vectors.
+        a: of these vectors.
+        W: the Hessian of the loss in the logits there.
+    """
+    squares = torch.einsum("vi,vij,vj->v", a, K, a)
+    evidence: Tensor = -loss - 0.5 * squares - 0.5 * torch.linalg.slogdet(_curvature(K, W))[1]
+    return evidence
+
+
+def _curvature(K: Float[Tensor, "V n n"], W: Float[Tensor, "V n n"]) -> Float[Tensor, "V n n"]:
+    return torch.eye(K.shape[1], dtype=K.dtype, device=K.device) + W @ K

@@ -1,0 +1,148 @@
+"""The prior of new values: found again where it is known, stored with the model, and used by enrolment."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import small_runs
+import torch
+from datasets import Dataset
+
+from attribune import AttributeModel
+from attribune.apps.cli import main
+from attribune.backbones.loading import load_tokenizer
+from attribune.data.rows import EncodedRows
+from attribune.methods import METHODS
+from attribune.models.predictor import Predictor
+from attribune.runs.enrol import EnrolSettings, enrol, value_spread
+from attribune.schema import Categorical, Schema
+from attribune.tasks import Task, fit_task
+from attribune.training.value_priors import learn_value_priors, rows_to_learn_from
+
+VALUES, EACH = 60, 6
+
+
+def model_of(task: Task, folder: Path, *, method: str = "injector") -> AttributeModel:
+    names = [f"v{value}" for value in range(VALUES)] * 2
+    schema = Schema.fit({"user": names}, [Categorical("user")])
+    backbone = small_runs.save_backbone(folder / "backbone")
+    torch.manual_seed(0)
+    model = AttributeModel.build(
+        str(backbone), schema, task=task, method=METHODS[method](), dropout=0.0, tokenizer=load_tokenizer(str(backbone))
+    )
+    with torch.no_grad():  # a value matters as soon as its vector does
+        for name, parameter in model.named_parameters():
+            if name.endswith(("W_up", "head.weight")):
+                parameter.normal_(std=0.3)
+    return model.eval()
+
+
+def drawn_rows(model: AttributeModel, task: Task, *, scale: float) -> EncodedRows:
+    """Rows of values whose vectors are the unknown one plus `scale` times the deviation of those in the model."""
+    generator = torch.Generator().manual_seed(1)
+    chance = np.random.default_rng(0)
+    ids = np.repeat(np.arange(1, VALUES + 1), EACH)[:, None]
+    rows = EncodedRows.without_attributes([chance.integers(5, 30, 8).tolist() for _ in ids]).with_attribute_ids(ids)
+    tables = [model.get_parameter(name) for name in model.rows_of_values()]
+    before = [table.detach().clone() for table in tables]
+    with torch.no_grad():
+        for table in tables:
+            noise = torch.randn(table[1:].shape, generator=generator)
+            table[1:] = table[0] + scale * value_spread(table) * noise
+        logits = torch.cat([model(**batch).logits[index.argsort()] for index, batch in model.batches(rows, size=400)])
+        for table, old in zip(tables, before, strict=True):
+            table.copy_(old)
+    labels = task.sample_labels(logits, generator)
+    assert labels is not None
+    return replace(rows, labels=labels.numpy())
+
+
+TASKS = {
+    "regression": fit_task("regression", [["0", "1", "2"]]),
+    "classification": fit_task("classification", [["a", "b", "c"]]),
+    "several": fit_task("classification", [[["a"], ["b", "c"]]], multi_label=True),
+    "rating": fit_task("rating", [["1", "2", "3"]]),
+    "ordinal": fit_task("ordinal", [["1", "2", "3"]]),
+}
+
+
+@pytest.mark.parametrize("kind", list(TASKS))
+def test_a_known_prior_is_found_again(kind: str, tmp_path: Path) -> None:
+    """Labels are drawn from the model with vectors of a known spread: the weight is one over its square."""
+    task = TASKS[kind]
+    model = model_of(task, tmp_path)
+    found = []
+    for scale in (0.5, 2.0):
+        rows = drawn_rows(model, task, scale=scale)
+        state = {name: p.detach().clone() for name, p in model.named_parameters()}
+        weights = learn_value_priors(model, rows.take, rows.attribute_ids, run=nullcontext)
+        for name, parameter in model.named_parameters():
+            assert torch.equal(parameter, state[name])
+        found.append(weights["user"] ** -0.5)
+    assert found[0] < found[1]
+    assert 1.0 < found[1] < 4.0  # logits are not quite linear in vectors so large
+
+
+def test_rows_are_of_values_that_have_two() -> None:
+    schema = Schema.fit({"user": [f"v{value}" for value in range(30)] * 2}, [Categorical("user")])
+    ids = np.concatenate([np.repeat(np.arange(1, 13), 20), np.arange(13, 31), np.zeros(5, int)])[:, None]
+    chosen = rows_to_learn_from(ids, schema["user"], outputs=2)
+    assert chosen is not None
+    owners, counts = np.unique(ids[chosen], return_counts=True)
+    assert owners.tolist() == list(range(1, 13))
+    assert counts.tolist() == [8] * 12
+    assert rows_to_learn_from(ids[: 9 * 20], schema["user"], outputs=2) is None  # of nine values nothing is learned
+    fewer = rows_to_learn_from(ids, schema["user"], outputs=20)
+    assert fewer is not None
+    assert len(fewer) == 80  # a row costs a pass for each output
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("priors")
+    small_runs.save_backbone(folder / "backbone")
+    rows = [row | {"user": f"u{number % 20}"} for number, row in enumerate(small_runs.reviews(400, seed=3))]
+    small_runs.write_csv(folder / "train.csv", rows[:300])
+    small_runs.write_csv(folder / "validation.csv", rows[300:])
+    return folder
+
+
+def trained(folder: Path, output: Path, *, method: str = "injector") -> Path:
+    backbone = "tang-cnn" if method == "upnn" else str(folder / "backbone")
+    words = small_runs.train_command(folder / "train.csv", output, backbone=backbone, method=method)
+    assert main([*words, "--validation", str(folder / "validation.csv")]) == 0
+    return output
+
+
+@pytest.mark.parametrize("method", ["injector", "plora", "e2ln", "upnn", "injector+plora"])
+def test_it_is_stored_with_the_model(folder: Path, tmp_path: Path, method: str) -> None:
+    run = trained(folder, tmp_path / "run", method=method)
+    config = json.loads((run / "model" / "config.json").read_text(encoding="utf-8"))
+    assert set(config["value_priors"]) == {"user"}
+    assert 0 < config["value_priors"]["user"] < 1e4
+
+
+def test_enrolment_weighs_its_prior_by_it(folder: Path, tmp_path: Path) -> None:
+    """A tenth of ten times the weight that was learned is that weight, and a model without one has the weight 1."""
+    run = trained(folder, tmp_path / "run")
+    rows = {"text": ["great film"] * 4, "stars": ["good", "good", "bad", "good"], "user": ["new"] * 4}
+
+    def vector(weight: float | None, prior: float) -> Any:
+        model = AttributeModel.from_pretrained(run / "model")
+        model.config.value_priors = None if weight is None else {"user": weight}
+        model.save_pretrained(run / "model")
+        enrol(run, Dataset.from_dict(rows), settings=EnrolSettings(prior=prior))
+        table = Predictor.from_pretrained(run / "model").model.value_vectors("user", count=21)[-1]
+        assert main(["enrol", str(run), "--undo"]) == 0
+        return table
+
+    first = vector(0.02, 5.0)
+    assert vector(0.2, 0.5) == pytest.approx(first, abs=1e-6)
+    assert vector(None, 0.1) == pytest.approx(first, abs=1e-6)
+    assert np.abs(vector(0.002, 1.0)).sum() > np.abs(first).sum()
