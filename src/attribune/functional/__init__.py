@@ -58,6 +58,8 @@ The parameters and their names in the papers:
 | `personalised_low_rank` | `P` | r MZ | P_j side by side |
 | `cut_points`, `ordinal_log_probabilities` | `first` | 1 | θ_1 |
 | `value_log_evidence`, `value_mode_step` | `K`, `W`, `a` | V n n, V n n, V n | covariance, Hessian, coefficients |
+| `value_log_evidence` | `loss` | V | negative log-likelihood of a value's rows |
+| `value_mode_step` | `g` | V n | its gradient in the logits |
 | `ordinal_log_probabilities` | `score`, `b` | B, B | the linear predictor, the shift of the cut points |
 | `value_matrix_words` | `w`, `U_1`, `U_2` | B E, B E R, B R E | w, U', U'' of each row's value |
 
