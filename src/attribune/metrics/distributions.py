@@ -11,7 +11,7 @@ from scipy import sparse, special
 from attribune.metrics.formulas import mean_of
 from attribune.metrics.metric import Array, Metric
 
-__all__ = ["distribution_metrics", "judge_metrics", "shares"]
+__all__ = ["disagreement", "distribution_metrics", "judge_metrics", "shares"]
 
 _WORST = 0.1  # the share of the judges over which the worst figure is a mean
 _FEWEST = 5  # judgements of a judge whose error is looked at
@@ -27,6 +27,21 @@ def shares(labels: Array, texts: Array, *, answers: int) -> Array:
     counts = np.zeros((int(texts.max()) + 1, answers))
     np.add.at(counts, (texts, labels), 1)
     return np.asarray(counts / counts.sum(axis=1, keepdims=True))
+
+
+def disagreement(p: Array) -> tuple[Array, Array]:
+    """Return how much the members of a panel disagree, and how undecided they are, (n,) each, in nats.
+
+    The entropy of the mean distribution is ``H(mean p) - mean H(p)``, the disagreement among people, plus
+    ``mean H(p)``, the doubt about each of them.
+
+    Source: Houlsby et al. 2011, Bayesian Active Learning for Classification and Preference Learning, equation 2.
+
+    Args:
+        p: (n, J, K) probabilities of K answers for J members.
+    """
+    doubt = special.entr(p).sum(axis=2).mean(axis=1)
+    return np.maximum(special.entr(p.mean(axis=1)).sum(axis=1) - doubt, 0.0), doubt
 
 
 def distribution_metrics(true: Array, predicted: Array, *, positions: Array | None = None) -> dict[str, Metric]:

@@ -23,10 +23,11 @@ from attribune.data.tables import (
 from attribune.data.text_files import is_text
 from attribune.data.writing import TableWriter, open_writer
 from attribune.errors import ConfigError, DataError
+from attribune.models.panel import Panel
 from attribune.prediction.parts import PartsFolder
 from attribune.prediction.reading import Job
 from attribune.prediction.to_folder import predict_parts
-from attribune.prediction.worker import score_rows
+from attribune.prediction.worker import panel_rows, score_rows
 from attribune.runs.folder import load_run
 from attribune.schema import EncodingReport
 
@@ -46,6 +47,7 @@ def predict(
     workers: int | None = None,
     part_rows: int | None = None,
     escape_formulas: bool = False,
+    panel: Any = None,
     reporter: Reporter | None = None,
 ) -> int:
     """Write tables with their own columns and the model's predictions and probabilities.
@@ -59,6 +61,7 @@ def predict(
         engine: for a folder: ``local`` is this process, ``ray`` the cluster of ``RAY_ADDRESS``, or one started here.
         workers: of ``ray``; by default the number of GPUs, or cores, of the cluster.
         part_rows: rows of a part; by default 16,384, or the value with which the folder was started.
+        panel: what `Panel.of` takes: predictions are those of a panel for each text, in one file.
         escape_formulas: put an apostrophe before texts in CSV and TSV that spreadsheet programs run as formulas.
 
     Returns:
@@ -71,6 +74,8 @@ def predict(
     if not sources:
         raise ConfigError("no table is given to predict: name a file")
     _check_options(output, engine=engine, workers=workers, part_rows=part_rows, escape_formulas=escape_formulas)
+    if panel is not None and _is_folder(output):
+        raise ConfigError(f"a panel writes one file: give an output with an ending, such as {output}.parquet")
     if _is_folder(output):
         job = Job(
             run=str(run),
@@ -82,7 +87,7 @@ def predict(
         )
         return predict_parts(job, engine=engine, workers=workers, reporter=reporter)
     writer = open_writer(output, escape_formulas=escape_formulas)
-    return _to_file(run, sources, output, writer, backbone=backbone, encoding=encoding, reporter=reporter)
+    return _to_file(run, sources, output, writer, panel, backbone=backbone, encoding=encoding, reporter=reporter)
 
 
 def _is_folder(output: str | Path) -> bool:
@@ -129,6 +134,7 @@ def _to_file(
     sources: Sequence[Source],
     output: str | Path,
     opened: AbstractContextManager[TableWriter],
+    members: Any,
     *,
     backbone: str | None,
     encoding: str | None,
@@ -143,7 +149,8 @@ def _to_file(
         _, predictor = load_run(run, backbone=backbone)
         tables = [(table_source_name(source), read_table(source, encoding=encoding)) for source in files]
         schema = _common_schema([(name, table.features.arrow_schema) for name, table in tables])
-        for name, table in tables:
+        panel = None if members is None else Panel.of(predictor, members)
+        for name, table in tables if panel is None else ():
             predictor.check_columns(table.column_names, source=name)
         report = EncodingReport({})
         for name, table in tables:
@@ -151,7 +158,10 @@ def _to_file(
             for start in range(0, len(table), _ROWS):
                 check_stored(table)
                 rows = arrow[start : start + _ROWS]
-                scored, counted = score_rows(predictor, rows, source=name, first_row=start + 1)
+                if panel is None:
+                    scored, counted = score_rows(predictor, rows, source=name, first_row=start + 1)
+                else:
+                    scored, counted = panel_rows(predictor, panel, rows, source=name, first_row=start + 1)
                 report = report + counted
                 writer.write(scored if len(tables) == 1 else _cast(scored, schema, name))
     for line in report.lines():

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
 from attribune.data.writing import open_writer, prediction_array, prediction_field
 from attribune.errors import DataError, numbered_in_file
+from attribune.models.panel import Panel
 from attribune.models.predictor import Predictor
 from attribune.prediction.parts import Mark, PartsFolder
 from attribune.prediction.reading import FilePart, Job
 from attribune.runs.folder import load_run
 from attribune.schema import EncodingReport
 
-__all__ = ["PartScorer", "score_rows"]
+__all__ = ["PartScorer", "panel_rows", "score_rows"]
 
 
 class PartScorer:
@@ -61,9 +64,23 @@ def score_rows(predictor: Predictor, rows: pa.Table, *, source: str, first_row: 
     with numbered_in_file(range(first_row - 1 + len(rows)), source):
         logits, report = predictor.logits(rows, first_row=first_row)
     decoded = predictor.task.decode(logits)
-    for name, values in decoded.columns().items():
+    return _with_columns(rows, decoded.columns(), spaced=decoded.spaced, source=source), report
+
+
+def panel_rows(
+    predictor: Predictor, panel: Panel, rows: pa.Table, *, source: str, first_row: int
+) -> tuple[pa.Table, EncodingReport]:
+    """Append what a panel says of the rows' texts; arguments and errors are those of `score_rows`."""
+    with numbered_in_file(range(first_row - 1 + len(rows)), source):
+        encoded = panel.encode(predictor, rows, first_row=first_row, source=source)
+    columns = panel.opinions(predictor, panel.scores(predictor, encoded))
+    return _with_columns(rows, columns, spaced=(), source=source), encoded.report
+
+
+def _with_columns(rows: pa.Table, columns: Mapping[str, Any], *, spaced: Sequence[str], source: str) -> pa.Table:
+    for name, values in columns.items():
         if name in rows.column_names:
             raise DataError(f"{source} has a column {name!r} already, which the prediction would replace: rename it")
         column = prediction_array(values)
-        rows = rows.append_column(prediction_field(name, column, spaced=name in decoded.spaced), column)
-    return rows, report
+        rows = rows.append_column(prediction_field(name, column, spaced=name in spaced), column)
+    return rows

@@ -8,6 +8,7 @@ Examples:
   attribune predict runs/stars new.csv --output predictions.parquet
   attribune predict runs/stars new.jsonl --output predictions.jsonl
   attribune predict runs/stars january.csv february.csv --output predictions.csv
+  attribune predict runs/stars texts.csv --panel user --output opinions.csv
   attribune predict runs/stars reviews/ --output predictions
   attribune predict runs/stars reviews/ --output predictions --engine ray --workers 8
 """
@@ -41,6 +42,10 @@ def add_parser(verbs: Any) -> None:
         help="what fills a folder: this process, or Ray: the cluster of RAY_ADDRESS, else this machine",
     )
     add("--workers", type=int, metavar="N", help="with --engine ray (default: one per GPU, or per core without one)")
+    members = (
+        "what each of several people would say, together: `all`, an attribute for all its values, or a table of members"
+    )
+    add("--panel", metavar="PANEL", help=members)
     add(
         "--escape-formulas",
         action="store_true",
@@ -68,6 +73,7 @@ def _run(options: argparse.Namespace) -> None:
             engine=options.engine,
             workers=options.workers,
             escape_formulas=options.escape_formulas,
+            panel=options.panel,
             reporter=console,
         )
     if Path(options.output).suffix:  # for a folder, `predict` has noted its parts

@@ -1,0 +1,173 @@
+"""Panels: what they say is what single predictions say, put together."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import small_runs
+from datasets import Dataset
+
+from attribune.apps.cli import main
+from attribune.errors import ConfigError, DataError
+from attribune.metrics.distributions import disagreement
+from attribune.models.panel import Panel
+from attribune.models.predictor import Predictor
+from attribune.runs.folder import load_run
+
+TEXTS = {"text": ["great film", "awful", "", "dull dull dull but great"]}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("panel")
+    small_runs.write_csv(folder / "train.csv", small_runs.reviews(150, seed=2))
+    small_runs.save_backbone(folder / "backbone")
+    small_runs.write_csv(folder / "texts.csv", [{"text": text} for text in TEXTS["text"]])
+    return folder
+
+
+def trained(folder: Path, name: str, *more: str, label: str = "stars", method: str = "injector") -> Predictor:
+    if not (folder / name).exists():
+        words = small_runs.train_command(
+            folder / "train.csv", folder / name, backbone=folder / "backbone", method=method
+        )
+        words[words.index("stars")] = label
+        assert main([*words, *more]) == 0
+    return load_run(folder / name)[1]
+
+
+def alone(predictor: Predictor, **values: Any) -> np.ndarray:
+    """Probabilities of the texts for one member."""
+    rows = {name: [values.get(name)] * len(TEXTS["text"]) for name in predictor.schema.names}
+    return predictor.task.decode(predictor.logits(TEXTS | rows)[0]).probabilities  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("method", ["injector", "linear", "plora"])
+def test_a_panel_says_what_its_members_say(folder: Path, method: str) -> None:
+    predictor = trained(folder, method, method=method)
+    panel = Panel.of(predictor, "user")
+    users = list(predictor.schema["user"].values)
+    assert list(panel.names) == users
+    rows = TEXTS | {name: [None] * 4 for name in predictor.schema.names if name != "user"}
+    found = panel.predict(predictor, rows)
+    each = np.stack([alone(predictor, user=user) for user in users], axis=1)
+    mean, answers = each.mean(axis=1), ["bad", "good"]
+    for place, answer in enumerate(answers):
+        assert found[f"probability_{answer}"] == pytest.approx(mean[:, place], abs=1e-6)
+        assert found[f"share_{answer}"] == pytest.approx((each.argmax(axis=2) == place).mean(axis=1))
+    assert found["prediction"] == [answers[one] for one in mean.argmax(axis=1)]
+    people, doubt = disagreement(each)
+    assert found["disagreement"] == pytest.approx(people, abs=1e-6)
+    assert found["doubt"] == pytest.approx(doubt, abs=1e-6)
+    entropy = -(mean * np.log(mean)).sum(axis=1)
+    assert people + doubt == pytest.approx(entropy, abs=1e-9)
+    for text in range(4):
+        other = {user for user, row in zip(users, each[text], strict=True) if row.argmax() != mean[text].argmax()}
+        assert set(found["dissenters"][text]) == other
+
+
+def test_ordered_answers_and_numbers_have_a_spread(folder: Path) -> None:
+    predictor = trained(folder, "rating", "--task", "rating", label="look")
+    found = Panel.of(predictor, "user").predict(predictor, TEXTS | {"tags": [None] * 4})
+    each = np.stack([alone(predictor, user=user) for user in predictor.schema["user"].values], axis=1)
+    numbers = each @ predictor.task.positions
+    assert found["expected"] == pytest.approx(numbers.mean(axis=1), abs=1e-5)
+    assert found["spread"] == pytest.approx(numbers.std(axis=1), abs=1e-5)
+    price = trained(folder, "price", "--task", "regression", label="look")
+    told = Panel.of(price, "user").predict(price, TEXTS | {"tags": [None] * 4})
+    assert set(told) == {"prediction", "spread"}
+    assert len(told["prediction"]) == 4
+
+
+def test_a_table_of_members_and_the_texts_own_attributes(folder: Path, tmp_path: Path) -> None:
+    predictor = trained(folder, "injector")
+    others = [name for name in predictor.schema.names if name != "user"]
+    members = Dataset.from_dict({"user": ["u1", None, "u3"], "name": ["Ann", "Someone", "Cy"], "age": [1, 2, 3]})
+    panel = Panel.of(predictor, members)
+    assert panel.names == ("Ann", "Someone", "Cy")
+    own = {name: ["drama", None, "war", "war"] if name == "tags" else [None] * 4 for name in others}
+    logits = panel.scores(predictor, panel.encode(predictor, TEXTS | own))
+    for member, user in enumerate(["u1", None, "u3"]):
+        single = predictor.logits(TEXTS | own | {"user": [user] * 4})[0]
+        assert logits[:, member] == pytest.approx(single, abs=1e-5)
+    with pytest.raises(DataError, match="no column"):
+        panel.encode(predictor, {"user": ["u1"], **{name: [None] for name in others}})
+
+
+def test_many_texts_are_scored_in_pieces(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    predictor = trained(folder, "injector")
+    panel = Panel.of(predictor, "user")
+    rows = TEXTS | {name: [None] * 4 for name in predictor.schema.names if name != "user"}
+    whole = panel.scores(predictor, panel.encode(predictor, rows))
+    monkeypatch.setattr("attribune.models.panel._SCORES", len(panel) + 1)  # a text at a time
+    assert panel.scores(predictor, panel.encode(predictor, rows)) == pytest.approx(whole, abs=1e-5)
+    assert panel.predict(predictor, {name: [] for name in rows})["prediction"] == []
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_the_command_writes_opinions(folder: Path, tmp_path: Path, ending: str) -> None:
+    trained(folder, "injector")
+    members = tmp_path / "members.csv"
+    small_runs.write_csv(members, [{"user": "u1", "tags": "drama"}, {"user": "u2", "tags": "war"}])
+    output = tmp_path / f"out.{ending}"
+    command = ["predict", str(folder / "injector"), str(folder / "texts.csv"), "--output", str(output)]
+    assert main([*command, "--panel", str(members)]) == 0
+    with output.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file)) if ending == "csv" else [json.loads(line) for line in file]
+    assert [row["text"] for row in rows] == TEXTS["text"]
+    dissent = rows[0]["dissenters"]
+    named = json.loads(dissent) if isinstance(dissent, str) else dissent
+    assert set(named) <= {"u1", "u2"}
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ("tags.csv", "no such file"),
+        ([{"user": "nobody"}], "1 values are not in the vocabulary of the model"),
+        (
+            [{"age": "3"}],
+            "has 1 rows and the columns age: a panel has a row for each member, with one of the columns user",
+        ),
+    ],
+)
+def test_panels_that_cannot_be(folder: Path, tmp_path: Path, members: Any, message: str) -> None:
+    predictor = trained(folder, "injector")
+    if isinstance(members, list):
+        small_runs.write_csv(tmp_path / "members.csv", members)
+        members = str(tmp_path / "members.csv")
+    with pytest.raises((ConfigError, DataError), match=message):
+        Panel.of(predictor, members)
+
+
+def test_all_is_for_one_attribute(folder: Path) -> None:
+    predictor = trained(folder, "injector")
+    assert Panel.of(predictor, "all").names == Panel.of(predictor, "user").names
+    both = "data.attributes=[{kind: categorical, name: user}, {kind: categorical, name: taste}]"
+    two = trained(folder, "two", both)
+    with pytest.raises(
+        ConfigError, match=r"the panel is 'all': give one of the attributes whose values .* \(user, taste"
+    ):
+        Panel.of(two, "all")
+    panel = Panel.of(two, "user")
+    with pytest.raises(DataError, match="no column 'taste'"):
+        panel.predict(two, TEXTS)
+    assert len(panel.predict(two, TEXTS | {"taste": ["1", "4", None, "2"]})["prediction"]) == 4
+
+
+def test_models_without_panels(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plain = trained(folder, "adapter", method="adapter")
+    with pytest.raises(ConfigError, match="the model reads no attributes"):
+        Panel.of(plain, "user")
+    several = trained(folder, "several", "--set", "task.multi_label=true", "task.separator=;", label="tags")
+    with pytest.raises(ConfigError, match="a panel is for tasks with one answer of several"):
+        Panel.of(several, "user")
+    capsys.readouterr()
+    command = ["predict", str(folder / "injector"), str(folder / "texts.csv"), "--output", str(tmp_path / "parts")]
+    assert main([*command, "--panel", "user"]) == 1
+    assert "a panel writes one file: give an output with an ending" in capsys.readouterr().err
