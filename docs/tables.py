@@ -19,6 +19,7 @@ from pages import (  # noqa: E402
     experiments,
     explain,
     generation,
+    judges,
     large_scale,
     methods,
     performance,
@@ -39,6 +40,7 @@ MODULES = (
     large_scale,
     generation,
     service,
+    judges,
     promises,
     text_sets,
 )

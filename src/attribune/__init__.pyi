@@ -40,6 +40,7 @@ from .models.auto import load_model as load_model
 from .models.classifier import AttributeModel as AttributeModel
 from .models.config import AttributeConfig as AttributeConfig
 from .models.generator import AttributeGenerator as AttributeGenerator
+from .models.panel import Panel as Panel
 from .models.predictor import Predictor as Predictor
 from .models.writer import Decoding as Decoding
 from .models.writer import Writer as Writer
@@ -54,6 +55,7 @@ from .schema.kinds import Numeric as Numeric
 from .tasks import Aspects as Aspects
 from .tasks import Classification as Classification
 from .tasks import Generation as Generation
+from .tasks import Ordinal as Ordinal
 from .tasks import Rating as Rating
 from .tasks import Regression as Regression
 from .training.train import train as train

@@ -256,6 +256,7 @@ def test_the_record_of_every_method_is_that_of_the_preset() -> None:
         "generation.md",
         "serving.md",
         "new_values.md",
+        "judges.md",
     ],
 )
 def test_tables_made_from_the_code_are_up_to_date(page: str) -> None:
