@@ -22,8 +22,8 @@ def new_judges() -> list[str]:
     head = [str(count) for count in shots]
     return [
         f"{found['new_judges']} judges who were not among the {found['training_rows']:,} training rows "
-        f"({found['epochs']} epochs), {found['scored_rows']:,} of their other judgements on texts that nobody judged in "
-        "training. RMSE by the number of judgements that are known of a judge:",
+        f"({found['epochs']} epochs), {found['scored_rows']:,} of their other judgements, of texts that nobody judged "
+        "in training. RMSE by the number of judgements that are known of a judge:",
         "",
         *table(["", "0", *head], rows),
         "",
