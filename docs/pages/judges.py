@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pages.cells import between, measured, table
+from pages.cells import between, machine_line, measured, table
 
 
 def new_judges() -> list[str]:
@@ -33,4 +33,26 @@ def new_judges() -> list[str]:
     ]
 
 
-TABLES = {"judges.md": {"new judges": new_judges}}
+def panel() -> list[str]:
+    """What a panel takes."""
+    found = measured("panel")
+    rows = [
+        [
+            line["method"],
+            str(line["texts"]),
+            f"{line['panel']:.2f}",
+            f"{line['members']:.2f}",
+            f"{line['members'] / line['panel']:.1f} x",
+            f"{1000 * line['panel'] / line['texts'] / found['members']:.2f}",
+        ]
+        for line in found["lines"]
+    ]
+    return [
+        machine_line(found) + f" MiniLM, {found['members']} members; the largest difference of a probability is "
+        f"{max(line['difference'] for line in found['lines']):.0e}. Seconds (`python benchmarks/panel.py`):",
+        "",
+        *table(["method", "texts", "panel", "one by one", "faster", "ms a member and text"], rows),
+    ]
+
+
+TABLES = {"judges.md": {"panel": panel, "new judges": new_judges}}

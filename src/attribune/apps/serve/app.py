@@ -158,9 +158,9 @@ class _Service:
         """Read a request and wait for its answers; a large body is read on a thread, one at a time."""
         read = functools.partial(read_request, body, content_type, self._models, self._settings)
         loop = asyncio.get_running_loop()
-        model, columns = read() if len(body) < _LARGE else await loop.run_in_executor(self._reader, read)
+        request = read() if len(body) < _LARGE else await loop.run_in_executor(self._reader, read)
         assert self._batcher is not None
-        return model, await asyncio.wrap_future(self._batcher.submit(model, columns))
+        return request[0], await asyncio.wrap_future(self._batcher.submit(*request))
 
     async def list_models(self) -> Response:
         """List the models, with the texts and attributes that each reads."""

@@ -20,6 +20,7 @@ from attribune.errors import ConfigError, ModelFolderError
 from attribune.methods.weight_cache import WeightCache
 from attribune.models.auto import load_model
 from attribune.models.base import ConditionedModel
+from attribune.models.panel import Panel
 from attribune.models.predictor import Predictor, PredictorGroup, default_device
 from attribune.runs.folder import RunFolder, load_run
 from attribune.schema import MultiLabel, Numeric
@@ -53,12 +54,14 @@ class ServedModel:
         group: the predictors of all models of the service.
         source: its folder.
         files: those from which the system reads the model while it is served.
+        panels: of the attributes for which one was asked.
     """
 
     name: str
     group: PredictorGroup
     source: str
     files: MappedFiles = field(default_factory=MappedFiles)
+    panels: dict[str, Panel] = field(default_factory=dict, repr=False)
 
     def changed_files(self) -> list[str]:
         """Return the files that have changed since the model was loaded, from which it reads on."""
@@ -84,6 +87,30 @@ class ServedModel:
         model = self.predictor.model
         return model.method.weight_caches if isinstance(model, ConditionedModel) else {}
 
+    def panel(self, attribute: str) -> Panel:
+        """Return the panel of all values of an attribute; ConfigError where there is none."""
+        if attribute not in self.panels:
+            self.panels[attribute] = Panel.of(self.predictor, attribute)
+        return self.panels[attribute]
+
+    def panel_answers(self, panel: Panel, columns: Columns) -> list[Answer]:
+        """Ask a panel about rows, given as columns of texts and attributes; errors as in `answer_together`.
+
+        Who dissents stays with the service, whose callers need not know the values that a model knows.
+        """
+        self._check_files()
+        opinions = panel.predict(self.predictor, columns)
+        opinions.pop("dissenters", None)
+        attributes = [one for one in self.attributes if not panel.columns[one.columns].all()]
+        return self._listed(columns, opinions, [attribute.name for attribute in attributes])
+
+    def _check_files(self) -> None:
+        if changed := self.changed_files():
+            raise ModelFolderError(
+                f"model {self.name!r} cannot answer: {changed[0]} has changed since it was loaded. Start the service "
+                "again, and replace the folder of a served model as a whole, or serve a copy"
+            )
+
     def answer(self, columns: Columns) -> list[Answer]:
         """Predict rows, given as columns of texts and attributes; errors as in `answer_together`."""
         return self.answer_together({self: columns})[self]
@@ -97,25 +124,23 @@ class ServedModel:
             ModelFolderError: when a file has changed from which a model is read.
         """
         for model in rows:
-            if changed := model.changed_files():
-                raise ModelFolderError(
-                    f"model {model.name!r} cannot answer: {changed[0]} has changed since it was loaded. Start the "
-                    "service again, and replace the folder of a served model as a whole, or serve a copy"
-                )
+            model._check_files()
         encoded = {model.name: model.predictor.encode(columns) for model, columns in rows.items()}
         scores = next(iter(rows)).group.score(encoded)
         return {model: model._answers(columns, scores[model.name]) for model, columns in rows.items()}
 
     def _answers(self, columns: Columns, scores: npt.NDArray[np.float32]) -> list[Answer]:
-        predictor = self.predictor
-        output = predictor.task.decode(scores).columns()
+        output = self.predictor.task.decode(scores).columns()
+        return self._listed(columns, output, [attribute.name for attribute in self.attributes])
+
+    def _listed(self, columns: Columns, output: Mapping[str, Any], names: Sequence[str]) -> list[Answer]:
+        """Return an answer for each row, with what is not known of some attributes."""
         lists = {name: finite(_plain(values)) for name, values in output.items()}
-        unknown = predictor.schema.unknown(columns) if self.attributes else {}
-        names = [attribute.name for attribute in self.attributes]
+        unknown = self.predictor.schema.unknown(columns) if names else {}
         return [
             Answer(
                 output={name: values[row] for name, values in lists.items()},
-                unknown={name: values[row] for name, values in unknown.items() if values[row]},
+                unknown={name: values[row] for name, values in unknown.items() if values[row] and name in names},
                 missing=[name for name in names if columns[name][row] is None],
             )
             for row in range(len(next(iter(columns.values()))))

@@ -23,7 +23,8 @@ from pydantic import (
 
 from attribune.apps.serve.models import ServedModel
 from attribune.apps.serve.settings import ServeSettings
-from attribune.errors import DataError
+from attribune.errors import ConfigError, DataError
+from attribune.models.panel import Panel
 from attribune.schema import FittedAttribute, MultiLabel, Numeric, Schema
 from attribune.schema.columns import canonical
 
@@ -74,6 +75,11 @@ class PredictRequest(_Body):
     rows: SkipValidation[list[Row] | None] = Field(
         default=None, description="Many texts, in place of `text` and `attributes`."
     )
+    panel: StrictStr | None = Field(
+        default=None,
+        description="An attribute, for what all of its values would say of each text, together: the output is that of "
+        "`attribune predict --panel`, without names.",
+    )
 
 
 class Prediction(BaseModel):
@@ -123,8 +129,8 @@ class Refused(Exception):  # noqa: N818 - an answer, not a mistake
 
 def read_request(
     body: bytes, content_type: str, models: Mapping[str, ServedModel], settings: ServeSettings
-) -> tuple[ServedModel, dict[str, list[Any]]]:
-    """Read the body of a request: its model, and the columns that this reads.
+) -> tuple[ServedModel, dict[str, list[Any]], Panel | None]:
+    """Read the body of a request: its model, the columns that this reads, and the panel that is asked.
 
     Whatever is in the body, the work and the memory are a small multiple of its size: how many rows, fields and values
     there are is checked before the values, and the first bad row ends it.
@@ -139,7 +145,29 @@ def read_request(
         raise Refused(422, "body", "Field required: the body is empty")
     request = _checked(PredictRequest, _parse(body), "")
     model = _choose(models, request.model)
-    return model, _columns(request, model, settings)
+    columns = _columns(request, model, settings)
+    return model, columns, None if request.panel is None else _panel(request.panel, model, columns, settings)
+
+
+def _panel(name: str, model: ServedModel, columns: Mapping[str, Sequence[Any]], settings: ServeSettings) -> Panel:
+    """Return the panel of all values of an attribute."""
+    known = [attribute.name for attribute in model.attributes]
+    if name not in known:
+        listed = ", ".join(known) or "none"
+        raise Refused(422, "panel", f"model {model.name!r} has no attribute {_shown(name)!r}: it has {listed}")
+    try:
+        panel = model.panel(name)
+    except ConfigError as error:
+        raise Refused(422, "panel", str(error).encode("ascii", "backslashreplace").decode()) from None
+    rows = len(next(iter(columns.values())))
+    if rows * len(panel) > settings.max_queue_size:
+        raise Refused(
+            422,
+            "panel",
+            f"{rows:,} texts for {len(panel):,} members, but a request may have {settings.max_queue_size:,} of both, "
+            "multiplied: send fewer texts",
+        )
+    return panel
 
 
 def _parse(body: bytes) -> Any:
