@@ -32,21 +32,23 @@ def load_model(name: str | Path, *, revision: str | None = None, **options: Any)
     return model_class(config).from_pretrained(name, revision=revision, **options)
 
 
-def load_baseline(folder: Path) -> Baseline | None:
+def load_baseline(folder: Path, *, backbone: str | None = None) -> Baseline | None:
     """Load the baseline that was saved in a folder; None where there is none.
+
+    Args:
+        backbone: new location of the weights of its frozen backbone, if it has one and they were moved.
 
     Raises:
         ModelFolderError: for a file that is missing, changed, truncated or of another model.
     """
-    for model in (LinearModel, AutoMLModel):
-        if model.is_in(folder):
-            return model.load(folder)
-    return None
+    if LinearModel.is_in(folder):
+        return LinearModel.load(folder, backbone=backbone)
+    return AutoMLModel.load(folder) if AutoMLModel.is_in(folder) else None
 
 
 def load_scorer(folder: Path, **options: Any) -> Scorer:
     """Load a baseline, or, as `load_model` does, a neural model, which must have a tokenizer."""
-    if (baseline := load_baseline(folder)) is not None:
+    if (baseline := load_baseline(folder, backbone=options.get("backbone"))) is not None:
         return baseline
     model = load_model(folder, **options)
     if model.tokenizer is None:

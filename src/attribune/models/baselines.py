@@ -1,4 +1,4 @@
-"""The options of the methods without a backbone, by name."""
+"""The options of the methods that act in no backbone, by name."""
 
 from __future__ import annotations
 
@@ -15,16 +15,23 @@ __all__ = [
     "AttributesOnly",
     "AutoML",
     "BaselineConfig",
+    "Heads",
+    "Intercept",
     "Linear",
     "baseline_from_dict",
 ]
 
 
 class BaselineConfig(Settings):
-    """The options of a method without a backbone; `name` is its name, `reads_text` whether it reads the text."""
+    """The options of a method that acts in no backbone.
+
+    `name` is its name, `reads_text` whether it reads the text, `reads_vectors` whether it does by the vectors of a
+    frozen backbone.
+    """
 
     name: ClassVar[str]
     reads_text: ClassVar[bool] = True
+    reads_vectors: ClassVar[bool] = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values with the name, from which `baseline_from_dict` restores the options."""
@@ -42,6 +49,23 @@ class AttributesOnly(BaselineConfig):
 
     name = "attributes-only"
     reads_text = False
+
+
+class Intercept(BaselineConfig):
+    """Logistic or ridge regression on the vectors of a frozen backbone, with a shrunken intercept for each value.
+
+    A random-intercept model (Laird and Ware 1982): how far values differ is chosen on the validation rows.
+    """
+
+    name = "intercept"
+    reads_vectors = True
+
+
+class Heads(BaselineConfig):
+    """As `intercept`, and each value has weights of its own, which are shrunk towards those of all."""
+
+    name = "heads"
+    reads_vectors = True
 
 
 def _as_tuple(value: Any) -> Any:
@@ -74,8 +98,10 @@ class AutoML(BaselineConfig):
         return value
 
 
-BASELINES: dict[str, type[BaselineConfig]] = {config.name: config for config in (Linear, AttributesOnly, AutoML)}
-"""The methods without a backbone by name."""
+BASELINES: dict[str, type[BaselineConfig]] = {
+    config.name: config for config in (Linear, AttributesOnly, Intercept, Heads, AutoML)
+}
+"""The methods that act in no backbone by name."""
 
 
 def baseline_from_dict(settings: dict[str, Any]) -> BaselineConfig:

@@ -231,6 +231,23 @@ class AttributeModel(ConditionedModel):
         loss = None if labels is None else self.weighted_loss(logits, labels)
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
+    def document_vectors(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        attribute_ids: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> Tensor:
+        """Return the vectors (B, H) of documents, which the head reads; arguments and errors are those of `forward`."""
+        if attention_mask is None:
+            attention_mask = torch.ones_like(input_ids)
+        self._check_length(input_ids.shape[1])
+        condition = self.condition(attribute_ids, rows=input_ids.shape[0])
+        hidden, attention_mask = self._states(input_ids, attention_mask, token_type_ids, condition)
+        return self.method.pool(
+            self.method.encode(hidden, attention_mask, condition), attention_mask, condition, self._pool
+        )
+
     def logits_of(self, hidden: Tensor, attention_mask: Tensor, condition: Condition) -> Tensor:
         """Return the logits, float32, of the backbone's last states (B, T, H).
 

@@ -9,7 +9,7 @@ Shapes: n rows, F features, O outputs of the task.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -24,6 +24,7 @@ from attribune.errors import AttribuneWarning, ConfigError, DataError
 from attribune.models.baseline_files import BaselineFiles
 from attribune.models.linear_features import LinearFeatures
 from attribune.models.sizes import Sizes
+from attribune.models.vector_features import VectorFeatures
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
 from attribune.tasks import Aspects, Classification, Rating, Regression, Task, task_from_dict
@@ -39,18 +40,6 @@ _ITERATIONS = 1_000
 _ABSENT = -1e4
 
 
-@dataclass(frozen=True)
-class _TextReader:
-    """Reads the texts of rows as they are; a model without text gets empty ones."""
-
-    uses_text: bool
-
-    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
-        """Read rows from columns given by name."""
-        texts = text.read_all(columns, first_row=first_row)
-        return EncodedRows.without_attributes(texts if self.uses_text else [""] * len(texts))
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinearModel:
     """A fitted baseline.
@@ -61,7 +50,7 @@ class LinearModel:
     """
 
     task: Task
-    features: LinearFeatures
+    features: LinearFeatures | VectorFeatures
     weight: Array
     bias: Array
     C: float
@@ -97,10 +86,13 @@ class LinearModel:
         """
         features = LinearFeatures.fit(texts, schema, max_features=max_features)
         matrix = features.transform(texts, attribute_ids)
-        return cls._from_matrix(features, matrix, labels=np.asarray(labels), task=task, C=C)
+        return cls.from_matrix(features, matrix, labels=np.asarray(labels), task=task, C=C)
 
     @classmethod
-    def _from_matrix(cls, features: LinearFeatures, matrix: Any, *, labels: Array, task: Task, C: float) -> Self:
+    def from_matrix(
+        cls, features: LinearFeatures | VectorFeatures, matrix: Any, *, labels: Array, task: Task, C: float
+    ) -> Self:
+        """Fit on the features (n, F) of training rows; other arguments and errors are those of `fit`."""
         if not C > 0:
             raise ConfigError(f"C is {C}: give a number above 0, such as 1.0")
         if matrix.shape[0] != len(labels):
@@ -126,7 +118,7 @@ class LinearModel:
     @property
     def uses_text(self) -> bool:
         """Whether the model reads texts."""
-        return self.features.words is not None
+        return self.features.uses_text
 
     def sizes(self) -> Sizes:
         """Count the parameters, all of which are trained and stored."""
@@ -143,10 +135,11 @@ class LinearModel:
 
     def row_encoder(self, text_input: TextInput | None = None) -> RowEncoder:
         """Return what reads the texts of rows."""
-        return _TextReader(self.uses_text)
+        return self.features.row_encoder(text_input)
 
     def prepare(self, device: Any, *, cache_mb: float | None = None) -> None:
-        """Do nothing: a linear model computes on the CPU, and generates no weights."""
+        """Compute vectors of texts, if any, on a device; the linear model itself computes on the CPU."""
+        self.features.prepare(device)
 
     def batches(self, rows: EncodedRows, *, size: int) -> Iterator[tuple[npt.NDArray[np.intp], EncodedRows]]:
         """Return all rows as one batch: a sparse product needs no smaller ones."""
@@ -167,7 +160,8 @@ class LinearModel:
 
     def describe(self, *, precision: str) -> dict[str, Any]:
         """Return method, backbone, number of parameters and precision; the precision asked for makes no difference."""
-        return {"method": "linear", "backbone": None, "parameters": self.weight.size, "precision": "float32"}
+        names = {"method": self.features.method, "backbone": self.features.backbone}
+        return {**names, "parameters": self.weight.size, "precision": "float32"}
 
     def revised(self, revision: Revision) -> Self:
         """Return the model with values added to the schema, without weights, or taken away with theirs."""
@@ -181,8 +175,8 @@ class LinearModel:
         Raises:
             ModelFolderError: when the folder cannot be written.
         """
-        settings = {"C": self.C, "task": self.task.to_dict(), "words": self.features.words}
-        tensors = {"weight": self.weight, "bias": self.bias, "idf": self.features.idf}
+        settings = {"C": self.C, "task": self.task.to_dict(), **self.features.settings()}
+        tensors = {"weight": self.weight, "bias": self.bias, **self.features.tensors()}
         _FILES.save(folder, settings=settings, tensors=tensors, schema=self.schema)
 
     @staticmethod
@@ -191,15 +185,24 @@ class LinearModel:
         return _FILES.are_in(folder)
 
     @classmethod
-    def load(cls, folder: str | Path, *, verify: bool = True) -> Self:
-        """Read what `save` wrote; arguments and errors are those of `BaselineFiles.load`."""
+    def load(cls, folder: str | Path, *, verify: bool = True, backbone: str | None = None) -> Self:
+        """Read what `save` wrote; arguments and errors are those of `BaselineFiles.load`.
+
+        Args:
+            backbone: new location of the weights of a frozen backbone, if they were moved.
+        """
         stored = _FILES.load(folder, verify=verify)
         with stored.fitting():
             C, task = float(stored.settings["C"]), task_from_dict(stored.settings["task"])
-            words = None if stored.settings["words"] is None else stored.texts("words")
-            features = LinearFeatures(words=words, idf=stored.tensors["idf"], schema=stored.schema)
-            shapes = {"weight": (features.width, task.outputs), "bias": (task.outputs,), "idf": features.idf_shape}
-            stored.check_shapes(shapes)
+            features: LinearFeatures | VectorFeatures
+            if "words" in stored.settings:
+                words = None if stored.settings["words"] is None else stored.texts("words")
+                features = LinearFeatures(words=words, idf=stored.tensors["idf"], schema=stored.schema)
+                own: dict[str, tuple[int, ...]] = {"idf": features.idf_shape}
+            else:
+                features = VectorFeatures.from_stored(stored.settings, stored.tensors, stored.schema, backbone=backbone)
+                own = {"mean": features.mean.shape, "scale": features.mean.shape}
+            stored.check_shapes({"weight": (features.width, task.outputs), "bias": (task.outputs,), **own})
             tensors = stored.tensors
             return cls(task=task, features=features, weight=tensors["weight"], bias=tensors["bias"], C=C)
 
@@ -229,7 +232,7 @@ def choose_c(
     best: LinearModel | None = None
     scores: dict[float, float] = {}
     for C in sorted(set(grid)):
-        model = LinearModel._from_matrix(features, matrix, labels=np.asarray(labels), task=task, C=C)
+        model = LinearModel.from_matrix(features, matrix, labels=np.asarray(labels), task=task, C=C)
         logits = model.logits(validation_texts, validation_ids)
         scores[C] = task.metrics(logits, validation_labels)[task.main_metric].value()
         if best is None or sign * scores[C] > sign * scores[best.C]:

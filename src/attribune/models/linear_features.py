@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from attribune.data.encoding import RowEncoder
+from attribune.data.rows import EncodedRows
+from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
 
-__all__ = ["LinearFeatures"]
+__all__ = ["LinearFeatures", "one_hot"]
 
 Array = npt.NDArray[Any]
 _FEW_ROWS = 1_000
+
+
+@dataclass(frozen=True)
+class _TextReader:
+    """Reads the texts of rows as they are; a model without text gets empty ones."""
+
+    uses_text: bool
+
+    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
+        """Read rows from columns given by name."""
+        texts = text.read_all(columns, first_row=first_row)
+        return EncodedRows.without_attributes(texts if self.uses_text else [""] * len(texts))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +46,32 @@ class LinearFeatures:
     words: tuple[str, ...] | None
     idf: Array
     schema: Schema
+    backbone: ClassVar[None] = None
+
+    @property
+    def method(self) -> str:
+        """The name of the baseline."""
+        return "linear" if self.uses_text else "attributes-only"
+
+    @property
+    def uses_text(self) -> bool:
+        """Whether texts are read."""
+        return self.words is not None
+
+    def row_encoder(self, text_input: TextInput | None = None) -> RowEncoder:
+        """Return what reads the texts of rows."""
+        return _TextReader(self.uses_text)
+
+    def prepare(self, device: Any) -> None:
+        """Do nothing: words are counted on the CPU."""
+
+    def settings(self) -> dict[str, Any]:
+        """Return what is stored as JSON."""
+        return {"words": self.words}
+
+    def tensors(self) -> dict[str, Array]:
+        """Return what is stored as arrays."""
+        return {"idf": self.idf}
 
     @classmethod
     def fit(cls, texts: Sequence[str] | None, schema: Schema, *, max_features: int) -> Self:
@@ -83,7 +124,7 @@ class LinearFeatures:
         if (texts is None) != (self.words is None):
             have, cure = ("without", "texts=None") if self.words is None else ("with", "the texts")
             raise ConfigError(f"this linear model was trained {have} text: pass {cure}")
-        parts = [_one_hot(np.asarray(attribute_ids), self.schema)]
+        parts = [one_hot(np.asarray(attribute_ids), self.schema)]
         if texts is not None:
             if len(texts) != parts[0].shape[0]:
                 raise DataError(f"{len(texts)} texts for {parts[0].shape[0]} rows of attribute_ids: give the same rows")
@@ -99,7 +140,7 @@ def _vectorizer(**options: Any) -> Any:
     return TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, **options)
 
 
-def _one_hot(ids: Array, schema: Schema) -> Any:
+def one_hot(ids: Array, schema: Schema) -> Any:
     """Return (n, sum of sizes without id 0); several slots of one attribute add up."""
     if ids.ndim != 2 or ids.shape[1] != schema.slots:
         raise DataError(f"attribute_ids have shape {ids.shape}: the schema of this model needs (rows, {schema.slots})")

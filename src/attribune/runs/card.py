@@ -22,7 +22,8 @@ def run_card(recipe: Recipe, schema: Schema, results: RunResults) -> str:
     """Render the card of a run, without values of attributes or local paths."""
     parts = {part: getattr(recipe.data, part) for part in ("train", "validation", "test")}
     tables = {part: _table_name(source) for part, source in parts.items() if source}
-    base = None if recipe.is_baseline else public_name(recipe.backbone.name)
+    has_backbone = recipe.baseline is None or recipe.baseline.reads_vectors
+    base = public_name(recipe.backbone.name) if has_backbone else None
     return render_card(
         "runs/templates/run_card.md.j2",
         base=base,

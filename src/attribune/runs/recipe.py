@@ -143,6 +143,11 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _fitting_backbone(self) -> Self:
+        if self.baseline is not None and self.baseline.reads_vectors and not self.backbone.is_pretrained:
+            raise ConfigError(
+                f"method {self.method['name']!r} reads the vectors of a pretrained backbone, and "
+                f"{self.backbone.name!r} learns from the beginning: choose a pretrained one"
+            )
         if self.backbone.is_pretrained or self.is_baseline:
             return self
         if self.is_generative:

@@ -1,4 +1,4 @@
-"""Training of the methods without a backbone."""
+"""Training of the methods that act in no backbone."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from attribune.core.progress import Reporter
-from attribune.models.baselines import AttributesOnly, AutoML, BaselineConfig, Linear
+from attribune.models.baselines import AttributesOnly, AutoML, BaselineConfig, Heads, Intercept, Linear
 from attribune.runs.folder import RunFolder
 from attribune.training.automl import train_automl
+from attribune.training.frozen import fit_frozen
 from attribune.training.plan import TrainingPlan
 from attribune.training.preparation import PreparedData
 from attribune.training.scoring import fit_linear
@@ -33,9 +34,21 @@ def _train_linear(
     return {"C": linear.C, "seconds": time.perf_counter() - started}
 
 
+def _train_frozen(
+    config: BaselineConfig, plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter: Reporter
+) -> dict[str, Any]:
+    started = time.perf_counter()
+    backbone, with_weights = plan.recipe.backbone.name, isinstance(config, Heads)
+    model = fit_frozen(backbone, plan.data, data, reporter, with_weights=with_weights)
+    model.save(folder.model)
+    return {"C": model.C, "seconds": time.perf_counter() - started}
+
+
 _TRAINERS: dict[type[BaselineConfig], Callable[..., dict[str, Any]]] = {
     Linear: _train_linear,
     AttributesOnly: _train_linear,
+    Intercept: _train_frozen,
+    Heads: _train_frozen,
     AutoML: train_automl,
 }
 """They save the model and return fields of `TrainingRecord`."""

@@ -1,0 +1,101 @@
+"""Fits of the baselines on the vectors of a frozen backbone, with what shrinks values chosen on validation rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from attribune.core.progress import Reporter
+from attribune.data.encoding import encode_rows
+from attribune.errors import ConfigError
+from attribune.models.linear import LinearModel
+from attribune.models.predictor import default_device
+from attribune.models.sentence_vectors import SentenceVectors
+from attribune.models.vector_features import VectorFeatures
+from attribune.schema.columns import column_batches
+from attribune.training.plan import DataPlan
+from attribune.training.preparation import PreparedData, PreparedSplit
+
+__all__ = ["fit_frozen"]
+
+_C = (0.01, 0.1, 1.0, 10.0)
+_INTERCEPT = (0.3, 1.0, 3.0, 10.0)
+_WEIGHTS = (0.03, 0.1, 0.3, 1.0)
+
+Array = npt.NDArray[Any]
+
+
+def fit_frozen(
+    backbone: str, source: DataPlan, data: PreparedData, reporter: Reporter, *, with_weights: bool
+) -> LinearModel:
+    """Fit on the training rows; the penalty and the deviations of what values add are chosen on the validation rows.
+
+    One after the other, each with the best of those before: the penalty of the weights of all, the deviation of the
+    intercepts, and that of the values' own weights, if they have any.
+
+    Raises:
+        ConfigError: for a task that the linear models cannot learn.
+    """
+    if not LinearModel.learns(data.task):
+        raise ConfigError(
+            f"the linear models on vectors cannot learn the task {data.task.kind!r}: choose another method"
+        )
+    vectors = SentenceVectors(backbone)
+    vectors.to(default_device())
+    splits = {name: data.splits[name] for name in ("train", "validation")}
+    embedded, ids = {}, {}
+    for name, split in splits.items():
+        reporter.note(f"{name}: {len(split.rows):,} texts go through {backbone}")
+        embedded[name], ids[name] = _embed(split, source, data, vectors)
+    train = embedded["train"]
+    base = VectorFeatures(
+        method="heads" if with_weights else "intercept",
+        backbone=backbone,
+        schema=data.schema,
+        mean=train.mean(axis=0, dtype=np.float64),
+        scale=np.maximum(train.std(axis=0, dtype=np.float64), 1e-6),
+        vectors=vectors,
+    )
+    sign = 1 if data.task.higher_is_better else -1
+    best: tuple[float, LinearModel] | None = None
+    for step in ("C", "intercept", "weights") if with_weights else ("C", "intercept"):
+        for features, C in _candidates(step, base, best):
+            matrix = features.of_vectors(train, ids["train"])
+            model = LinearModel.from_matrix(features, matrix, labels=splits["train"].labels, task=data.task, C=C)
+            logits = features.of_vectors(embedded["validation"], ids["validation"]) @ model.weight + model.bias
+            score = sign * data.task.metrics(logits, splits["validation"].labels)[data.task.main_metric].value()
+            if best is None or score > best[0]:
+                best = (score, model)
+    assert best is not None
+    return best[1]
+
+
+def _candidates(
+    step: str, base: VectorFeatures, best: tuple[float, LinearModel] | None
+) -> Iterator[tuple[VectorFeatures, float]]:
+    """Yield features and penalties to be compared; a value is not tried twice."""
+    if best is None:
+        yield from ((base, C) for C in _C)
+        return
+    features, C = best[1].features, best[1].C
+    assert isinstance(features, VectorFeatures)
+    grid = _INTERCEPT if step == "intercept" else _WEIGHTS
+    for value in grid:
+        if getattr(features, step) != value:
+            yield (replace(features, intercept=value) if step == "intercept" else replace(features, weights=value)), C
+
+
+def _embed(
+    split: PreparedSplit, source: DataPlan, data: PreparedData, vectors: SentenceVectors
+) -> tuple[Array, npt.NDArray[np.int64]]:
+    """Return the vectors of a split's texts, and the ids of its attributes."""
+    encoder, parts, ids = vectors.row_encoder(source.text), [], []
+    for row, columns in column_batches(split.table, (*source.text.names, *data.schema.names)):
+        rows = encode_rows(columns, data.schema, encoder, text=source.text, first_row=row)
+        parts.append(vectors.encode(rows.inputs))
+        ids.append(rows.attribute_ids)
+    return np.concatenate(parts), np.concatenate(ids)

@@ -1,0 +1,184 @@
+"""The baselines on the vectors of a frozen backbone: features, fits, files, and the verbs that take them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import small_runs
+import torch
+from scipy import sparse
+
+from attribune import AttributeModel, Plain, Regression, load_tokenizer
+from attribune.apps.cli import main
+from attribune.models.linear import LinearModel
+from attribune.models.predictor import Predictor
+from attribune.models.sentence_vectors import SentenceVectors
+from attribune.models.vector_features import VectorFeatures
+from attribune.runs.folder import RunFolder, load_run
+from attribune.schema import Categorical, MultiLabel, Schema
+from attribune.schema.revision import Revision
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("frozen")
+    small_runs.write_csv(folder / "train.csv", small_runs.reviews(150, seed=2))
+    small_runs.save_backbone(folder / "backbone")
+    return folder
+
+
+def trained(folder: Path, name: str, *more: str, method: str, label: str = "stars") -> Path:
+    run = folder / name
+    if not run.exists():
+        words = small_runs.train_command(folder / "train.csv", run, backbone=folder / "backbone", method=method)
+        words[words.index("stars")] = label
+        assert main([*words, *more]) == 0
+    return run
+
+
+SCHEMA = Schema.fit(
+    {"user": ["a", "b", "a", "b", "c"], "tags": [["x"], ["x", "y"], ["y"], None, ["x"]]},
+    [Categorical("user"), MultiLabel("tags")],
+)
+
+
+def features(**options: Any) -> VectorFeatures:
+    mean, scale = np.array([1.0, 0.0]), np.array([2.0, 0.5])
+    return VectorFeatures(method="heads", backbone="none", schema=SCHEMA, mean=mean, scale=scale, **options)
+
+
+def test_features_are_the_vector_and_its_products_with_values() -> None:
+    ids = SCHEMA.encode({"user": ["b", None], "tags": [["x", "y"], ["y"]]})[0]
+    vectors = np.array([[3.0, 1.0], [1.0, -2.0]], dtype=np.float32)
+    made = features(intercept=0.5, weights=3.0)
+    found = made.of_vectors(vectors, ids)
+    assert isinstance(found, sparse.csr_array)
+    assert found.shape == (2, made.width) == (2, 2 + 5 + 5 * 2)
+    h = np.array([[1.0, 2.0], [0.0, -4.0]])
+    onehot = np.array([[0, 1, 0, 1, 1], [0, 0, 0, 0, 1]])  # user a b c, tags x y
+    products = np.concatenate([onehot[:, [value]] * h for value in range(5)], axis=1)
+    assert found.toarray() == pytest.approx(np.hstack([h, 0.5 * onehot, 3.0 * products]))
+    assert features().of_vectors(vectors, ids).toarray() == pytest.approx(np.hstack([h, onehot]))
+
+
+def test_values_come_and_go_with_their_weights() -> None:
+    made = features(weights=1.0)
+    generator = np.random.default_rng(0)
+    model = LinearModel(
+        task=Regression(), features=made, weight=generator.normal(size=(made.width, 1)), bias=np.zeros(1), C=1.0
+    )
+    less = model.revised(Revision.removing(SCHEMA, {"user": ("a",)}))
+    vectors = generator.normal(size=(4, 2)).astype(np.float32)
+
+    def scores(one: LinearModel, users: list[Any]) -> Any:
+        ids = one.schema.encode({"user": users, "tags": [["x"], None, ["y"], ["x", "y"]]})[0]
+        assert isinstance(one.features, VectorFeatures)
+        return one.features.of_vectors(vectors, ids) @ one.weight
+
+    assert scores(less, ["b", "c", None, "b"]) == pytest.approx(scores(model, ["b", "c", None, "b"]))
+    assert scores(less, ["a", "a", "a", "a"]) == pytest.approx(scores(model, [None] * 4))
+    more = less.revised(Revision.adding(less.schema, {"user": {"new": 3}}))
+    assert scores(more, ["new", "c", "b", "new"]) == pytest.approx(scores(model, [None, "c", "b", None]))
+
+
+def test_vectors_are_the_pooled_states_of_the_backbone(folder: Path) -> None:
+    name = str(folder / "backbone")
+    vectors = SentenceVectors(name)
+    ids = [[3, 7, 9, 4], [3, 8, 4], [3, *range(6, 25), 4]]
+    model = AttributeModel.build(
+        name, Schema([]), task=Regression(), tokenizer=load_tokenizer(name), method=Plain()
+    ).eval()
+    for text, found in zip(ids, vectors.encode(ids), strict=True):
+        states = model.backbone(torch.tensor([text])).last_hidden_state
+        pooled = model.pool(states, torch.ones(1, len(text)))
+        assert found == pytest.approx(pooled[0].detach().numpy(), abs=1e-5)
+    assert vectors.encode([]).shape == (0, vectors.size)
+
+
+@pytest.mark.parametrize(
+    ("method", "label", "task", "main_metric"),
+    [
+        ("intercept", "stars", "classification", "accuracy"),
+        ("heads", "stars", "classification", "accuracy"),
+        ("intercept", "look", "regression", "rmse"),
+        ("heads", "look", "rating", "accuracy"),
+        ("intercept", "look", "ordinal", "rmse"),
+    ],
+)
+def test_they_train_and_are_read_again(
+    folder: Path, tmp_path: Path, method: str, label: str, task: str, main_metric: str
+) -> None:
+    run = trained(folder, f"{method}-{task}", "--task", task, method=method, label=label)
+    results = RunFolder(run).read_results()
+    assert results.main_metric == main_metric
+    assert [one.name for one in results.models[:2]] == [method, f"{method}, attributes hidden"]
+    recipe, predictor = load_run(run)
+    assert recipe.is_baseline
+    assert isinstance(predictor.model, LinearModel)
+    assert predictor.model.describe(precision="bf16")["method"] == method
+    rows = {"text": ["great film", "awful", ""], "user": ["u0", "u1", None]}
+    before = predictor.logits(rows)[0]
+    assert np.abs(before[0] - predictor.logits(rows | {"user": ["u2"] * 3})[0][0]).max() > 1e-4  # values differ
+    copy = shutil.copytree(run, tmp_path / "copy")
+    again = load_run(copy, backbone=str(folder / "backbone"))[1]
+    assert again.logits(rows)[0] == pytest.approx(before, abs=1e-6)
+    assert "(frozen)" in (run / "model" / "README.md").read_text(encoding="utf-8")
+
+
+def test_other_verbs_take_them(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = trained(folder, "verbs", method="heads")
+    small_runs.write_csv(tmp_path / "new.csv", small_runs.reviews(9, seed=5))
+    for words in (
+        ["evaluate", str(run), str(tmp_path / "new.csv")],
+        ["predict", str(run), str(tmp_path / "new.csv"), "--output", str(tmp_path / "out.csv")],
+        ["predict", str(run), str(tmp_path / "new.csv"), "--panel", "user", "--output", str(tmp_path / "panel.csv")],
+        ["report", str(run), "--output", str(tmp_path / "page.html")],
+        ["describe", str(run)],
+        ["forget", str(run), "--attribute", "user", "--value", "u1"],
+    ):
+        assert main(words) == 0, capsys.readouterr().err
+    assert "u1" not in load_run(run)[1].schema["user"].values
+    adapter = trained(folder, "both", "--compare", "intercept", method="adapter")
+    names = [one.name for one in RunFolder(adapter).read_results().models]
+    assert names[:3] == ["adapter", "intercept", "linear"]
+
+
+def test_fits_find_what_values_add(folder: Path, tmp_path: Path) -> None:
+    """Numbers that a value shifts: the intercepts are those shifts, but for what the penalty takes."""
+    generator = np.random.default_rng(3)
+    shift = {f"u{number}": float(generator.normal(scale=2)) for number in range(6)}
+    rows = small_runs.reviews(240, seed=9, users=6)
+    for row in rows:
+        row["price"] = f"{shift[row['user']] + generator.normal(scale=0.2):.3f}"
+    small_runs.write_csv(tmp_path / "train.csv", rows)
+    words = small_runs.train_command(
+        tmp_path / "train.csv", tmp_path / "run", backbone=folder / "backbone", method="intercept"
+    )
+    words[words.index("stars")] = "price"
+    assert main([*words, "--task", "regression"]) == 0
+    predictor: Predictor = load_run(tmp_path / "run")[1]
+    told = predictor.predict({"text": ["great film"] * 6, "user": list(shift)})["prediction"]
+    assert np.corrcoef(told, list(shift.values()))[0, 1] > 0.99
+    assert np.ptp(told) > 0.8 * np.ptp(list(shift.values()))
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--backbone", "bilstm"], "method 'heads' reads the vectors of a pretrained backbone, and 'bilstm' learns"),
+        (["--set", "method.C=3"], "method 'heads' has no option C"),
+    ],
+)
+def test_settings_that_cannot_be(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], message: str
+) -> None:
+    words = small_runs.train_command(
+        folder / "train.csv", tmp_path / "run", backbone=folder / "backbone", method="heads"
+    )
+    assert main([*words, *more]) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
