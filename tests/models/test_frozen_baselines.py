@@ -147,6 +147,18 @@ def test_other_verbs_take_them(folder: Path, tmp_path: Path, capsys: pytest.Capt
     assert names[:3] == ["adapter", "intercept", "linear"]
 
 
+def test_without_attributes_it_is_the_text_alone(folder: Path, tmp_path: Path) -> None:
+    words = small_runs.train_command(
+        folder / "train.csv", tmp_path / "run", backbone=folder / "backbone", method="intercept"
+    )
+    place = words.index("--attributes")
+    del words[place : place + 2]
+    assert main(words) == 0
+    model = load_run(tmp_path / "run")[1].model
+    assert isinstance(model, LinearModel)
+    assert len(model.weight) == len(model.features.tensors()["mean"])
+
+
 def test_fits_find_what_values_add(folder: Path, tmp_path: Path) -> None:
     """Numbers that a value shifts: the intercepts are those shifts, but for what the penalty takes."""
     generator = np.random.default_rng(3)

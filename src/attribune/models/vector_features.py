@@ -32,8 +32,7 @@ class VectorFeatures:
     a value adds towards zero, the more the smaller these factors are: it is a random effect whose deviation they are.
 
     Args:
-        method: the name of the baseline, ``intercept`` or ``heads``; of the latter `weights` may be 0 as well, where the
-            validation rows chose so.
+        method: the name of the baseline, ``intercept`` or ``heads``; of the latter `weights` may be 0, too.
         mean: (H,) of the vectors of the training texts.
         scale: (H,) their deviation.
     """

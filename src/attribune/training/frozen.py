@@ -62,7 +62,8 @@ def fit_frozen(
     )
     sign = 1 if data.task.higher_is_better else -1
     best: tuple[float, LinearModel] | None = None
-    for step in ("C", "intercept", "weights") if with_weights else ("C", "intercept"):
+    steps = ("C", "intercept", "weights")[: 3 if with_weights else 2]
+    for step in steps if len(data.schema) else steps[:1]:
         for features, C in _candidates(step, base, best):
             matrix = features.of_vectors(train, ids["train"])
             model = LinearModel.from_matrix(features, matrix, labels=splits["train"].labels, task=data.task, C=C)
