@@ -247,15 +247,15 @@ def _train_neural(
     if isinstance(model.task, TokenTask) and isinstance(validation, EncodedRows) and model.task.is_tuned:
         _tune_task(model, model.task, validation, settings)
     if is_main():
-        _learn_value_priors(model, data, source, settings)
+        _learn_value_priors(model, data, source, settings, reporter)
         model.save_pretrained(folder.model)
         folder.write_outcome({**outcome, "parameters": asdict(model.sizes())})
 
 
 def _learn_value_priors(
-    model: ConditionedModel, data: PreparedData, source: DataPlan, settings: TrainingRecipe
+    model: ConditionedModel, data: PreparedData, source: DataPlan, settings: TrainingRecipe, reporter: Reporter
 ) -> None:
-    """Learn of the validation rows how far new values are from the unknown one."""
+    """Learn of the validation rows how far new values are from the unknown one; without it the model is whole, too."""
     if isinstance(model.task, TokenTask) or source.is_generative or not model.rows_of_values():
         return
     split = data.splits["validation"]
@@ -266,7 +266,11 @@ def _learn_value_priors(
 
     started = time.perf_counter()
     ids, _ = model.schema.encode(split.table)
-    model.config.value_priors = learn_value_priors(model, rows, ids, run=_precision(model, settings)) or None
+    run, size = _precision(model, settings), min(32, settings.batch_size)
+    try:
+        model.config.value_priors = learn_value_priors(model, rows, ids, run=run, batch_size=size) or None
+    except RuntimeError as error:  # of torch: memory, or an operation without derivatives
+        reporter.note(f"the prior of new values was not learned, and will have the weight 1 ({error!s:.200})")
     _log.info("priors of new values learned in %.1f s: %s", time.perf_counter() - started, model.config.value_priors)
 
 

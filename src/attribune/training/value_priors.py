@@ -31,17 +31,22 @@ __all__ = ["learn_value_priors", "rows_to_learn_from"]
 
 _ROWS, _EACH = 400, 8  # rows of all values and of one
 _FEWEST = 10  # values with two rows, below which nothing is learned
-_BATCH = 32
 _PASSES = 1600  # backward passes of a row, one for each output
+_DERIVATIVES = 20_000_000  # numbers that are held at once
 _SCALES = np.geomspace(0.1, 30, 16)  # of the prior's standard deviation over that of the trained vectors
 _NEWTON_STEPS, _HALVINGS, _TOLERANCE = 20, 6, 1e-3
 
 
 def rows_to_learn_from(
-    attribute_ids: npt.NDArray[np.int64], attribute: FittedAttribute, *, outputs: int
+    attribute_ids: npt.NDArray[np.int64], attribute: FittedAttribute, *, outputs: int, numbers: int = 1
 ) -> npt.NDArray[np.int64] | None:
-    """Choose rows of values with two rows or more, (n,); None if there are too few of these values."""
-    most = min(_ROWS, _PASSES // outputs)
+    """Choose rows of values with two rows or more, (n,); None if there are too few of these values.
+
+    Args:
+        outputs: of a row.
+        numbers: size of a value's vectors.
+    """
+    most = min(_ROWS, _PASSES // outputs, _DERIVATIVES // (outputs * numbers))
     ids = attribute_ids[:, attribute.columns]
     single = np.flatnonzero((ids != 0).sum(axis=1) == 1)
     values = ids[single].max(axis=1)
@@ -60,6 +65,7 @@ def learn_value_priors(
     attribute_ids: npt.NDArray[np.int64],
     *,
     run: Callable[[], AbstractContextManager[Any]],
+    batch_size: int = 32,
 ) -> dict[str, float]:
     """Return the weight of the prior for the new values of each attribute, where rows tell enough.
 
@@ -68,6 +74,7 @@ def learn_value_priors(
         rows: returns encoded rows with labels, by their indices.
         attribute_ids: (n, slots) of all rows that could be used.
         run: makes the context of a forward pass.
+        batch_size: rows of one.
     """
     methods = [module for module in model.modules() if isinstance(module, AttributeMethod)]
     if any(method.reads_whole_tables or method.shards for method in methods):
@@ -76,14 +83,19 @@ def learn_value_priors(
     for attribute in model.schema:
         names = [name for name, owner in model.rows_of_values().items() if owner == attribute.name]
         indices = (
-            rows_to_learn_from(attribute_ids, attribute, outputs=model.task.outputs)
+            rows_to_learn_from(
+                attribute_ids,
+                attribute,
+                outputs=model.task.outputs,
+                numbers=sum(model.get_parameter(name)[0].numel() for name in names),
+            )
             if names and is_listed(attribute)
             else None
         )
         if indices is None:
             continue
         with _sparse_gradients(model, methods, names) as parameters:
-            slopes = _slopes(model, parameters, attribute, rows(indices), run)
+            slopes = _slopes(model, parameters, attribute, rows(indices), run, batch_size=batch_size)
         weight = None if slopes is None else slopes.prior_weight()
         if weight is not None:
             found[attribute.name] = weight
@@ -183,10 +195,12 @@ def _slopes(
     attribute: FittedAttribute,
     rows: EncodedRows,
     run: Callable[[], AbstractContextManager[Any]],
+    *,
+    batch_size: int,
 ) -> _Slopes | None:
     """Compute the logits of all rows and their derivatives, each in a vector of its own that is the unknown one."""
     spreads = [value_spread(parameter).flatten().double() for parameter in parameters.values()]
-    size, C, D = min(_BATCH, attribute.size - 1), model.task.outputs, sum(map(len, spreads))
+    size, C, D = min(batch_size, attribute.size - 1), model.task.outputs, sum(map(len, spreads))
     found, slopes = torch.zeros(len(rows), C).double(), torch.zeros(len(rows), C, D).double()
     labels: list[Tensor] = [torch.empty(0)] * len(rows)
     with _unknown_rows(parameters, size):
@@ -202,7 +216,13 @@ def _slopes(
             for row, label in zip(index.tolist(), batch["labels"].cpu(), strict=True):
                 labels[row] = label
             for output in range(C):
-                gradients = torch.autograd.grad(logits[:, output].sum(), list(parameters.values()), retain_graph=True)
+                gradients = torch.autograd.grad(
+                    logits[:, output].sum(),
+                    list(parameters.values()),
+                    retain_graph=True,
+                    allow_unused=True,
+                    materialize_grads=True,
+                )
                 parts = [
                     spread * _first_rows(gradient, len(index)).flatten(1).double().cpu()
                     for spread, gradient in zip(spreads, gradients, strict=True)
