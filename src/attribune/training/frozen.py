@@ -22,8 +22,9 @@ from attribune.training.preparation import PreparedData, PreparedSplit
 
 __all__ = ["fit_frozen"]
 
-_C = (0.01, 0.1, 1.0, 10.0)
-_INTERCEPT = (0.3, 1.0, 3.0, 10.0)
+_C = (1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
+_INTERCEPT_C = 0.1  # of the intercepts, while the C of the weights is chosen
+_INTERCEPT = (0.3, 3.0)  # over that
 _WEIGHTS = (0.03, 0.1, 0.3, 1.0)
 
 Array = npt.NDArray[Any]
@@ -78,16 +79,19 @@ def fit_frozen(
 def _candidates(
     step: str, base: VectorFeatures, best: tuple[float, LinearModel] | None
 ) -> Iterator[tuple[VectorFeatures, float]]:
-    """Yield features and penalties to be compared; a value is not tried twice."""
+    """Yield features and penalties to be compared.
+
+    The penalty of a feature's weight is 1/C, and that of what it stands for 1/C over the square of its factor.
+    """
     if best is None:
-        yield from ((base, C) for C in _C)
+        yield from ((replace(base, intercept=(_INTERCEPT_C / C) ** 0.5), C) for C in _C)
         return
     features, C = best[1].features, best[1].C
     assert isinstance(features, VectorFeatures)
-    grid = _INTERCEPT if step == "intercept" else _WEIGHTS
-    for value in grid:
-        if getattr(features, step) != value:
-            yield (replace(features, intercept=value) if step == "intercept" else replace(features, weights=value)), C
+    if step == "intercept":
+        yield from ((replace(features, intercept=factor * features.intercept), C) for factor in _INTERCEPT)
+    else:
+        yield from ((replace(features, weights=weights), C) for weights in _WEIGHTS)
 
 
 def _embed(
