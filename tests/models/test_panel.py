@@ -88,6 +88,7 @@ def test_a_table_of_members_and_the_texts_own_attributes(folder: Path, tmp_path:
     predictor = trained(folder, "injector")
     others = [name for name in predictor.schema.names if name != "user"]
     members = Dataset.from_dict({"user": ["u1", None, "u3"], "name": ["Ann", "Someone", "Cy"], "age": [1, 2, 3]})
+    assert Panel.of(predictor, members.to_pandas()).names == ("Ann", "Someone", "Cy")
     panel = Panel.of(predictor, members)
     assert panel.names == ("Ann", "Someone", "Cy")
     own = {name: ["drama", None, "war", "war"] if name == "tags" else [None] * 4 for name in others}
@@ -103,9 +104,12 @@ def test_many_texts_are_scored_in_pieces(folder: Path, monkeypatch: pytest.Monke
     predictor = trained(folder, "injector")
     panel = Panel.of(predictor, "user")
     rows = TEXTS | {name: [None] * 4 for name in predictor.schema.names if name != "user"}
-    whole = panel.scores(predictor, panel.encode(predictor, rows))
+    whole = panel.predict(predictor, rows)
     monkeypatch.setattr("attribune.models.panel._SCORES", len(panel) + 1)  # a text at a time
-    assert panel.scores(predictor, panel.encode(predictor, rows)) == pytest.approx(whole, abs=1e-5)
+    pieces = panel.predict(predictor, rows)
+    for name in ("probability_good", "share_bad", "disagreement", "doubt"):
+        assert pieces[name] == pytest.approx(whole[name], abs=1e-5)
+    assert (pieces["prediction"], pieces["dissenters"]) == (whole["prediction"], whole["dissenters"])
     assert panel.predict(predictor, {name: [] for name in rows})["prediction"] == []
 
 

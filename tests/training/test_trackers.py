@@ -126,7 +126,7 @@ def test_it_is_refused_before_the_data_are_read(words: list[str], capsys: pytest
 
 def test_a_baseline_has_no_steps(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words[: words.index("--set")], "--method", "linear", "--report-to", "tensorboard"]) == 1
-    assert "the method 'linear' has no steps that tensorboard could be told of" in capsys.readouterr().err
+    assert "the method 'linear' has no training steps to report to tensorboard" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 

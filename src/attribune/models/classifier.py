@@ -220,11 +220,7 @@ class AttributeModel(ConditionedModel):
         Raises:
             DataError: for attribute_ids that are missing, of the wrong shape or out of range.
         """
-        if attention_mask is None:
-            attention_mask = torch.ones_like(input_ids)
-        self._check_length(input_ids.shape[1])
-        condition = self.condition(attribute_ids, rows=input_ids.shape[0])
-        hidden, attention_mask = self._states(input_ids, attention_mask, token_type_ids, condition)
+        hidden, attention_mask, condition = self._read(input_ids, attention_mask, attribute_ids, token_type_ids)
         logits = self.logits_of(hidden, attention_mask, condition)
         if self.training and (auxiliary := self._auxiliary_logits(condition)):
             logits = torch.stack([logits, *auxiliary], dim=1)
@@ -239,14 +235,23 @@ class AttributeModel(ConditionedModel):
         token_type_ids: Tensor | None = None,
     ) -> Tensor:
         """Return the vectors (B, H) of documents, which the head reads; arguments and errors are those of `forward`."""
+        hidden, attention_mask, condition = self._read(input_ids, attention_mask, attribute_ids, token_type_ids)
+        hidden = self.method.encode(hidden, attention_mask, condition)
+        return self.method.pool(hidden, attention_mask, condition, self._pool)
+
+    def _read(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        attribute_ids: Tensor | None,
+        token_type_ids: Tensor | None,
+    ) -> tuple[Tensor, Tensor, Condition]:
+        """Return the backbone's last states (B, T, H) of a batch, their mask and the attributes."""
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
         self._check_length(input_ids.shape[1])
         condition = self.condition(attribute_ids, rows=input_ids.shape[0])
-        hidden, attention_mask = self._states(input_ids, attention_mask, token_type_ids, condition)
-        return self.method.pool(
-            self.method.encode(hidden, attention_mask, condition), attention_mask, condition, self._pool
-        )
+        return *self._states(input_ids, attention_mask, token_type_ids, condition), condition
 
     def logits_of(self, hidden: Tensor, attention_mask: Tensor, condition: Condition) -> Tensor:
         """Return the logits, float32, of the backbone's last states (B, T, H).

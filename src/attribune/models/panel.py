@@ -61,8 +61,8 @@ class Panel:
         _check(predictor)
         schema = predictor.schema
         listed = [attribute.name for attribute in schema if is_listed(attribute)]
-        name = listed[0] if members == _ALL and len(listed) == 1 else members
-        if isinstance(name, str) and (name == _ALL or name in schema.names):
+        if isinstance(members, str) and (members == _ALL or members in schema.names):
+            name = listed[0] if members == _ALL and len(listed) == 1 else members
             if name not in listed:
                 raise ConfigError(
                     f"the panel is {name!r}: give one of the attributes whose values are a list "
@@ -102,16 +102,19 @@ class Panel:
     def scores(self, predictor: Predictor, rows: EncodedRows) -> Array:
         """Return the logits (n, J, outputs) of encoded rows for each member."""
         n, J = len(rows), len(self)
-        found = np.zeros((n, J, predictor.task.outputs), dtype=np.float32)
-        step = max(1, _SCORES // J)
-        for start in range(0, n, step):
-            texts = np.arange(start, min(n, start + step))
-            # Members one after the other: the weights of a member are generated once for the texts of a batch.
-            repeated = rows.take(np.tile(texts, J))
-            ids = np.where(self.columns, np.repeat(self.ids, len(texts), axis=0), repeated.attribute_ids)
-            scores = predictor.score(repeated.with_attribute_ids(ids))
-            found[texts] = scores.reshape(J, len(texts), -1).transpose(1, 0, 2)
-        return found
+        # Members one after the other: the weights of a member are generated once for the texts of a batch.
+        repeated = rows.take(np.tile(np.arange(n), J))
+        ids = np.where(self.columns, np.repeat(self.ids, n, axis=0), repeated.attribute_ids)
+        scores = predictor.score(repeated.with_attribute_ids(ids))
+        return scores.reshape(J, n, predictor.task.outputs).transpose(1, 0, 2)
+
+    def ask(self, predictor: Predictor, rows: EncodedRows) -> dict[str, Any]:
+        """Return what the panel says of encoded rows, by column name; large panels read few texts at a time."""
+        step = max(1, _SCORES // len(self))
+        starts = range(0, len(rows), step) or (0,)
+        parts = [rows.take(slice(start, start + step)) for start in starts]
+        each = [self.opinions(predictor, self.scores(predictor, part)) for part in parts]
+        return {name: _joined([one[name] for one in each]) for name in each[0]}
 
     def predict(self, predictor: Predictor, table: Table) -> dict[str, Any]:
         """Return what the panel says of the texts of a table, by column name; see `opinions`.
@@ -121,7 +124,7 @@ class Panel:
         Raises:
             DataError: naming the column that is missing, or column and row of a value that cannot be used.
         """
-        return self.opinions(predictor, self.scores(predictor, self.encode(predictor, table)))
+        return self.ask(predictor, self.encode(predictor, table))
 
     def encode(
         self, predictor: Predictor, table: Table, *, first_row: int = 1, source: str = "the input"
@@ -171,6 +174,12 @@ class Panel:
             for order, row, answer in zip(farthest, own, best, strict=True)
         ]
         return found | {"disagreement": people, "doubt": doubt, "dissenters": dissenters}
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    if isinstance(parts[0], np.ndarray):
+        return np.concatenate(parts)
+    return [value for part in parts for value in part]
 
 
 def _check(predictor: Predictor) -> None:

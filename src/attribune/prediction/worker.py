@@ -73,8 +73,7 @@ def panel_rows(
     """Append what a panel says of the rows' texts; arguments and errors are those of `score_rows`."""
     with numbered_in_file(range(first_row - 1 + len(rows)), source):
         encoded = panel.encode(predictor, rows, first_row=first_row, source=source)
-    columns = panel.opinions(predictor, panel.scores(predictor, encoded))
-    return _with_columns(rows, columns, spaced=(), source=source), encoded.report
+    return _with_columns(rows, panel.ask(predictor, encoded), spaced=(), source=source), encoded.report
 
 
 def _with_columns(rows: pa.Table, columns: Mapping[str, Any], *, spaced: Sequence[str], source: str) -> pa.Table:

@@ -19,6 +19,7 @@ from attribune.models.vector_features import VectorFeatures
 from attribune.schema.columns import column_batches
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
+from attribune.training.scoring import baseline_rows
 
 __all__ = ["fit_frozen"]
 
@@ -47,10 +48,11 @@ def fit_frozen(
         )
     vectors = SentenceVectors(backbone)
     vectors.to(default_device())
-    splits = {name: data.splits[name] for name in ("train", "validation")}
+    splits = {name: baseline_rows(data.splits[name]) for name in ("train", "validation")}
     embedded, ids = {}, {}
     for name, split in splits.items():
-        reporter.note(f"{name}: {len(split.rows):,} texts go through {backbone}")
+        some = f" of {len(data.splits[name].rows):,}" if len(split.rows) < len(data.splits[name].rows) else ""
+        reporter.note(f"{name}: {len(split.rows):,}{some} texts go through {backbone}")
         embedded[name], ids[name] = _embed(split, source, data, vectors)
     train = embedded["train"]
     base = VectorFeatures(

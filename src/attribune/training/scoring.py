@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,21 @@ from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.runs.value_marks import value_marks
 from attribune.training.plan import DataPlan
-from attribune.training.preparation import PreparedData
+from attribune.training.preparation import PreparedData, PreparedSplit
 
-__all__ = ["fit_linear", "score", "score_baselines"]
+__all__ = ["baseline_rows", "fit_linear", "score", "score_baselines"]
 
 _log = logging.getLogger(__name__)
 
 _BASELINE_ROWS = 200_000  # more would take longer than the model, and hardly improve a linear baseline
+
+
+def baseline_rows(split: PreparedSplit) -> PreparedSplit:
+    """Return a split with at most `_BASELINE_ROWS` of its rows, drawn at random."""
+    if len(split.table) <= _BASELINE_ROWS:
+        return split
+    chosen = np.sort(np.random.default_rng(0).permutation(len(split.table))[:_BASELINE_ROWS])
+    return replace(split, table=split.table.select(chosen), rows=split.rows[chosen], labels=split.labels[chosen])
 
 
 def fit_linear(data: PreparedData, text: TextInput | None) -> LinearModel:
@@ -41,10 +50,8 @@ def fit_linear(data: PreparedData, text: TextInput | None) -> LinearModel:
     """
 
     def inputs(name: str) -> tuple[list[str] | None, npt.NDArray[np.int64], npt.NDArray[Any]]:
-        table, labels = data.splits[name].table, data.splits[name].labels
-        if len(table) > _BASELINE_ROWS:
-            chosen = np.sort(np.random.default_rng(0).permutation(len(table))[:_BASELINE_ROWS])
-            table, labels = table.select(chosen), labels[chosen]
+        split = baseline_rows(data.splits[name])
+        table, labels = split.table, split.labels
         ids = data.schema.encode(table)[0] if len(data.schema) else np.zeros((len(table), 0), np.int64)
         return None if text is None else text.read_all(table), ids, labels
 

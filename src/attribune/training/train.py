@@ -175,7 +175,7 @@ def _check(plan: TrainingPlan) -> None:
             load_tokenizer(plan.model.backbone.name, revision=plan.model.backbone.revision)
     elif plan.training.report_to:
         raise ConfigError(
-            f"the method {plan.method!r} has no steps that {', '.join(plan.training.report_to)} could be told of: "
+            f"the method {plan.method!r} has no training steps to report to {', '.join(plan.training.report_to)}: "
             "leave report_to out"
         )
 

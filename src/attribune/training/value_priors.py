@@ -50,12 +50,14 @@ def rows_to_learn_from(
     ids = attribute_ids[:, attribute.columns]
     single = np.flatnonzero((ids != 0).sum(axis=1) == 1)
     values = ids[single].max(axis=1)
-    generator = np.random.default_rng(0)
+    _, starts, counts = np.unique(np.sort(values), return_index=True, return_counts=True)
+    by_value, generator = single[np.argsort(values, kind="stable")], np.random.default_rng(0)
     chosen: list[npt.NDArray[np.int64]] = []
-    for value in generator.permutation(np.unique(values)):
-        rows = single[values == value]
-        if len(rows) > 1 and sum(map(len, chosen)) < most:
-            chosen.append(np.sort(generator.permutation(rows)[:_EACH]))
+    for value in generator.permutation(np.flatnonzero(counts > 1)):
+        if sum(map(len, chosen)) >= most:
+            break
+        own = by_value[starts[value] : starts[value] + counts[value]]
+        chosen.append(generator.permutation(own)[:_EACH])
     return np.sort(np.concatenate(chosen)) if len(chosen) >= _FEWEST else None
 
 
