@@ -167,6 +167,11 @@ def _clear_other_vectors(model: AttributeModel, ids: npt.NDArray[np.int64]) -> N
         vectors = torch.zeros_like(parameter)
         vectors[own] = parameter.detach()[own]
         parameter.data = vectors
+    for described, attribute in model.described_values():
+        own = torch.from_numpy(np.union1d(ids[model.schema[attribute].columns], [0]))
+        features = torch.zeros_like(described.features)
+        features[own] = described.features[own]
+        described.features = features
 
 
 def _export_folder(source: _Source, path: Path, rows: Rows) -> tuple[str, float]:

@@ -57,6 +57,8 @@ The parameters and their names in the papers:
 | `personalised_low_rank` | `A`, `B` | r in, out r | A, B |
 | `personalised_low_rank` | `P` | r MZ | P_j side by side |
 | `cut_points`, `ordinal_log_probabilities` | `first` | 1 | θ_1 |
+| `described_vectors` | `x` | U X | φ_v |
+| `described_vectors` | `W_1`, `b_1`, `W_2` | X D, D, D Z | the two layers of f |
 | `value_log_evidence`, `value_mode_step` | `K`, `W`, `a` | V n n, V n n, V n | covariance, Hessian, coefficients |
 | `value_log_evidence` | `loss` | V | negative log-likelihood of a value's rows |
 | `value_mode_step` | `g` | V n | its gradient in the logits |
@@ -72,6 +74,7 @@ from attribune.functional.adapter import Activation, adapter, bottleneck, groupe
 from attribune.functional.basis import basis_coefficients, context_attention_pool, customised_words, mixed_bases
 from attribune.functional.chim import chunk_importance_logits, chunk_importance_weight, personal_attention_pool
 from attribune.functional.convolution import averaged_windows, convolved_words
+from attribune.functional.descriptions import described_vectors
 from attribune.functional.e2ln import layer_norm_pool, personalised_norm
 from attribune.functional.hcsc import attribute_gate, frequency_gate, shared_vector
 from attribune.functional.iaa import attribute_interaction, bilinear_attention_pool
@@ -117,6 +120,7 @@ __all__ = [
     "convolved_words",
     "customised_words",
     "cut_points",
+    "described_vectors",
     "first_token",
     "frequency_gate",
     "full_weight",

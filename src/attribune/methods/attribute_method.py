@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -16,9 +17,11 @@ from attribune.errors import ConfigError
 from attribune.methods.base import Method
 from attribune.methods.condition import Condition, Values
 from attribune.methods.config import AttributeMethodConfig, VectorMethodConfig
+from attribune.methods.descriptions import DescribedValues
 from attribune.methods.dropout import drop_attributes
 from attribune.methods.host import Host
 from attribune.methods.shapes import AttributeIds, DropoutDraw
+from attribune.schema.slots import Slots
 
 if TYPE_CHECKING:
     from attribune.methods.row_shard import RowShard
@@ -51,6 +54,10 @@ class AttributeMethod(Method):
     supports; a method that ``reads_whole_tables`` reads the vectors of all values for each row, and has dense ones.
     With ``shards`` each process holds a part of the rows of every table; see `attribune.training.sharding`.
 
+    To the vector of a value in its table, its own, is added what its description says, `DescribedValues`. In training
+    attribute dropout also hides each of the two parts alone. Where values have no vectors of their own, all have that
+    of id 0, the only row of the table.
+
     Args:
         sizes: Z of each attribute; None for methods that read ids without vectors.
         initial: fills a table with its initial values, in place.
@@ -80,18 +87,39 @@ class AttributeMethod(Method):
         self.shards: list[RowShard] = []
         self.attribute_dropout = config.attribute_dropout
         self.tables = nn.ParameterList()
-        for attribute, size in () if sizes is None else zip(self.slots, sizes, strict=True):
-            table = nn.Parameter(torch.empty(attribute.size, size, device="meta" if _meta_tables.get() else None))
-            with torch.no_grad():
-                initial(table)
-                if not self.learns_unknown:
-                    table[0] = 0
-            self.tables.append(table)
+        self.described = nn.ModuleDict()
+        if sizes is None and any(attribute.description is not None for attribute in self.slots):
+            raise ConfigError(
+                f"{config.name}: it has no vectors of values, which descriptions could give: leave the tables that "
+                "describe values out, or choose another method"
+            )
+        for number, (attribute, size) in enumerate(() if sizes is None else zip(self.slots, sizes, strict=True)):
+            self.tables.append(self._new_table(attribute, size, initial))
+            if attribute.description is not None:
+                self.described[str(number)] = DescribedValues(attribute.description, size)
+
+    def _new_table(self, attribute: Slots, size: int, initial: Callable[[Tensor], Any]) -> nn.Parameter:
+        rows = attribute.size if attribute.has_own_vectors else 1
+        table = nn.Parameter(torch.empty(rows, size, device="meta" if _meta_tables.get() else None))
+        with torch.no_grad():
+            initial(table)
+            if not self.learns_unknown:
+                table[0] = 0
+            if attribute.description is not None and rows > 1 and not table.is_meta:
+                unseen = torch.from_numpy(np.flatnonzero(attribute.counts[1:] == 0) + 1)
+                table[unseen] = table[0].clone()  # they are what their descriptions say
+        return table
 
     def rows_of_values(self) -> Iterator[tuple[nn.Parameter, str]]:
         """Yield each parameter with one row per id of an attribute, and the name of that attribute."""
         for slots, table in zip(self.slots, self.tables, strict=False):  # there may be no tables
-            yield cast(nn.Parameter, table), slots.name
+            if slots.has_own_vectors:
+                yield cast(nn.Parameter, table), slots.name
+
+    def described_values(self) -> Iterator[tuple[DescribedValues, str]]:
+        """Yield what maps descriptions to vectors, and the name of the attribute whose values are described."""
+        for number, described in self.described.items():
+            yield cast(DescribedValues, described), self.slots[int(number)].name
 
     @property
     def vector_sizes(self) -> dict[str, int]:
@@ -99,7 +127,23 @@ class AttributeMethod(Method):
         return {slots.name: table.shape[1] for slots, table in zip(self.slots, self.tables, strict=False)}
 
     def look_up(self, number: int, ids: Int[Tensor, "..."]) -> Float[Tensor, "... Z"]:
-        """Look up the vectors of ids of one attribute, numbered from 0."""
+        """Compute the vectors of ids of one attribute, numbered from 0."""
+        if str(number) not in self.described:
+            return self._own_vectors(number, ids)
+        described = cast(DescribedValues, self.described[str(number)])
+        own, said = ids if described.own_vectors else torch.zeros_like(ids), ids
+        if self.training and self.attribute_dropout > 0:
+            own, said = (x * (torch.rand(x.shape, device=x.device) >= self.attribute_dropout) for x in (own, said))
+        return self._own_vectors(number, own) + cast(Tensor, described(said))
+
+    def vectors_of_all(self, number: int) -> Float[Tensor, "ids Z"]:
+        """Compute the vectors of all ids of an attribute."""
+        table = self.tables[number]
+        if str(number) not in self.described:
+            return cast(Tensor, table)
+        return self.look_up(number, torch.arange(self.slots[number].size, device=table.device))
+
+    def _own_vectors(self, number: int, ids: Int[Tensor, "..."]) -> Float[Tensor, "... Z"]:
         table = self.tables[number]
         if self.shards:
             return self.shards[number].look_up(ids.reshape(-1), table).view(*ids.shape, -1)

@@ -113,7 +113,8 @@ class _HcscMethod(AttributeMethod):
 
     def pool(self, hidden: States, attention_mask: Mask, condition: Condition, default: Pool) -> Documents:
         states = self.in_own_precision(hidden)
-        each = zip(self.attributes, condition.values, self.tables, strict=True)
+        tables = map(self.vectors_of_all, range(len(self.tables)))
+        each = zip(self.attributes, condition.values, tables, strict=True)
         parts = [
             attribute(states, attention_mask, values, table, reads_own=self.reads_own)
             for attribute, values, table in each

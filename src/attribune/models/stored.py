@@ -20,6 +20,7 @@ from attribune.backbones.sites import find_layers
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.methods.attribute_method import AttributeMethod, meta_tables
 from attribune.methods.base import SiteModule
+from attribune.methods.descriptions import DescribedValues
 from attribune.models import files as saving
 from attribune.models.config import AttributeConfig
 from attribune.models.sizes import Sizes
@@ -93,12 +94,21 @@ class StoredModel(PreTrainedModel):
         owners = {id(p): name for method in self._attribute_methods() for p, name in method.rows_of_values()}
         return {name: owners[id(p)] for name, p in self.named_parameters() if id(p) in owners}
 
+    def described_values(self) -> list[tuple[DescribedValues, str]]:
+        """Return what maps descriptions of values to vectors, and the attribute of each."""
+        return [pair for method in self._attribute_methods() for pair in method.described_values()]
+
     def value_vectors(self, attribute: str, *, count: int) -> npt.NDArray[np.float64]:
-        """Concatenate the learned vectors of the first `count` values of an attribute, (count, numbers)."""
+        """Return what was learned of the first `count` values of an attribute, (count, numbers).
+
+        These are their own vectors, and those that their descriptions give.
+        """
         tables = [self.get_parameter(name) for name, of in self.rows_of_values().items() if of == attribute]
+        said = [one for one, of in self.described_values() if of == attribute]
         with torch.no_grad():
-            vectors = [table[1 : count + 1].flatten(1).double().cpu().numpy() for table in tables]
-        return np.concatenate(vectors, axis=1) if vectors else np.zeros((count, 0))
+            vectors = [table[1 : count + 1].flatten(1) for table in tables]
+            vectors += [one(torch.arange(1, count + 1, device=one.features.device)) for one in said]
+        return np.concatenate([x.double().cpu().numpy() for x in vectors], axis=1) if vectors else np.zeros((count, 0))
 
     def attribute_tables(self) -> set[str]:
         """Return the names of the tables with one vector per value."""

@@ -20,6 +20,7 @@ from attribune.data.windows import parse_window
 from attribune.errors import ConfigError
 from attribune.models.chunk_encoders import chunk_encoder_from_dict
 from attribune.schema import MISSING
+from attribune.schema.description_kinds import field_from_dict, field_to_dict
 from attribune.schema.kinds import KINDS, Kind
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "SplitRecipe",
     "TrainingRecipe",
     "TransferRecipe",
+    "ValuesRecipe",
 ]
 
 
@@ -57,6 +59,31 @@ class SplitRecipe(Settings):
     seed: Seed = 0
 
 
+class ValuesRecipe(Settings):
+    """A table that describes the values of an attribute, with a row for each.
+
+    ``table`` is a file, ``key`` the column with the values, by default of the attribute's name. ``fields`` names the
+    columns that are read and their kinds (``categorical``, ``multi_label``, ``number``, ``vector``, ``text``), by
+    default all, of kinds told by their cells. With ``own_vectors`` false a value has no vector beside what its
+    description says.
+    """
+
+    table: Name
+    key: Name | None = None
+    fields: tuple[dict[str, Any], ...] = ()
+    own_vectors: bool = True
+
+    @field_validator("fields", mode="before")
+    @classmethod
+    def _known_fields(cls, value: Any) -> Any:
+        items = [{"name": item} if isinstance(item, str) else item for item in value]
+        return tuple(field_to_dict(field_from_dict(item)) for item in items)
+
+
+def _as_values(value: Any) -> Any:
+    return {"table": value} if isinstance(value, str) else value
+
+
 class DataRecipe(Settings):
     """Where the rows are and which columns are read.
 
@@ -64,6 +91,7 @@ class DataRecipe(Settings):
     not due to the attributes. ``partial_labels`` trains on rows that have some of several labels; validation and test
     files are then required and have all labels. For the task ``generation`` the text is the response, and there is no
     label; ``prompt`` names the columns that are read before it, which ``chat`` puts into the tokenizer's chat template.
+    ``values`` describes the values of attributes, by a table for each.
     """
 
     train: Name
@@ -76,6 +104,7 @@ class DataRecipe(Settings):
     prompt: Names = ()
     chat: bool = False
     attributes: tuple[dict[str, Any], ...] = ()
+    values: dict[Name, Annotated[ValuesRecipe, BeforeValidator(_as_values)]] = Field(default={})
     encoding: str | None = None
     missing: tuple[str, ...] = MISSING
     split: SplitRecipe = SplitRecipe()

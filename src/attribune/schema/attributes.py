@@ -19,6 +19,7 @@ from attribune.schema.hashing import hashed_ids
 from attribune.schema.kinds import Kind, MultiLabel, Numeric
 from attribune.schema.reports import AttributeCounts
 from attribune.schema.slots import Slots
+from attribune.schema.value_features import ValueDescriptions
 from attribune.schema.vocabulary import Vocabulary
 
 __all__ = ["SEARCHABLE", "FittedAttribute", "counts_of_rows", "numbers_of", "read_cells"]
@@ -37,6 +38,7 @@ class FittedAttribute:
         counts: (size,) int64, training rows that have each id; index 0 counts rows without a value and values left out.
         edges: for `Numeric`, the lower bounds of all bins but the first.
         check: for a salt from the environment, a value that recognises the right one.
+        description: what a table says of the values, if there is one.
     """
 
     spec: Kind
@@ -46,6 +48,7 @@ class FittedAttribute:
     counts: IntArray
     edges: tuple[float, ...] = ()
     check: str | None = None
+    description: ValueDescriptions | None = None
 
     @property
     def name(self) -> str:
@@ -60,7 +63,14 @@ class FittedAttribute:
     @property
     def layout(self) -> Slots:
         """Its columns in `attribute_ids`, and its number of ids."""
-        return Slots(name=self.name, start=self.start, count=self.slots, size=self.size, counts=self.counts)
+        return Slots(
+            name=self.name,
+            start=self.start,
+            count=self.slots,
+            size=self.size,
+            counts=self.counts,
+            description=self.description,
+        )
 
     @property
     def columns(self) -> slice:
@@ -123,7 +133,17 @@ class FittedAttribute:
         counts = np.concatenate([self.counts, np.zeros(len(new), dtype=np.int64)])
         counts[0] += other.counts[0]
         counts[ids] += other.counts[1:]
-        return replace(self, start=start, slots=slots, values=Vocabulary([*self.values, *new]), counts=counts)
+        description = self.description
+        if description is not None:
+            description = description.take(np.r_[: self.size, np.zeros(len(new), dtype=np.int64)])
+        return replace(
+            self,
+            start=start,
+            slots=slots,
+            values=Vocabulary([*self.values, *new]),
+            counts=counts,
+            description=description,
+        )
 
     def _ids(self, cells: Cells, first_row: int) -> IntArray:
         if isinstance(self.spec, Numeric):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +23,11 @@ __all__ = ["AttributeFitter", "bin_names", "quantile_edges"]
 
 
 class AttributeFitter:
-    """Collects one attribute's values over the batches of the training rows."""
+    """Collects one attribute's values over the batches of the training rows; those `described` are never left out."""
 
-    def __init__(self, spec: Kind, *, missing: frozenset[str]) -> None:
+    def __init__(self, spec: Kind, *, missing: frozenset[str], described: Iterable[str] = ()) -> None:
         self._spec = spec
+        self._described = dict.fromkeys(described, 0)
         self._missing = missing
         self._rows = 0
         self._empty = 0
@@ -50,9 +53,14 @@ class AttributeFitter:
         else:
             self._values.update(dict(zip(cells.texts, times, strict=True)))
 
+    @property
+    def has_values(self) -> bool:
+        """Whether any row had a value."""
+        return self._empty < self._rows
+
     def finish(self, *, start: int) -> tuple[FittedAttribute, AttributeFit]:
         """Number the values; `start` is the attribute's first slot. A DataError if there is none."""
-        if self._empty == self._rows:
+        if not self.has_values:
             raise DataError(
                 f"attribute {self._spec.name!r} has no value in any of the {self._rows} training rows: "
                 "leave it out, or check the column and the list of missing values"
@@ -66,6 +74,9 @@ class AttributeFitter:
     def _listed(self, spec: Categorical | MultiLabel, start: int) -> tuple[FittedAttribute, AttributeFit]:
         frequent = [(value, times) for value, times in self._values.items() if times >= spec.min_count]
         ordered = sorted(frequent, key=lambda pair: (-pair[1], pair[0]))[: spec.max_values]
+        if self._described:
+            chosen = self._described | {value: self._values[value] for value in self._described} | dict(ordered)
+            ordered = sorted(chosen.items(), key=lambda pair: (-pair[1], pair[0]))
         if not ordered:
             raise DataError(
                 f"attribute {spec.name!r}: none of its {len(self._values)} values is in {spec.min_count} training "
@@ -73,11 +84,14 @@ class AttributeFitter:
             )
         left_out = self._values.total() - sum(times for _, times in ordered)
         counts = [self._empty + left_out, *(times for _, times in ordered)]
+        kept = dict(ordered)
+        rare = sum(times < spec.min_count and value not in kept for value, times in self._values.items())
+        found = sum(times > 0 for times in kept.values())
         fit = self._report(
             found=len(self._values),
             kept=len(ordered),
-            rare=len(self._values) - len(frequent),
-            beyond_cap=len(frequent) - len(ordered),
+            rare=rare,
+            beyond_cap=len(self._values) - found - rare,
             left_out_cells=left_out,
         )
         return self._fitted(spec, start, tuple(value for value, _ in ordered), counts), fit
@@ -110,7 +124,7 @@ class AttributeFitter:
             spec=spec, start=start, slots=slots, values=Vocabulary(values), counts=array, edges=edges, check=check
         )
 
-    def _report(self, **counts: int) -> AttributeFit:
+    def _report(self, **counts: Any) -> AttributeFit:
         return AttributeFit(rows=self._rows, missing=self._empty, trimmed=self._trimmed, **counts)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 __all__ = ["AttributeCounts", "AttributeFit", "EncodingReport", "FitReport", "count_lines"]
@@ -58,6 +58,7 @@ class AttributeFit:
         left_out_cells: cells whose value was left out.
         shared: with `hash`, values that share their bucket with another; of n values in b buckets a share of
             1 - (1 - 1/b)^(n - 1) is to be expected.
+        notes: on the descriptions of values.
     """
 
     rows: int
@@ -69,6 +70,7 @@ class AttributeFit:
     beyond_cap: int = 0
     left_out_cells: int = 0
     shared: int = 0
+    notes: Sequence[str] = ()
 
     def phrases(self) -> list[str]:
         """Describe what was kept and left out."""
@@ -108,8 +110,8 @@ class FitReport:
     attributes: Mapping[str, AttributeFit]
 
     def lines(self) -> list[str]:
-        """Describe in one line per attribute what was kept and left out."""
-        return _lines(self.attributes)
+        """Describe what was kept and left out in one line per attribute, and what describes its values."""
+        return [*_lines(self.attributes), *(note for fit in self.attributes.values() for note in fit.notes)]
 
 
 def _lines(attributes: Mapping[str, AttributeCounts] | Mapping[str, AttributeFit]) -> list[str]:

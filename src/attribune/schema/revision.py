@@ -32,11 +32,17 @@ class Revision:
     ids: Mapping[str, npt.NDArray[np.int64]]
 
     @classmethod
-    def adding(cls, schema: Schema, values: Mapping[str, Mapping[str, int]]) -> Revision:
+    def adding(
+        cls,
+        schema: Schema,
+        values: Mapping[str, Mapping[str, int]],
+        features: Mapping[str, Mapping[str, npt.NDArray[np.float32]]] | None = None,
+    ) -> Revision:
         """Add values, whose ids follow the old ones.
 
         Args:
             values: by attribute, new values and the number of rows that have each.
+            features: by attribute, what is known of new values; see `ValueDescriptions`.
 
         Raises:
             ConfigError: for an attribute that has no list of values.
@@ -47,7 +53,14 @@ class Revision:
             new = values[attribute.name]
             ids = np.concatenate([np.arange(attribute.size), np.zeros(len(new), dtype=np.int64)])
             counts = np.concatenate([attribute.counts, np.array(list(new.values()), dtype=np.int64)])
-            return replace(attribute, values=Vocabulary([*attribute.values, *new]), counts=counts), ids
+            description = attribute.description
+            if description is not None:
+                known = (features or {}).get(attribute.name, {})
+                unknown = description.features[0]
+                rows = np.array([known.get(value, unknown) for value in new]).reshape(len(new), len(unknown))
+                description = description.take(ids, rows)
+            vocabulary = Vocabulary([*attribute.values, *new])
+            return replace(attribute, values=vocabulary, counts=counts, description=description), ids
 
         return cls._of(schema, {name: grown(schema[name]) for name, new in values.items() if new})
 
@@ -72,7 +85,8 @@ class Revision:
             counts = attribute.counts[ids]
             counts[0] += attribute.counts[np.unique(removed)].sum() * count_rows
             remaining = Vocabulary(attribute.values[int(number) - 1] for number in ids[1:])
-            return replace(attribute, values=remaining, counts=counts), ids
+            description = None if attribute.description is None else attribute.description.take(ids)
+            return replace(attribute, values=remaining, counts=counts, description=description), ids
 
         return cls._of(schema, {name: shrunk(schema[name]) for name in values})
 

@@ -9,6 +9,7 @@ Id 0 means missing, unknown or dropped, and contributes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,8 +20,9 @@ from attribune.core.files import read_json
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.schema.attributes import FittedAttribute
 from attribune.schema.columns import MISSING, Table, canonical, column_batches
+from attribune.schema.descriptions import ValueTable, fit_descriptions
 from attribune.schema.fitting import AttributeFitter
-from attribune.schema.kinds import Kind, checked_missing, checked_names
+from attribune.schema.kinds import Kind, Numeric, checked_missing, checked_names
 from attribune.schema.reports import AttributeCounts, AttributeFit, EncodingReport, FitReport
 from attribune.schema.serialization import attributes_from_dict, attributes_to_dict, files_beside, write_attributes
 from attribune.schema.slots import Slots
@@ -52,19 +54,38 @@ class Schema:
         self._by_name = {attribute.name: attribute for attribute in self.attributes}
 
     @classmethod
-    def fit(cls, table: Table, attributes: Sequence[Kind], *, missing: Sequence[str] = MISSING) -> Self:
+    def fit(
+        cls,
+        table: Table,
+        attributes: Sequence[Kind],
+        *,
+        missing: Sequence[str] = MISSING,
+        values: Mapping[str, ValueTable] | None = None,
+    ) -> Self:
         """Learn the vocabularies from the training rows, in batches.
 
         Args:
             attributes: `Categorical`, `MultiLabel` or `Numeric`, in the order of their slots.
+            values: tables that describe the values of attributes; all values in them are known, also those of which
+                there is no training row.
 
         Raises:
             DataError: for a missing column, or a value that does not fit its attribute.
-            ConfigError: for an attribute given twice, or something that is not an attribute.
+            ConfigError: for an attribute given twice, or something that is not an attribute; for descriptions of values
+                that are not listed.
         """
         missing = checked_missing(missing)
         names = checked_names(attributes)
-        fitters = {spec.name: AttributeFitter(spec, missing=_canonical_texts(missing)) for spec in attributes}
+        meaningless, values = _canonical_texts(missing), values or {}
+        _check_describable(attributes, values)
+        fitters = {
+            spec.name: AttributeFitter(
+                spec,
+                missing=meaningless,
+                described=values[spec.name].described(spec, missing=meaningless) if spec.name in values else (),
+            )
+            for spec in attributes
+        }
         for first_row, columns in column_batches(table, names):
             for name, fitter in fitters.items():
                 fitter.add(columns[name], first_row=first_row)
@@ -72,6 +93,9 @@ class Schema:
         fits: dict[str, AttributeFit] = {}
         for name, fitter in fitters.items():
             attribute, fits[name] = fitter.finish(start=sum(done.slots for done in fitted))
+            if name in values:
+                description, notes = fit_descriptions(values[name], attribute, missing=meaningless)
+                attribute, fits[name] = replace(attribute, description=description), replace(fits[name], notes=notes)
             fitted.append(attribute)
         return cls(fitted, missing=missing, fit_report=FitReport(fits))
 
@@ -185,6 +209,24 @@ class Schema:
             return cls.from_dict(data, folder=Path(path).parent)
         except ModelFolderError as error:
             raise ModelFolderError(f"{path}: {error}; restore the file, or train and save the model again") from error
+
+
+def _check_describable(attributes: Sequence[Kind], values: Mapping[str, ValueTable]) -> None:
+    kinds = {spec.name: spec for spec in attributes}
+    for name in values:
+        if name not in kinds:
+            raise ConfigError(
+                f"values of {name!r} are described, which is no attribute (attributes: {', '.join(kinds) or 'none'})"
+            )
+        if not kinds[name].lists_values:
+            raise ConfigError(
+                f"the values of attribute {name!r} are not listed (it is {_unlisted(kinds[name])}), so that none can "
+                "be described: leave its table of values out"
+            )
+
+
+def _unlisted(spec: Kind) -> str:
+    return spec.kind if isinstance(spec, Numeric) else "hashed"
 
 
 def _canonical_texts(missing: Sequence[str]) -> frozenset[str]:

@@ -10,12 +10,16 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
-from attribune.core.files import read_json, write_json
+from attribune.core.files import read_json, replace_file, write_json
 from attribune.errors import ModelFolderError
 from attribune.schema.attributes import FittedAttribute
+from attribune.schema.description_kinds import field_from_dict, field_to_dict
 from attribune.schema.fitting import bin_names
-from attribune.schema.kinds import KINDS, Kind, MultiLabel, Numeric, checked_missing, checked_names
+from attribune.schema.kinds import KINDS, Categorical, Kind, MultiLabel, Numeric, checked_missing, checked_names
+from attribune.schema.value_features import FittedField, ValueDescriptions
 from attribune.schema.vocabulary import Vocabulary
 
 __all__ = ["attributes_from_dict", "attributes_to_dict", "files_beside", "write_attributes"]
@@ -24,6 +28,8 @@ _FORMAT = "attribune-schema"
 _VERSION = 1
 _LISTED = 100_000  # values in the JSON file itself
 _VALUES = ".values"  # in the name of a file of more
+_FEATURES = ".features"  # in the name of a file of descriptions
+_BESIDE = (f"{_VALUES}-*.arrow", f"{_FEATURES}-*.safetensors")
 
 
 def attributes_to_dict(attributes: Sequence[FittedAttribute], missing: Sequence[str]) -> dict[str, Any]:
@@ -60,7 +66,7 @@ def write_attributes(path: Path, attributes: Sequence[FittedAttribute], missing:
     Raises:
         ModelFolderError: when a file cannot be written; what was there before is still whole.
     """
-    before = list(path.parent.glob(f"{path.stem}{_VALUES}-*.arrow"))
+    before = [file for kind in _BESIDE for file in path.parent.glob(f"{path.stem}{kind}")]
     write_json(path, _as_dict((_saved_attribute(attribute, path) for attribute in attributes), missing), what="schema")
     used = files_beside(path)
     for file in before:
@@ -69,10 +75,15 @@ def write_attributes(path: Path, attributes: Sequence[FittedAttribute], missing:
 
 
 def files_beside(path: str | Path) -> list[str]:
-    """Return the names of the files that belong to a schema file: those of long vocabularies."""
+    """Return the names of the files that belong to a schema file: those of long vocabularies and of descriptions."""
     data = read_json(path, what="schema")
     entries = data.get("attributes") if isinstance(data, Mapping) else None
-    names = [entry.get("values_file") for entry in entries or () if isinstance(entry, Mapping)]
+    entries = [entry for entry in entries or () if isinstance(entry, Mapping)]
+    descriptions = [entry.get("description") for entry in entries]
+    names = [
+        *(entry.get("values_file") for entry in entries),
+        *(about.get("features_file") for about in descriptions if isinstance(about, Mapping)),
+    ]
     return [name for name in names if isinstance(name, str)]
 
 
@@ -89,22 +100,51 @@ def _attribute_to_dict(attribute: FittedAttribute) -> dict[str, Any]:
         "counts": attribute.counts.tolist(),
         "edges": list(attribute.edges),
         "check": attribute.check,
+        **({} if attribute.description is None else {"description": _description_to_dict(attribute.description)}),
     }
 
 
+def _description_to_dict(description: ValueDescriptions) -> dict[str, Any]:
+    listed = [
+        {
+            "spec": field_to_dict(one.spec),
+            "categories": list(one.categories),
+            "slots": one.slots,
+            "mean": one.mean.tolist(),
+            "scale": one.scale.tolist(),
+        }
+        for one in description.fields
+    ]
+    return {"own_vectors": description.own_vectors, "fields": listed, "features": description.features.tolist()}
+
+
 def _saved_attribute(attribute: FittedAttribute, path: Path) -> dict[str, Any]:
-    """Do as `_attribute_to_dict`, but write a long list of values, and their counts, to a file beside the schema's."""
+    """Do as `_attribute_to_dict`, but write descriptions, and a long list of values, to files beside the schema's."""
+    description = attribute.description
+    if description is not None:
+        file = path.parent / f"{path.stem}{_FEATURES}-{description.digest()}.safetensors"
+        try:
+            replace_file(file, save({"features": np.ascontiguousarray(description.features)}))
+        except OSError as error:
+            raise _unwritten(f"descriptions of the values of {attribute.name!r}", path, error) from error
+        saved = _saved_attribute(replace(attribute, description=None), path)
+        about = _description_to_dict(replace(description, features=description.features[:0]))
+        return {**saved, "description": {**about, "features_file": file.name}}
     if isinstance(attribute.spec, Numeric) or len(attribute.values) <= _LISTED:
         return _attribute_to_dict(attribute)
     try:
         file = attribute.values.write(path.parent, f"{path.stem}{_VALUES}", counts=attribute.counts[1:])
     except OSError as error:
-        raise ModelFolderError(
-            f"the {len(attribute.values):,} values of attribute {attribute.name!r} cannot be written to {path.parent} "
-            f"({error.strerror or error}): make room, or choose a folder that you may write to"
-        ) from error
+        raise _unwritten(f"{len(attribute.values):,} values of attribute {attribute.name!r}", path, error) from error
     short = replace(attribute, values=Vocabulary(), counts=attribute.counts[:1])
     return {**_attribute_to_dict(short), "values_file": file.name}
+
+
+def _unwritten(what: str, path: Path, error: OSError) -> ModelFolderError:
+    return ModelFolderError(
+        f"the {what} cannot be written to {path.parent} ({error.strerror or error}): make room, or choose a folder "
+        "that you may write to"
+    )
 
 
 def _values_in(entry: Mapping[str, Any], folder: Path | None) -> tuple[Vocabulary, npt.NDArray[np.int64]]:
@@ -140,9 +180,56 @@ def _attribute_from_dict(entry: Mapping[str, Any], *, start: int, folder: Path |
     limit = spec.max_per_row if isinstance(spec, MultiLabel) else 1
     if not isinstance(slots, int) or not 1 <= slots <= limit:
         raise ValueError(f"attribute {spec.name!r} has {slots!r} slots, not 1 to {limit}")
+    description = entry.get("description")
     return FittedAttribute(
-        spec=spec, start=start, slots=slots, values=values, counts=counts, edges=edges, check=entry["check"]
+        spec=spec,
+        start=start,
+        slots=slots,
+        values=values,
+        counts=counts,
+        edges=edges,
+        check=entry["check"],
+        description=None if description is None else _description_from_dict(description, size, folder),
     )
+
+
+def _description_from_dict(about: Mapping[str, Any], size: int, folder: Path | None) -> ValueDescriptions:
+    """Build the descriptions of the values of `size` ids; anything wrong is a ValueError, TypeError or KeyError."""
+    fields = []
+    for entry in about["fields"]:
+        spec = field_from_dict(entry["spec"])
+        mean, scale = (np.array(entry[name], dtype=np.float32) for name in ("mean", "scale"))
+        figures = (*mean, *scale)
+        if mean.ndim != 1 or mean.shape != scale.shape or not np.isfinite(figures).all() or (scale <= 0).any():
+            raise ValueError(f"column {spec.name!r} has a mean or scale that is no list of numbers")
+        categories, slots = Vocabulary(entry["categories"]), entry["slots"]
+        most = spec.max_per_row if isinstance(spec, MultiLabel) else 1 if isinstance(spec, Categorical) else 0
+        if not isinstance(slots, int) or not min(most, 1) <= slots <= most or bool(categories) != bool(most):
+            raise ValueError(f"column {spec.name!r} of kind {spec.kind} has {slots!r} slots")
+        if categories.repeated() is not None:
+            raise ValueError(f"column {spec.name!r} lists {categories.repeated()!r} twice")
+        fields.append(FittedField(spec=spec, categories=categories, slots=slots, mean=mean, scale=scale))
+    if not isinstance(about["own_vectors"], bool):
+        raise ValueError(f"own_vectors is {about['own_vectors']!r}")
+    features = _features_in(about["features_file"], folder) if "features_file" in about else about["features"]
+    features = np.array(features, dtype=np.float32)
+    width = sum(one.width for one in fields)
+    if features.shape != (size, width) or not np.isfinite(features).all():
+        raise ValueError(f"the descriptions have shape {features.shape} for {size} ids and {width} features")
+    return ValueDescriptions(fields=tuple(fields), features=features, own_vectors=about["own_vectors"])
+
+
+def _features_in(name: Any, folder: Path | None) -> npt.NDArray[np.float32]:
+    """Read a file of descriptions; ValueError when it is none."""
+    if folder is None or not isinstance(name, str) or Path(name).name != name:
+        raise ValueError(f"features_file {name!r} is not a file beside the schema's")
+    try:
+        features: npt.NDArray[np.float32] = load((folder / name).read_bytes())["features"]
+    except OSError as error:
+        raise ValueError(f"the descriptions {folder / name} cannot be read ({error.strerror or error})") from error
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise ValueError(f"the descriptions {folder / name} are truncated or foreign ({error})") from error
+    return features
 
 
 def _check_parts(

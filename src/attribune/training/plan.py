@@ -37,6 +37,7 @@ class DataPlan:
         transfer: the run whose schema and classes are used.
         seed: of the shuffling of attributes.
         clusters: how rows that are not independent are found.
+        encoder: of texts that describe values; None where the backbone is not pretrained.
     """
 
     source: DataRecipe
@@ -48,6 +49,7 @@ class DataPlan:
     transfer: TransferRecipe | None
     seed: int
     clusters: ClusterSettings
+    encoder: str | None
 
     @classmethod
     def of(cls, recipe: Recipe) -> Self:
@@ -70,6 +72,7 @@ class DataPlan:
             transfer=recipe.transfer,
             seed=recipe.training.seed,
             clusters=recipe.cluster_settings(),
+            encoder=recipe.backbone.name if recipe.backbone.is_pretrained else None,
         )
 
     @property

@@ -22,6 +22,7 @@ from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.models.base import ConditionedModel
 from attribune.models.transfer import AttributeSource
 from attribune.runs.recipe import Recipe
+from attribune.runs.value_tables import value_tables
 from attribune.schema import Schema
 from attribune.schema.columns import column_batches, require_columns
 from attribune.tasks import Task, fit_task
@@ -102,7 +103,8 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
         parts = _split(plan, usable, notes)
     train, transfer = parts["train"], plan.transfer
     with numbered_in_file(train.rows, train.source):
-        schema = Schema.fit(train.table, plan.attributes, missing=plan.source.missing)
+        values = value_tables(plan.source.values, encoder=plan.encoder, encoding=plan.source.encoding)
+        schema = Schema.fit(train.table, plan.attributes, missing=plan.source.missing, values=values)
         transferred = None if transfer is None else AttributeSource.load(transfer.run)
         if transferred is not None and transfer is not None:
             schema = transferred.schema_with(schema, frozen=transfer.frozen)
@@ -168,6 +170,9 @@ def rows_digest(data: PreparedData, plan: DataPlan) -> str:
         digest.update(name.encode() + split.rows.tobytes())
         for _, batch in column_batches(split.table, columns):
             digest.update(repr([array.to_pylist() for array in batch.values()]).encode())
+    for attribute in data.schema:
+        if attribute.description is not None:
+            digest.update(attribute.description.digest().encode())
     return digest.hexdigest()
 
 

@@ -22,7 +22,7 @@ from attribune import functional
 from attribune.data.rows import EncodedRows
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
-from attribune.runs.enrol import value_spread
+from attribune.runs.value_learning import value_spread
 from attribune.schema.attributes import FittedAttribute
 from attribune.schema.revision import is_listed
 from attribune.tasks import Task
@@ -205,12 +205,13 @@ def _slopes(
     size, C, D = min(batch_size, attribute.size - 1), model.task.outputs, sum(map(len, spreads))
     found, slopes = torch.zeros(len(rows), C).double(), torch.zeros(len(rows), C, D).double()
     labels: list[Tensor] = [torch.empty(0)] * len(rows)
+    owners = rows.attribute_ids[:, attribute.columns].max(axis=1)
     with _unknown_rows(parameters, size):
         for index, batch in model.batches(rows, size=size):
             ids = batch["attribute_ids"]
             ids[:, attribute.columns] = 0
             ids[:, attribute.columns.start] = torch.arange(1, len(index) + 1, device=ids.device)
-            with run():
+            with run(), _described_as(model, attribute, owners[index]):
                 logits = model(**{name: x for name, x in batch.items() if name != "labels"}).logits
             if not logits.requires_grad:
                 return None
@@ -232,7 +233,6 @@ def _slopes(
                 slopes[index, output] = torch.cat(parts, dim=1)
     if not (slopes.isfinite().all() and found.isfinite().all()):
         return None
-    owners = rows.attribute_ids[:, attribute.columns].max(axis=1)
     _, first, value, counts = np.unique(owners, return_index=True, return_inverse=True, return_counts=True)
     m = int(counts.max())
     order = np.argsort(value, kind="stable")
@@ -275,6 +275,20 @@ def _unknown_rows(parameters: Mapping[str, nn.Parameter], count: int) -> Iterato
         with torch.no_grad():
             for name, parameter in parameters.items():
                 parameter[1 : count + 1] = before[name]
+
+
+@contextmanager
+def _described_as(model: ConditionedModel, attribute: FittedAttribute, owners: npt.NDArray[np.int64]) -> Iterator[None]:
+    """Let the first values have the descriptions of others within a block."""
+    modules = [module for module, name in model.described_values() if name == attribute.name]
+    before = [module.features for module in modules]
+    try:
+        for module in modules:
+            module.features = module.features[torch.from_numpy(np.r_[0, owners]).to(module.features.device)]
+        yield
+    finally:
+        for module, features in zip(modules, before, strict=True):
+            module.features = features
 
 
 @contextmanager

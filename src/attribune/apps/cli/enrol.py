@@ -1,11 +1,13 @@
 """Add values that a run has not seen, from a few rows.
 
 Learn a vector for every value of DATA that the run does not know, from the value's rows with labels, with everything
-else as it is: predictions for the values that it knows stay the same to the bit.
+else as it is: predictions for the values that it knows stay the same to the bit. Where the values of an attribute were
+described in training, --values describes new ones, with rows or without.
 
 Examples:
   attribune enrol runs/stars new_users.csv
   attribune enrol runs/stars new_users.csv --attributes user --min-rows 3
+  attribune enrol runs/stars --values user=new_users.csv
   attribune enrol runs/stars --undo
 """
 
@@ -17,6 +19,7 @@ from typing import Any
 
 from attribune.apps.cli.arguments import SEVERAL, add_shared, add_verb
 from attribune.apps.cli.output import open_console, show, show_json
+from attribune.apps.cli.recipe_flags import value_files
 from attribune.errors import ConfigError
 
 __all__ = ["add_parser"]
@@ -32,6 +35,7 @@ def add_parser(verbs: Any) -> None:
     add_shared(parser, "data", nargs="?")
     add("--undo", action="store_true", help="take the values that were added last out again")
     add("--attributes", **SEVERAL, metavar="COL", help="attributes whose values are added (default: all)")
+    add("--values", **SEVERAL, metavar="COL=FILE", help="tables that describe new values")
     add("--min-rows", type=int, metavar="N", help="rows that a value needs to be added (default: 1)")
     add("--steps", type=int, metavar="N", help="training steps, at most (default: 20)")
     prior = "weight of the prior that new values are like the known ones (default: 1)"
@@ -46,17 +50,19 @@ def _run(options: argparse.Namespace) -> None:
     settings = {name: getattr(options, name) for name in ("min_rows", "steps", "prior")}
     settings = {name: value for name, value in settings.items() if value is not None}
     if options.undo:
-        if options.data is not None or options.attributes or settings:
+        if options.data is not None or options.attributes or options.values or settings:
             raise ConfigError("--undo takes back what was added last: leave DATA and the other options out")
-        values = undo_enrolment(options.run_folder, backbone=options.backbone)
-        console.note(f"{len(values):,} values taken back; the model is what it was before they were added")
+        removed = undo_enrolment(options.run_folder, backbone=options.backbone)
+        console.note(f"{len(removed):,} values taken back; the model is what it was before they were added")
         return
-    if options.data is None:
-        raise ConfigError("no rows are given: name a table with rows of the new values, or --undo")
+    tables = value_files(options.values or [])
+    if options.data is None and not tables:
+        raise ConfigError("no rows are given: name a table with rows of the new values, --values, or --undo")
     enrolled = enrol(
         options.run_folder,
         options.data,
         attributes=options.attributes,
+        values=tables,
         settings=EnrolSettings(**settings),
         backbone=options.backbone,
         encoding=options.encoding,
@@ -67,7 +73,7 @@ def _run(options: argparse.Namespace) -> None:
         return
     lines = [f"{'attribute':<16} {'value':<32} {'rows':>6}  loss of these rows, before and after"]
     for value in enrolled.values[:_SHOWN]:
-        losses = f"{value.loss_before:.3f}  {value.loss_after:.3f}"
+        losses = "" if value.loss_before is None else f"{value.loss_before:.3f}  {value.loss_after:.3f}"
         lines.append(f"{value.attribute:<16.16} {value.value:<32.32} {value.rows:>6,}  {losses}")
     if len(enrolled.values) > _SHOWN:
         lines.append(f"and {len(enrolled.values) - _SHOWN:,} more")

@@ -13,7 +13,7 @@ from attribune.errors import ConfigError
 if TYPE_CHECKING:
     from attribune.runs.recipe import Recipe
 
-__all__ = ["add_recipe_flags", "attribute_list", "recipe_of"]
+__all__ = ["add_recipe_flags", "attribute_list", "recipe_of", "value_files"]
 
 _SETTINGS = {
     "data": "data.train",
@@ -54,6 +54,7 @@ def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
     add("--attributes", **SEVERAL, metavar="COL", help="columns with one value per row")
     add("--multi-label", **SEVERAL, metavar="COL[:SEP]", help="columns with several values per row")
     add("--numeric", **SEVERAL, metavar="COL", help="columns with numbers, cut into quantile bins")
+    add("--values", **SEVERAL, metavar="COL=FILE", help="tables that describe the values of attributes")
     add("--validation", metavar="FILE", help="validation rows; split off DATA unless given")
     add("--test", metavar="FILE", help="test rows; split off DATA unless given")
     add_shared(parser, "--encoding")
@@ -113,6 +114,7 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
         settings["training"].pop("steps", None)
     values = {key: getattr(options, flag, None) for flag, key in _SETTINGS.items()}
     values["data.attributes"] = attribute_list(options.attributes, options.multi_label, options.numeric) or None
+    values["data.values"] = value_files(options.values or []) or None
     values |= {"data.split.seed": options.seed, "training.seed": options.seed}
     for key, value in values.items():
         if value is not None:
@@ -125,6 +127,19 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
     if files := getattr(options, "word_vectors", None):
         _put_word_vectors(settings, files)
     return Recipe.from_dict(settings)
+
+
+def value_files(items: Sequence[str]) -> dict[str, str]:
+    """Read the files of ``--values COL=FILE``, by column."""
+    files: dict[str, str] = {}
+    for item in items:
+        name, equals, file = item.partition("=")
+        if not (name and equals and file):
+            raise ConfigError(f"--values {item}: write COLUMN=FILE, such as user=users.csv")
+        if name in files:
+            raise ConfigError(f"--values {item}: the values of {name!r} are described by {files[name]!r} already")
+        files[name] = file
+    return files
 
 
 def _put_word_vectors(settings: dict[str, Any], files: list[str]) -> None:

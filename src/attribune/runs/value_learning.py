@@ -1,0 +1,228 @@
+"""Learning of the vectors of new values: the maximum of their posterior, by L-BFGS over a few rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import AfterValidator, ValidationInfo
+from torch import nn
+
+from attribune.core.config import checked_dataclass
+from attribune.core.progress import Reporter
+from attribune.data.rows import EncodedRows
+from attribune.data.token_rows import windows_of
+from attribune.errors import ConfigError, numbered_in_file
+from attribune.methods.attribute_method import AttributeMethod
+from attribune.models.base import ConditionedModel
+from attribune.models.predictor import Predictor
+from attribune.runs.labelled import LabelledRows
+from attribune.runs.new_values import NewValues
+from attribune.tasks import TokenTask
+
+__all__ = ["EnrolSettings", "Enrolled", "ValueLearner", "value_spread"]
+
+_LARGEST_PRIOR = 1e12  # with which new values stay where they start
+_SPREAD_VALUES = 10_000  # number of the most frequent values, from whose vectors the prior's variance is computed
+
+
+def _in_range(value: float, info: ValidationInfo) -> float:
+    is_prior = info.field_name == "prior"
+    good, cure = (
+        (0 <= value <= _LARGEST_PRIOR, f"a number from 0 to {_LARGEST_PRIOR:g}")
+        if is_prior
+        else (value >= 1, "at least 1")
+    )
+    if not good:
+        raise ConfigError(f"{info.field_name} is {value}: give {cure}")
+    return value
+
+
+Count = Annotated[int, AfterValidator(_in_range)]
+
+
+@checked_dataclass(kw_only=True)
+class EnrolSettings:
+    """How the vectors of new values are learned.
+
+    Args:
+        steps: maximum number of L-BFGS steps; each takes about one forward and backward pass over all rows.
+        prior: weight of the prior, 1 for the one that was learned; 0 fits the rows alone.
+        min_rows: values with fewer rows stay unknown.
+        batch_size: rows in one pass.
+    """
+
+    steps: Count = 20
+    prior: Annotated[float, AfterValidator(_in_range)] = 1.0
+    min_rows: Count = 1
+    batch_size: Count = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Enrolled:
+    """A value that was added.
+
+    Args:
+        rows: number of rows from which it was learned.
+        loss_before: mean loss of these rows with the value unknown, or known by its description alone; None without
+            rows.
+        loss_after: mean loss of these rows with the value known; new rows will have a higher one.
+    """
+
+    attribute: str
+    value: str
+    rows: int
+    loss_before: float | None
+    loss_after: float | None
+
+
+def value_spread(parameter: nn.Parameter, *, known: int | None = None) -> torch.Tensor:
+    """Return how far the vectors of the most frequent values are from the unknown one, root mean squares (...).
+
+    Args:
+        parameter: (ids, ...), a row for each id.
+        known: number of the first ids that count; by default all.
+    """
+    rows = parameter.detach()
+    change = rows[1 : min(len(rows) if known is None else known, _SPREAD_VALUES)] - rows[0]
+    learned = change.flatten(1).any(dim=1)  # those that are described alone have no rows
+    return change[learned].square().sum(dim=0).div(max(int(learned.sum()), 1)).sqrt()
+
+
+class _Table:
+    """The rows of new values in one parameter: ``start + spread * change``, where only `change` is learned.
+
+    Args:
+        parameter: (ids, ...); the last `new` rows are those of the new values.
+        prior: weight of the prior of `change`.
+    """
+
+    def __init__(self, parameter: nn.Parameter, new: int, *, prior: float) -> None:
+        self.parameter, self.old, self.prior = parameter, len(parameter) - new, prior
+        self.start = parameter.detach()[0].clone()
+        self.spread = value_spread(parameter, known=self.old)
+        self.change = torch.zeros_like(parameter.detach()[self.old :], requires_grad=True)
+
+    def write(self) -> None:
+        """Write the vectors into the table."""
+        with torch.no_grad():
+            self.parameter[self.old :] = self.start + self.spread * self.change
+
+    def collect(self) -> None:
+        """Add the gradient of the rows to that of `change`."""
+        gradient, self.parameter.grad = self.parameter.grad, None
+        assert gradient is not None
+        assert self.change.grad is not None
+        if gradient.is_sparse:
+            gradient = gradient.coalesce()
+            ids, rows = gradient.indices()[0], gradient.values()
+            self.change.grad.index_add_(0, ids[ids >= self.old] - self.old, self.spread * rows[ids >= self.old])
+        else:
+            self.change.grad += self.spread * gradient[self.old :]
+
+
+class ValueLearner:
+    """Learns the vectors of the values that were added last to a model.
+
+    Args:
+        labelled: rows of these values; None where they are described alone.
+    """
+
+    def __init__(
+        self, predictor: Predictor, labelled: LabelledRows | None, new: NewValues, settings: EnrolSettings
+    ) -> None:
+        assert isinstance(predictor.model, ConditionedModel)
+        self._model, self._settings, self._new = predictor.model, settings, new
+        self._autocast = predictor.autocast
+        self._model.requires_grad_(False)
+        self._tables = [
+            _Table(
+                self._model.get_parameter(name),
+                len(new.counts[attribute]),
+                prior=settings.prior * (self._model.config.value_priors or {}).get(attribute, 1.0),
+            )
+            for name, attribute in self._model.rows_of_values().items()
+            if new.counts.get(attribute)
+        ]
+        for table in self._tables:
+            table.parameter.requires_grad_(True)
+        for module in self._model.modules():
+            if isinstance(module, AttributeMethod):
+                module.sparse_gradients = True
+        self._rows = EncodedRows.without_attributes([])
+        self._batches: list[tuple[npt.NDArray[np.intp], dict[str, torch.Tensor]]] = []
+        if labelled is None or not len(new.rows):
+            return
+        with numbered_in_file(labelled.numbers[new.rows], labelled.source):
+            rows = predictor.encode(labelled.rows.select(new.rows))
+        self._rows = rows if rows.labels is not None else replace(rows, labels=labelled.labels[new.rows])
+        self._batches = list(self._row_batches(settings.batch_size))
+
+    def _row_batches(self, size: int) -> Iterator[tuple[npt.NDArray[np.intp], dict[str, torch.Tensor]]]:
+        """Cut the rows into batches, with the row of each entry: a row may have several windows."""
+        if not isinstance(self._model.task, TokenTask):
+            yield from self._model.batches(self._rows, size=size)
+            return
+        windows, _, owners = windows_of(self._rows, self._model.task)
+        for index, batch in self._model.batches(windows, size=size):
+            yield owners[index], batch
+
+    def learn(self, reporter: Reporter) -> tuple[Enrolled, ...]:
+        """Learn the vectors; returns the values with their losses."""
+        if not self._batches or not self._tables:
+            with torch.no_grad():
+                losses = self._losses(learn=False)
+            return tuple(self._enrolled(losses, losses))
+        steps, tables = self._settings.steps, self._tables
+        changes = [table.change for table in tables]
+        optimizer = torch.optim.LBFGS(changes, max_iter=steps, max_eval=2 * steps, line_search_fn="strong_wolfe")
+        passes: list[npt.NDArray[np.float64]] = []
+
+        def objective() -> float:
+            passes.append(self._gradients())
+            reporter.step(done=min(len(passes), steps), loss=float(passes[-1].mean()))
+            squares = sum(table.prior * float(table.change.detach().square().sum()) for table in tables)
+            return float(passes[-1].sum()) + squares / 2
+
+        with reporter.training():
+            reporter.started(done=0, total=steps)
+            optimizer.step(objective)  # type: ignore[no-untyped-call]
+        for table in self._tables:
+            table.write()
+        with torch.no_grad():
+            after = self._losses(learn=False)
+        return tuple(self._enrolled(passes[0], after))
+
+    def _gradients(self) -> npt.NDArray[np.float64]:
+        """Compute the gradients of the negative log posterior; returns the losses of the rows."""
+        for table in self._tables:
+            table.write()
+            table.change.grad = table.prior * table.change.detach()
+        return self._losses(learn=True)
+
+    def _losses(self, *, learn: bool) -> npt.NDArray[np.float64]:
+        """Return the loss of each row, and collect the gradients if `learn`."""
+        row_losses = np.zeros(len(self._rows))
+        for index, batch in self._batches:
+            with self._autocast():
+                output = self._model(**batch)
+            losses = self._model.row_losses(output.logits, batch["labels"])
+            np.add.at(row_losses, index, losses.detach().double().cpu().numpy())
+            if learn:
+                torch.autograd.backward(losses.sum())
+                for table in self._tables:
+                    table.collect()
+        return row_losses
+
+    def _enrolled(self, before: npt.NDArray[np.float64], after: npt.NDArray[np.float64]) -> Iterator[Enrolled]:
+        for name, counts in self._new.counts.items():
+            attribute = self._model.schema[name]
+            ids = self._rows.attribute_ids[:, attribute.columns]
+            for new_id, (value, count) in enumerate(counts.items(), start=attribute.size - len(counts)):
+                rows = (ids == new_id).any(axis=1)
+                losses = [float(part[rows].mean()) if rows.any() else None for part in (before, after)]
+                yield Enrolled(attribute=name, value=value, rows=count, loss_before=losses[0], loss_after=losses[1])

@@ -1,0 +1,129 @@
+"""What the columns of a table of values say: categories, lists, numbers, vectors or texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, asdict, fields
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from attribune.core.config import checked_dataclass
+from attribune.errors import ConfigError, DataError
+from attribune.schema.cells import Cells, single_cells
+from attribune.schema.columns import as_array
+from attribune.schema.kinds import Categorical, ColumnName, MultiLabel
+
+__all__ = ["FIELD_KINDS", "Field", "Number", "Text", "Vector", "field_from_dict", "field_to_dict", "infer_field"]
+
+_CATEGORIES = 50  # of a column of words, whatever the number of rows
+_WORDS = 4  # on average, above which words are a text
+
+
+@checked_dataclass()
+class Number:
+    """A continuous number, such as an age; standardised."""
+
+    kind: ClassVar[str] = "number"
+    name: ColumnName
+
+
+@checked_dataclass()
+class Vector:
+    """A vector of numbers of one length, such as an embedding: a list column, or lists as text; standardised."""
+
+    kind: ClassVar[str] = "vector"
+    name: ColumnName
+
+
+@checked_dataclass()
+class Text:
+    """A text, such as a profile: its vector by a frozen encoder.
+
+    Args:
+        encoder: hub name or folder; by default the backbone of the model.
+    """
+
+    kind: ClassVar[str] = "text"
+    name: ColumnName
+    _: KW_ONLY
+    encoder: str | None = None
+
+
+Field: TypeAlias = Categorical | MultiLabel | Number | Vector | Text
+FIELD_KINDS: dict[str, type[Field]] = {kind.kind: kind for kind in (Categorical, MultiLabel, Number, Vector, Text)}
+
+
+def field_from_dict(settings: dict[str, Any]) -> Field:
+    """Read the settings of a column of a table of values; its kind is ``categorical`` unless given.
+
+    Raises:
+        ConfigError: for an unknown kind or option.
+    """
+    options = dict(settings)
+    kind = options.pop("kind", "categorical")
+    if kind not in FIELD_KINDS:
+        raise ConfigError(f"unknown kind of column {kind!r}: choose one of {', '.join(FIELD_KINDS)}")
+    known = [field.name for field in fields(FIELD_KINDS[kind])]
+    if unknown := sorted(set(options) - set(known)):
+        raise ConfigError(
+            f"column {options.get('name')!r} has no option {', '.join(unknown)}: as {kind} it has {', '.join(known)}"
+        )
+    if "name" not in options:
+        raise ConfigError(f"a column of kind {kind} has no name: give it")
+    field = FIELD_KINDS[kind](**options)
+    if isinstance(field, Categorical | MultiLabel) and field.unseen != "unknown":
+        raise ConfigError(f"column {field.name!r}: unseen={field.unseen!r} is for attributes of rows: leave it out")
+    return field
+
+
+def field_to_dict(field: Field) -> dict[str, Any]:
+    """Return kind and settings as plain values."""
+    return {"kind": field.kind, **asdict(field)}
+
+
+def infer_field(name: str, values: Any, *, missing: frozenset[str]) -> Field | None:
+    """Tell the kind of a column by its cells; None where nearly every value has a word of its own, such as a name.
+
+    Raises:
+        DataError: for cells that mix lists and single values.
+    """
+    array = as_array(values, column=name)
+    if pa.types.is_nested(array.type):
+        if pa.types.is_struct(array.type) or pa.types.is_map(array.type):
+            raise DataError(f"column {name!r} holds {array.type}: give single values, lists of words or of numbers")
+        return Vector(name) if _holds_numbers(array.type.value_type) else MultiLabel(name)
+    if pa.types.is_boolean(array.type):
+        return Categorical(name)
+    cells = single_cells(array, missing=missing, column=name, first_row=1)
+    if not cells.texts:
+        return None
+    if all(map(_is_number, cells.texts)):
+        return Number(name)
+    if all(text.startswith("[") and text.endswith("]") for text in cells.texts):
+        return Vector(name) if all(map(_lists_numbers, cells.texts)) else MultiLabel(name)
+    return _infer_words(name, cells)
+
+
+def _infer_words(name: str, cells: Cells) -> Field | None:
+    repeats = len(cells.texts) <= 0.5 * len(cells.codes)
+    if not repeats and np.mean([len(text.split()) for text in cells.texts]) > _WORDS:
+        return Text(name)
+    return Categorical(name) if repeats or len(cells.texts) <= min(_CATEGORIES, 0.8 * len(cells.codes)) else None
+
+
+def _holds_numbers(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return "_" not in text and bool(np.isfinite(float(text)))
+    except ValueError:
+        return False
+
+
+def _lists_numbers(text: str) -> bool:
+    parts: Sequence[str] = text[1:-1].split(",")
+    return all(_is_number(part.strip()) for part in parts)

@@ -1,0 +1,68 @@
+"""What is known of the values of an attribute, as features."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from typing import Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from attribune.schema.description_kinds import Field
+from attribune.schema.vocabulary import Vocabulary
+
+__all__ = ["FittedField", "Floats", "ValueDescriptions"]
+
+Floats: TypeAlias = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FittedField:
+    """A column of a table of values, as its training values are.
+
+    Attributes:
+        categories: of a column of categories, most frequent first.
+        slots: the largest number of categories of a value; 0 for other columns.
+        mean: (d,), of the figures of a number, vector or text.
+        scale: (d,), their standard deviation, 1 where they are all the same.
+    """
+
+    spec: Field
+    categories: Vocabulary = field(default_factory=Vocabulary)
+    slots: int = 0
+    mean: Floats = field(default_factory=lambda: np.zeros(0, np.float32))
+    scale: Floats = field(default_factory=lambda: np.zeros(0, np.float32))
+
+    @property
+    def width(self) -> int:
+        """Number of features: an id for each category of a value, or the figures and whether they are there."""
+        return self.slots or len(self.mean) + 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ValueDescriptions:
+    """What is known of the values of an attribute.
+
+    Features are ids of categories, and for each number, vector and text the standardised figures and whether they are
+    there; they are zero where nothing is known.
+
+    Attributes:
+        features: (size, F) float32, one row for each id; those of id 0 are zero.
+        own_vectors: whether a value has, beside what its description says, a vector that is its own.
+    """
+
+    fields: tuple[FittedField, ...]
+    features: Floats
+    own_vectors: bool = True
+
+    def take(self, ids: npt.NDArray[np.int64], features: Floats | None = None) -> Self:
+        """Return the descriptions of some ids, in another order; the last ones may have other features."""
+        taken = self.features[ids]
+        if features is not None:
+            taken[len(taken) - len(features) :] = features
+        return replace(self, features=taken)
+
+    def digest(self) -> str:
+        """Return a checksum of the features."""
+        return hashlib.blake2b(np.ascontiguousarray(self.features).tobytes(), digest_size=8).hexdigest()
