@@ -43,7 +43,7 @@ from attribune.methods import (
 )
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.classifier import AttributeModel
-from attribune.schema import Categorical, MultiLabel, Schema
+from attribune.schema import Categorical, MultiLabel, Schema, ValueTable
 from attribune.tasks import Classification
 
 FAMILIES = (*TRANSFORMERS, *WORD_FAMILIES)
@@ -185,6 +185,26 @@ def schema() -> Schema:
     return Schema.fit({"user": users, "tags": tags}, [Categorical("user"), MultiLabel("tags")])
 
 
+@pytest.fixture(scope="session")
+def described(schema: Schema) -> dict[bool, Schema]:
+    """Schemas whose users and tags are described, with vectors of their own and without."""
+    rows = {"user": [f"u{i % 5}" for i in range(ROWS)], "tags": [["a", "b"], ["c"], ["d"], [], [], [], []]}
+    users = {"user": ["u0", "u1", "u2", "u3", "u9"], "age": [1, 2, 4, 8, 16], "city": ["x", "y", "x", "y", "x"]}
+    tags = {"tags": ["a", "b", "c"], "given": [[1.0, 0.0], [0.0, 1.0], [2.0, 2.0]]}
+    kinds = [Categorical("user"), MultiLabel("tags")]
+    return {
+        own: Schema.fit(
+            rows,
+            kinds,
+            values={
+                "user": ValueTable(table=users, key="user", own_vectors=own),
+                "tags": ValueTable(table=tags, key="tags", own_vectors=own),
+            },
+        )
+        for own in (True, False)
+    }
+
+
 @pytest.fixture
 def batch(schema: Schema) -> dict[str, torch.Tensor]:
     generator = torch.Generator().manual_seed(3)
@@ -203,17 +223,17 @@ def batch(schema: Schema) -> dict[str, torch.Tensor]:
 
 
 @pytest.fixture(scope="session")
-def build(folders: dict[str, Path], schema: Schema):
+def build(folders: dict[str, Path], schema: Schema, described: dict[bool, Schema]):
     """Build a model; one that was built before is copied, which takes a seventh of the time."""
     built: dict[tuple[Any, ...], AttributeModel] = {}
 
-    def make(method: str, family: str, **options: Any) -> AttributeModel:
-        key = (method, family, *sorted(options.items()))
+    def make(method: str, family: str, *, own_vectors: bool | None = None, **options: Any) -> AttributeModel:
+        key = (method, family, own_vectors, *sorted(options.items()))
         if key not in built:
             torch.manual_seed(0)
             built[key] = AttributeModel.build(
                 str(folders[f"{method}-{family}" if (method, family) in NEEDED else family]),
-                schema,
+                schema if own_vectors is None else described[own_vectors],
                 task=Classification(classes=CLASSES),
                 method=SETTINGS[method],
                 **{**OPTIONS.get(method, {}), **FAMILY_OPTIONS.get(family, {}), **options},
@@ -320,6 +340,46 @@ def test_rows_do_not_see_each_other(build, batch, method: str, family: str) -> N
             attribute_ids=batch["attribute_ids"][row : row + 1],
         ).logits
         torch.testing.assert_close(alone[0], expected[row], rtol=0, atol=1e-6)
+
+
+READERS = [
+    pair
+    for pair in PAIRS
+    if SETTINGS[pair[0]].uses_attributes and pair[1] == ("bert" if fits(pair[0], "bert") else "word-hierarchical")
+]
+
+
+@pytest.mark.parametrize("own_vectors", [True, False])
+@pytest.mark.parametrize(("method", "family"), READERS)
+def test_values_may_be_described(
+    build, described, batch, tmp_path: Path, method: str, family: str, own_vectors: bool
+) -> None:
+    """The map of descriptions learns, a value of no row is what its description says, and all of it is stored."""
+    if SETTINGS[method].name == "poly":
+        with pytest.raises(ConfigError, match="poly: it has no vectors of values"):
+            build(method, family, own_vectors=own_vectors)
+        return
+    model = still(build(method, family, own_vectors=own_vectors))
+    schema = described[own_vectors]
+    rows = {
+        "user": ["u0", "u4", "u9", "new", "u3", "u2", "u9"],
+        "tags": [["a"], ["d"], [], ["b", "c"], [], ["c"], ["a"]],
+    }
+    batch["attribute_ids"] = torch.as_tensor(schema.encode(rows)[0])
+    maps = [described for described, _ in model.described_values()]
+    assert not any(one.W_2.any() for one in maps)
+    scatter(model)(**batch).loss.backward()
+    assert all(bool((p.grad != 0).any()) for one in maps for p in one.parameters())
+    model.eval()
+    logits = model(**batch).logits
+    model.save_pretrained(tmp_path / "model")
+    assert torch.equal(AttributeModel.from_pretrained(tmp_path / "model")(**batch).logits, logits)
+    for one in maps:
+        one.features = torch.zeros_like(one.features)
+    silent = model(**batch).logits
+    said = (silent - logits).abs().sum(dim=1) > 1e-6
+    # The second row's values are not described, and the fourth has one state, which is all of any weighted mean.
+    assert [*said[:3], *said[4:]] == [True, method == "hcsc", True, True, True, True]
 
 
 @pytest.mark.parametrize("family", TRANSFORMERS)

@@ -196,15 +196,16 @@ def test_learning_repeats_and_stops_at_the_maximum(run: Path, new: Path, tmp_pat
 @pytest.mark.slow
 def test_the_gradient_is_that_of_the_posterior(run: Path, new: Path) -> None:
     """Against central differences, in float64."""
-    from attribune.runs.enrol import _Learner, _NewValues
     from attribune.runs.labelled import LabelledRows
+    from attribune.runs.new_values import NewValues
+    from attribune.runs.value_learning import ValueLearner
 
     folder = RunFolder(run)
     recipe, predictor = load_run(run)
     found = LabelledRows.read(recipe, predictor, str(new), encoding=None)
-    values = _NewValues.among(found, predictor.schema, None, min_rows=1)
-    model = folder.revised_model(lambda schema: Revision.adding(schema, values.counts))
-    learner = _Learner(
+    values = NewValues(counts={}).with_rows(found, predictor.schema, None, min_rows=1)
+    model = folder.revised_model(values.revision)
+    learner = ValueLearner(
         Predictor(model, text_input=recipe.data.text_input()), found, values, EnrolSettings(prior=0.7, batch_size=7)
     )
     model.double()

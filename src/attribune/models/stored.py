@@ -105,8 +105,8 @@ class StoredModel(PreTrainedModel):
         """
         tables = [self.get_parameter(name) for name, of in self.rows_of_values().items() if of == attribute]
         said = [one for one, of in self.described_values() if of == attribute]
+        vectors = [table.detach()[1 : count + 1].flatten(1) for table in tables]
         with torch.no_grad():
-            vectors = [table[1 : count + 1].flatten(1) for table in tables]
             vectors += [one(torch.arange(1, count + 1, device=one.features.device)) for one in said]
         return np.concatenate([x.double().cpu().numpy() for x in vectors], axis=1) if vectors else np.zeros((count, 0))
 

@@ -91,7 +91,7 @@ class NewValues:
         if not any(self.counts.values()):
             few = sum(self.skipped.values())
             rare = f" with {min_rows} rows ({few:,} have fewer)" if few else ""
-            raise DataError(f"{source}: no new value{rare}")
+            raise DataError(f"{source} no new value{rare}")
         for name, new in self.counts.items():
             undescribed = [value for value in new if value not in self.features.get(name, {})]
             if undescribed and not schema[name].layout.has_own_vectors:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from attribune.backbones.loading import DEFAULT_BACKBONE
 from attribune.backbones.placement import Pooling
@@ -122,6 +122,16 @@ class DataRecipe(Settings):
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ConfigError(f"attribute {', '.join(twice)} is named twice: name every column once")
         return tuple({"kind": kind.kind, **asdict(kind)} for kind in kinds)
+
+    @field_validator("values")
+    @classmethod
+    def _of_attributes(cls, value: dict[str, ValuesRecipe], info: ValidationInfo) -> dict[str, ValuesRecipe]:
+        kinds = {kind.name: kind for kind in map(_kind_from_dict, info.data.get("attributes", ()))}
+        for name in value:
+            if name not in kinds:
+                known = ", ".join(kinds) or "none"
+                raise ConfigError(f"{name!r} is no attribute, whose values could be described (attributes: {known})")
+        return value
 
     @field_validator("text", "text_pair", "label", "prompt")
     @classmethod

@@ -144,10 +144,12 @@ def _read_values(values: ValueTable, spec: Kind, *, missing: frozenset[str]) -> 
 
 @contextmanager
 def _named(values: ValueTable) -> Iterator[None]:
-    """Let messages about a row name the table of values, as they would name that of the rows."""
+    """Let messages name the table of values, and no row of the table of rows."""
     try:
         yield
-    except RowError as error:
+    except DataError as error:
+        if values.source in str(error) and not isinstance(error, RowError):
+            raise
         raise DataError(f"{values.source}: {error}") from error
 
 

@@ -114,7 +114,7 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
         settings["training"].pop("steps", None)
     values = {key: getattr(options, flag, None) for flag, key in _SETTINGS.items()}
     values["data.attributes"] = attribute_list(options.attributes, options.multi_label, options.numeric) or None
-    values["data.values"] = value_files(options.values or []) or None
+    values["data.values"] = {name: {"table": file} for name, file in value_files(options.values or []).items()} or None
     values |= {"data.split.seed": options.seed, "training.seed": options.seed}
     for key, value in values.items():
         if value is not None:

@@ -1,0 +1,221 @@
+"""Runs whose values are described, from the command line: training, new values, forgetting, export."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import small_runs
+import torch
+from datasets import Dataset
+
+from attribune.apps.cli import main
+from attribune.errors import ConfigError, DataError
+from attribune.runs.enrol import enrol, enrolments
+from attribune.runs.folder import load_run
+
+ROWS = small_runs.reviews(80, seed=3)
+NOT_REVISED = (
+    "config.json",
+    "checksums.json",
+)  # what the Trainer left in the configuration is gone with the first change
+USERS = [f"u{number}" for number in range(7)]
+
+
+def users(names: list[str], *, seed: int = 1) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(seed)
+    return [
+        {
+            "user": name,
+            "age": rng.integers(20, 70),
+            "city": rng.choice(["Rome", "Oslo"]),
+            "given": json.dumps(rng.normal(size=3).round(3).tolist()),
+            "bio": f"the film was a plot and cast n{number} very quite so",
+        }
+        for number, name in enumerate(names)
+    ]
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("described")
+    small_runs.save_backbone(folder / "backbone")
+    small_runs.write_csv(folder / "data.csv", ROWS)
+    write(folder / "users.csv", users([*USERS, "later"]))
+    write(folder / "new.csv", users(["new1", "new2", "u0"], seed=2))
+    return folder
+
+
+def words(folder: Path, output: Path, *more: str, method: str = "injector") -> list[str]:
+    command = small_runs.train_command(folder / "data.csv", output, backbone=folder / "backbone", method=method)
+    return [*command, "--values", f"user={folder / 'users.csv'}", "--no-baselines", *more]
+
+
+@pytest.fixture(scope="module")
+def original(folder: Path) -> Path:
+    torch.set_num_threads(1)
+    assert main(words(folder, folder / "run")) == 0
+    return folder / "run"
+
+
+@pytest.fixture
+def run(original: Path, tmp_path: Path) -> Path:
+    shutil.copytree(original, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def logits(run: Path, users: list[str]) -> np.ndarray:
+    model = load_run(run)[1]
+    return model.logits({"text": ["a great film"] * len(users), "user": users})[0]
+
+
+def stored(run: Path) -> dict[str, bytes]:
+    """Tensors, schema and descriptions."""
+    return {path.name: path.read_bytes() for path in (run / "model").glob("*") if path.name not in NOT_REVISED}
+
+
+def test_the_columns_are_those_of_the_file(original: Path) -> None:
+    recipe, predictor = load_run(original)
+    description = predictor.schema["user"].description
+    assert description is not None
+    assert [(one.spec.name, one.spec.kind) for one in description.fields] == [
+        ("age", "number"),
+        ("city", "categorical"),
+        ("given", "vector"),
+        ("bio", "text"),
+    ]
+    assert recipe.data.values["user"].table.endswith("users.csv")
+    assert "later" in predictor.schema["user"].values
+    assert predictor.schema["user"].counts[predictor.schema["user"].values.ids(["later"])[0]] == 0
+
+
+def test_a_described_value_without_rows_differs_from_the_unknown(original: Path) -> None:
+    unknown, later, known = logits(original, ["nobody", "later", "u1"])
+    assert np.abs(later - unknown).max() > 1e-6
+    assert np.abs(known - unknown).max() > 1e-6
+
+
+def test_new_values_are_described_and_taken_back(run: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = stored(run)
+    old = logits(run, ["u0", "nobody", "new1"])
+    assert main(["enrol", str(run), "--values", f"user={folder / 'new.csv'}"]) == 0
+    assert "values added: 2" in capsys.readouterr().err
+    new = logits(run, ["u0", "nobody", "new1"])
+    assert new[:2] == pytest.approx(old[:2], abs=1e-6)
+    assert np.abs(new[2] - old[2]).max() > 1e-6
+    assert [(one["value"], one["rows"], one["loss_before"]) for one in enrolments(run)[0]] == [
+        ("new1", 0, None),
+        ("new2", 0, None),
+    ]
+    with pytest.raises(DataError, match="no new value"):
+        enrol(run, values={"user": folder / "new.csv"})
+    assert main(["enrol", str(run), "--undo"]) == 0
+    assert stored(run) == before
+
+
+def test_rows_move_a_value_from_what_its_description_says(run: Path, folder: Path) -> None:
+    enrol(run, values={"user": folder / "new.csv"})
+    described = logits(run, ["new1", "new2"])
+    main(["enrol", str(run), "--undo"])
+    rows = {"text": ["a great film"] * 4, "stars": ["bad"] * 4, "user": ["new1", "new1", "new1", "stranger"]}
+    found = enrol(run, Dataset.from_dict(rows), values={"user": folder / "new.csv"})
+    assert [(one.value, one.rows) for one in found.values] == [("new1", 3), ("new2", 0), ("stranger", 1)]
+    moved = logits(run, ["new1", "new2", "stranger"])
+    assert np.abs(moved[0] - described[0]).max() > 1e-4
+    assert moved[1] == pytest.approx(described[1], abs=1e-6)
+
+
+def test_values_without_vectors_of_their_own(folder: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert main(words(folder, run, "--set", "data.values.user.own_vectors=false")) == 0
+    model = load_run(run)[1].model
+    assert not model.rows_of_values()
+    twins = write(tmp_path / "twins.csv", [{**one, "user": f"twin of {one['user']}"} for one in users(USERS)[:2]])
+    enrol(run, values={"user": twins})
+    for name in USERS[:2]:
+        one, twin, unknown = logits(run, [name, f"twin of {name}", "nobody"])
+        assert one == pytest.approx(twin, abs=1e-6)
+        assert np.abs(one - unknown).max() > 1e-6
+    rows = {"text": ["a great film"], "stars": ["bad"], "user": ["stranger"]}
+    with pytest.raises(ConfigError, match="have no vectors of their own, and 'stranger' is not described"):
+        enrol(run, Dataset.from_dict(rows))
+
+
+def test_forgetting_removes_what_is_known_of_a_value(run: Path) -> None:
+    features = load_run(run)[1].schema["user"].description.features  # type: ignore[union-attr]
+    gone = load_run(run)[1].schema["user"].values.ids(["u1"])[0]
+    assert main(["forget", str(run), "--attribute", "user", "--value", "u1"]) == 0
+    left = load_run(run)[1].schema["user"].description.features  # type: ignore[union-attr]
+    assert np.array_equal(left, np.delete(features, gone, axis=0))
+    assert len(list((run / "model").glob("schema.features-*"))) == 1
+
+
+ENDINGS = {"torch": ".pt2", "onnx": ".onnx", "adapter": ""}
+
+
+@pytest.mark.parametrize("kind", ENDINGS)
+def test_exports_predict_the_same(run: Path, tmp_path: Path, kind: str) -> None:
+    """The export compares itself with the model; for given values it holds nothing of the others."""
+    assigned = ["--for", "user=u1"] if kind == "adapter" else []
+    command = ["export", str(run), "--format", kind, *assigned, "--output", str(tmp_path / f"out{ENDINGS[kind]}")]
+    assert main(command) == 0
+
+
+def test_training_goes_on_with_more_values(run: Path, tmp_path: Path) -> None:
+    more = small_runs.write_csv(tmp_path / "more.csv", small_runs.reviews(60, seed=9, users=9))
+    command = ["train", str(more), "--continue", str(run), "--epochs", "1", "--output", str(tmp_path / "next")]
+    assert main([*command, "--no-baselines"]) == 0
+    ours, theirs = load_run(run)[1].schema["user"], load_run(tmp_path / "next")[1].schema["user"]
+    assert theirs.values[: len(ours.values)] == ours.values[:]
+    assert ours.description is not None
+    assert theirs.description is not None
+    assert np.array_equal(theirs.description.features[: ours.size], ours.description.features)
+
+
+@pytest.mark.parametrize(
+    ("values", "part"),
+    [
+        ("user", "--values user: write COLUMN=FILE, such as user=users.csv"),
+        ("user=", "--values user=: write COLUMN=FILE"),
+        ("user=nowhere.csv", "nowhere.csv"),
+        ("item=users.csv", "data.values: 'item' is no attribute, whose values could be described (attributes: user)"),
+        ("user=data.csv", "rows 1 and"),
+    ],
+)
+def test_wrong_tables_cost_one_message(
+    folder: Path, tmp_path: Path, values: str, part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = small_runs.train_command(
+        folder / "data.csv", tmp_path / "run", backbone=folder / "backbone", method="injector"
+    )
+    name, equals, file = values.partition("=")
+    given = f"{name}={folder / file}" if equals and file else values
+    assert main([*command, "--values", given, "--no-baselines"]) == 1
+    error = capsys.readouterr().err
+    assert part in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "run").exists()
+
+
+def test_descriptions_of_a_run_without_them_are_refused(folder: Path, tmp_path: Path) -> None:
+    command = small_runs.train_command(
+        folder / "data.csv", tmp_path / "run", backbone=folder / "backbone", method="injector"
+    )
+    assert main([*command, "--no-baselines"]) == 0
+    with pytest.raises(ConfigError, match="'user' were not described in training"):
+        enrol(tmp_path / "run", values={"user": folder / "new.csv"})
+    with pytest.raises(ConfigError, match="neither a table of rows nor one that describes values"):
+        enrol(tmp_path / "run")
