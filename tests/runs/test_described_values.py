@@ -16,7 +16,7 @@ from datasets import Dataset
 
 from attribune.apps.cli import main
 from attribune.errors import ConfigError, DataError
-from attribune.runs.enrol import enrol, enrolments
+from attribune.runs.enrol import EnrolSettings, enrol, enrolments
 from attribune.runs.folder import load_run
 
 ROWS = small_runs.reviews(80, seed=3)
@@ -131,7 +131,8 @@ def test_rows_move_a_value_from_what_its_description_says(run: Path, folder: Pat
     described = logits(run, ["new1", "new2"])
     main(["enrol", str(run), "--undo"])
     rows = {"text": ["a great film"] * 4, "stars": ["bad"] * 4, "user": ["new1", "new1", "new1", "stranger"]}
-    found = enrol(run, Dataset.from_dict(rows), values={"user": folder / "new.csv"})
+    settings = EnrolSettings(prior=1e-4)  # a training this short knows little of how values differ
+    found = enrol(run, Dataset.from_dict(rows), values={"user": folder / "new.csv"}, settings=settings)
     assert [(one.value, one.rows) for one in found.values] == [("new1", 3), ("new2", 0), ("stranger", 1)]
     moved = logits(run, ["new1", "new2", "stranger"])
     assert np.abs(moved[0] - described[0]).max() > 1e-4
