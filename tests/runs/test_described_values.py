@@ -15,6 +15,7 @@ import torch
 from datasets import Dataset
 
 from attribune.apps.cli import main
+from attribune.benchmark.experiment import Experiment
 from attribune.errors import ConfigError, DataError
 from attribune.runs.enrol import EnrolSettings, enrol, enrolments
 from attribune.runs.folder import load_run
@@ -220,3 +221,72 @@ def test_descriptions_of_a_run_without_them_are_refused(folder: Path, tmp_path: 
         enrol(tmp_path / "run", values={"user": folder / "new.csv"})
     with pytest.raises(ConfigError, match="neither a table of rows nor one that describes values"):
         enrol(tmp_path / "run")
+
+
+@pytest.mark.parametrize("method", ["linear", "attributes-only", "intercept", "heads"])
+def test_baselines_read_descriptions_too(folder: Path, tmp_path: Path, method: str) -> None:
+    """Without vectors of their own, values of one description are one; taken out and added, the others stay."""
+    run = tmp_path / "run"
+    twins = write(tmp_path / "twins.csv", [*users(USERS), {**users(USERS)[0], "user": "twin"}])
+    command = small_runs.train_command(folder / "data.csv", run, backbone=folder / "backbone", method=method)
+    values = ["--values", f"user={twins}", "--set", "data.values.user.own_vectors=false"]
+    assert main([*command, *values, "--no-baselines"]) == 0
+    one, twin, other, unknown = logits(run, ["u0", "twin", "u2", "nobody"])
+    assert np.array_equal(one, twin)
+    assert np.abs(one - other).max() > 1e-6
+    assert np.abs(one - unknown).max() > 1e-6
+    assert main(["forget", str(run), "--attribute", "user", "--value", "u1"]) == 0
+    assert np.array_equal(logits(run, ["u0", "twin", "u2", "nobody"]), [one, twin, other, unknown])
+
+
+def test_each_part_is_compared_alone(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    assert main(words(folder, run, "--compare", "ids", "descriptions", "shuffled")) == 0
+    said = capsys.readouterr().out
+    assert "injector against injector, ids alone" in said
+    assert "injector against injector, descriptions alone" in said
+    ids, descriptions = (load_run(run / "compare" / name)[1] for name in ("ids", "descriptions"))
+    assert ids.schema["user"].description is None
+    assert descriptions.schema["user"].layout.has_own_vectors is False
+    assert ids.schema["user"].values == descriptions.schema["user"].values
+    assert main([*words(folder, run, "--compare", "ids", "descriptions", "shuffled"), "--resume"]) == 0
+    card = (run / "model" / "README.md").read_text(encoding="utf-8")
+    assert "Values of `user` are described by `age`, `city`, `given`, `bio`." in card
+    assert "What `age` says of people may be sensitive" in card
+    card = (run / "compare" / "descriptions" / "model" / "README.md").read_text(encoding="utf-8")
+    assert "`bio`, and have no vectors of their own." in card
+
+
+@pytest.mark.parametrize(
+    ("more", "part"),
+    [
+        ([], "--compare ids: no values are described"),
+        (["data.values.user.table=users.csv", "data.values.user.own_vectors=false"], "trained anyway"),
+    ],
+)
+def test_parts_that_are_not_there_are_not_compared(
+    folder: Path, tmp_path: Path, more: list[str], part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, backbone = folder / "data.csv", folder / "backbone"
+    command = small_runs.train_command(data, tmp_path / "run", backbone=backbone, method="injector")
+    name = "descriptions" if more else "ids"
+    assert main([*command, *more, "--compare", name]) == 1
+    assert part in capsys.readouterr().err
+
+
+def test_an_experiment_has_each_part_alone(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    command = ["benchmark", "new", "--data", str(folder / "data.csv"), "--text", "text", "--label", "stars"]
+    command += ["--attributes", "user", "tags", "--values", f"user={folder / 'users.csv'}", "--output", str(file)]
+    assert main(command) == 0
+    experiment = Experiment.read(file)
+    plan = experiment.sets[0]
+    recipes = {
+        cell.setting.name: experiment.recipe(cell, data=plan.data or {}, task={})["data"].get("values")
+        for cell in experiment.cells()
+    }
+    table = str(folder / "users.csv")
+    assert recipes["injector"] == {"user": {"table": table}}
+    assert recipes["injector, ids alone"] == {}
+    assert recipes["injector, descriptions alone"] == {"user": {"table": table, "own_vectors": False}}
+    assert recipes["tags alone"] == {}

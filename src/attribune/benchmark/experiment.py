@@ -311,6 +311,8 @@ class Experiment(Settings):
                     f"choose from {', '.join(known) or 'none'}"
                 )
             merged["attributes"] = [known[name] for name in setting.attributes]
+            described = merged.get("values", {}).items()
+            merged["values"] = {name: values for name, values in described if name in setting.attributes}
             # All settings are compared over the same clusters.
             whole = {name: {"kind": "categorical", "unseen": "unknown"} | dict(each) for name, each in known.items()}
             named = [name for name, each in whole.items() if each["kind"] == "categorical"]

@@ -42,6 +42,7 @@ def own_experiment(
     label: Sequence[str],
     attributes: Sequence[Mapping[str, Any]],
     text_pair: Sequence[str] = (),
+    values: Mapping[str, str] | None = None,
     task: str | None = None,
     seeds: int = 2,
     steps: int = 250,
@@ -51,6 +52,7 @@ def own_experiment(
     Args:
         attributes: as in a recipe.
         text_pair: columns of a second text that is read with the first.
+        values: tables that describe the values of attributes.
         task: kind of the task; inferred from the label columns unless given.
         seeds: number of splits, and of trainings of every setting.
         steps: of every training.
@@ -62,9 +64,10 @@ def own_experiment(
         raise ConfigError("no attribute is named: name at least one column, since the question is whether it helps")
     given = [{key: value for key, value in attribute.items() if value is not None} for attribute in attributes]
     data = {"train": str(table), "text": list(text), "label": list(label), "attributes": given}
+    tables = {name: {"table": table} for name, table in (values or {}).items()}
     plan = {
         "name": re.sub(r"[^A-Za-z0-9]+", "-", Path(table).stem).strip("-") or "table",
-        "data": data | ({"text_pair": list(text_pair)} if text_pair else {}),
+        "data": data | ({"text_pair": list(text_pair)} if text_pair else {}) | ({"values": tables} if tables else {}),
         "task": {} if task is None else {"kind": task},
         "folds": list(range(seeds)),
     }
@@ -73,21 +76,27 @@ def own_experiment(
             "name": "own",
             "title": f"Attributes of {Path(table).name}",
             "sets": [plan],
-            "settings": _own_settings([str(attribute["name"]) for attribute in attributes]),
+            "settings": _own_settings([str(attribute["name"]) for attribute in attributes], tables),
             "data": {"max_length": 128},
             "training": {"steps": steps, "evaluate_every": max(1, steps // 5), "patience": 5},
         }
     )
 
 
-def _own_settings(names: Sequence[str]) -> list[Any]:
-    """Return the settings for attributes with these names: methods, controls, and each attribute alone."""
+def _own_settings(names: Sequence[str], values: Mapping[str, Mapping[str, str]]) -> list[Any]:
+    """Return the settings for attributes with these names: methods, controls, and each attribute alone.
+
+    Where `values` are described, their vectors alone and their descriptions alone as well.
+    """
+    said = {name: {**table, "own_vectors": False} for name, table in values.items()}
+    parts = {"injector, ids alone": {}, "injector, descriptions alone": said} if values else {}
     alone = [{"name": f"{name} alone", "method": "injector", "attributes": [name], "rates": False} for name in names]
     return [
         "none",
         "adapter",
         "injector",
         {"name": "injector, shuffled", "method": "injector", "data": {"shuffled": True}},
+        *({"name": name, "method": "injector", "data": {"values": part}} for name, part in parts.items()),
         *(alone if len(names) > 1 else []),
         "upa",
         "pln",

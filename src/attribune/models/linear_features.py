@@ -17,8 +17,9 @@ from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
+from attribune.schema.value_features import FittedField
 
-__all__ = ["LinearFeatures", "one_hot"]
+__all__ = ["LinearFeatures", "described", "described_width", "one_hot"]
 
 Array = npt.NDArray[Any]
 _FEW_ROWS = 1_000
@@ -38,9 +39,10 @@ class _TextReader:
 
 @dataclass(frozen=True, kw_only=True)
 class LinearFeatures:
-    """What turns rows into a sparse matrix (n, F): TF-IDF of the words, then one column per (attribute, id above 0).
+    """What turns rows into a sparse matrix (n, F).
 
-    `words` is None for a model without text; `idf` (len(words),) are the inverse document frequencies.
+    First TF-IDF of the words, then one column per (attribute, id above 0), then what is known of the values, see
+    `described`. `words` is None for a model without text; `idf` (len(words),) are the inverse document frequencies.
     """
 
     words: tuple[str, ...] | None
@@ -101,6 +103,7 @@ class LinearFeatures:
             ids = revision.ids.get(attribute.name, np.arange(attribute.size))[1:]
             rows.append(np.where(ids > 0, start + ids - 1, self.width))
             start += attribute.size - 1
+        rows.append(np.arange(start, self.width))
         return replace(self, schema=revision.schema), np.concatenate(rows)
 
     @property
@@ -111,7 +114,8 @@ class LinearFeatures:
     @property
     def width(self) -> int:
         """Number of features F."""
-        return len(self.words or ()) + sum(attribute.size - 1 for attribute in self.schema.attributes)
+        values = sum(attribute.size - 1 for attribute in self.schema.attributes)
+        return len(self.words or ()) + values + described_width(self.schema)
 
     @cached_property
     def _fitted(self) -> Any:
@@ -130,6 +134,7 @@ class LinearFeatures:
                 raise DataError(f"{len(texts)} texts for {parts[0].shape[0]} rows of attribute_ids: give the same rows")
             if self.words:
                 parts.insert(0, self._fitted.transform(texts))
+        parts.append(described(np.asarray(attribute_ids), self.schema))
         return sparse.hstack(parts, format="csr")
 
 
@@ -141,7 +146,10 @@ def _vectorizer(**options: Any) -> Any:
 
 
 def one_hot(ids: Array, schema: Schema) -> Any:
-    """Return (n, sum of sizes without id 0); several slots of one attribute add up."""
+    """Return (n, sum of sizes without id 0); several slots of one attribute add up.
+
+    Those of values that have nothing but their descriptions are empty.
+    """
     if ids.ndim != 2 or ids.shape[1] != schema.slots:
         raise DataError(f"attribute_ids have shape {ids.shape}: the schema of this model needs (rows, {schema.slots})")
     rows, columns, offset = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)], 0
@@ -153,9 +161,45 @@ def one_hot(ids: Array, schema: Schema) -> Any:
                 f"attribute {attribute.name!r} has the id {wrong.max()}, but ids from 0 to {last}: encode the rows "
                 "with the schema of this model"
             )
-        row, slot = np.nonzero(part)
+        row, slot = np.nonzero(part if attribute.layout.has_own_vectors else np.zeros_like(part))
         rows.append(row)
         columns.append(offset + part[row, slot] - 1)
         offset += last
     index = (np.concatenate(rows), np.concatenate(columns))
     return sparse.csr_array((np.ones(len(index[0])), index), shape=(len(ids), offset))
+
+
+def described_width(schema: Schema) -> int:
+    """Return the number of columns of `described`."""
+    descriptions = (attribute.description for attribute in schema)
+    return sum(_columns(one) for description in descriptions if description for one in description.fields)
+
+
+def described(ids: Array, schema: Schema) -> Any:
+    """Return what is known of the values of rows (n, D): a column for each category, and the figures.
+
+    Several values of an attribute add up.
+    """
+    parts = [sparse.csr_array((len(ids), 0))]
+    for attribute in schema:
+        if attribute.description is None:
+            continue
+        start, blocks = 0, []
+        for one in attribute.description.fields:
+            features = attribute.description.features[:, start : start + one.width]
+            start += one.width
+            blocks.append(_categories(features, _columns(one)) if one.slots else sparse.csr_array(features))
+        known = sparse.hstack(blocks, format="csr")
+        parts += [sum(known[column] for column in ids[:, attribute.columns].T)]
+    return sparse.hstack(parts, format="csr")
+
+
+def _columns(field: FittedField) -> int:
+    return len(field.categories) if field.slots else field.width
+
+
+def _categories(ids: Array, count: int) -> Any:
+    """Return (n, count) with 1 where one of the ids (n, slots), from 1, is."""
+    rows, slots = np.nonzero(ids)
+    columns = ids[rows, slots].astype(np.int64) - 1
+    return sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(ids), count))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -19,6 +20,10 @@ from attribune.schema import Schema
 
 __all__ = ["model_card", "pipeline_of", "public_name", "render_card"]
 
+_SENSITIVE = re.compile(
+    r"(?i)(?<![a-z])(age|aged|birth|born|gender|sex|race|racial|ethnic|religio|faith|politic|party|national|citizen|"
+    r"origin|native|disab|health|diagnos|orientation|sexual|income|salary|marital|caste)"
+)
 _PIPELINES = {"generation": "text-generation", "tags": "token-classification", "spans": "question-answering"}
 
 
@@ -100,6 +105,7 @@ def _templates() -> Environment:
         "cell": lambda text: markdown_cell(one_line(text)).replace("<", "&lt;"),
         "code": lambda names: ", ".join(f"`{_in_code(name)}`" for name in names),
         "in_code": _in_code,
+        "sensitive": lambda names: [name for name in names if _SENSITIVE.search(name)],
         "comma": lambda number, places=None: f"{number:,}" if places is None else f"{number:,.{places}f}",
         "example": lambda columns, cell: json.dumps(dict.fromkeys(columns, cell), ensure_ascii=False),
     }

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from attribune.data.encoding import RowEncoder
 from attribune.data.texts import TextInput
-from attribune.models.linear_features import one_hot
+from attribune.models.linear_features import described, described_width, one_hot
 from attribune.models.sentence_vectors import SentenceVectors
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
@@ -28,8 +28,9 @@ class VectorFeatures:
     """What turns rows into a sparse matrix (n, F).
 
     First the standardised vector h of the text, then for each value ``intercept`` where the row has it, and where
-    `weights` is above 0 ``weights * h`` as well. A penalty on the squares of the features' weights then shrinks what
-    a value adds towards zero, the more the smaller these factors are: it is a random effect whose deviation they are.
+    `weights` is above 0 ``weights * h`` as well, at last what is known of the values. A penalty on the squares of the
+    features' weights then shrinks what a value adds towards zero, the more the smaller these factors are: it is a
+    random effect whose deviation they are.
 
     Args:
         method: the name of the baseline, ``intercept`` or ``heads``; of the latter `weights` may be 0, too.
@@ -60,7 +61,7 @@ class VectorFeatures:
     def width(self) -> int:
         """Number of features F."""
         H = len(self.mean)
-        return H + self._values * (1 + (H if self.weights else 0))
+        return H + self._values * (1 + (H if self.weights else 0)) + described_width(self.schema)
 
     def row_encoder(self, text_input: TextInput | None = None) -> RowEncoder:
         """Return the encoder of the texts of rows."""
@@ -81,6 +82,7 @@ class VectorFeatures:
         parts = [h, self.intercept * values]
         if self.weights:
             parts.append(self.weights * _products(values, h))
+        parts.append(described(np.asarray(attribute_ids), self.schema))
         return sparse.hstack(parts, format="csr")
 
     def revised(self, revision: Revision) -> tuple[Self, npt.NDArray[np.int64]]:
@@ -99,6 +101,7 @@ class VectorFeatures:
         if self.weights:
             own = (H + self._values + values[:, None] * H + np.arange(H)).reshape(-1)
             parts.append(np.where(np.repeat(values >= 0, H), own, self.width))
+        parts.append(np.arange(self.width - described_width(self.schema), self.width))
         return replace(self, schema=revision.schema), np.concatenate(parts)
 
     def settings(self) -> dict[str, Any]:

@@ -18,10 +18,22 @@ from attribune.schema import canonical
 from attribune.schema.kinds import Kind
 from attribune.tasks import TASKS
 
-__all__ = ["SHUFFLED", "DataPlan", "ModelPlan", "TrainingPlan", "comparison_recipes", "with_precision"]
+__all__ = [
+    "DESCRIPTIONS",
+    "IDS",
+    "SHUFFLED",
+    "DataPlan",
+    "ModelPlan",
+    "TrainingPlan",
+    "comparison_recipes",
+    "with_precision",
+]
 
 SHUFFLED = "shuffled"
 """Among the methods to compare with: the same method on shuffled attributes."""
+IDS, DESCRIPTIONS = "ids", "descriptions"
+"""The same method with values that are not described, or have no vectors beside what their descriptions say."""
+_NAMES = {IDS: ", ids alone", DESCRIPTIONS: ", descriptions alone"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +135,7 @@ class TrainingPlan:
         baseline: the options of a baseline; None for a neural model.
         training: optimisation, with resolved learning rates.
         reads_attributes: whether predictions depend on the attributes.
+        compared_as: its name among the methods to compare with.
     """
 
     recipe: Recipe
@@ -132,9 +145,10 @@ class TrainingPlan:
     baseline: BaselineConfig | None
     training: TrainingRecipe
     reads_attributes: bool
+    compared_as: str | None = None
 
     @classmethod
-    def of(cls, recipe: Recipe) -> Self:
+    def of(cls, recipe: Recipe, compared_as: str | None = None) -> Self:
         """Resolve a recipe."""
         model, training = None, recipe.training
         if not recipe.is_baseline:
@@ -149,6 +163,7 @@ class TrainingPlan:
             baseline=recipe.baseline,
             training=training,
             reads_attributes=recipe.reads_attributes,
+            compared_as=compared_as,
         )
 
     @property
@@ -159,7 +174,8 @@ class TrainingPlan:
     @property
     def name(self) -> str:
         """The name in tables."""
-        return f"{self.method}, attributes shuffled" if self.is_shuffled else self.method
+        name = f"{self.method}, attributes shuffled" if self.is_shuffled else self.method
+        return name + _NAMES.get(self.compared_as or "", "")
 
 
 def with_precision(recipe: Recipe) -> Recipe:
@@ -172,7 +188,8 @@ def comparison_recipes(recipe: Recipe, names: Sequence[str]) -> dict[str, Recipe
     """Return the recipes of the methods to compare with, which differ from a recipe only in the method.
 
     Args:
-        names: of methods; `SHUFFLED` is the same method on shuffled attributes.
+        names: of methods; `SHUFFLED` is the same method on shuffled attributes, `IDS` and `DESCRIPTIONS` are the same
+            with one of the two parts of values that are described.
 
     Raises:
         ConfigError: for a method that is unknown, does not fit the recipe, or is that of the recipe.
@@ -182,7 +199,7 @@ def comparison_recipes(recipe: Recipe, names: Sequence[str]) -> dict[str, Recipe
     recipes = {}
     for name in names:
         recipes[name] = _with_method(recipe, name)
-        if name == recipe.method["name"] or (name == SHUFFLED and recipe.data.shuffled):
+        if name == recipe.method["name"] or recipes[name] == recipe:
             raise ConfigError(f"--compare {name}: this is the method that is trained anyway; name another one")
     return recipes
 
@@ -193,6 +210,16 @@ def _with_method(recipe: Recipe, name: str) -> Recipe:
     if name == SHUFFLED:
         settings["data"]["shuffled"] = True
         return Recipe.from_dict(settings, source="the recipe with shuffled attributes")
+    if name in _NAMES:
+        if not recipe.data.values:
+            raise ConfigError(
+                f"--compare {name}: no values are described: describe them with --values, or leave it out"
+            )
+        described = settings["data"]["values"].items()
+        settings["data"]["values"] = {
+            attribute: {**values, "own_vectors": False} for attribute, values in described if name == DESCRIPTIONS
+        }
+        return Recipe.from_dict(settings, source=f"the recipe with {name} alone")
     settings |= {"method": {"name": name}, "transfer": None}
     settings["data"]["shuffled"] = False
     other = Recipe.from_dict(settings, source=f"the recipe with method {name}")

@@ -22,6 +22,7 @@ from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.models.base import ConditionedModel
 from attribune.models.transfer import AttributeSource
 from attribune.runs.recipe import Recipe
+from attribune.runs.recipe_parts import ValuesRecipe
 from attribune.runs.value_tables import value_tables
 from attribune.schema import Schema
 from attribune.schema.columns import column_batches, require_columns
@@ -31,6 +32,7 @@ from attribune.training.plan import DataPlan
 __all__ = [
     "PreparedData",
     "PreparedSplit",
+    "describe_as",
     "encode_rows_of_split",
     "encode_split",
     "prepare",
@@ -160,6 +162,18 @@ def shuffle(data: PreparedData, *, seed: int) -> PreparedData:
         for name, split in data.splits.items()
     }
     return replace(data, splits=splits)
+
+
+def describe_as(data: PreparedData, values: Mapping[str, ValuesRecipe]) -> PreparedData:
+    """Return the data with the values described as `values` has them: left out there, not at all."""
+    attributes = []
+    for attribute in data.schema:
+        description = attribute.description if attribute.name in values else None
+        if description is not None:
+            description = replace(description, own_vectors=values[attribute.name].own_vectors)
+        attributes.append(replace(attribute, description=description))
+    schema = Schema(attributes, missing=data.schema.missing, fit_report=data.schema.fit_report)
+    return replace(data, schema=schema)
 
 
 def rows_digest(data: PreparedData, plan: DataPlan) -> str:

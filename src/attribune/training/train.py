@@ -41,6 +41,7 @@ from attribune.training.model_building import build_model
 from attribune.training.plan import DataPlan, ModelPlan, TrainingPlan, comparison_recipes, with_precision
 from attribune.training.preparation import (
     PreparedData,
+    describe_as,
     encode_rows_of_split,
     encode_split,
     prepare,
@@ -74,7 +75,7 @@ def train(
     Args:
         output: folder of the run; see `RunFolder` for its files.
         others: methods to train with the same recipe, rows and budget for comparison; ``shuffled`` is the same method
-            on shuffled attributes.
+            on shuffled attributes, ``ids`` and ``descriptions`` have one part of the values that are described.
         baselines: whether to fit the cheap baselines and the majority class beside the model.
         resume: whether to continue an interrupted run in the folder.
         tables: ``train``, ``validation`` and ``test`` instead of the recipe's files, as anything `read_table` takes.
@@ -116,7 +117,7 @@ def _train(
         return from_main(folder.read_results).to_dict()
     try:
         plan = TrainingPlan.of(recipe)
-        comparisons = {name: TrainingPlan.of(other) for name, other in comparison_recipes(recipe, others).items()}
+        comparisons = {name: TrainingPlan.of(other, name) for name, other in comparison_recipes(recipe, others).items()}
         results = _run(plan, comparisons, folder, tables, reporter, baselines=baselines, profile=profile)
         return from_main(lambda: results)
     except AttribuneError:
@@ -150,10 +151,12 @@ def _run(
         reporter.note(f"training {name} for comparison")
         other_folder = RunFolder(folder.path / "compare" / name)
         from_main(partial(other_folder.begin, other.recipe, resume=True))
-        other_rows = shuffle(data, seed=other.data.seed) if other.is_shuffled else rows
+        other_rows = describe_as(data, other.data.source.values)
+        if other.is_shuffled:
+            other_rows = shuffle(other_rows, seed=other.data.seed)
         other_scored, other_record, other_task = _train_and_score(other, other_folder, other_rows, reporter)
         if is_main():
-            _write_results(other_folder, other.recipe, replace(data, task=other_task), other_scored, other_record)
+            _write_results(other_folder, other.recipe, replace(other_rows, task=other_task), other_scored, other_record)
             scored.append(other_scored[0])
 
     if not is_main():

@@ -77,6 +77,7 @@ def _add_new(actions: Any) -> None:
     add("--label", nargs="+", metavar="COLUMN", required=True, help="label columns")
     add("--attributes", nargs="+", metavar="COLUMN", default=[], help="columns with one value")
     add("--multi-label", nargs="+", metavar="COLUMN[:SEPARATOR]", default=[], help="columns with several values")
+    add("--values", nargs="+", metavar="COLUMN=FILE", default=[], help="tables that describe values of attributes")
     add("--task", metavar="KIND", help="classification, rating, regression or aspects; inferred unless given")
     add("--seeds", type=int, default=2, metavar="N", help="splits and trainings per setting (default: 2)")
     add("--steps", type=int, default=250, metavar="N", help="steps of every training (default: 250)")
@@ -138,7 +139,7 @@ def _engine(options: argparse.Namespace, folder: BenchmarkFolder) -> Engine:
 
 
 def _new(options: argparse.Namespace) -> None:
-    from attribune.apps.cli.recipe_flags import attribute_list
+    from attribune.apps.cli.recipe_flags import attribute_list, value_files
     from attribune.benchmark.presets import own_experiment
     from attribune.core.console import ConsoleReporter
 
@@ -153,6 +154,7 @@ def _new(options: argparse.Namespace) -> None:
         text_pair=options.text_pair,
         label=options.label,
         attributes=attribute_list(options.attributes, options.multi_label, ()),
+        values=value_files(options.values),
         task=options.task,
         seeds=options.seeds,
         steps=options.steps,

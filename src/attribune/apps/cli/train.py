@@ -7,6 +7,7 @@ Examples:
   attribune train reviews.csv --text text --label stars --attributes user product --output runs/stars
   attribune train papers.jsonl --text title abstract --label accepted --multi-label authors areas:; --output runs/p
   attribune train reviews.csv --text text --label stars --attributes user --output runs/u --compare adapter none
+  attribune train r.csv --text text --label stars --attributes user --values user=users.csv --compare ids --output r/d
   attribune train quotes.csv --task generation --text quote --attributes critic --backbone DIR --output runs/quotes
   attribune train --config runs/stars/recipe.yaml --set training.seed=1 --output runs/stars-1
   attribune train reviews.csv --text text --label stars --attributes user --output runs/stars --resume
@@ -40,7 +41,8 @@ def add_parser(verbs: Any) -> None:
         **SEVERAL,
         metavar="METHOD",
         default=[],
-        help="methods to train as well; `shuffled`: the same method on shuffled attributes",
+        help="methods to train as well; `shuffled`: the same method on shuffled attributes; `ids`, `descriptions`: "
+        "with one part alone of what --values describes",
     )
     add("--trials", dest="method_trials", type=int, metavar="N", help="with --method automl: networks that are tried")
     add("--minutes", dest="method_minutes", type=float, metavar="N", help="with --method automl: time for the trials")
