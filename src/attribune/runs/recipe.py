@@ -124,6 +124,11 @@ class Recipe(Settings):
                 f"column {', '.join(both)} is the label and also a text or an attribute: the model would read "
                 "the answer; name it as the label only"
             )
+        if self.data.weight in (*self.data.label, *self.data.texts, *self.data.prompt):
+            raise ConfigError(
+                f"column {self.data.weight} is the weight and also a text or the label: name a column of numbers that "
+                "say how much each row counts, or leave weight out"
+            )
         if self.data.shuffled and not (self.reads_attributes and self.data.attributes):
             raise ConfigError(
                 f"method {self.method['name']!r} reads no attributes here, so there is nothing to shuffle: leave "

@@ -151,6 +151,21 @@ class Task(ABC):
 
         return torch.stack([self.loss(logits[row : row + 1], labels[row : row + 1]) for row in range(len(logits))])
 
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return what the losses of rows are divided by in the mean of a batch, (B,).
+
+        By default 1, for a loss that is the mean of `row_losses`; tasks that divide by anything else define it.
+        """
+        import torch
+
+        return torch.ones(len(labels), device=labels.device)
+
+    def weighted_loss(self, logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+        """Return the loss of rows with weights (B,), in which one of weight k counts as if it stood there k times."""
+        from attribune.tasks.losses import weighted_mean
+
+        return weighted_mean(self.row_losses(logits, labels), self.row_counts(labels), weights)
+
     @property
     def has_free_dispersion(self) -> bool:
         """Whether the loss of a row is a negative log-likelihood only up to an unknown factor."""

@@ -224,6 +224,12 @@ class Classification(Task):
             return row_binary_cross_entropy(logits, labels[:, : self.outputs], self.class_weights)
         return row_cross_entropy(logits, labels, self.class_weights)
 
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return the weights of the rows' classes; 1 for several labels per row."""
+        from attribune.tasks.losses import known_weights
+
+        return super().row_counts(labels) if self.multi_label else known_weights(labels, self.class_weights)
+
     @property
     def has_free_dispersion(self) -> bool:
         """Whether a row has several labels: the loss is a mean over classes, which are not independent."""

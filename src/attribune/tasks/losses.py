@@ -17,6 +17,7 @@ from attribune.tasks.labels import UNSEEN
 __all__ = [
     "binary_cross_entropy",
     "cross_entropy",
+    "known_weights",
     "mean_cross_entropy",
     "row_binary_cross_entropy",
     "row_cross_entropy",
@@ -26,7 +27,21 @@ __all__ = [
     "sample_number",
     "squared_error",
     "token_scores",
+    "weighted_mean",
 ]
+
+
+def weighted_mean(losses: Tensor, counts: Tensor, weights: Tensor) -> Tensor:
+    """Return ``Σ w l / Σ w c`` of losses, counts and weights (B,); zero where nothing counts."""
+    total = (weights * counts).sum()
+    return (weights * losses).sum() / total.clamp(min=torch.finfo(torch.float32).tiny)
+
+
+def known_weights(labels: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
+    """Return the weight of each row's class, (B,), by default 1; zero for UNSEEN."""
+    scale = None if weights is None else torch.tensor(weights, device=labels.device)
+    of_class = torch.ones(labels.shape, device=labels.device) if scale is None else scale[labels.clamp(min=0)]
+    return torch.where(labels == UNSEEN, 0.0, of_class)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
@@ -52,10 +67,15 @@ def token_scores(logits: Tensor, labels: Tensor) -> Tensor:
     return torch.stack([sums, known.sum(dim=1).to(sums.dtype)], dim=1)
 
 
-def mean_cross_entropy(logits: Tensor, labels: Tensor, sizes: Sequence[int]) -> Tensor:
+def mean_cross_entropy(
+    logits: Tensor, labels: Tensor, sizes: Sequence[int], row_weights: Tensor | None = None
+) -> Tensor:
     """Return the mean cross-entropy of heads, which logits (B, outputs) hold side by side; labels are (B, heads)."""
-    heads = torch.split(logits, list(sizes), dim=1)
-    return torch.stack([cross_entropy(head, labels[:, i]) for i, head in enumerate(heads)]).mean()
+    heads = zip(torch.split(logits, list(sizes), dim=1), labels.unbind(dim=1), strict=True)
+    if row_weights is None:
+        return torch.stack([cross_entropy(head, ids) for head, ids in heads]).mean()
+    losses = [weighted_mean(row_cross_entropy(head, ids), known_weights(ids), row_weights) for head, ids in heads]
+    return torch.stack(losses).mean()
 
 
 def binary_cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:

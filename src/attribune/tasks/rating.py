@@ -134,6 +134,12 @@ class Rating(Task):
 
         return row_cross_entropy(logits, labels)
 
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return 1 for rows with a known rating, and 0 for others."""
+        from attribune.tasks.losses import known_weights
+
+        return known_weights(labels)
+
     def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor:
         """Draw class ids (B,)."""
         from attribune.tasks.losses import sample_class

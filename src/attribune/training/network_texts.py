@@ -40,12 +40,14 @@ class NetworkTexts:
 
     Attributes:
         raw: by split, for each text of a row the texts of all rows.
+        weights: (n,) of the training rows; None if all count the same.
         vectors: by the name of the file.
         features: sparse features, and `matrices` those of the splits.
     """
 
     raw: Mapping[str, Sequence[Sequence[str]]]
     labels: Mapping[str, npt.NDArray[Any]]
+    weights: npt.NDArray[np.float32] | None
     vectors: Mapping[str, WordVectors]
     features: LinearFeatures
     matrices: Mapping[str, Any]
@@ -71,6 +73,7 @@ class NetworkTexts:
         texts = cls(
             raw=raw,
             labels={name: split.labels for name, split in splits.items()},
+            weights=splits["train"].weights,
             vectors={},
             features=features,
             matrices={name: features.transform(joined[name], ids[name]) for name in splits},
