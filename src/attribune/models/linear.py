@@ -271,6 +271,9 @@ def _fit_task(matrix: Any, labels: Array, task: Task, C: float, weights: Array |
         heads = [_fit_label(matrix, labels[:, i] > 0, positive[i], C, row_weights) for i in range(task.outputs)]
     elif isinstance(task, Classification | Rating):
         class_weights = task.class_weights if isinstance(task, Classification) else None
+        if task.soft_labels:  # a row with each class that has a share
+            rows, classes = np.nonzero(labels)
+            matrix, row_weights, labels = matrix[rows], row_weights[rows] * labels[rows, classes], classes
         return _fit_classes(matrix, labels, task.outputs, C, row_weights, class_weights)
     else:
         raise ConfigError(f"the linear baseline cannot learn the task {task.kind!r}: leave it out of the comparison")

@@ -34,6 +34,7 @@ __all__ = [
     "check_metrics",
     "checked_logits",
     "log_frequencies",
+    "log_shares",
     "unknown",
     "validation_score",
 ]
@@ -47,7 +48,7 @@ ScoreBy = Annotated[tuple[str, ...], BeforeValidator(_named)]
 """Names of metrics; a single one may be given as a text."""
 SelectBy: TypeAlias = Literal["log_loss", "main_metric"]
 """What settings are compared by on validation rows."""
-ADDED_LATER = ("score_by", "personal_cut_points")
+ADDED_LATER = ("score_by", "personal_cut_points", "soft_labels")
 """Fields that a stored task may lack; they are stored when they are not empty, for the sake of earlier releases."""
 
 
@@ -278,6 +279,11 @@ def log_frequencies(ids: Array, classes: int) -> Array:
     if len(seen) == 0:
         raise DataError("none of the training labels is known: fit the task on the labels of these training rows")
     return np.asarray(np.log(np.maximum(np.bincount(seen, minlength=classes) / len(seen), 1e-12)))
+
+
+def log_shares(shares: Array) -> Array:
+    """Return the logarithm (C,) of the mean of distributions (n, C); -27.6 for a class without a share."""
+    return np.asarray(np.log(np.maximum(shares.mean(axis=0, dtype=np.float64), 1e-12)))
 
 
 def unknown(texts: Sequence[str | None], classes: Sequence[str]) -> Counter[str]:

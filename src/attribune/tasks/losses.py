@@ -21,10 +21,13 @@ __all__ = [
     "mean_cross_entropy",
     "row_binary_cross_entropy",
     "row_cross_entropy",
+    "row_soft_cross_entropy",
     "row_squared_error",
     "sample_class",
     "sample_classes",
     "sample_number",
+    "sample_shares",
+    "share_weights",
     "squared_error",
     "token_scores",
     "weighted_mean",
@@ -57,6 +60,21 @@ def row_cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, ...]
     """Return the weighted cross-entropy of each row, (B,), which no mean divides by the weights; zero for UNSEEN."""
     scale = None if weights is None else logits.new_tensor(weights, dtype=torch.float32)
     return functional.cross_entropy(logits.float(), labels, weight=scale, ignore_index=UNSEEN, reduction="none")
+
+
+def row_soft_cross_entropy(logits: Tensor, shares: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
+    """Return ``-Σ_k c_k q_k log p_k`` of each row, (B,), for shares q (B, C) and weights c of the classes."""
+    logs = logits.log_softmax(dim=1, dtype=torch.promote_types(logits.dtype, torch.float32))
+    return -(_weighted_shares(shares.to(logs), weights) * logs).sum(dim=1)
+
+
+def share_weights(shares: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
+    """Return the mean weight of each row's classes by their shares, (B,), by default 1."""
+    return _weighted_shares(shares, weights).sum(dim=1)
+
+
+def _weighted_shares(shares: Tensor, weights: tuple[float, ...] | None) -> Tensor:
+    return shares if weights is None else shares * torch.tensor(weights).to(shares)
 
 
 def token_scores(logits: Tensor, labels: Tensor) -> Tensor:
@@ -111,6 +129,11 @@ def row_binary_cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[floa
 def sample_class(logits: Tensor, generator: torch.Generator) -> Tensor:
     """Draw a class id of each row, (B,)."""
     return logits.softmax(dim=1).multinomial(1, generator=generator).squeeze(1)
+
+
+def sample_shares(logits: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw the class of each row, as a distribution (B, C) that has all of it."""
+    return functional.one_hot(sample_class(logits, generator), logits.shape[1]).to(logits)
 
 
 def sample_classes(logits: Tensor, generator: torch.Generator) -> Tensor:

@@ -255,9 +255,8 @@ def _usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> _R
     has_text = rows_with_text(table, plan.source.texts, words=plan.reads_words)
     labels = plan.source.label if plan.reads_tokens else plan.label_columns
     enough = any if plan.reads_tokens or (plan.source.partial_labels and name == "train") else all
-    has_label = rows_with_label(
-        table, labels, missing=plan.task_options["missing"], enough=enough, objects=plan.reads_tokens
-    )
+    has_objects = plan.reads_tokens or plan.task_options.get("soft_labels") is True
+    has_label = rows_with_label(table, labels, missing=plan.task_options["missing"], enough=enough, objects=has_objects)
     usable = np.flatnonzero(has_text & has_label)
     notes.append(f"{name}: {len(table):,} rows read from {shown}")
     for lacking, dropped in {"text": ~has_text, "label": has_text & ~has_label}.items():
