@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import datasets
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from attribune.data.text_columns import text_digests
 from attribune.errors import ConfigError, DataError
@@ -44,10 +45,10 @@ class AnswerShares:
     no_text: int
     no_label: int
 
-    def table(self, judgements: datasets.Dataset, *, text: Sequence[str], label: str) -> datasets.Dataset:
+    def table(self, judgements: datasets.Dataset, *, text: Sequence[str], label: str) -> pa.Table:
         """Return a row for each text: its columns, the shared ones, the shares of answers and their number."""
-        kept = judgements.select_columns([*text, *self.shared]).select(self.first)
-        return kept.add_column(label, self.shares).add_column(JUDGEMENTS, self.counts.tolist())
+        kept = judgements.select_columns([*text, *self.shared]).select(self.first).with_format("arrow")[:]
+        return kept.append_column(label, [self.shares]).append_column(JUDGEMENTS, [self.counts])
 
     def lines(self) -> list[str]:
         """Say in short lines what was made of the rows."""
@@ -55,8 +56,8 @@ class AnswerShares:
         lines = [
             f"{self.counts.sum():,} judgements of {len(self.counts):,} texts, {several:,} of which have more than one"
         ]
-        reasons = {"text": self.no_text, "answer": self.no_label}
-        lines += [f"{count:,} rows without a {reason} left out" for reason, count in reasons.items() if count]
+        reasons = {"a text": self.no_text, "an answer": self.no_label}
+        lines += [f"{count:,} rows without {reason} left out" for reason, count in reasons.items() if count]
         if self.dropped:
             lines.append(f"columns dropped, in which the rows of a text differ: {', '.join(self.dropped)}")
         return lines

@@ -42,7 +42,7 @@ def write_distributions(data: DataRecipe, output: str | Path) -> list[str]:
 def write_distribution_recipe(settings: Mapping[str, Any], folder: str | Path) -> list[str]:
     """Write the tables of a recipe as `write_distributions` does, and a recipe that trains on them.
 
-    Columns that one of the tables lacks in the end are dropped in all, and from the attributes.
+    A column that is dropped from one of the tables is dropped from all, and from the attributes.
 
     Args:
         settings: the tree of a recipe.
@@ -106,7 +106,6 @@ def _read(data: DataRecipe, source: str, label: str) -> tuple[datasets.Dataset, 
         return table, answer_shares(table, text=data.texts, label=label, missing=data.missing, source=name)
 
 
-def _write(table: datasets.Dataset, path: str | Path) -> None:
+def _write(table: pa.Table, path: str | Path) -> None:
     with open_writer(path) as writer:
-        for batch in table.with_format("arrow").iter(batch_size=10_000):
-            writer.write(pa.table(batch))
+        writer.write(table)
