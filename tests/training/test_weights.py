@@ -11,6 +11,7 @@ import pytest
 import small_runs
 import torch
 from safetensors.numpy import load_file
+from token_tables import questions, tagged_words, write_json_lines
 
 from attribune.apps.cli import main
 from attribune.data.weights import read_weights
@@ -123,13 +124,17 @@ def train(folder: Path, output: str, *more: str, data: str = "train.csv", method
     if writes:
         words = [word for word in words if word not in ("--label", "stars")]
     files = ["--validation", str(folder / "validation.csv"), "--test", str(folder / "test.csv")]
-    return main([*words, "training.epochs=1", "backbone.dropout=0", *more, *files, "--no-baselines"])
+    return main([*words, *more, *files, "--no-baselines"])
 
 
 def learned(run: Path) -> dict[str, Any]:
     return load_file(str(run / "model" / "model.safetensors"))
 
 
+ONE_STEP = (
+    *("training.optimizer=sgd", "training.learning_rate=1", "training.warmup=0", "training.weight_decay=0"),
+    *("training.max_grad_norm=0", "training.gradient_accumulation=99", "backbone.dropout=0"),
+)
 SETTINGS = {
     "classes": ("task.class_weights=[1, 2]",),
     "numbers": ("data.label=taste", "task.kind=ordinal", "task.cut_points=[-1, 0, 1]"),
@@ -141,10 +146,8 @@ SETTINGS = {
 @pytest.mark.parametrize("kind", list(SETTINGS))
 def test_a_step_of_several_batches_is_that_of_repeated_rows_at_once(folder: Path, kind: str) -> None:
     """36 rows of weight 1 to 3 in batches of 7, in one step, and the 72 rows that they stand for in one batch."""
-    common = (*SETTINGS[kind], "training.optimizer=sgd", "training.learning_rate=1", "training.warmup=0")
-    common = (*common, "training.max_grad_norm=0", "training.weight_decay=0")
-    parts = ("data.weight=weight", "training.batch_size=7", "training.gradient_accumulation=6")
-    assert train(folder, f"{kind}-weighted", *common, *parts) == 0
+    common = (*SETTINGS[kind], *ONE_STEP)
+    assert train(folder, f"{kind}-weighted", *common, "data.weight=weight", "training.batch_size=7") == 0
     assert train(folder, f"{kind}-repeated", *common, "training.batch_size=72", data="repeated.csv") == 0
     assert train(folder, f"{kind}-plain", *common, "training.batch_size=72") == 0
     weighted, repeated, plain = (learned(folder / f"{kind}-{name}") for name in ("weighted", "repeated", "plain"))
@@ -152,6 +155,29 @@ def test_a_step_of_several_batches_is_that_of_repeated_rows_at_once(folder: Path
         np.testing.assert_allclose(weighted[name], array, atol=2e-6, err_msg=name)
     assert any(np.abs(plain[name] - array).max() > 1e-4 for name, array in repeated.items())
     assert "train: 12 rows of weight 0 left out" in RunFolder(folder / f"{kind}-weighted").read_results().notes
+
+
+@pytest.mark.parametrize("task", ["tags", "spans"])
+def test_all_windows_of_a_row_have_its_weight(folder: Path, task: str) -> None:
+    rows = tagged_words(20) if task == "tags" else questions(20, unanswerable=0.3)
+    columns = {
+        "tags": ("data.text=words", "data.label=tags", "data.max_length=12"),
+        "spans": ("data.text=question", "data.text_pair=context", "data.label=answers", "data.max_length=16"),
+    }
+    weighted = [row | {"weight": number % 3} for number, row in enumerate(rows)]
+    tables = {"weighted": weighted, "repeated": [row for row in weighted for _ in range(row["weight"])], "plain": rows}
+    found = {}
+    for name, table in tables.items():
+        data = write_json_lines(folder / f"{task}-{name}.jsonl", table)
+        words = small_runs.train_command(data, folder / f"{task}-{name}", backbone=folder / "reader", method="adapter")
+        more = ["data.weight=weight", "training.batch_size=3"] if name == "weighted" else ["training.batch_size=999"]
+        others = [f"data.{part}={folder / f'{task}-plain.jsonl'}" for part in ("validation", "test")]
+        write_json_lines(folder / f"{task}-plain.jsonl", rows)
+        assert main([*words, *columns[task], f"task.kind={task}", *more, *others, *ONE_STEP, "--no-baselines"]) == 0
+        found[name] = learned(folder / f"{task}-{name}")
+    for name, array in found["repeated"].items():
+        np.testing.assert_allclose(found["weighted"][name], array, atol=2e-6, err_msg=name)
+    assert any(np.abs(found["plain"][name] - array).max() > 1e-4 for name, array in found["repeated"].items())
 
 
 HOSTILE = {

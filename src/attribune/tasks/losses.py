@@ -74,7 +74,7 @@ def share_weights(shares: Tensor, weights: tuple[float, ...] | None = None) -> T
 
 
 def _weighted_shares(shares: Tensor, weights: tuple[float, ...] | None) -> Tensor:
-    return shares if weights is None else shares * torch.tensor(weights).to(shares)
+    return shares if weights is None else shares * shares.new_tensor(weights)
 
 
 def token_scores(logits: Tensor, labels: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import numbers
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -57,7 +58,7 @@ def _shares(cell: Any, missing: Collection[str]) -> Shares | None:
         what = f"names the class {twice[0]!r} twice" if twice[0] else "has a class without a name"
         raise DataError(f"{what}: {_EXAMPLE}")
     for name, share in found:
-        is_number = isinstance(share, int | float) and not isinstance(share, bool)
+        is_number = isinstance(share, numbers.Real) and not isinstance(share, bool | np.bool_)
         if not is_number or not 0 <= share <= 1 + _TOLERANCE:
             raise DataError(f"gives the class {name!r} the share {str(share)[:40]}, not one from 0 to 1: {_EXAMPLE}")
     total = math.fsum(share for _, share in found)
