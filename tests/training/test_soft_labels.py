@@ -144,12 +144,18 @@ def test_ordered_answers_and_baselines(folder: Path, kind: str, method: str) -> 
     assert results.task["classes"] == ["1", "2", "3", "4"]
 
 
-def test_objects_are_read_from_json_lines_and_parquet(folder: Path) -> None:
-    """As LeWiDi publishes them; Parquet has all keys in every row."""
+@pytest.fixture(scope="module")
+def objects(folder: Path) -> Path:
+    """Tables whose labels are objects, as LeWiDi publishes them; Parquet has all keys in every row."""
     rows = [row | {"stars": {"good": 0.67, "bad": 0.33} if n % 2 else {"bad": 1.0}} for n, row in enumerate(_reviews())]
     (folder / "objects.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     pd.DataFrame(rows).to_parquet(folder / "objects.parquet")
     small_runs.write_csv(folder / "objects.csv", [row | {"stars": json.dumps(row["stars"])} for row in rows])
+    return folder
+
+
+def test_objects_are_read_from_all_formats(objects: Path) -> None:
+    folder = objects
     losses = []
     for ending in ("csv", "jsonl", "parquet"):
         words = small_runs.train_command(
@@ -197,6 +203,19 @@ def test_a_class_of_test_rows_alone_is_named(run: Path, folder: Path, capsys: py
     assert (
         "row 1 gives the share 1 to 'awful', which is not among the classes ('bad', 'good')" in capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_distributions_that_are_not_asked_for_are_no_classes(
+    objects: Path, ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = objects
+    words = small_runs.train_command(
+        folder / f"objects.{ending}", folder / "lost", backbone=folder / "backbone", method="linear"
+    )
+    capsys.readouterr()
+    assert main(words) == 1
+    assert "set task.soft_labels=true" in capsys.readouterr().err
 
 
 def shares_of(**columns: list[Any]) -> Any:

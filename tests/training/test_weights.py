@@ -229,6 +229,9 @@ def test_settings_that_do_not_fit_are_refused(folder: Path, capsys: pytest.Captu
     for column in ("stars", "text"):
         assert train(folder, "lost", f"data.weight={column}") == 1
         assert f"column {column} is the weight and also a text or the label" in capsys.readouterr().err
+    shuffled = ("data.weight=price", "data.attributes=[{name: price}]", "data.shuffled=true")
+    assert train(folder, "lost", *shuffled, method="injector") == 1
+    assert "column price is the weight and an attribute: it cannot be shuffled as one only" in capsys.readouterr().err
     rows = [row | {"weight": 0} for row in small_runs.reviews(48)]
     data = str(small_runs.write_csv(folder / "none.csv", rows))
     assert train(folder, "lost", "data.weight=weight", data=data) == 1

@@ -41,7 +41,14 @@ from attribune.tasks.labels import (
     require_flag,
     sorted_classes,
 )
-from attribune.tasks.soft_labels import SOFT_METRICS, encode_shares, label_shares, most_frequent, tie_notes
+from attribune.tasks.soft_labels import (
+    SOFT_METRICS,
+    encode_shares,
+    label_shares,
+    most_frequent,
+    refuse_distributions,
+    tie_notes,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -159,6 +166,7 @@ class Classification(Task):
             texts = _flat(label_lists(label_columns[0], missing=missing, separator=separator, known=known))
         else:
             texts = label_texts(label_columns[0], missing=missing, known=known)
+            refuse_distributions([text for text in dict.fromkeys(texts) if text is not None])
         names = known or sorted_classes(texts, of="the label column", least=least)
         options: dict[str, Any] = {"multi_label": multi_label, "separator": separator, "positive": positive}
         options |= {"score_by": score_by, "soft_labels": soft_labels}

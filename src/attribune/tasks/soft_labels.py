@@ -10,15 +10,24 @@ import math
 import numbers
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from attribune.errors import DataError, RowError
+from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.columns import canonical
 from attribune.tasks.labels import Array, Column, number_of
 
-__all__ = ["SOFT_METRICS", "encode_shares", "label_shares", "most_frequent", "named_as", "tie_notes"]
+__all__ = [
+    "SOFT_METRICS",
+    "encode_shares",
+    "label_shares",
+    "most_frequent",
+    "named_as",
+    "refuse_distributions",
+    "tie_notes",
+]
 
 SOFT_METRICS = ("cross_entropy", "manhattan", "jensen_shannon")
 """What is computed of distributions unasked, the main one first."""
@@ -74,8 +83,21 @@ def _pairs(cell: Any) -> list[tuple[str, Any]]:
     except (ValueError, RecursionError):
         pairs = None
     if not isinstance(pairs, _Pairs):
-        raise DataError(f"is {str(cell)[:60]!r}, not a distribution: {_EXAMPLE}, or leave soft_labels out")
+        raise DataError(
+            f"is {str(cell)[:60]!r}, not a distribution: {_EXAMPLE}, as `attribune data distributions` makes them of "
+            "single judgements, or leave soft_labels out"
+        )
     return pairs
+
+
+def refuse_distributions(names: Sequence[str]) -> None:
+    """Raise a ConfigError if the name of a class is a distribution, in a task without soft labels."""
+    for name in names:
+        if not name.startswith("{"):
+            continue
+        with suppress(DataError):
+            _shares(name, ())
+            raise ConfigError(f"the label {name[:60]!r} is a distribution: set task.soft_labels=true")
 
 
 class _Pairs(list[tuple[str, Any]]):
