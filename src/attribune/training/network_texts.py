@@ -40,17 +40,17 @@ class NetworkTexts:
 
     Attributes:
         raw: by split, for each text of a row the texts of all rows.
-        weights: (n,) of the training rows; None if all count the same.
         vectors: by the name of the file.
         features: sparse features, and `matrices` those of the splits.
+        weights: (n,) of the training rows; None if all count the same.
     """
 
     raw: Mapping[str, Sequence[Sequence[str]]]
     labels: Mapping[str, npt.NDArray[Any]]
-    weights: npt.NDArray[np.float32] | None
     vectors: Mapping[str, WordVectors]
     features: LinearFeatures
     matrices: Mapping[str, Any]
+    weights: npt.NDArray[np.float32] | None = None
     words: dict[tuple[str, bool, bool], Sequence[Sequence[list[str]]]] = field(default_factory=dict)
 
     @classmethod
@@ -73,10 +73,10 @@ class NetworkTexts:
         texts = cls(
             raw=raw,
             labels={name: split.labels for name, split in splits.items()},
-            weights=splits["train"].weights,
             vectors={},
             features=features,
             matrices={name: features.transform(joined[name], ids[name]) for name in splits},
+            weights=splits["train"].weights,
         )
         return replace(texts, vectors=texts._read_vectors(config.word_vectors, folder, reporter))
 
