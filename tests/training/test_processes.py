@@ -96,6 +96,16 @@ def test_the_losses_are_those_of_one_process(tmp_path: Path, backbone: Path, upd
     assert sorted(os.listdir(tmp_path / "many")) == sorted(os.listdir(tmp_path / "one"))
 
 
+def test_weights_count_in_all_processes(tmp_path: Path, backbone: Path) -> None:
+    """Also where a step has several batches, whose weights differ."""
+    command = [*words(tmp_path, backbone, updates="all", rows=900), "data.weight=taste"]
+    command.append("training.gradient_accumulation=3")
+    log = tmp_path / "messages"
+    finish(together([*command, "--output", str(tmp_path / "many")], processes=2, log=log), log)
+    alone([*command, "--output", str(tmp_path / "one")], log)
+    assert_alike(tmp_path / "many", tmp_path / "one")
+
+
 def test_a_killed_training_goes_on_with_another_number_of_processes(tmp_path: Path, backbone: Path) -> None:
     command = words(tmp_path, backbone, updates="rows")
     log, run = tmp_path / "messages", tmp_path / "many"

@@ -21,6 +21,7 @@ from attribune.metrics.formulas import mean_of
 from attribune.metrics.metric import Metric
 from attribune.schema.attributes import FittedAttribute
 from attribune.tasks import Aspects, Classification, Rating, Regression, Task
+from attribune.tasks.soft_labels import most_frequent
 
 __all__ = [
     "Bin",
@@ -115,7 +116,8 @@ def heads(scored_rows: ScoredRows) -> list[Head]:
         names, class_lists, columns = task.names, task.class_lists, list(labels.T)
     elif isinstance(task, Rating) or (isinstance(task, Classification) and not task.multi_label):
         classes = task.class_names if isinstance(task, Classification) else task.classes
-        names, class_lists, columns = ("",), (classes,), [labels]
+        true = most_frequent(labels, scored_rows.logits) if task.soft_labels else labels
+        names, class_lists, columns = ("",), (classes,), [true]
     else:
         return []
     probabilities = task.decode(scored_rows.logits).probabilities
@@ -187,6 +189,10 @@ def calibration(scored_rows: ScoredRows) -> Calibration | None:
 
 def _predicted_and_true(scored_rows: ScoredRows) -> tuple[Array, Array] | None:
     task, labels = scored_rows.task, np.asarray(scored_rows.labels)
+    if isinstance(task, Classification | Rating) and task.soft_labels:  # the share of the predicted class
+        probabilities = task.answer_probabilities(scored_rows.logits)
+        assert probabilities is not None
+        return probabilities.max(axis=1), labels[np.arange(len(labels)), probabilities.argmax(axis=1)]
     if choices := heads(scored_rows):
         confidence = np.concatenate([head.probabilities.max(axis=1) for head in choices])
         return confidence, np.concatenate([head.predicted == head.true for head in choices]).astype(np.float64)

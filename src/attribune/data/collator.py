@@ -46,12 +46,13 @@ class Collator:
         """Make a batch.
 
         Args:
-            rows: `input_ids` and `attribute_ids` of each row, and `labels` and `segment_start` in all rows or none; the
-                rest is ignored.
+            rows: `input_ids` and `attribute_ids` of each row, and `labels`, `weights` and `segment_start` in all rows
+                or none; the rest is ignored.
 
         Returns:
             `input_ids` and `attention_mask` (B, length) and `attribute_ids` (B, slots), int64; `labels` (B,) or
-            (B, k), int64 or float32 as the rows have them; `token_type_ids` (B, length), 1 in the second segment.
+            (B, k), int64 or float32 as the rows have them; `weights` (B,), float32; `token_type_ids` (B, length), 1 in
+            the second segment.
 
         Raises:
             DataError: for no rows, rows of another schema, or labels in some rows only.
@@ -73,6 +74,8 @@ class Collator:
                 torch.arange(len(text)) >= int(row["segment_start"]) for text, row in zip(texts, rows, strict=True)
             ]
             batch["token_type_ids"] = self.padded(kinds, length=length, filler=0, left=self.left)
+        if "weights" in rows[0]:
+            batch["weights"] = torch.tensor([float(row["weights"]) for row in rows])
         labels = self.labels(rows, length=length)
         return batch if labels is None else {**batch, "labels": labels}
 

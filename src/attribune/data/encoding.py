@@ -16,6 +16,7 @@ from attribune.data.rows import EncodedRows
 from attribune.data.storage import ArrowStore
 from attribune.data.texts import TextEncoder, TextInput
 from attribune.data.token_rows import windows_of
+from attribune.data.weights import row_weights
 from attribune.data.windows import Window
 from attribune.errors import ConfigError, DataError
 from attribune.schema import EncodingReport, Schema
@@ -122,6 +123,7 @@ def encode_with_report(
     text: str | Sequence[str] | TextInput,
     label: str | Sequence[str] | None = None,
     task: LabelEncoder | None = None,
+    weight: str | None = None,
     window: Window | None = None,
     limit: int | None = None,
     separator: str = "\n",
@@ -136,6 +138,7 @@ def encode_with_report(
         text: name of the text column, or of several that are joined; or a `TextInput`, which has window and separator.
         label: name of the label column, or of several for several aspects; None for rows without labels.
         task: turns labels into numbers; None if the label column holds numbers already.
+        weight: name of the column that says how much each row counts in the loss; None for all the same.
         window: how long texts are fitted; None keeps the beginning, at most 512 ids.
         limit: ids that the backbone takes; None asks the tokenizer.
         separator: stands between two joined texts.
@@ -146,8 +149,8 @@ def encode_with_report(
         cache_dir: folder for a result too large for memory; None takes a temporary one.
 
     Returns:
-        A Dataset with `input_ids`, `attribute_ids`, `length`, perhaps `labels`, and `segment_start` for pairs of texts
-        with segments; and the report.
+        A Dataset with `input_ids`, `attribute_ids`, `length`, perhaps `labels` and `weights`, and `segment_start` for
+        pairs of texts with segments; and the report.
 
     Raises:
         DataError: for a missing column, a value that cannot be used, or when no row is left.
@@ -158,7 +161,8 @@ def encode_with_report(
     if encoder is None:
         encoder = _text_encoder(tokenizer, text_input, task, limit=limit)
     labels, reports = () if label is None else _names(label), []
-    names = list(dict.fromkeys([*text_input.names, *schema.names, *labels]))
+    weight_names = () if weight is None else (weight,)
+    names = list(dict.fromkeys([*text_input.names, *schema.names, *labels, *weight_names]))
     with ArrowStore(folder=cache_dir) as store:
         for first_row, columns in column_batches(table, names, batch_size=_BATCH):
             rows = encode_rows(columns, schema, encoder, text=text_input, first_row=first_row)
@@ -166,10 +170,11 @@ def encode_with_report(
             keep = choices.keep(rows.empty, label_ids, first_row)
             reports.append(_report(rows, label_ids, keep, first_row, choices, task))
             chosen = np.flatnonzero(keep)
+            weights = None if weight is None else row_weights(columns[weight], weight, first_row=first_row)[chosen]
             if isinstance(task, TokenTask):
-                store.write(_window_batch(rows, label_ids, chosen, task))
+                store.write(_window_batch(rows, label_ids, chosen, task, weights))
             else:
-                store.write(_batch(rows, label_ids, chosen))
+                store.write(_batch(rows, label_ids, chosen, weights))
         report = RowReport.total(reports)
         if not len(report.kept):
             raise DataError("no row is left to encode" + "".join(f"; {line}" for line in report.lines()))
@@ -258,7 +263,9 @@ def _report(
     )
 
 
-def _batch(rows: EncodedRows, labels: _Labels | None, chosen: npt.NDArray[np.intp]) -> pa.Table:
+def _batch(
+    rows: EncodedRows, labels: _Labels | None, chosen: npt.NDArray[np.intp], weights: npt.NDArray[np.float32] | None
+) -> pa.Table:
     input_ids = [rows.inputs[row] for row in chosen]
     columns = {
         "input_ids": pa.array(input_ids, type=pa.list_(pa.int32())),
@@ -276,16 +283,24 @@ def _batch(rows: EncodedRows, labels: _Labels | None, chosen: npt.NDArray[np.int
         values = labels.values[chosen]
         kind = pa.float32() if values.dtype.kind == "f" else pa.int64()
         columns["labels"] = _matrix(values, kind) if values.ndim == 2 else pa.array(values, type=kind)
+    if weights is not None:
+        columns["weights"] = pa.array(weights)
     return pa.table(columns)
 
 
-def _window_batch(rows: EncodedRows, labels: _Labels | None, chosen: npt.NDArray[np.intp], task: TokenTask) -> pa.Table:
-    """Return a row per window, with the labels of its tokens."""
+def _window_batch(
+    rows: EncodedRows,
+    labels: _Labels | None,
+    chosen: npt.NDArray[np.intp],
+    task: TokenTask,
+    weights: npt.NDArray[np.float32] | None,
+) -> pa.Table:
+    """Return a row per window, with the labels of its tokens and the weight of its row."""
     chosen_rows = rows.take(chosen)
     if labels is not None:
         chosen_rows = replace(chosen_rows, labels=labels.values[chosen])
-    windows, _, _ = windows_of(chosen_rows, task)
-    return _batch(windows, None, np.arange(len(windows)))
+    windows, _, owners = windows_of(chosen_rows, task)
+    return _batch(windows, None, np.arange(len(windows)), None if weights is None else weights[owners])
 
 
 def _matrix(values: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:

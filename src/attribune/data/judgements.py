@@ -20,10 +20,11 @@ def judgement_metrics(task: Task, logits: Array, labels: Array, clusters: Cluste
 
     Args:
         logits: (n, outputs).
-        labels: (n,) of single answers.
+        labels: (n,) of single answers; others have no such metrics.
         clusters: of the rows; those of texts, and of judges if there are any.
     """
-    probabilities = task.answer_probabilities(logits) if TEXT in clusters else None
+    is_single = TEXT in clusters and np.ndim(labels) == 1
+    probabilities = task.answer_probabilities(logits) if is_single else None
     if probabilities is None:
         return {}
     _, texts, counts = np.unique(clusters[TEXT], return_inverse=True, return_counts=True)

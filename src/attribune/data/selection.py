@@ -54,6 +54,11 @@ def rows_with_label(
     kinds = (list, dict) if objects else (list,)
 
     def has(value: object) -> bool:
+        if isinstance(value, dict) and not objects:
+            raise DataError(
+                f"a label is the object {str(value)[:60]}: set task.soft_labels=true if it has the share of each "
+                "class, or name another column"
+            )
         return isinstance(value, kinds) or (canonical(value) or "") not in unusable
 
     unusable = {*missing, ""}

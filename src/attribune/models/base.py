@@ -200,6 +200,10 @@ class ConditionedModel(StoredModel):
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the negative log-likelihood of each row, (B,), in nats."""
 
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return what the losses of rows are divided by in the mean of a batch, (B,)."""
+        return self.task.row_counts(labels)
+
     def row_encoder(self, text_input: TextInput | None = None) -> RowEncoder:
         """Return the encoder of the texts of rows; see `Scorer.row_encoder`."""
         text = text_input or self.text_input

@@ -204,6 +204,7 @@ class AttributeModel(ConditionedModel):
         attribute_ids: Tensor | None = None,
         labels: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        weights: Tensor | None = None,
     ) -> SequenceClassifierOutput:
         """Return logits, and the task's loss if there are labels; as a tuple with ``return_dict=False``.
 
@@ -216,6 +217,7 @@ class AttributeModel(ConditionedModel):
             labels: (B,) or (B, n), as the task encodes them; (B, T) for one that scores tokens, whose logits are (B, T,
                 outputs).
             token_type_ids: (B, T), for backbones that take them.
+            weights: (B,), how much each row counts in the loss; all the same by default.
 
         Raises:
             DataError: for attribute_ids that are missing, of the wrong shape or out of range.
@@ -224,7 +226,7 @@ class AttributeModel(ConditionedModel):
         logits = self.logits_of(hidden, attention_mask, condition)
         if self.training and (auxiliary := self._auxiliary_logits(condition)):
             logits = torch.stack([logits, *auxiliary], dim=1)
-        loss = None if labels is None else self.weighted_loss(logits, labels)
+        loss = None if labels is None else self.weighted_loss(logits, labels, weights)
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
     def document_vectors(
@@ -297,17 +299,23 @@ class AttributeModel(ConditionedModel):
         x = self.dropout(x).to(dtype)
         return x if self.hidden_layer is None else self.hidden_layer(x).tanh()
 
-    def weighted_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+    def weighted_loss(self, logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
         """Return the task's loss of logits, plus the weighted ones of the auxiliary logits behind them.
 
         Args:
             logits: (B, n, outputs) in training with a method that has n losses; else those of the task alone.
+            weights: (B,) of the rows.
         """
-        weights = self.method.loss_weights
-        if len(weights) == 1 or not self.training:
+        parts = self.method.loss_weights
+        if len(parts) == 1 or not self.training:
+            return self._task_loss(logits, labels, weights)
+        losses = [self._task_loss(one, labels, weights) for one in logits.unbind(dim=1)]
+        return torch.stack(losses) @ torch.tensor(parts, device=logits.device)
+
+    def _task_loss(self, logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
+        if weights is None:
             return self.task.loss(logits, labels)
-        losses = [self.task.loss(one, labels) for one in logits.unbind(dim=1)]
-        return torch.stack(losses) @ torch.tensor(weights, device=logits.device)
+        return self.task.weighted_loss(logits, labels, weights)
 
     def _check_length(self, length: int) -> None:
         limit = None if self.most_positions is None else self.most_positions - self.method.extra_positions

@@ -115,6 +115,7 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         attribute_ids: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
+        weights: Tensor | None = None,
         **inputs: Any,
     ) -> CausalLMOutputWithPast | Seq2SeqLMOutput:
         """Return logits (B, T, V), and the loss if there are labels; as a tuple with ``return_dict=False``.
@@ -126,6 +127,8 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
             labels: (B, T), the ids to write and -100 elsewhere: at the same position as in ``input_ids`` for a causal
                 model, the response alone for an encoder-decoder.
             num_items_in_batch: number of labels by which the summed loss is divided; that of this batch by default.
+                With weights, it is the sum of those of the labels.
+            weights: (B,), how much each row counts in the loss; all the same by default.
             inputs: further arguments of the backbone, such as ``past_key_values`` and ``use_cache``.
 
         Raises:
@@ -137,8 +140,14 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
                 inputs["decoder_input_ids"] = self.backbone.prepare_decoder_input_ids_from_labels(labels)
         output = self._run(self.backbone, input_ids, attention_mask, attribute_ids, **inputs)
         if labels is not None:
-            output.loss = self.task.loss(*self._aligned(output.logits, labels), count=num_items_in_batch)
+            output.loss = self._loss(output.logits, labels, weights, count=num_items_in_batch)
         return output
+
+    def _loss(self, logits: Tensor, labels: Tensor, weights: Tensor | None, *, count: Tensor | int | None) -> Tensor:
+        if weights is None:
+            return self.task.loss(*self._aligned(logits, labels), count=count)
+        mean = self.task.weighted_loss(*self._aligned(logits, labels), weights)
+        return mean if count is None else mean * (weights * self.row_counts(labels)).sum() / count
 
     def _run(
         self,
@@ -182,6 +191,10 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return of each response the negative log-likelihood in nats, (B,)."""
         return self.row_scores(logits, labels)[:, 0]
+
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return the number of ids of each response, (B,)."""
+        return self.task.row_counts(self._aligned(labels, labels)[1])
 
     def row_encoder(self, text_input: TextInput | None = None) -> PromptEncoder:
         """Return the encoder of the prompts and responses of rows; see `Scorer.row_encoder`."""

@@ -67,6 +67,7 @@ class LinearModel:
         labels: Array,
         task: Task,
         C: float = 1.0,
+        weights: Array | None = None,
         max_features: int = 100_000,
     ) -> Self:
         """Fit on training rows.
@@ -78,6 +79,7 @@ class LinearModel:
             texts: n texts, or None for the attributes alone.
             attribute_ids: (n, slots) as the schema encodes them; id 0 gives nothing.
             labels: as the task encodes them; rows whose label is unseen are left out.
+            weights: (n,) of the rows, as the `sample_weight` of scikit-learn; all 1 by default.
             max_features: limit of the vocabulary of words and word pairs, the most frequent first.
 
         Raises:
@@ -86,18 +88,25 @@ class LinearModel:
         """
         features = LinearFeatures.fit(texts, schema, max_features=max_features)
         matrix = features.transform(texts, attribute_ids)
-        return cls.from_matrix(features, matrix, labels=np.asarray(labels), task=task, C=C)
+        return cls.from_matrix(features, matrix, labels=np.asarray(labels), task=task, C=C, weights=weights)
 
     @classmethod
     def from_matrix(
-        cls, features: LinearFeatures | VectorFeatures, matrix: Any, *, labels: Array, task: Task, C: float
+        cls,
+        features: LinearFeatures | VectorFeatures,
+        matrix: Any,
+        *,
+        labels: Array,
+        task: Task,
+        C: float,
+        weights: Array | None = None,
     ) -> Self:
         """Fit on the features (n, F) of training rows; other arguments and errors are those of `fit`."""
         if not C > 0:
             raise ConfigError(f"C is {C}: give a number above 0, such as 1.0")
         if matrix.shape[0] != len(labels):
             raise DataError(f"{len(labels)} labels for {matrix.shape[0]} rows: give one label per row")
-        weight, bias = _fit_task(matrix, labels, task, C)
+        weight, bias = _fit_task(matrix, labels, task, C, weights)
         return cls(task=task, features=features, weight=weight.astype("f4"), bias=bias.astype("f4"), C=float(C))
 
     @property
@@ -217,6 +226,7 @@ def choose_c(
     validation_texts: Sequence[str] | None,
     validation_ids: Array,
     validation_labels: Array,
+    weights: Array | None = None,
     grid: Sequence[float] = _GRID,
     max_features: int = 100_000,
 ) -> tuple[LinearModel, dict[float, float]]:
@@ -232,7 +242,7 @@ def choose_c(
     best: LinearModel | None = None
     scores: dict[float, float] = {}
     for C in sorted(set(grid)):
-        model = LinearModel.from_matrix(features, matrix, labels=np.asarray(labels), task=task, C=C)
+        model = LinearModel.from_matrix(features, matrix, labels=np.asarray(labels), task=task, C=C, weights=weights)
         logits = model.logits(validation_texts, validation_ids)
         scores[C] = task.metrics(logits, validation_labels)[task.main_metric].value()
         if best is None or sign * scores[C] > sign * scores[best.C]:
@@ -241,37 +251,48 @@ def choose_c(
     return best, scores
 
 
-def _fit_task(matrix: Any, labels: Array, task: Task, C: float) -> tuple[Array, Array]:
-    """Return weight (F, O) and bias (O,) for the labels of a task."""
+def _fit_task(matrix: Any, labels: Array, task: Task, C: float, weights: Array | None) -> tuple[Array, Array]:
+    """Return weight (F, O) and bias (O,) for the labels of a task, of rows with weights (n,)."""
+    row_weights = np.ones(len(labels)) if weights is None else np.asarray(weights, dtype=np.float64)
     if isinstance(task, Regression):
         from sklearn.linear_model import Ridge
 
         known = np.isfinite(labels)
         # C scales the squared error / 2 against the penalty / 2, as in logistic regression.
-        model = Ridge(alpha=1 / C, solver="sparse_cg", tol=1e-6).fit(matrix[known], labels[known].astype(np.float64))
+        model = Ridge(alpha=1 / C, solver="sparse_cg", tol=1e-6)
+        of_known = None if weights is None else row_weights[known]
+        model.fit(matrix[known], labels[known].astype(np.float64), sample_weight=of_known)
         return model.coef_.reshape(-1, 1), np.array([model.intercept_])
     if isinstance(task, Aspects):
         sizes = [len(classes) for classes in task.class_lists]
-        heads = [_fit_classes(matrix, labels[:, i], size, C) for i, size in enumerate(sizes)]
+        heads = [_fit_classes(matrix, labels[:, i], size, C, row_weights) for i, size in enumerate(sizes)]
     elif isinstance(task, Classification) and task.multi_label:
         positive = task.class_weights or (1.0,) * task.outputs
-        heads = [_fit_label(matrix, labels[:, i] > 0, positive[i], C) for i in range(task.outputs)]
+        heads = [_fit_label(matrix, labels[:, i] > 0, positive[i], C, row_weights) for i in range(task.outputs)]
     elif isinstance(task, Classification | Rating):
-        weights = task.class_weights if isinstance(task, Classification) else None
-        return _fit_classes(matrix, labels, task.outputs, C, weights)
+        class_weights = task.class_weights if isinstance(task, Classification) else None
+        if task.soft_labels:  # a row with each class that has a share
+            rows, classes = np.nonzero(labels)
+            matrix, row_weights, labels = matrix[rows], row_weights[rows] * labels[rows, classes], classes
+        return _fit_classes(matrix, labels, task.outputs, C, row_weights, class_weights)
     else:
         raise ConfigError(f"the linear baseline cannot learn the task {task.kind!r}: leave it out of the comparison")
     return np.hstack([weight for weight, _ in heads]), np.concatenate([bias for _, bias in heads])
 
 
-def _fit_label(matrix: Any, positive: Array, weight: float, C: float) -> tuple[Array, Array]:
+def _fit_label(matrix: Any, positive: Array, weight: float, C: float, row_weights: Array) -> tuple[Array, Array]:
     """Return the log-odds of one label: the difference of the two logits of a two-class problem."""
-    weights, bias = _fit_classes(matrix, positive.astype(np.int64), 2, C, (1.0, weight))
+    weights, bias = _fit_classes(matrix, positive.astype(np.int64), 2, C, row_weights, (1.0, weight))
     return weights[:, 1:] - weights[:, :1], bias[1:] - bias[:1]
 
 
 def _fit_classes(
-    matrix: Any, ids: Array, classes: int, C: float, class_weights: Sequence[float] | None = None
+    matrix: Any,
+    ids: Array,
+    classes: int,
+    C: float,
+    row_weights: Array,
+    class_weights: Sequence[float] | None = None,
 ) -> tuple[Array, Array]:
     """Return weight (F, classes) and bias (classes,), also for classes without a row."""
     known = ids >= 0
@@ -281,15 +302,15 @@ def _fit_classes(
     weight, bias = np.zeros((matrix.shape[1], classes)), np.full(classes, _ABSENT)
     bias[present] = 0
     if len(present) > 1:
-        row_weights = None if class_weights is None else np.asarray(class_weights)[ids[known]]
-        model = _logistic(matrix[known], targets, C, row_weights)
+        of_class = 1.0 if class_weights is None else np.asarray(class_weights)[ids[known]]
+        model = _logistic(matrix[known], targets, C, row_weights[known] * of_class)
         # With two classes there is one vector, the logit of the second against the first.
         learned = present if len(present) > 2 else present[1:]
         weight[:, learned], bias[learned] = model.coef_.T, model.intercept_
     return weight, bias
 
 
-def _logistic(matrix: Any, targets: Array, C: float, row_weights: Array | None) -> Any:
+def _logistic(matrix: Any, targets: Array, C: float, row_weights: Array) -> Any:
     from sklearn.linear_model import LogisticRegression
 
     # Newton steps reach the one optimum of this convex problem several times faster than lbfgs on sparse words.

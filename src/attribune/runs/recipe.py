@@ -124,14 +124,20 @@ class Recipe(Settings):
                 f"column {', '.join(both)} is the label and also a text or an attribute: the model would read "
                 "the answer; name it as the label only"
             )
+        if self.data.weight in (*self.data.label, *self.data.texts, *self.data.prompt):
+            raise ConfigError(
+                f"column {self.data.weight} is the weight and also a text or the label: name a column of numbers that "
+                "say how much each row counts, or leave weight out"
+            )
         if self.data.shuffled and not (self.reads_attributes and self.data.attributes):
             raise ConfigError(
                 f"method {self.method['name']!r} reads no attributes here, so there is nothing to shuffle: leave "
                 "shuffled out, or name attributes and a method that reads them"
             )
-        both = sorted(set(self.attribute_names).intersection(self.data.texts))
+        both = [name for name in sorted(self.attribute_names) if name in (*self.data.texts, self.data.weight)]
         if self.data.shuffled and both:
-            raise ConfigError(f"column {', '.join(both)} is a text and an attribute: it cannot be shuffled as one only")
+            what = "the weight" if both[0] == self.data.weight else "a text"
+            raise ConfigError(f"column {', '.join(both)} is {what} and an attribute: it cannot be shuffled as one only")
         if self.transfer is not None and (self.is_baseline or not (self.needs_attributes or self.transfer.full_model)):
             raise ConfigError(
                 f"method {self.method['name']!r} has no attribute parameters to take over: leave transfer out, or use "

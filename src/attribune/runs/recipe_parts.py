@@ -89,9 +89,10 @@ class DataRecipe(Settings):
 
     ``shuffled`` is a control: in every split the attributes are shuffled over the rows, so that any remaining gain is
     not due to the attributes. ``partial_labels`` trains on rows that have some of several labels; validation and test
-    files are then required and have all labels. For the task ``generation`` the text is the response, and there is no
-    label; ``prompt`` names the columns that are read before it, which ``chat`` puts into the tokenizer's chat template.
-    ``values`` describes the values of attributes, by a table for each.
+    files are then required and have all labels. ``weight`` names a column of the training rows that says how much each
+    counts in the loss; scores count all rows the same. For the task ``generation`` the text is the response, and there
+    is no label; ``prompt`` names the columns that are read before it, which ``chat`` puts into the tokenizer's chat
+    template. ``values`` describes the values of attributes, by a table for each.
     """
 
     train: Name
@@ -101,6 +102,7 @@ class DataRecipe(Settings):
     text_pair: Names = ()
     truncation: Truncation = "longest_first"
     label: Names = ()
+    weight: Name | None = None
     prompt: Names = ()
     chat: bool = False
     attributes: tuple[dict[str, Any], ...] = ()

@@ -146,6 +146,18 @@ class Aspects(Task):
 
         return mean_cross_entropy(logits, labels, self._sizes)
 
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return the share of the aspects of each row that are labelled."""
+        from attribune.tasks.losses import known_weights
+
+        return known_weights(labels).mean(dim=1)
+
+    def weighted_loss(self, logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+        """Return the mean over aspects of the weighted cross-entropy of each head."""
+        from attribune.tasks.losses import mean_cross_entropy
+
+        return mean_cross_entropy(logits, labels, self._sizes, weights)
+
     def _heads(self, logits: Array) -> list[Array]:
         return np.split(checked_logits(logits, self.outputs), np.cumsum(self._sizes)[:-1], axis=1)
 

@@ -34,6 +34,7 @@ __all__ = [
     "check_metrics",
     "checked_logits",
     "log_frequencies",
+    "log_shares",
     "unknown",
     "validation_score",
 ]
@@ -47,7 +48,7 @@ ScoreBy = Annotated[tuple[str, ...], BeforeValidator(_named)]
 """Names of metrics; a single one may be given as a text."""
 SelectBy: TypeAlias = Literal["log_loss", "main_metric"]
 """What settings are compared by on validation rows."""
-ADDED_LATER = ("score_by", "personal_cut_points")
+ADDED_LATER = ("score_by", "personal_cut_points", "soft_labels")
 """Fields that a stored task may lack; they are stored when they are not empty, for the sake of earlier releases."""
 
 
@@ -150,6 +151,21 @@ class Task(ABC):
         import torch
 
         return torch.stack([self.loss(logits[row : row + 1], labels[row : row + 1]) for row in range(len(logits))])
+
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return what the losses of rows are divided by in the mean of a batch, (B,).
+
+        By default 1, for a loss that is the mean of `row_losses`; tasks that divide by anything else define it.
+        """
+        import torch
+
+        return torch.ones(len(labels), device=labels.device)
+
+    def weighted_loss(self, logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+        """Return the loss of rows with weights (B,), in which one of weight k counts as if it stood there k times."""
+        from attribune.tasks.losses import weighted_mean
+
+        return weighted_mean(self.row_losses(logits, labels), self.row_counts(labels), weights)
 
     @property
     def has_free_dispersion(self) -> bool:
@@ -263,6 +279,11 @@ def log_frequencies(ids: Array, classes: int) -> Array:
     if len(seen) == 0:
         raise DataError("none of the training labels is known: fit the task on the labels of these training rows")
     return np.asarray(np.log(np.maximum(np.bincount(seen, minlength=classes) / len(seen), 1e-12)))
+
+
+def log_shares(shares: Array) -> Array:
+    """Return the logarithm (C,) of the mean of distributions (n, C); -27.6 for a class without a share."""
+    return np.asarray(np.log(np.maximum(shares.mean(axis=0, dtype=np.float64), 1e-12)))
 
 
 def unknown(texts: Sequence[str | None], classes: Sequence[str]) -> Counter[str]:

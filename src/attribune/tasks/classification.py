@@ -15,9 +15,19 @@ from scipy.special import expit, softmax
 from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError, DataError
 from attribune.metrics import formulas as metric
+from attribune.metrics.distributions import distribution_metrics
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, canonical
-from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits, log_frequencies, unknown
+from attribune.tasks.base import (
+    Decoded,
+    ScoreBy,
+    Task,
+    check_metrics,
+    checked_logits,
+    log_frequencies,
+    log_shares,
+    unknown,
+)
 from attribune.tasks.labels import (
     Array,
     Column,
@@ -30,6 +40,14 @@ from attribune.tasks.labels import (
     require_columns,
     require_flag,
     sorted_classes,
+)
+from attribune.tasks.soft_labels import (
+    SOFT_METRICS,
+    encode_shares,
+    label_shares,
+    most_frequent,
+    refuse_distributions,
+    tie_notes,
 )
 
 if TYPE_CHECKING:
@@ -72,28 +90,32 @@ def _flat(cells: Sequence[Sequence[str] | None]) -> list[str | None]:
 
 @checked_dataclass(kw_only=True)
 class Classification(Task):
-    """One of C classes per row, or with `multi_label` any number of them.
+    """One of C classes per row, or with `multi_label` any number of them, or with `soft_labels` a share of each.
 
-    Labels are class ids int64 (n,). With `multi_label` they are float32 (n, C + 1), 1 where the row has the class, and
-    in the last column where it has a label that no training row has; (n, C) is accepted as well. An empty list is a row
-    without labels, an empty text a missing label.
+    Labels are class ids int64 (n,), with `soft_labels` distributions float32 (n, C). With `multi_label` they are
+    float32 (n, C + 1), 1 where the row has the class, and in the last column where it has a label that no training row
+    has; (n, C) is accepted as well. An empty list is a row without labels, an empty text a missing label.
 
     Args:
         classes: class names in the order of ids, or their number C, for the names "0" to C - 1.
         class_weights: C positive numbers, the weights of classes in the loss, with `multi_label` of their positives.
         multi_label: several labels per row: sigmoid and binary cross-entropy.
+        soft_labels: labels are distributions over the classes, which the cross-entropy compares with; metrics of
+            single labels are against the most frequent class.
         separator: between the labels of one cell; None for cells that are lists.
         positive: the class whose F1 is the main metric.
         missing: texts that mean a missing label, except those in `classes`.
         score_by: metrics that come first, beginning with the main one: ``accuracy``, ``macro_f1``, ``f1`` of the
             positive class, or ``matthews``, which is computed when it is named; with `multi_label` ``micro_f1``,
-            ``macro_f1`` or ``subset_accuracy``.
+            ``macro_f1`` or ``subset_accuracy``; with `soft_labels` also ``cross_entropy``, ``manhattan`` or
+            ``jensen_shannon``.
     """
 
     kind: ClassVar[str] = "classification"
     classes: Classes
     class_weights: ClassWeights | None = None
     multi_label: Flag = False
+    soft_labels: Flag = False
     separator: str | None = None
     positive: Annotated[str | None, BeforeValidator(canonical)] = None
     missing: MissingTexts = MISSING
@@ -107,6 +129,8 @@ class Classification(Task):
                 f"positive is {self.positive!r}: name one of the classes ({', '.join(names)})"
                 " of a task with one label per row"
             )
+        if self.soft_labels and self.multi_label:
+            raise ConfigError("soft_labels are distributions over single classes: leave multi_label or them out")
         offered = self._usual if self.multi_label else (*self._usual, "matthews")
         check_metrics(
             self.score_by, offered, task=f"this classification{'' if self.positive else ' (without positive)'}"
@@ -122,6 +146,7 @@ class Classification(Task):
         classes: int | Sequence[str] | None = None,
         class_weights: str | Sequence[float] | None = None,
         multi_label: bool = False,
+        soft_labels: bool = False,
         separator: str | None = None,
         positive: str | None = None,
         missing: Sequence[str] = MISSING,
@@ -130,15 +155,21 @@ class Classification(Task):
         """Fit the classes, unless given, and the weights for `class_weights="balanced"` on training rows."""
         require_columns(label_columns, ["label"], task=cls.kind)
         require_flag(multi_label, name="multi_label")
+        require_flag(soft_labels, name="soft_labels")
         least = 1 if multi_label else 2
         known = () if classes is None else class_names(classes, of="the classification", least=least)
-        if multi_label:
+        texts: Sequence[str | None]
+        if soft_labels:
+            cells = label_shares(label_columns[0], missing=missing)
+            texts = [name for cell in cells for name in cell or ()]
+        elif multi_label:
             texts = _flat(label_lists(label_columns[0], missing=missing, separator=separator, known=known))
         else:
             texts = label_texts(label_columns[0], missing=missing, known=known)
+            refuse_distributions([text for text in dict.fromkeys(texts) if text is not None])
         names = known or sorted_classes(texts, of="the label column", least=least)
         options: dict[str, Any] = {"multi_label": multi_label, "separator": separator, "positive": positive}
-        options["score_by"] = score_by
+        options |= {"score_by": score_by, "soft_labels": soft_labels}
         task = cls(classes=names, missing=missing, **options)
         if class_weights == "balanced":
             class_weights = task._balanced(*task.encode_labels(label_columns))
@@ -149,7 +180,7 @@ class Classification(Task):
         labels, count = labels[keep], self.outputs
         positives = (
             labels[:, :count].sum(axis=0, dtype=np.float64)
-            if self.multi_label
+            if labels.ndim == 2
             else np.bincount(labels[labels >= 0], minlength=count)
         )
         if not positives.all():
@@ -172,7 +203,10 @@ class Classification(Task):
 
     @property
     def main_metric(self) -> str:
-        """The first of `score_by`; else `accuracy`, `f1` with a positive class, or `micro_f1` for several labels."""
+        """The first of `score_by`; else `accuracy`, or `f1` with a positive class.
+
+        For several labels it is `micro_f1`, for distributions `cross_entropy`.
+        """
         return (*self.score_by, *self._usual)[0]
 
     @property
@@ -180,7 +214,8 @@ class Classification(Task):
         """The metrics that are computed unasked, the main one first."""
         if self.multi_label:
             return ("micro_f1", "macro_f1", "subset_accuracy")
-        return ("accuracy", "macro_f1") if self.positive is None else ("f1", "accuracy", "macro_f1")
+        single = ("accuracy", "macro_f1") if self.positive is None else ("f1", "accuracy", "macro_f1")
+        return (*SOFT_METRICS, *single) if self.soft_labels else single
 
     def _texts(self, columns: Sequence[Column], first_row: int) -> list[str | None]:
         require_columns(columns, ["label"], task=self.kind)
@@ -193,7 +228,14 @@ class Classification(Task):
         )
 
     def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
-        """Return class ids int64 (n,), or float32 (n, C + 1) for several labels, and the mask of labelled rows."""
+        """Return class ids int64 (n,), or float32 (n, C + 1) for several labels, and the mask of labelled rows.
+
+        Distributions are float32 (n, C).
+        """
+        if self.soft_labels:
+            require_columns(columns, ["label"], task=self.kind)
+            shares = label_shares(columns[0], missing=self.missing, first_row=first_row)
+            return encode_shares(shares, self.class_names, first_row=first_row)
         if not self.multi_label:
             return class_ids(self._texts(columns, first_row), self.class_names)
         cells = self._lists(columns, first_row)
@@ -204,25 +246,46 @@ class Classification(Task):
         return labels, np.array([cell is not None for cell in cells], dtype=bool)
 
     def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
-        """Count the labels that are not among the classes."""
+        """Count the labels that are not among the classes; distributions have none."""
+        if self.soft_labels:
+            return Counter()
         texts = _flat(self._lists(columns, 1)) if self.multi_label else self._texts(columns, 1)
         return unknown(texts, self.class_names)
+
+    def label_notes(self, columns: Sequence[Column]) -> list[str]:
+        """Say how many distributions have no single most frequent class."""
+        if not self.soft_labels:
+            return []
+        labels, keep = self.encode_labels(columns)
+        return tie_notes(labels[keep])
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the weighted cross-entropy, or the binary cross-entropy for several labels per row."""
         from attribune.tasks.losses import binary_cross_entropy, cross_entropy
 
+        if self.soft_labels:
+            return self.weighted_loss(logits, labels, labels.new_ones(len(labels)))
         if not self.multi_label:
             return cross_entropy(logits, labels, self.class_weights)
         return binary_cross_entropy(logits, labels[:, : self.outputs], self.class_weights)
 
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the weighted cross-entropy of each row; a mean over single rows would cancel the weights."""
-        from attribune.tasks.losses import row_binary_cross_entropy, row_cross_entropy
+        from attribune.tasks.losses import row_binary_cross_entropy, row_cross_entropy, row_soft_cross_entropy
 
+        if self.soft_labels:
+            return row_soft_cross_entropy(logits, labels, self.class_weights)
         if self.multi_label:
             return row_binary_cross_entropy(logits, labels[:, : self.outputs], self.class_weights)
         return row_cross_entropy(logits, labels, self.class_weights)
+
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return the weights of the rows' classes; 1 for several labels per row."""
+        from attribune.tasks.losses import known_weights, share_weights
+
+        if self.soft_labels:
+            return share_weights(labels, self.class_weights)
+        return super().row_counts(labels) if self.multi_label else known_weights(labels, self.class_weights)
 
     @property
     def has_free_dispersion(self) -> bool:
@@ -230,9 +293,11 @@ class Classification(Task):
         return self.multi_label
 
     def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw class ids (B,), or for several labels a row of zeros and ones (B, C + 1)."""
-        from attribune.tasks.losses import sample_class, sample_classes
+        """Draw class ids (B,), or for several labels a row of zeros and ones (B, C + 1), as distributions (B, C)."""
+        from attribune.tasks.losses import sample_class, sample_classes, sample_shares
 
+        if self.soft_labels:
+            return sample_shares(logits, generator)
         return sample_classes(logits, generator) if self.multi_label else sample_class(logits, generator)
 
     def answer_probabilities(self, logits: Array) -> Array | None:
@@ -258,26 +323,29 @@ class Classification(Task):
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
         """Return accuracy, macro-F1 and F1 of the positive class, or micro-F1, macro-F1 and subset accuracy.
 
-        Those of `score_by` come first.
+        Those of `score_by` come first. For distributions, those of `SOFT_METRICS` go before; a tie of the most frequent
+        classes counts as the one that is predicted.
         """
-        logits = checked_logits(logits, self.outputs)
+        logits, labels = checked_logits(logits, self.outputs), np.asarray(labels)
         makers: dict[str, Callable[[], Metric]]
         if self.multi_label:
-            true, predicted = self._known_and_unseen(np.asarray(labels) > 0, logits > 0)
+            true, predicted = self._known_and_unseen(labels > 0, logits > 0)
             makers = {
                 "micro_f1": lambda: metric.label_micro_f1(true, predicted),
                 "macro_f1": lambda: metric.label_macro_f1(true, predicted),
                 "subset_accuracy": lambda: metric.subset_accuracy(true, predicted),
             }
         else:
-            true, predicted = np.asarray(labels), logits.argmax(axis=1)
+            true, predicted = most_frequent(labels, logits) if self.soft_labels else labels, logits.argmax(axis=1)
             makers = {
                 "accuracy": lambda: metric.accuracy(true, predicted),
                 "macro_f1": lambda: metric.macro_f1(true, predicted, classes=self.outputs),
                 "matthews": lambda: metric.matthews(true, predicted, classes=self.outputs),
                 "f1": lambda: metric.f1(true, predicted, positive=self.class_names.index(self.positive or "")),
             }
-        return {name: makers[name]() for name in dict.fromkeys([*self.score_by, *self._usual])}
+        of_shares = distribution_metrics(labels, softmax(logits, axis=1)) if self.soft_labels else {}
+        names = dict.fromkeys([*self.score_by, *self._usual])
+        return {name: of_shares[name] if name in of_shares else makers[name]() for name in names}
 
     def _known_and_unseen(self, true: Array, predicted: Array) -> tuple[Array, Array]:
         """Return 0/1 labels and predictions (n, C or C + 1); unseen labels are one more class, never predicted."""
@@ -287,6 +355,8 @@ class Classification(Task):
 
     def prior(self, train_labels: Array) -> Array:
         """Return the log frequencies of the classes, or their log odds for several labels per row."""
+        if self.soft_labels:
+            return log_shares(train_labels)
         if not self.multi_label:
             return log_frequencies(train_labels, self.outputs)
         share = np.clip(train_labels[:, : self.outputs].mean(axis=0, dtype=np.float64), 1e-12, 1 - 1e-12)

@@ -71,6 +71,16 @@ class Generation(Task):
         mean = cross_entropy(logits.flatten(0, 1), labels.flatten())
         return mean if count is None else mean * (labels != -100).sum() / count
 
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the negative log-likelihood of each row, in nats."""
+        return self.scores(logits, labels)[:, 0]
+
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return the number of ids of each row, of its labels (B, T)."""
+        from attribune.tasks.losses import known_weights
+
+        return known_weights(labels).sum(dim=1)
+
     def scores(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the negative log-likelihood in nats and the number of ids of each row, (B, 2) float32."""
         from attribune.tasks.losses import token_scores

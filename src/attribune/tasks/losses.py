@@ -17,16 +17,34 @@ from attribune.tasks.labels import UNSEEN
 __all__ = [
     "binary_cross_entropy",
     "cross_entropy",
+    "known_weights",
     "mean_cross_entropy",
     "row_binary_cross_entropy",
     "row_cross_entropy",
+    "row_soft_cross_entropy",
     "row_squared_error",
     "sample_class",
     "sample_classes",
     "sample_number",
+    "sample_shares",
+    "share_weights",
     "squared_error",
     "token_scores",
+    "weighted_mean",
 ]
+
+
+def weighted_mean(losses: Tensor, counts: Tensor, weights: Tensor) -> Tensor:
+    """Return ``Σ w l / Σ w c`` of losses, counts and weights (B,); zero where nothing counts."""
+    total = (weights * counts).sum()
+    return (weights * losses).sum() / total.clamp(min=torch.finfo(torch.float32).tiny)
+
+
+def known_weights(labels: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
+    """Return the weight of each row's class, (B,), by default 1; zero for UNSEEN."""
+    scale = None if weights is None else torch.tensor(weights, device=labels.device)
+    of_class = torch.ones(labels.shape, device=labels.device) if scale is None else scale[labels.clamp(min=0)]
+    return torch.where(labels == UNSEEN, 0.0, of_class)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
@@ -44,6 +62,21 @@ def row_cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, ...]
     return functional.cross_entropy(logits.float(), labels, weight=scale, ignore_index=UNSEEN, reduction="none")
 
 
+def row_soft_cross_entropy(logits: Tensor, shares: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
+    """Return ``-Σ_k c_k q_k log p_k`` of each row, (B,), for shares q (B, C) and weights c of the classes."""
+    logs = logits.log_softmax(dim=1, dtype=torch.promote_types(logits.dtype, torch.float32))
+    return -(_weighted_shares(shares.to(logs), weights) * logs).sum(dim=1)
+
+
+def share_weights(shares: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
+    """Return the mean weight of each row's classes by their shares, (B,), by default 1."""
+    return _weighted_shares(shares, weights).sum(dim=1)
+
+
+def _weighted_shares(shares: Tensor, weights: tuple[float, ...] | None) -> Tensor:
+    return shares if weights is None else shares * shares.new_tensor(weights)
+
+
 def token_scores(logits: Tensor, labels: Tensor) -> Tensor:
     """Return sum of the cross-entropies and number, (B, 2), of the labels (B, T) of each row that are not UNSEEN."""
     known = labels != UNSEEN
@@ -52,10 +85,15 @@ def token_scores(logits: Tensor, labels: Tensor) -> Tensor:
     return torch.stack([sums, known.sum(dim=1).to(sums.dtype)], dim=1)
 
 
-def mean_cross_entropy(logits: Tensor, labels: Tensor, sizes: Sequence[int]) -> Tensor:
+def mean_cross_entropy(
+    logits: Tensor, labels: Tensor, sizes: Sequence[int], row_weights: Tensor | None = None
+) -> Tensor:
     """Return the mean cross-entropy of heads, which logits (B, outputs) hold side by side; labels are (B, heads)."""
-    heads = torch.split(logits, list(sizes), dim=1)
-    return torch.stack([cross_entropy(head, labels[:, i]) for i, head in enumerate(heads)]).mean()
+    heads = zip(torch.split(logits, list(sizes), dim=1), labels.unbind(dim=1), strict=True)
+    if row_weights is None:
+        return torch.stack([cross_entropy(head, ids) for head, ids in heads]).mean()
+    losses = [weighted_mean(row_cross_entropy(head, ids), known_weights(ids), row_weights) for head, ids in heads]
+    return torch.stack(losses).mean()
 
 
 def binary_cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
@@ -91,6 +129,11 @@ def row_binary_cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[floa
 def sample_class(logits: Tensor, generator: torch.Generator) -> Tensor:
     """Draw a class id of each row, (B,)."""
     return logits.softmax(dim=1).multinomial(1, generator=generator).squeeze(1)
+
+
+def sample_shares(logits: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw the class of each row, as a distribution (B, C) that has all of it."""
+    return functional.one_hot(sample_class(logits, generator), logits.shape[1]).to(logits)
 
 
 def sample_classes(logits: Tensor, generator: torch.Generator) -> Tensor:

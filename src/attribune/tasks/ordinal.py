@@ -18,6 +18,7 @@ from attribune.schema.columns import MISSING
 from attribune.tasks.base import Decoded, ScoreBy, check_metrics, checked_logits
 from attribune.tasks.labels import UNSEEN, Array, Column, require_columns
 from attribune.tasks.rating import Rating
+from attribune.tasks.soft_labels import most_frequent
 
 if TYPE_CHECKING:
     from attribune.tasks.cut_points import Link
@@ -55,9 +56,10 @@ class Ordinal(Rating):
         personal_cut_points: attributes whose values shift and scale the cut points, by weights of their vectors. Models
             without attributes have those of all.
         expected: whether the prediction is the expected number, and not the most probable class.
+        soft_labels: see `Rating`.
         missing: texts that mean a missing label.
         score_by: metrics that come first, beginning with the main one: ``rmse``, ``mae``, ``kappa`` (with quadratic
-            weights), ``accuracy``, ``r2``, ``pearson`` or ``spearman``.
+            weights), ``accuracy``, ``r2``, ``pearson`` or ``spearman``, and with `soft_labels` those of a rating.
     """
 
     kind: ClassVar[str] = "ordinal"
@@ -66,7 +68,7 @@ class Ordinal(Rating):
 
     def __post_init__(self) -> None:
         """Check the names of metrics and the number of cut points."""
-        check_metrics(self.score_by, (*_METRICS, "kappa", "accuracy"), task="an ordinal task")
+        check_metrics(self.score_by, (*self._of_shares, *_METRICS, "kappa", "accuracy"), task="an ordinal task")
         if self.cut_points and len(self.cut_points) != len(self.classes) - 1:
             raise ConfigError(
                 f"{len(self.cut_points)} cut_points between {len(self.classes)} classes: give one less than classes"
@@ -83,13 +85,15 @@ class Ordinal(Rating):
         expected: bool = False,
         missing: Sequence[str] = MISSING,
         score_by: str | Sequence[str] = (),
+        soft_labels: bool = False,
     ) -> Self:
         """Fit the classes and the first cut points, unless given, on training rows."""
         require_columns(label_columns, ["label"], task=cls.kind)
-        rating = Rating.fit(label_columns, classes=classes, missing=missing)
+        rating = Rating.fit(label_columns, classes=classes, soft_labels=soft_labels, missing=missing)
         if cut_points is None:
             labels, _ = rating.encode_labels(label_columns)
-            counts = np.bincount(labels[labels >= 0], minlength=rating.outputs) + 0.5  # a class may have no row
+            known = labels.sum(axis=0) if soft_labels else np.bincount(labels[labels >= 0], minlength=rating.outputs)
+            counts = known + 0.5  # a class may have no row
             below = counts.cumsum()[:-1] / counts.sum()
             cut_points = np.log(below / (1 - below)).tolist()
         return cls(
@@ -97,14 +101,15 @@ class Ordinal(Rating):
             cut_points=tuple(cut_points),
             personal_cut_points=personal_cut_points,  # type: ignore[arg-type]
             expected=expected,
+            soft_labels=soft_labels,
             missing=tuple(missing),
             score_by=score_by,  # type: ignore[arg-type]
         )
 
     @property
     def main_metric(self) -> str:
-        """The first of `score_by`, else `rmse`."""
-        return (*self.score_by, *_USUAL)[0]
+        """The first of `score_by`, else `rmse`, or for distributions `cross_entropy`."""
+        return (*self.score_by, *self._of_shares, *_USUAL)[0]
 
     @property
     def head_outputs(self) -> int:
@@ -149,6 +154,8 @@ class Ordinal(Rating):
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
         """Return the metrics of `score_by`, then RMSE and MAE of the expected number, kappa and accuracy."""
         logits, labels = checked_logits(logits, self.outputs), np.asarray(labels)
+        of_shares = self._share_metrics(logits, labels)
+        labels = most_frequent(labels, logits) if self.soft_labels else labels
         numbers, values, predicted = self._expected(logits), self._values, logits.argmax(axis=1)
         # A class that no training row has is as far away as the scale is long.
         farthest = np.where(numbers - values[0] > values[-1] - numbers, 0, self.outputs - 1)
@@ -157,4 +164,5 @@ class Ordinal(Rating):
             "accuracy": lambda: metric.accuracy(labels, predicted),
             "kappa": lambda: metric.kappa(known, predicted),
         } | {name: lambda make=make: make(values[known], numbers) for name, make in _METRICS.items()}
-        return {name: found[name]() for name in dict.fromkeys([*self.score_by, *_USUAL])}
+        names = dict.fromkeys([*self.score_by, *self._of_shares, *_USUAL])
+        return {name: of_shares[name] if name in of_shares else found[name]() for name in names}

@@ -13,9 +13,19 @@ from scipy.special import softmax
 from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError
 from attribune.metrics import formulas as metric
+from attribune.metrics.distributions import distribution_metrics
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, canonical
-from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits, log_frequencies, unknown
+from attribune.tasks.base import (
+    Decoded,
+    ScoreBy,
+    Task,
+    check_metrics,
+    checked_logits,
+    log_frequencies,
+    log_shares,
+    unknown,
+)
 from attribune.tasks.labels import (
     UNSEEN,
     Array,
@@ -26,7 +36,16 @@ from attribune.tasks.labels import (
     label_numbers,
     number_of,
     require_columns,
+    require_flag,
     sorted_classes,
+)
+from attribune.tasks.soft_labels import (
+    SOFT_METRICS,
+    encode_shares,
+    label_shares,
+    most_frequent,
+    named_as,
+    tie_notes,
 )
 
 if TYPE_CHECKING:
@@ -49,6 +68,7 @@ def _sorted_ratings(classes: Any) -> tuple[str, ...]:
 _USUAL = ("accuracy", "rmse", "mae")
 _OF_NUMBERS = (metric.rmse, metric.mae, metric.pearson, metric.spearman)
 _METRICS = {"accuracy": metric.accuracy, **{make.__name__: make for make in _OF_NUMBERS}}
+_OF_SHARES = (*SOFT_METRICS, "wasserstein")
 Ratings = Annotated[tuple[str, ...], BeforeValidator(_sorted_ratings)]
 
 
@@ -56,26 +76,31 @@ Ratings = Annotated[tuple[str, ...], BeforeValidator(_sorted_ratings)]
 class Rating(Task):
     """One of C numbers per row, learned by cross-entropy, with errors measured in the unit of the numbers.
 
-    Labels are class ids int64 (n,). Ratings are compared as numbers: 4, "4.0" and "4.00" are one class. For a rating
-    that no training row has, RMSE and MAE count the distance from the prediction to the farther end of the scale.
+    Labels are class ids int64 (n,), with `soft_labels` distributions float32 (n, C). Ratings are compared as numbers:
+    4, "4.0" and "4.00" are one class. For a rating that no training row has, RMSE and MAE count the distance from the
+    prediction to the farther end of the scale.
 
     Args:
         classes: the ratings, sorted by number.
         expected: predict the expected rating instead of the most probable one, which still determines the accuracy.
+        soft_labels: labels are distributions over the ratings, which the cross-entropy compares with; metrics of single
+            labels are against the most frequent rating.
         missing: texts that mean a missing label.
         score_by: metrics that come first, beginning with the main one: ``accuracy``, ``rmse``, ``mae``, ``pearson`` or
-            ``spearman``. Correlations are computed when they are named.
+            ``spearman``. Correlations are computed when they are named. With `soft_labels` also ``cross_entropy``,
+            ``manhattan``, ``jensen_shannon`` or ``wasserstein``.
     """
 
     kind: ClassVar[str] = "rating"
     classes: Ratings
     expected: Flag = False
+    soft_labels: Flag = False
     missing: MissingTexts = MISSING
     score_by: ScoreBy = ()
 
     def __post_init__(self) -> None:
         """Check the names of metrics."""
-        check_metrics(self.score_by, _METRICS, task="a rating")
+        check_metrics(self.score_by, (*self._of_shares, *_METRICS), task="a rating")
 
     @classmethod
     def fit(
@@ -86,19 +111,36 @@ class Rating(Task):
         expected: bool = False,
         missing: Sequence[str] = MISSING,
         score_by: str | Sequence[str] = (),
+        soft_labels: bool = False,
     ) -> Self:
         """Fit the ratings, unless given, on training rows; DataError for labels that are not numbers."""
+        require_flag(soft_labels, name="soft_labels")
         if classes is None:
             require_columns(label_columns, ["label"], task=cls.kind)
-            values = label_numbers(label_columns[0], missing=missing)
-            classes = sorted_classes(map(canonical, np.unique(values)), of="the label column")
+            if soft_labels:
+                texts = [name for cell in label_shares(label_columns[0], missing=missing) for name in cell or ()]
+            else:
+                values = np.unique(label_numbers(label_columns[0], missing=missing))
+                texts = [str(canonical(value)) for value in values if not np.isnan(value)]
+            classes = sorted_classes(texts, of="the label column")
         names = class_names(classes, of="the rating")
-        return cls(classes=names, expected=expected, missing=missing, score_by=score_by)  # type: ignore[arg-type]
+        return cls(
+            classes=names,
+            expected=expected,
+            soft_labels=soft_labels,
+            missing=missing,
+            score_by=score_by,  # type: ignore[arg-type]
+        )
 
     @property
     def main_metric(self) -> str:
-        """The first of `score_by`, else `accuracy`."""
-        return (*self.score_by, *_USUAL)[0]
+        """The first of `score_by`, else `accuracy`, or for distributions `cross_entropy`."""
+        return (*self.score_by, *self._of_shares, *_USUAL)[0]
+
+    @property
+    def _of_shares(self) -> tuple[str, ...]:
+        """The metrics of distributions, if labels are some."""
+        return _OF_SHARES if self.soft_labels else ()
 
     @property
     def outputs(self) -> int:
@@ -110,34 +152,63 @@ class Rating(Task):
         return np.array([float(name) for name in self.classes])
 
     def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
-        """Return class ids int64 (n,) and the mask of labelled rows; DataError for a label that is not a number."""
+        """Return class ids int64 (n,) and the mask of labelled rows; DataError for a label that is not a number.
+
+        Distributions are float32 (n, C).
+        """
         require_columns(columns, ["label"], task=self.kind)
+        if self.soft_labels:
+            shares = label_shares(columns[0], missing=self.missing, first_row=first_row)
+            return encode_shares(named_as(shares, self.classes), self.classes, first_row=first_row)
         numbers = label_numbers(columns[0], missing=self.missing, first_row=first_row)
         ids = np.clip(np.searchsorted(self._values, numbers), 0, self.outputs - 1)
         return np.where(self._values[ids] == numbers, ids, UNSEEN), ~np.isnan(numbers)
 
     def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
-        """Count the ratings that are not among the classes."""
+        """Count the ratings that are not among the classes; distributions have none."""
+        if self.soft_labels:
+            return Counter()
         require_columns(columns, ["label"], task=self.kind)
         texts = [canonical(number) for number in label_numbers(columns[0], missing=self.missing)]
         return unknown(texts, [str(canonical(value)) for value in self._values])
+
+    def label_notes(self, columns: Sequence[Column]) -> list[str]:
+        """Say how many distributions have no single most frequent rating."""
+        if not self.soft_labels:
+            return []
+        labels, keep = self.encode_labels(columns)
+        return tie_notes(labels[keep])
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the cross-entropy of logits (B, C)."""
         from attribune.tasks.losses import cross_entropy
 
+        if self.soft_labels:
+            return self.weighted_loss(logits, labels, labels.new_ones(len(labels)))
         return cross_entropy(logits, labels)
 
     def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the cross-entropy of each row; zero for a rating that no training row has."""
-        from attribune.tasks.losses import row_cross_entropy
+        from attribune.tasks.losses import row_cross_entropy, row_soft_cross_entropy
 
+        if self.soft_labels:
+            return row_soft_cross_entropy(logits, labels)
         return row_cross_entropy(logits, labels)
 
-    def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw class ids (B,)."""
-        from attribune.tasks.losses import sample_class
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return 1 for rows with a known rating, and 0 for others."""
+        from attribune.tasks.losses import known_weights
 
+        if self.soft_labels:
+            return super().row_counts(labels)
+        return known_weights(labels)
+
+    def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw class ids (B,), as distributions (B, C) where labels are some."""
+        from attribune.tasks.losses import sample_class, sample_shares
+
+        if self.soft_labels:
+            return sample_shares(logits, generator)
         return sample_class(logits, generator)
 
     def answer_probabilities(self, logits: Array) -> Array:
@@ -164,15 +235,28 @@ class Rating(Task):
         return np.asarray(softmax(logits, axis=1) @ values if self.expected else values[logits.argmax(axis=1)])
 
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
-        """Return the metrics of `score_by`, then the accuracy, and RMSE and MAE of the predicted number."""
+        """Return the metrics of `score_by`, then the accuracy, and RMSE and MAE of the predicted number.
+
+        Those of distributions go before; a tie of the most frequent ratings counts as the likeliest of them.
+        """
         logits, labels = checked_logits(logits, self.outputs), np.asarray(labels)
+        found = self._share_metrics(logits, labels)
+        labels = most_frequent(labels, logits) if self.soft_labels else labels
         predicted, values = self._numbers(logits), self._values
         farthest = np.where(predicted - values[0] > values[-1] - predicted, values[0], values[-1])
         true = np.where(labels == UNSEEN, farthest, values[labels.clip(min=0)])
-        names = dict.fromkeys([*self.score_by, *_USUAL])
-        accuracy = metric.accuracy(labels, logits.argmax(axis=1))
-        return {name: accuracy if name == "accuracy" else _METRICS[name](true, predicted) for name in names}
+        found["accuracy"] = metric.accuracy(labels, logits.argmax(axis=1))
+        names = dict.fromkeys([*self.score_by, *self._of_shares, *_USUAL])
+        return {name: found[name] if name in found else _METRICS[name](true, predicted) for name in names}
+
+    def _share_metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
+        """Return the metrics of distributions (n, C), if labels are some."""
+        if not self.soft_labels:
+            return {}
+        return distribution_metrics(labels, softmax(logits, axis=1), positions=self._values)
 
     def prior(self, train_labels: Array) -> Array:
         """Return the log frequencies of the ratings."""
+        if self.soft_labels:
+            return log_shares(train_labels)
         return log_frequencies(train_labels, self.outputs)

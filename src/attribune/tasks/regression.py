@@ -121,6 +121,10 @@ class Regression(Task):
 
         return row_squared_error(logits, labels)
 
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return 1 for rows with a label, and 0 for others."""
+        return labels.isfinite().float()
+
     def decode(self, logits: Array) -> Decoded:
         """Return the numbers in the unit of the values."""
         return Decoded(predictions={"prediction": self._numbers(logits)}, probabilities=None, probability_columns=())

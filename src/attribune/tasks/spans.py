@@ -189,6 +189,10 @@ class Spans(TokenTask):
         """Return the sum of both cross-entropies of each window."""
         return self._nats(logits, labels).sum(dim=1)
 
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return 2 for each window, whose loss has two cross-entropies."""
+        return 2 * super().row_counts(labels)
+
     def window_scores(self, logits: Array, window: TokenWindow) -> SpanScores:
         """Return the score of no answer, and the best candidates, yet without their texts."""
         if not np.isfinite(logits).all():

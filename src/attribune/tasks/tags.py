@@ -148,6 +148,12 @@ class Tags(TokenTask):
 
         return token_scores(logits, labels)[:, 0]
 
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return the number of words that are learned in each window."""
+        from attribune.tasks.losses import known_weights
+
+        return known_weights(labels).sum(dim=1)
+
     def window_scores(self, logits: Array, window: TokenWindow) -> tuple[Array, Array]:
         """Return the words that are scored in a window, and their logits."""
         first = window.marks >= 0

@@ -217,7 +217,7 @@ def _try(
         outputs=task.outputs,
         is_pair=len(texts.raw["train"]) == 2,
     )
-    fit = NetworkFit(network, settings, rows, texts.labels, task, training)
+    fit = NetworkFit(network, settings, rows, texts.labels, task, training, weights=texts.weights)
     try:
         trial = _fit(trial, fit, tried, ends=started + left)
     except (RuntimeError, MemoryError) as error:  # no memory for a network of this size

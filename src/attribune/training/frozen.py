@@ -69,7 +69,14 @@ def fit_frozen(
     for step in steps if len(data.schema) else steps[:1]:
         for features, C in _candidates(step, base, best):
             matrix = features.of_vectors(train, ids["train"])
-            model = LinearModel.from_matrix(features, matrix, labels=splits["train"].labels, task=data.task, C=C)
+            model = LinearModel.from_matrix(
+                features,
+                matrix,
+                labels=splits["train"].labels,
+                task=data.task,
+                C=C,
+                weights=splits["train"].weights,
+            )
             logits = features.of_vectors(embedded["validation"], ids["validation"]) @ model.weight + model.bias
             score = sign * data.task.metrics(logits, splits["validation"].labels)[data.task.main_metric].value()
             if best is None or score > best[0]:

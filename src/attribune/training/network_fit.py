@@ -52,8 +52,11 @@ class NetworkFit:
         labels: Mapping[str, npt.NDArray[Any]],
         task: Task,
         training: TrainingRecipe,
+        *,
+        weights: npt.NDArray[np.float32] | None = None,
     ) -> None:
         self.network, self.settings, self.rows, self.labels = network, settings, rows, labels
+        self.weights = None if weights is None else torch.from_numpy(weights)
         self.task, self.training, self.samples = task, training, 0
         self.best: dict[str, Tensor] = {}
         self.is_finite = True  # logits and score
@@ -101,7 +104,11 @@ class NetworkFit:
     def _step(self, index: npt.NDArray[np.int64]) -> None:
         self.network.train()
         logits = self.network(*self.rows["train"].batch(index, dtype=torch.float32))
-        loss = self.task.loss(logits, torch.from_numpy(self.labels["train"][index]))
+        labels = torch.from_numpy(self.labels["train"][index])
+        if self.weights is None:
+            loss = self.task.loss(logits, labels)
+        else:
+            loss = self.task.weighted_loss(logits, labels, self.weights[torch.from_numpy(index)])
         for optimizer in self.optimizers:
             optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]

@@ -42,6 +42,7 @@ class NetworkTexts:
         raw: by split, for each text of a row the texts of all rows.
         vectors: by the name of the file.
         features: sparse features, and `matrices` those of the splits.
+        weights: (n,) of the training rows; None if all count the same.
     """
 
     raw: Mapping[str, Sequence[Sequence[str]]]
@@ -49,6 +50,7 @@ class NetworkTexts:
     vectors: Mapping[str, WordVectors]
     features: LinearFeatures
     matrices: Mapping[str, Any]
+    weights: npt.NDArray[np.float32] | None = None
     words: dict[tuple[str, bool, bool], Sequence[Sequence[list[str]]]] = field(default_factory=dict)
 
     @classmethod
@@ -74,6 +76,7 @@ class NetworkTexts:
             vectors={},
             features=features,
             matrices={name: features.transform(joined[name], ids[name]) for name in splits},
+            weights=splits["train"].weights,
         )
         return replace(texts, vectors=texts._read_vectors(config.word_vectors, folder, reporter))
 

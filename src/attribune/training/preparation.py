@@ -18,6 +18,7 @@ from attribune.data.selection import rows_with_label, rows_with_text, shuffle_co
 from attribune.data.splits import split_table
 from attribune.data.tables import read_table
 from attribune.data.text_columns import share_texts
+from attribune.data.weights import read_weights
 from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.models.base import ConditionedModel
 from attribune.models.transfer import AttributeSource
@@ -53,6 +54,7 @@ class PreparedSplit:
         rows: (n,), their numbers in the source file, from 0.
         labels: as the task encodes them.
         clusters: those of scored rows.
+        weights: (n,) of training rows; None if all count the same.
         unshuffled: the table with every row's own attributes, where `table` has those of others.
     """
 
@@ -60,6 +62,7 @@ class PreparedSplit:
     rows: npt.NDArray[np.int64]
     labels: npt.NDArray[Any]
     clusters: Clusters = field(default_factory=dict)
+    weights: npt.NDArray[np.float32] | None = None
     unshuffled: Dataset | None = None
 
 
@@ -103,6 +106,8 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
         )
     with numbered_in_file(usable["train"].rows, usable["train"].source):
         parts = _split(plan, usable, notes)
+    if plan.source.weight is not None:
+        parts["train"] = _weighted(parts["train"], plan.source.weight, notes)
     train, transfer = parts["train"], plan.transfer
     with numbered_in_file(train.rows, train.source):
         values = value_tables(plan.source.values, encoder=plan.encoder, encoding=plan.source.encoding)
@@ -146,7 +151,7 @@ def _encode_labels(
     clusters = find_clusters(part.table, plan.clusters) if name != "train" else {}
     if note := clusters_note(clusters):
         notes.append(f"{name}: {note}")
-    return PreparedSplit(table=part.table, rows=part.rows, labels=labels, clusters=clusters)
+    return PreparedSplit(table=part.table, rows=part.rows, labels=labels, clusters=clusters, weights=part.weights)
 
 
 def with_all_classes(recipe: Recipe, tables: Mapping[str, Dataset]) -> Recipe:
@@ -177,11 +182,13 @@ def describe_as(data: PreparedData, values: Mapping[str, ValuesRecipe]) -> Prepa
 
 
 def rows_digest(data: PreparedData, plan: DataPlan) -> str:
-    """Return a checksum of the texts, labels and attributes of all splits."""
+    """Return a checksum of the texts, labels, attributes and weights of all splits."""
     digest = hashlib.blake2b(digest_size=16)
     columns = list(dict.fromkeys([*plan.text.names, *plan.source.label, *data.schema.names]))
     for name, split in data.splits.items():
         digest.update(name.encode() + split.rows.tobytes())
+        if split.weights is not None:
+            digest.update(split.weights.tobytes())
         for _, batch in column_batches(split.table, columns):
             digest.update(repr([array.to_pylist() for array in batch.values()]).encode())
     for attribute in data.schema:
@@ -203,6 +210,7 @@ def encode_split(name: str, data: PreparedData, plan: DataPlan, model: Condition
         text=plan.text,
         label=(plan.label_columns if plan.reads_tokens else plan.source.label) or None,
         task=data.task,
+        weight=plan.source.weight if name == "train" else None,
         encoder=model.row_encoder(plan.text),
         on_missing_label="partial" if plan.source.partial_labels and name == "train" else "drop",
     )
@@ -249,19 +257,25 @@ class _Rows:
     table: Dataset
     rows: npt.NDArray[np.int64]
     source: str
+    weights: npt.NDArray[np.float32] | None = None
+
+    def take(self, index: npt.NDArray[np.int64]) -> _Rows:
+        """Select rows by index."""
+        weights = None if self.weights is None else self.weights[index]
+        return replace(self, table=self.table.select(index), rows=self.rows[index], weights=weights)
 
 
 def _usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> _Rows:
     """Read a table and drop the rows without a text or a label, with notes about their numbers."""
     table = read_table(source, encoding=plan.source.encoding)
     shown = source if isinstance(source, str) else name
-    require_columns(table.column_names, plan.columns, source=shown)
+    weights = [plan.source.weight] if plan.source.weight is not None and name == "train" else []
+    require_columns(table.column_names, [*plan.columns, *weights], source=shown)
     has_text = rows_with_text(table, plan.source.texts, words=plan.reads_words)
     labels = plan.source.label if plan.reads_tokens else plan.label_columns
     enough = any if plan.reads_tokens or (plan.source.partial_labels and name == "train") else all
-    has_label = rows_with_label(
-        table, labels, missing=plan.task_options["missing"], enough=enough, objects=plan.reads_tokens
-    )
+    has_objects = plan.reads_tokens or plan.task_options.get("soft_labels") is True
+    has_label = rows_with_label(table, labels, missing=plan.task_options["missing"], enough=enough, objects=has_objects)
     usable = np.flatnonzero(has_text & has_label)
     notes.append(f"{name}: {len(table):,} rows read from {shown}")
     for lacking, dropped in {"text": ~has_text, "label": has_text & ~has_label}.items():
@@ -273,6 +287,16 @@ def _usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> _R
             f"in {', '.join(plan.label_columns)}: check the column names and the strings that mean missing"
         )
     return _Rows(table=table if len(usable) == len(table) else table.select(usable), rows=usable, source=shown)
+
+
+def _weighted(train: _Rows, name: str, notes: list[str]) -> _Rows:
+    """Read the weights of the training rows, and leave out those of weight 0."""
+    with numbered_in_file(train.rows, train.source):
+        weights = read_weights(train.table, name)
+    if not weights.all():
+        notes.append(f"train: {int((weights == 0).sum()):,} rows of weight 0 left out")
+    weighted = replace(train, weights=weights)
+    return weighted if weights.all() else weighted.take(np.flatnonzero(weights))
 
 
 def _split(plan: DataPlan, usable: dict[str, _Rows], notes: list[str]) -> dict[str, _Rows]:
@@ -298,7 +322,7 @@ def _split(plan: DataPlan, usable: dict[str, _Rows], notes: list[str]) -> dict[s
         notes.extend(cut.report.lines())
         for name, index in zip(("train", "validation", "test"), cut.rows, strict=True):
             if len(index):
-                parts[name] = _Rows(table=train.table.select(index), rows=train.rows[index], source=train.source)
+                parts[name] = train.take(index)
     for name in [name for name in usable if name != "train"]:
         shared = share_texts(parts["train"].table, usable[name].table, text=plan.source.texts)
         if shared:

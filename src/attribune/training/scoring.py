@@ -39,7 +39,9 @@ def baseline_rows(split: PreparedSplit) -> PreparedSplit:
     if len(split.table) <= _BASELINE_ROWS:
         return split
     chosen = np.sort(np.random.default_rng(0).permutation(len(split.table))[:_BASELINE_ROWS])
-    return replace(split, table=split.table.select(chosen), rows=split.rows[chosen], labels=split.labels[chosen])
+    weights = None if split.weights is None else split.weights[chosen]
+    table, rows, labels = split.table.select(chosen), split.rows[chosen], split.labels[chosen]
+    return replace(split, table=table, rows=rows, labels=labels, weights=weights)
 
 
 def fit_linear(data: PreparedData, text: TextInput | None) -> LinearModel:
@@ -49,20 +51,21 @@ def fit_linear(data: PreparedData, text: TextInput | None) -> LinearModel:
         text: the text columns; None leaves the text out.
     """
 
-    def inputs(name: str) -> tuple[list[str] | None, npt.NDArray[np.int64], npt.NDArray[Any]]:
-        split = baseline_rows(data.splits[name])
+    def inputs(split: PreparedSplit) -> tuple[list[str] | None, npt.NDArray[np.int64], npt.NDArray[Any]]:
         table, labels = split.table, split.labels
         ids = data.schema.encode(table)[0] if len(data.schema) else np.zeros((len(table), 0), np.int64)
         return None if text is None else text.read_all(table), ids, labels
 
-    texts, ids, labels = inputs("train")
-    validation_texts, validation_ids, validation_labels = inputs("validation")
+    train = baseline_rows(data.splits["train"])
+    texts, ids, labels = inputs(train)
+    validation_texts, validation_ids, validation_labels = inputs(baseline_rows(data.splits["validation"]))
     model, _ = choose_c(
         texts,
         ids,
         schema=data.schema,
         labels=labels,
         task=data.task,
+        weights=train.weights,
         validation_texts=validation_texts,
         validation_ids=validation_ids,
         validation_labels=validation_labels,

@@ -73,6 +73,7 @@ class AttributeTrainer(transformers.Trainer):
         order = LengthGroupedBatches(np.asarray(train["length"]), batch_size=settings.batch_size, seed=args.seed)
         self._batches = SharedBatches(order, process=process_number(), processes=process_count())
         self._sharded = sharded
+        self._mean_count = torch.ones(())  # over the batches of a step, of what their losses are divided by
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Return the loader of this process's rows of every batch."""
@@ -80,16 +81,37 @@ class AttributeTrainer(transformers.Trainer):
         pinned = self.args.dataloader_pin_memory
         return DataLoader(rows, batch_sampler=self._batches, collate_fn=self.data_collator, pin_memory=pinned)
 
+    def get_batch_samples(self, *args: Any, **options: Any) -> tuple[list[Any], Any]:
+        """Return the batches of a step, and their number of items, which weights count as they do losses."""
+        batches, items = super().get_batch_samples(*args, **options)
+        if not batches or "weights" not in batches[0]:
+            return batches, items
+        counts = [self._count(batch["labels"], batch["weights"]) for batch in batches]
+        total = self.accelerator.gather(torch.stack(counts).sum().to(self.args.device)).sum()
+        self._mean_count = total / len(batches)
+        return batches, None if items is None else total
+
+    def _count(self, labels: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """Return what the weighted losses of rows are divided by."""
+        counts: torch.Tensor = self.model.row_counts(labels)
+        return (weights * counts).sum()
+
     def compute_loss(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **options: Any) -> Any:
         """Return the loss, in training over the rows of all processes, which may differ from the mean of their losses.
 
-        Models that accept the number of items divide by that of all processes themselves.
+        Models that accept the number of items divide by that of all processes themselves. The mean over the batches of
+        a step is that of the losses of weighted rows, of which a batch has its share.
         """
-        if process_count() == 1 or not model.training or self.model_accepts_loss_kwargs:
+        if not model.training or self.model_accepts_loss_kwargs:
             return super().compute_loss(model, inputs, *args, **options)
-        labels = inputs.pop("labels")
-        logits = model(**inputs).logits.float()
-        return self.model.weighted_loss(*all_rows(logits, labels, limit=self._batches.most))
+        rows = [inputs[name] for name in ("labels", "weights") if name in inputs]
+        if process_count() == 1:
+            loss = super().compute_loss(model, inputs, *args, **options)
+        else:
+            read = {name: x for name, x in inputs.items() if name not in ("labels", "weights")}
+            logits, *rows = all_rows(model(**read).logits.float(), *rows, limit=self._batches.most)
+            loss = self.model.weighted_loss(logits, *rows)
+        return loss * self._count(*rows) / self._mean_count if len(rows) == 2 else loss
 
     def evaluation_loop(self, dataloader: Any, description: str, *args: Any, **options: Any) -> EvalLoopOutput:
         """Compute the metrics of the validation rows; those of a task that scores tokens are merged from windows."""

@@ -1,12 +1,13 @@
-"""The data sets of the benchmark: list, info, prepare, stats.
+"""The data sets of the benchmark: list, info, prepare, stats; and distributions of judgements.
 
-Data sets with attributes: where to get each, how it is prepared, what is in it.
+Data sets with attributes: where to get each, how it is prepared, what is in it. Of judgements, a row for each text.
 
 Examples:
   attribune data list
   attribune data info polmed
   attribune data prepare polmed --source downloads --output data/polmed
   attribune data stats polmed
+  attribune data distributions judgements.csv --text text --label answer --output texts.csv
   attribune train --config data/polmed/recipe.yaml --method injector --output runs/polmed
 """
 
@@ -18,7 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from attribune.apps.cli.arguments import add_shared, add_verb
+from attribune.apps.cli.arguments import SEVERAL, add_shared, add_verb
 from attribune.apps.cli.output import show, show_json
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def add_parser(verbs: Any) -> None:
     )
     figures = "sizes, words, values, and how much the attributes say about the classes"
     stats = add_verb(actions, "stats", figures, run=_stats)
+    _add_distributions(actions)
     for action in (info, prepare, stats):
         action.add_argument("name", metavar="NAME", help="one of `attribune data list`")
     add = prepare.add_argument
@@ -54,6 +56,54 @@ def add_parser(verbs: Any) -> None:
     add("--partial", action="store_true", help="accept files with fewer rows than the source publishes")
     stats.add_argument("--prepared", metavar="DIR", help="folder that `prepare` wrote; data/NAME unless given")
     add_shared(stats, "--json")
+
+
+_DISTRIBUTIONS = """A table of judgements as one of texts, with the share of each answer.
+
+Write a row for each text of a table with a row for each judgement. Its label is the share of each answer, such as
+{"no": 0.75, "yes": 0.25}, which task.soft_labels learns; the column judgements has their number. Other columns stay if
+all rows of a text say the same in them. With --config, the output is a folder with the tables of the recipe, and a
+recipe that trains on them.
+
+Examples:
+  attribune data distributions judgements.csv --text text --label answer --output texts.csv
+  attribune train texts.csv --text text --label answer --method adapter --set task.soft_labels=true --output runs/texts
+  attribune data distributions --config data/hs-brexit/recipe.yaml --output data/hs-brexit-texts
+"""
+
+
+def _add_distributions(actions: Any) -> None:
+    parser = add_verb(actions, "distributions", _DISTRIBUTIONS, run=_write_distributions)
+    add_shared(parser, "data", nargs="?")
+    add = parser.add_argument
+    add("--text", **SEVERAL, metavar="COL", help="text column, or several that make one text")
+    add("--text-pair", **SEVERAL, metavar="COL", help="column of a second text")
+    add("--label", metavar="COL", help="column of the answers")
+    add("--config", metavar="FILE", help="recipe in YAML, in place of a table and its columns")
+    add("--output", required=True, metavar="FILE_OR_DIR", help="CSV, TSV, JSONL or Parquet file; a folder for a recipe")
+    add_shared(parser, "--encoding")
+
+
+def _write_distributions(options: argparse.Namespace) -> None:
+    from attribune.apps.cli.output import open_console
+    from attribune.core.config import read_yaml
+    from attribune.errors import ConfigError
+    from attribune.runs.distributions import write_distribution_recipe, write_distributions
+    from attribune.runs.recipe_parts import DataRecipe
+
+    names = ("data", "text", "text_pair", "label", "encoding")
+    given = {name: getattr(options, name) for name in names if getattr(options, name)}
+    if options.config is None:
+        given = {"train" if name == "data" else name: value for name, value in given.items()}
+        notes = write_distributions(DataRecipe.from_dict(given, source="the table of judgements"), options.output)
+    elif given:
+        raise ConfigError(f"--config names table and columns: leave {', '.join(given)} out")
+    else:
+        notes = write_distribution_recipe(read_yaml(options.config), options.output)
+    console = open_console()
+    for note in notes:
+        console.note(note)
+    show(options.output)
 
 
 def _list(_: argparse.Namespace) -> None:

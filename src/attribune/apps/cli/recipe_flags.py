@@ -20,6 +20,7 @@ _SETTINGS = {
     "text": "data.text",
     "text_pair": "data.text_pair",
     "label": "data.label",
+    "weight": "data.weight",
     "prompt": "data.prompt",
     "chat": "data.chat",
     "validation": "data.validation",
@@ -49,6 +50,7 @@ def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
     add("--text", **SEVERAL, metavar="COL", help="text column, or several that are joined")
     add("--text-pair", **SEVERAL, metavar="COL", help="column of a second text that is read with the first")
     add("--label", **SEVERAL, metavar="COL", help="label column; several with --task aspects or spans")
+    add("--weight", metavar="COL", help="how much each training row counts in the loss: numbers from 0 on")
     add("--prompt", **SEVERAL, metavar="COL", help="columns read before the text that is written")
     add("--chat", action="store_true", default=None, help="apply the chat template to prompt and text")
     add("--attributes", **SEVERAL, metavar="COL", help="columns with one value per row")

@@ -276,14 +276,16 @@ class Session:
 
 
 def _label_numbers(task: Task, labels: Array) -> dict[str, Array]:
-    """Turn labels into numbers (n,) that can be averaged: the rating, the number, or 1 where a row has a class."""
+    """Turn labels into numbers (n,) that can be averaged: the rating, the number, or the share of a class."""
     if isinstance(task, Regression):
         return {"number": labels.reshape(-1) * task.std + task.mean}
     if isinstance(task, Rating):
         values = np.array([float(name) for name in task.classes])
+        if task.soft_labels:
+            return {"rating": labels @ values}
         return {"rating": np.where(labels >= 0, values[labels.clip(min=0)], values.mean())}
     if isinstance(task, Classification):
-        has = labels[:, : task.outputs] > 0 if task.multi_label else labels[:, None] == np.arange(task.outputs)
+        has = labels if labels.ndim == 2 else labels[:, None] == np.arange(task.outputs)
         return {f"share of {name}": has[:, index].astype(np.float64) for index, name in enumerate(task.class_names)}
     if not isinstance(task, Aspects):
         return {}  # a task of another package

@@ -1,0 +1,289 @@
+"""Distributions as labels, from the table of judgements to the report."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pandas as pd
+import pytest
+import small_runs
+import yaml
+
+from attribune.analysis.evaluate import compare_runs
+from attribune.apps.cli import main
+from attribune.data.answer_shares import answer_shares
+from attribune.errors import AttribuneError
+from attribune.runs.distributions import write_distribution_recipe
+from attribune.runs.folder import RunFolder
+from attribune.runs.stored_scores import StoredScores
+
+
+def judgements(texts: int, *, seed: int) -> list[dict[str, Any]]:
+    """Each text judged by one to four people, of whom the site of a text is no matter."""
+    chance = random.Random(seed)
+    return [
+        {
+            "text": f"{row['text']} t{seed}",
+            "stars": row["stars"],
+            "judge": judge,
+            "user": row["user"],
+            "look": row["look"],
+        }
+        | {"stars": row["stars"] if chance.random() < 0.7 else "good"}
+        for row in small_runs.reviews(texts, seed=seed)
+        for judge in range(chance.randint(1, 4))
+    ]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recipe over judgements, and the one over texts that is made of it."""
+    folder = tmp_path_factory.mktemp("soft")
+    small_runs.save_backbone(folder / "backbone")
+    for seed, (name, texts) in enumerate({"train": 60, "validation": 25, "test": 30}.items()):
+        small_runs.write_csv(folder / f"{name}.csv", judgements(texts, seed=seed))
+    data = {name: str(folder / f"{name}.csv") for name in ("train", "validation", "test")}
+    data |= {"text": "text", "label": "stars", "attributes": [{"name": "user"}, {"name": "judge"}], "max_length": 32}
+    settings = {
+        "data": data,
+        "method": {"name": "injector", "bottleneck": 8, "vector_size": 8},
+        "backbone": {"name": str(folder / "backbone")},
+        "training": {"epochs": 1, "batch_size": 16, "precision": "float32"},
+    }
+    (folder / "recipe.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+    words = ["data", "distributions", "--config", str(folder / "recipe.yaml"), "--output", str(folder / "texts")]
+    assert main(words) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path) -> Path:
+    words = ["train", "--config", str(folder / "texts" / "recipe.yaml"), "--compare", "linear"]
+    assert main([*words, "--weight", "judgements", "--output", str(folder / "run")]) == 0
+    return folder / "run"
+
+
+def test_a_table_of_judgements_becomes_one_of_texts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = pd.read_parquet(folder / "texts" / "train.parquet")
+    rows = pd.read_csv(folder / "train.csv").to_dict("records")
+    assert list(found.columns) == ["text", "user", "look", "stars", "judgements"]
+    assert found["text"].tolist() == list(dict.fromkeys(row["text"] for row in rows))
+    for _, text in found.iterrows():
+        answers = [row["stars"] for row in rows if row["text"] == text["text"]]
+        assert text["judgements"] == len(answers)
+        expected = {answer: answers.count(answer) / len(answers) for answer in sorted(set(answers))}
+        assert json.loads(text["stars"]) == expected
+    recipe = yaml.safe_load((folder / "texts" / "recipe.yaml").read_text(encoding="utf-8"))
+    assert [attribute["name"] for attribute in recipe["data"]["attributes"]] == ["user"]
+    assert recipe["task"] == {"soft_labels": True}
+
+    table = ["data", "distributions", str(folder / "train.csv"), "--text", "text", "--label", "stars"]
+    for ending in ("csv", "jsonl", "parquet"):
+        capsys.readouterr()
+        assert main([*table, "--output", str(folder / f"made.{ending}")]) == 0
+        messages = capsys.readouterr().err
+        assert f"{len(rows)} judgements of 60 texts" in messages
+        assert "columns dropped, in which the rows of a text differ: judge" in messages
+    pd.testing.assert_frame_equal(pd.read_parquet(folder / "made.parquet"), found)
+    assert pd.read_csv(folder / "made.csv")["stars"].tolist() == found["stars"].tolist()
+
+
+def test_it_is_trained_on_and_scored_everywhere(run: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = RunFolder(run).read_results()
+    names = ["cross_entropy", "manhattan", "jensen_shannon", "accuracy", "macro_f1"]
+    assert results.main_metric == "cross_entropy"
+    assert [list(model.parts["test"]) for model in results.models] == [names] * len(results.models)
+    assert [model.name for model in results.models][-1] == "majority"
+    assert results.training.best_value == pytest.approx(results.models[0].parts["validation"]["cross_entropy"].value)
+    assert any("have several most frequent classes, each of which counts as right" in note for note in results.notes)
+    stored = StoredScores.read(run).parts["test"]
+    np.testing.assert_allclose(stored["labels"].sum(axis=1), 1, atol=1e-6)
+
+    capsys.readouterr()
+    texts = str(folder / "texts" / "test.parquet")
+    assert main(["evaluate", str(run), texts, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    expected = results.models[0].parts["test"]["jensen_shannon"].value
+    assert found["metrics"]["as given"]["jensen_shannon"]["value"] == pytest.approx(expected, abs=1e-6)
+    assert "judgements" not in found
+    assert {pair["metric"] for pair in compare_runs(run, run / "compare" / "linear")} == set(names)
+    for words in (["explain", str(run), texts], ["report", str(run)], ["report", str(run), texts]):
+        assert main([*words, "--output", str(folder / "page.html")]) == 0
+    assert main(["predict", str(run), texts, "--output", str(folder / "predicted.csv")]) == 0
+    predicted = pd.read_csv(folder / "predicted.csv")
+    np.testing.assert_allclose(predicted["probability_good"] + predicted["probability_bad"], 1, atol=1e-5)
+    new = pd.DataFrame({"text": ["great film", "dull"], "user": ["new"] * 2, "stars": ['{"good": 1}', '{"bad": 1}']})
+    new.to_csv(folder / "new.csv", index=False)
+    assert main(["enrol", str(run), str(folder / "new.csv")]) == 0
+
+
+@pytest.mark.parametrize("kind", ["rating", "ordinal"])
+@pytest.mark.parametrize("method", ["injector", "linear", "automl"])
+def test_ordered_answers_and_baselines(folder: Path, kind: str, method: str) -> None:
+    """The same table, whose answers are numbers."""
+    if not (folder / "numbers").exists():
+        recipe = yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8"))
+        for name in ("train", "validation", "test"):
+            frame = pd.read_csv(folder / f"{name}.csv")
+            frame["stars"] = np.random.default_rng(0).integers(1, 5, len(frame))
+            frame.to_csv(folder / f"n-{name}.csv", index=False)
+            recipe["data"][name] = str(folder / f"n-{name}.csv")
+        write_distribution_recipe(recipe, folder / "numbers")
+    words = ["train", "--config", str(folder / "numbers" / "recipe.yaml"), "--task", kind, "--method", method]
+    options = {"injector": ["method.bottleneck=8", "method.vector_size=8"], "automl": ["method.trials=1"]}
+    output = folder / f"{kind}-{method}"
+    changes = ["--set", *options[method]] if method in options else []
+    assert main([*words, "--no-baselines", *changes, "--output", str(output)]) == 0
+    results = RunFolder(output).read_results()
+    assert list(results.models[0].parts["test"])[:4] == ["cross_entropy", "manhattan", "jensen_shannon", "wasserstein"]
+    assert results.task["classes"] == ["1", "2", "3", "4"]
+
+
+@pytest.fixture(scope="module")
+def objects(folder: Path) -> Path:
+    """Tables whose labels are objects, as LeWiDi publishes them; Parquet has all keys in every row."""
+    rows = [row | {"stars": {"good": 0.67, "bad": 0.33} if n % 2 else {"bad": 1.0}} for n, row in enumerate(_reviews())]
+    (folder / "objects.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    pd.DataFrame(rows).to_parquet(folder / "objects.parquet")
+    small_runs.write_csv(folder / "objects.csv", [row | {"stars": json.dumps(row["stars"])} for row in rows])
+    return folder
+
+
+def test_objects_are_read_from_all_formats(objects: Path) -> None:
+    folder = objects
+    losses = []
+    for ending in ("csv", "jsonl", "parquet"):
+        words = small_runs.train_command(
+            folder / f"objects.{ending}", folder / f"from-{ending}", backbone=folder / "backbone", method="linear"
+        )
+        assert main([*words, "task.soft_labels=true", "--no-baselines"]) == 0
+        losses.append(
+            RunFolder(folder / f"from-{ending}").read_results().models[0].parts["test"]["cross_entropy"].value
+        )
+    assert losses[1:] == pytest.approx(losses[:1] * 2)
+
+
+def _reviews() -> list[dict[str, Any]]:
+    return small_runs.reviews(60, seed=9)
+
+
+HOSTILE = {
+    "plain answers": ("good", "train.csv: the label of row 3 is 'good', not a distribution"),
+    "a sum of 0.9": ('{"good": 0.5, "bad": 0.4}', "train.csv: the label of row 3 has shares that sum to 0.9"),
+    "empty": ("{}", "train.csv: the label of row 3 is an empty distribution"),
+    "negative": ('{"good": -1, "bad": 2}', "train.csv: the label of row 3 gives the class 'good' the share -1"),
+}
+
+
+@pytest.mark.parametrize("kind", list(HOSTILE))
+@pytest.mark.parametrize("method", ["injector", "linear"])
+def test_labels_that_are_no_distributions_are_named(
+    tmp_path: Path, folder: Path, kind: str, method: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cell, message = HOSTILE[kind]
+    rows = [row | {"stars": '{"good": 0.5, "bad": 0.5}'} for row in _reviews()]
+    rows[2]["stars"] = cell
+    data = small_runs.write_csv(tmp_path / "train.csv", rows)
+    words = small_runs.train_command(data, tmp_path / "run", backbone=folder / "backbone", method=method)
+    assert main([*words, "task.soft_labels=true"]) == 1
+    errors = capsys.readouterr().err
+    assert message in errors
+    assert "Traceback" not in errors
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_class_of_test_rows_alone_is_named(run: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pd.DataFrame({"text": ["a film"], "user": ["u1"], "stars": ['{"awful": 1}']}).to_csv(folder / "x.csv", index=False)
+    assert main(["evaluate", str(run), str(folder / "x.csv")]) == 1
+    assert (
+        "row 1 gives the share 1 to 'awful', which is not among the classes ('bad', 'good')" in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_distributions_that_are_not_asked_for_are_no_classes(
+    objects: Path, ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = objects
+    words = small_runs.train_command(
+        folder / f"objects.{ending}", folder / "lost", backbone=folder / "backbone", method="linear"
+    )
+    capsys.readouterr()
+    assert main(words) == 1
+    assert "set task.soft_labels=true" in capsys.readouterr().err
+
+
+def shares_of(**columns: list[Any]) -> Any:
+    table = datasets.Dataset.from_dict(columns)
+    return answer_shares(table, text=["text"], label="label", missing=("", "NA"))
+
+
+def test_rows_without_a_text_or_an_answer_are_counted() -> None:
+    found = shares_of(
+        text=["a", " a ", "", None, "b", "b", "c"],
+        label=["x", "y", "x", "y", "NA", "x", None],
+        site=["s", "s ", "t", "t", "u", "s", "t"],
+        tags=[["1"], ["1"], None, None, None, [], []],
+    )
+    assert found.first.tolist() == [0, 5]
+    assert found.shares == ['{"x": 0.5, "y": 0.5}', '{"x": 1.0}']
+    assert (found.no_text, found.no_label, found.shared, found.dropped) == (2, 2, ("site", "tags"), ())
+    assert found.lines() == [
+        "3 judgements of 2 texts, 1 of which have more than one",
+        "2 rows without a text left out",
+        "2 rows without an answer left out",
+    ]
+    assert shares_of(text=["a", "a"], label=["x", "x"], site=["s", None]).dropped == ("site",)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"text": ["a"], "labels": ["x"]}, "the table has no column 'label'; did you mean 'labels'?"),
+        ({"text": ["a", ""], "label": ["", "x"]}, "none of its 2 rows has both a text in text and an answer in label"),
+        ({"text": ["a"], "label": ["x"], "judgements": [1]}, "has a column 'judgements', which is to hold the number"),
+        ({"text": ["a"], "label": [["x", "y"]]}, "the label of row 1 is the list ['x', 'y']"),
+    ],
+)
+def test_tables_that_cannot_be_joined(columns: dict[str, list[Any]], message: str) -> None:
+    with pytest.raises(AttribuneError) as error:
+        shares_of(**columns)
+    assert message in str(error.value)
+
+
+def test_commands_that_do_not_fit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, recipe = str(folder / "train.csv"), yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8"))
+    columns = ["--text", "text", "--label", "stars"]
+
+    def refused(*words: str) -> str:
+        assert main(["data", "distributions", *words]) == 1
+        errors = capsys.readouterr().err
+        assert "Traceback" not in errors
+        return errors
+
+    assert "train: this setting is required" in refused(*columns, "--output", str(folder / "o.csv"))
+    assert "0 are named: name one" in refused(table, "--text", "text", "--output", str(folder / "o.csv"))
+    assert "is the table that is read" in refused(table, *columns, "--output", table)
+    assert "the ending '.xlsx' is not one of" in refused(table, *columns, "--output", str(folder / "o.xlsx"))
+    assert "has no column 'txt'" in refused(
+        table, "--text", "txt", "--label", "stars", "--output", str(folder / "o.csv")
+    )
+    config = ["--config", str(folder / "recipe.yaml")]
+    assert "--config names table and columns: leave label out" in refused(
+        *config, "--label", "stars", "--output", str(folder / "o")
+    )
+    for change, message in (
+        ({"task": {"kind": "regression"}}, "task 'regression' learns no distribution of answers"),
+        ({"data": recipe["data"] | {"weight": "look"}}, "the recipe has weights of judgements (look)"),
+    ):
+        with pytest.raises(AttribuneError) as error:
+            write_distribution_recipe({**recipe, **change}, folder / "o")
+        assert message in str(error.value)
+    (folder / "file").write_text("")
+    assert "cannot be made a folder" in refused(*config, "--output", str(folder / "file"))
+    assert not (folder / "o").exists()
