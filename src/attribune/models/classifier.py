@@ -275,7 +275,11 @@ class AttributeModel(ConditionedModel):
             logits: Tensor = self.head(self._features(hidden, dtype))
             return logits.float()
         document = self.method.pool(hidden, attention_mask, condition, self._pool)
-        return self._linked(self.method.classify(self._features(document, dtype), condition, self.head), condition)
+        # Rewards are subtracted, and their difference would be lost in the rounding of bf16.
+        exact = self.task.candidates > 1
+        with torch.autocast(document.device.type, enabled=False) if exact else nullcontext():
+            outputs = self.method.classify(self._features(document, dtype), condition, self.head)
+        return self._linked(outputs, condition)
 
     def _linked(self, outputs: Tensor, condition: Condition) -> Tensor:
         """Return the float32 logits (B, outputs of the task) of the head's outputs, one for each text of a row."""
