@@ -171,7 +171,13 @@ class TextEncoder:
 
         Raises:
             DataError: for a missing column, or one that holds lists.
+            ConfigError: for a prompt.
         """
+        if text.prompt:
+            raise ConfigError(
+                f"this model reads no prompt ({', '.join(text.prompt)}): name its columns as text, or as the first of a "
+                "pair"
+            )
         texts, window = text.read(columns, first_row=first_row), self.window
         if text.pair and isinstance(window, SentenceChunks):
             raise ConfigError(f"the window {str(window)!r} has the sentences of one text: choose chunks for pairs")

@@ -122,11 +122,8 @@ class Preference(Task):
         for row, label in enumerate(labels, start=first_row):
             if label is not None and label not in index and label not in self.ties:
                 listed = ", ".join((*self.labels, *self.ties))
-                raise RowError(
-                    "the label of ",
-                    row,
-                    f" is {label!r:.40}, which is none of {listed}: name it in task.labels or ties",
-                )
+                cure = "correct the cell, or name the labels in task.labels and task.ties"
+                raise RowError("the label of ", row, f" is {label!r:.40}, which is none of {listed}: {cure}")
         encoded = np.array([UNSEEN if label is None else index.get(label, UNSEEN) for label in labels], dtype=np.int64)
         return encoded, (encoded >= 0) & _differ(columns)
 
