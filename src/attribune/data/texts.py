@@ -175,8 +175,8 @@ class TextEncoder:
         """
         if text.prompt:
             raise ConfigError(
-                f"this model reads no prompt ({', '.join(text.prompt)}): name its columns as text, or as the first of a "
-                "pair"
+                f"this model reads no prompt ({', '.join(text.prompt)}): name its columns as text, or as the first of "
+                "a pair"
             )
         texts, window = text.read(columns, first_row=first_row), self.window
         if text.pair and isinstance(window, SentenceChunks):

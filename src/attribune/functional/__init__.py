@@ -57,7 +57,7 @@ The parameters and their names in the papers:
 | `personalised_low_rank` | `A`, `B` | r in, out r | A, B |
 | `personalised_low_rank` | `P` | r MZ | P_j side by side |
 | `cut_points`, `ordinal_log_probabilities` | `first` | 1 | θ_1 |
-| `preference_log_probability` | `r_1`, `r_2` | B, B | log π of the two treatments |
+| `preference_log_probability` | `r_1`, `r_2` | B, B | log π_1, log π_2 |
 | `value_log_evidence`, `value_mode_step` | `K`, `W`, `a` | V n n, V n n, V n | covariance, Hessian, coefficients |
 | `value_log_evidence` | `loss` | V | negative log-likelihood of a value's rows |
 | `value_mode_step` | `g` | V n | its gradient in the logits |
