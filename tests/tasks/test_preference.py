@@ -124,7 +124,7 @@ def test_labels_that_say_nothing_are_refused(
 def test_other_columns_are_refused() -> None:
     with pytest.raises(ConfigError, match="at most one label column beside its two texts, and was given 4 columns"):
         Preference.fit([["a"]] * 4)
-    with pytest.raises(ConfigError, match="has no option classes: it has labels, ties, missing"):
+    with pytest.raises(ConfigError, match="has no option classes: it has labels, ties, missing, score_by"):
         fit_task("preference", [["first", "second"]], classes=["a", "b"])
     with pytest.raises(
         DataError, match="row 8 is 'third', which is none of first, second, tie, equal: correct the cell"
@@ -152,6 +152,11 @@ def test_metrics_are_those_of_scikit_learn() -> None:
     assert list(metrics) == ["accuracy", "log_loss"]
     assert metrics["accuracy"].value() == pytest.approx(accuracy_score(labels, logits.argmax(axis=1)))
     assert metrics["log_loss"].value() == pytest.approx(log_loss(labels, task.answer_probabilities(logits)))
+    by_loss = fitted(["a", "b"], score_by="log_loss")
+    assert (by_loss.main_metric, by_loss.higher_is_better) == ("log_loss", False)
+    assert list(by_loss.metrics(logits, labels)) == ["log_loss", "accuracy"]
+    with pytest.raises(ConfigError, match="a preference has the metrics accuracy, log_loss"):
+        fitted(["a", "b"], score_by="f1")
     swapped = task.metrics(logits[:, ::-1], 1 - labels)
     assert swapped["log_loss"].value() == pytest.approx(metrics["log_loss"].value())
     with pytest.raises(DataError, match="1 labels for 53 rows"):

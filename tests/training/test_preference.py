@@ -251,7 +251,10 @@ def test_settings_that_cannot_be(folder: Path, tmp_path: Path, capsys: Any) -> N
         (["data.prompt=prompt", "data.chat=true"], "task 'preference' has no chat: leave it out"),
         (["data.partial_labels=true"], "task 'preference' has no partial_labels: leave it out"),
         (["method={name: linear}"], "method 'linear' compares no texts, as the task 'preference' does"),
-        (["task.classes=[a, b]"], "the task 'preference' has no option classes: it has labels, ties, missing"),
+        (
+            ["task.classes=[a, b]"],
+            "the task 'preference' has no option classes: it has labels, ties, missing, score_by",
+        ),
         (["task.labels=[first]"], "class"),
         (["data.window=sentences:8x3", "data.prompt=prompt"], "has the sentences of one text: choose chunks for pairs"),
     ):

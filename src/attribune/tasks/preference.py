@@ -15,7 +15,7 @@ from attribune.errors import ConfigError, DataError, RowError
 from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, canonical
-from attribune.tasks.base import Decoded, Task, checked_logits
+from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
 from attribune.tasks.labels import UNSEEN, Array, Column, MissingTexts, class_names, label_texts
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ __all__ = ["TIES", "Preference"]
 
 TIES = ("tie", "equal")
 """Labels that prefer neither text, unless others are named."""
+_METRICS = ("accuracy", "log_loss")
 _KNOWN = (
     ("first", "second"),
     ("First", "Second"),
@@ -63,19 +64,21 @@ class Preference(Task):
         labels: the labels of rows in which the first text is preferred, and the second.
         ties: labels that prefer neither.
         missing: texts that mean a missing label.
+        score_by: metrics that come first, beginning with the main one: ``accuracy`` or ``log_loss``.
     """
 
     kind: ClassVar[str] = "preference"
     candidates: ClassVar[int] = 2
     outputs: ClassVar[int] = 2
     head_outputs: ClassVar[int] = 1
-    main_metric: ClassVar[str] = "accuracy"
     labels: Annotated[tuple[str, str], BeforeValidator(_two_names)] = ("first", "second")
     ties: Annotated[tuple[str, ...], BeforeValidator(_texts)] = TIES
     missing: MissingTexts = MISSING
+    score_by: ScoreBy = ()
 
     def __post_init__(self) -> None:
-        """Check that a label has one meaning."""
+        """Check the names of metrics, and that a label has one meaning."""
+        check_metrics(self.score_by, _METRICS, task="a preference")
         if both := sorted({*self.labels}.intersection(self.ties)):
             raise ConfigError(f"the label {both[0]!r} is a preference and a tie: name it once, in labels or in ties")
 
@@ -87,18 +90,24 @@ class Preference(Task):
         labels: Sequence[str] | None = None,
         ties: str | Sequence[str] = TIES,
         missing: Sequence[str] = MISSING,
+        score_by: str | Sequence[str] = (),
     ) -> Self:
         """Find out how the labels of training rows name the texts, unless `labels` says it."""
         if labels is None and len(label_columns) in (1, 3):
             labels = _found_labels(label_columns[0], ties=_texts(ties), missing=missing)
         named: Any = {} if labels is None else {"labels": labels}
-        task = cls(**named, ties=ties, missing=missing)  # type: ignore[arg-type]
+        task = cls(**named, ties=ties, missing=missing, score_by=score_by)  # type: ignore[arg-type]
         if not task.encode_labels(label_columns)[1].any():
             raise DataError(
                 "no training row has two different texts of which one is preferred: name the columns of both, and the "
                 "column that says which"
             )
         return task
+
+    @property
+    def main_metric(self) -> str:
+        """The first of `score_by`, else `accuracy`."""
+        return (*self.score_by, *_METRICS)[0]
 
     def _labels(self, columns: Sequence[Column], first_row: int) -> list[str | None]:
         """Return the label of each row."""
@@ -178,16 +187,17 @@ class Preference(Task):
         )
 
     def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
-        """Return the accuracy, in which two equal rewards are half right, and the mean of ``-log P`` in nats."""
+        """Return accuracy, in which two equal rewards are half right, and the mean of ``-log P`` in nats.
+
+        Those of `score_by` come first.
+        """
         advantage, labels = self._advantage(logits), np.asarray(labels)
         if labels.shape != advantage.shape:
             raise DataError(f"{labels.size} labels for {len(advantage)} rows: give one label per row")
         of_preferred = np.where(labels == 0, advantage, -advantage)
         hits = np.where(of_preferred == 0, 0.5, of_preferred > 0)
-        return {
-            "accuracy": metric.mean_of("accuracy", hits),
-            "log_loss": metric.mean_of("log_loss", np.logaddexp(0.0, -of_preferred)),
-        }
+        values = {"accuracy": hits, "log_loss": np.logaddexp(0.0, -of_preferred)}
+        return {name: metric.mean_of(name, values[name]) for name in dict.fromkeys([*self.score_by, *_METRICS])}
 
     def prior(self, train_labels: Array) -> Array:
         """Return equal rewards: which text stands first says nothing."""
