@@ -126,10 +126,10 @@ def test_a_pair_is_kept_with_the_model() -> None:
 
 
 def test_what_cannot_be() -> None:
-    with pytest.raises(ConfigError, match="reads no pair of texts"):
-        TextInput.of("a", pair="b", prompt="c")
     text = TextInput.of("a", pair="b", window=parse_window("head:4", max_length=4))
     encoder = TextEncoder(tokenizer(), window=text.window)
+    with pytest.raises(ConfigError, match=r"this model reads no prompt \(c\): name its columns as text"):
+        encoder.rows(TextInput.of("a", pair="b", prompt="c"), {"a": ["x"], "b": ["y"], "c": ["z"]})
     with pytest.raises(ConfigError, match="leaves room for 1 ids of two texts beside 3 special tokens"):
         encoder.rows(text, {"a": ["x"], "b": ["y"]})
 

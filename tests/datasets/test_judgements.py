@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from published import csv_text, read_rows, write
-from published_judgements import NEW, OLD, PARTS, judged_item, judged_request
+from published_judgements import NEW, OLD, PARTS, convarg_files, convarg_judgement, judged_item, judged_request
 
 from attribune.datasets.row_log import Row, RowLog
 from attribune.errors import DataError
@@ -148,3 +148,47 @@ class TestPoliteness:
             self.read(
                 tmp_path, {key: value for key, value in judged_request(1).items() if key not in ("Request", "Score5")}
             )
+
+
+class TestConvarg:
+    def read(self, folder: Path, *judgements: dict[str, Any], **options: Any) -> tuple[list[Row], RowLog]:
+        for file, content in convarg_files(list(judgements), csv_text).items():
+            if not (folder / file).is_file():
+                write(folder / file, content)
+        rows, log = read_rows("ukpconvarg1", folder, **options)
+        assert {part for part, _ in rows} <= {None}
+        return [row for _, row in rows], log
+
+    def test_every_judgement_is_a_row_with_both_arguments(self, tmp_path: Path) -> None:
+        rows, _ = self.read(tmp_path, *(convarg_judgement(number) for number in (0, 1, 14)))
+        assert judged(rows, "text", "text_pair", "preferred", "judge") == [
+            ("debate-0_no says arg1.", "debate-0_no says arg2.", "first", "A0"),
+            ("debate-1_yes says arg1.", "debate-1_yes says arg3.", "second", "A1"),
+            ("debate-14_no says arg1.", "debate-14_no says arg16.", "tie", "A4"),
+        ]
+        assert judged(rows, "topic", "debate")[1] == ("debate-1_yes", "debate-1")
+
+    def test_what_cannot_be_compared_is_left_out(self, tmp_path: Path) -> None:
+        arguments = [("arg1", "Same."), ("arg2", " Same. "), ("arg3", " "), ("arg4", "Other.")]
+        known = [{"topic": "debate-0_no", "argument_id": name, "text": text} for name, text in arguments]
+        write(tmp_path / "ukpconvarg1_arguments.csv", csv_text(known))
+        pairs = [convarg_judgement(0, a2=name) for name in ("arg2", "arg3", "arg4")]
+        rows, log = self.read(tmp_path, *pairs, convarg_judgement(0, a2="arg4", turkerid=" "))
+        assert judged(rows, "text_pair") == [("Other.",)]
+        assert log.left_out == {"the same text twice": 1, "no text": 1, "no judge": 1}
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"label": "a3"}, r"line 3: the label is none of a1, a2, equal \('a3'\)"),
+            ({"label": ""}, r"line 3: the label is none of a1, a2, equal \(''\)"),
+            ({"topic": "debate-7_no"}, r"line 3: an argument is not among those of its topic \(arg1, arg9\)"),
+        ],
+    )
+    def test_others_are_refused(self, tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+        known = convarg_judgement(0), convarg_judgement(0, a2="arg9")
+        write(tmp_path / "ukpconvarg1_arguments.csv", convarg_files(list(known), csv_text)["ukpconvarg1_arguments.csv"])
+        with pytest.raises(DataError, match=message):
+            self.read(tmp_path, known[0], known[1] | changes)
+        rows, log = self.read(tmp_path, *known, skip_bad=True)
+        assert (len(rows), log.bad.total()) == (1, 1)

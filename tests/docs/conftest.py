@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from families import tiny_config
+from preference_tables import chosen_and_rejected, preferences
 from small_runs import reviews, save_backbone, write_csv
 from token_tables import questions, tagged_words, write_json_lines
 
@@ -66,6 +67,8 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         for row in reviews(60)
     ]
     (tmp_path / "papers.jsonl").write_text("".join(json.dumps(paper) + "\n" for paper in papers), encoding="utf-8")
+    write_csv(tmp_path / "votes.csv", preferences(90))
+    write_csv(tmp_path / "pairs.csv", chosen_and_rejected(preferences(150)))
     write_json_lines(tmp_path / "words.jsonl", tagged_words(60))
     write_json_lines(tmp_path / "questions.jsonl", questions(60, unanswerable=0.2))
     for name in (DEFAULT_BACKBONE, "google-bert/bert-base-uncased"):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["judged_files", "judged_item", "judged_request"]
+__all__ = ["convarg_files", "convarg_judgement", "judged_files", "judged_item", "judged_request"]
 
 PARTS = ("train", "dev", "test")
 OLD = {
@@ -46,6 +46,19 @@ def judged_item(name: str, number: int, **changes: Any) -> dict[str, Any]:
     return known | {"text": text, "annotations": given, "other_info": other} | changes
 
 
+def convarg_judgement(number: int, **changes: Any) -> dict[str, Any]:
+    """A row of ukpconvarg1_crowd.csv: one of two arguments of a side of a debate."""
+    known = {"topic": f"debate-{number}_{'yes' if number % 2 else 'no'}", "a1": "arg1", "a2": f"arg{2 + number}"}
+    return known | {"turkerid": f"A{number % 5}", "label": ("a1", "a2", "equal")[number % 3]} | changes
+
+
+def convarg_files(judgements: list[dict[str, Any]], csv_text: Callable[..., str]) -> dict[str, str]:
+    """The files of UKPConvArg1, with the arguments of these judgements."""
+    named = dict.fromkeys((row["topic"], row[side]) for row in judgements for side in ("a1", "a2"))
+    arguments = [{"topic": topic, "argument_id": one, "text": f"{topic} says {one}."} for topic, one in named]
+    return {"ukpconvarg1_crowd.csv": csv_text(judgements), "ukpconvarg1_arguments.csv": csv_text(arguments)}
+
+
 def judged_files(name: str, rows: int, csv_text: Callable[..., str]) -> dict[str, str] | None:
     """Files of a set with so many judgements, by their names; None for sets that are not of judgements."""
     if name == "politeness":
@@ -54,6 +67,8 @@ def judged_files(name: str, rows: int, csv_text: Callable[..., str]) -> dict[str
             f"{site}.annotated.csv": csv_text(requests[place::2])
             for place, site in enumerate(("wikipedia", "stack-exchange"))
         }
+    if name == "ukpconvarg1":
+        return convarg_files([convarg_judgement(number) for number in range(rows)], csv_text)
     if name not in OLD | NEW:
         return None
     file = (OLD | NEW)[name][0]

@@ -202,6 +202,25 @@ def test_every_judgement_is_prepared(tmp_path: Path, name: str, file: str, judge
     assert all(len(table) > 0.1 * 0.95 * judgements for table in parts.values())
 
 
+def test_preferences_are_prepared_by_debate(tmp_path: Path) -> None:
+    source = real("preferences/ukpconvarg1_crowd.csv.gz").parent
+    done = prepare(CARDS["ukpconvarg1"], source=source, output=tmp_path / "out")
+    assert done.manifest["differences"] == []
+    assert done.manifest["left_out"] == {"the same text twice": 75}
+    parts = done.parts()
+    assert {part: len(table) for part, table in parts.items()} == {
+        "train": 53_751,
+        "validation": 14_956,
+        "test": 15_663,
+    }
+    debates = [{topic.partition("_")[0] for topic in table["topic"].to_pylist()} for table in parts.values()]
+    assert [*map(len, debates)] == [10, 3, 3]
+    assert len(set().union(*debates)) == 16
+    judges = set().union(*(table["judge"].to_pylist() for table in parts.values()))
+    assert len(judges) == 3_815
+    assert set(parts["test"]["preferred"].to_pylist()) == {"first", "second", "tie"}
+
+
 def test_reviews_of_recipes_are_prepared_of_a_part(tmp_path: Path) -> None:
     source = real("foodcom/dishcovery_interactions_small.csv").parent
     done = prepare(CARDS["foodcom-reviews"], source=source, output=tmp_path / "out")

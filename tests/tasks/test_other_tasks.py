@@ -229,6 +229,7 @@ def test_every_task_is_in_the_table():
         "ordinal": "Ordinal",
         "regression": "Regression",
         "aspects": "Aspects",
+        "preference": "Preference",
         "generation": "Generation",
         "tags": "Tags",
         "spans": "Spans",

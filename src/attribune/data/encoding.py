@@ -22,6 +22,7 @@ from attribune.errors import ConfigError, DataError
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_batches, require_columns
 from attribune.schema.reports import count_lines
+from attribune.tasks.base import Task
 from attribune.tasks.tokens import TokenTask
 
 __all__ = ["LabelEncoder", "RowEncoder", "RowReport", "encode", "encode_rows", "encode_with_report"]
@@ -186,6 +187,8 @@ def _text_encoder(
 ) -> TextEncoder:
     if isinstance(task, TokenTask):
         raise ConfigError(f"the task {task.kind!r} scores tokens: give encoder=model.row_encoder()")
+    if isinstance(task, Task) and task.candidates > 1:
+        raise ConfigError(f"the task {task.kind!r} compares texts: give encoder=model.row_encoder()")
     return TextEncoder(tokenizer, window=text_input.window, limit=limit)
 
 
@@ -267,13 +270,15 @@ def _batch(
     rows: EncodedRows, labels: _Labels | None, chosen: npt.NDArray[np.intp], weights: npt.NDArray[np.float32] | None
 ) -> pa.Table:
     input_ids = [rows.inputs[row] for row in chosen]
+    ids_type = pa.list_(pa.int32())
     columns = {
-        "input_ids": pa.array(input_ids, type=pa.list_(pa.int32())),
+        "input_ids": pa.array(input_ids, type=pa.list_(ids_type) if rows.has_candidates else ids_type),
         "attribute_ids": _matrix(rows.attribute_ids[chosen], pa.int32()),
-        "length": pa.array([len(ids) for ids in input_ids], type=pa.int32()),
+        "length": pa.array(rows.lengths[chosen], type=pa.int32()),
     }
     if rows.segment_starts is not None:
-        columns["segment_start"] = pa.array(rows.segment_starts[chosen], type=pa.int32())
+        starts = rows.segment_starts[chosen]
+        columns["segment_start"] = _matrix(starts, pa.int32()) if starts.ndim == 2 else pa.array(starts, pa.int32())
     if rows.labels is not None:
         written = [rows.labels[row] for row in chosen]
         columns["labels"] = pa.array(written, type=pa.list_(pa.int32()))

@@ -21,13 +21,14 @@ class EncodedRows:
     """Rows as a model reads them.
 
     Attributes:
-        inputs: the ids of each row's text, special tokens included; for a baseline the text itself, for a task that
-            scores tokens a `TokenRow`.
+        inputs: the ids of each row's text, special tokens included; for a task that compares texts a tuple of those of
+            each, for a baseline the text itself, for a task that scores tokens a `TokenRow`.
         attribute_ids: (rows, slots).
         empty: (rows,) whether the row has no text.
         shortened: (rows,) whether its text did not fit the window.
         labels: for generative models the ids to write; otherwise labels, if they were added.
-        segment_starts: (rows,) where the second of two texts begins, for backbones that tell segments apart.
+        segment_starts: (rows,) where the second of two texts begins, for backbones that tell segments apart; (rows, 2)
+            of texts that are compared.
     """
 
     inputs: list[Any]
@@ -46,7 +47,7 @@ class EncodedRows:
         empty: Sequence[bool] | None = None,
         shortened: Sequence[bool] | None = None,
         labels: Sequence[Any] | None = None,
-        segment_starts: Sequence[int] | None = None,
+        segment_starts: Sequence[int] | npt.NDArray[np.int64] | None = None,
     ) -> Self:
         """Make rows of texts alone; by default none is empty or shortened."""
         none = np.zeros(len(inputs), dtype=bool)
@@ -61,6 +62,17 @@ class EncodedRows:
 
     def __len__(self) -> int:
         return len(self.inputs)
+
+    @property
+    def has_candidates(self) -> bool:
+        """Whether rows have texts that are compared."""
+        return bool(self.inputs) and isinstance(self.inputs[0], tuple)
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Number of ids of each row, (rows,); of texts that are compared that of the longest."""
+        sizes = (max(map(len, ids)) if isinstance(ids, tuple) else len(ids) for ids in self.inputs)
+        return np.fromiter(sizes, dtype=np.int64, count=len(self.inputs))
 
     def with_attribute_ids(self, attribute_ids: npt.NDArray[np.int64], *, report: EncodingReport | None = None) -> Self:
         """Return the same texts with other attributes, (rows, slots)."""

@@ -17,8 +17,14 @@ __all__ = ["rows_with_label", "rows_with_text", "shuffle_columns"]
 Mask = npt.NDArray[np.bool_]
 
 
-def rows_with_text(table: Table, names: Sequence[str], *, words: bool = False) -> Mask:
-    """Return (n,) whether any of the text columns has more than blanks.
+def rows_with_text(
+    table: Table,
+    names: Sequence[str],
+    *,
+    words: bool = False,
+    enough: Callable[[Iterable[bool]], bool] = any,
+) -> Mask:
+    """Return (n,) whether `enough` of the text columns, ``any`` or ``all``, have more than blanks.
 
     Args:
         words: whether a text may be a list of words.
@@ -32,10 +38,10 @@ def rows_with_text(table: Table, names: Sequence[str], *, words: bool = False) -
         return any(map(has, value)) if isinstance(value, list) else canonical(value) is not None
 
     has_text = [
-        np.any([[has(value) for value in columns[name].to_pylist()] for name in names], axis=0)
+        [enough(map(has, row)) for row in zip(*(columns[name].to_pylist() for name in names), strict=True)]
         for _, columns in column_batches(table, names)
     ]
-    return np.concatenate(has_text) if has_text else np.zeros(0, dtype=bool)
+    return np.concatenate([np.zeros(0, dtype=bool), *has_text])
 
 
 def rows_with_label(

@@ -32,7 +32,8 @@ DEFAULT_LENGTH = 512
 class TextInput:
     """The text of a row; saved with the model, so that new rows are read as those of training.
 
-    A model that writes reads the prompt, and the text is its response.
+    A model that writes reads the prompt, and the text is its response. One that compares reads the text and the pair
+    each for itself, after the prompt if there is one.
 
     Args:
         columns: names of the text columns; several are joined.
@@ -59,8 +60,6 @@ class TextInput:
     def __post_init__(self) -> None:
         if not self.columns:
             raise ConfigError("no text column is named: name at least one column")
-        if self.pair and self.prompt:
-            raise ConfigError("a model that writes reads no pair of texts: name the second text as a prompt")
         if self.chat and not self.prompt:
             raise ConfigError("a chat template needs a prompt: name its column")
 
@@ -107,10 +106,12 @@ class TextInput:
     def read_all(self, table: Any, *, first_row: int = 1, words: bool = False) -> list[str]:
         """Return both texts of every row in one, with the separator between them; the text itself without a pair.
 
+        Two texts with a prompt stand behind it.
+
         Args:
             words: whether a text may be a list of words, which are joined by spaces.
         """
-        names = (*self.columns, *self.pair)
+        names = (*(self.prompt if self.pair else ()), *self.columns, *self.pair)
         if words:
             return join_text([list(table[name]) for name in names], separator=self.separator)
         return self._joined(table, names, first_row)
@@ -170,7 +171,13 @@ class TextEncoder:
 
         Raises:
             DataError: for a missing column, or one that holds lists.
+            ConfigError: for a prompt.
         """
+        if text.prompt:
+            raise ConfigError(
+                f"this model reads no prompt ({', '.join(text.prompt)}): name its columns as text, or as the first of "
+                "a pair"
+            )
         texts, window = text.read(columns, first_row=first_row), self.window
         if text.pair and isinstance(window, SentenceChunks):
             raise ConfigError(f"the window {str(window)!r} has the sentences of one text: choose chunks for pairs")

@@ -59,6 +59,7 @@ The parameters and their names in the papers:
 | `cut_points`, `ordinal_log_probabilities` | `first` | 1 | θ_1 |
 | `described_vectors` | `x` | U X | φ_v |
 | `described_vectors` | `W_1`, `b_1`, `W_2` | X D, D, D Z | the two layers of f |
+| `preference_log_probability` | `r_1`, `r_2` | B, B | log π_1, log π_2 |
 | `value_log_evidence`, `value_mode_step` | `K`, `W`, `a` | V n n, V n n, V n | covariance, Hessian, coefficients |
 | `value_log_evidence` | `loss` | V | negative log-likelihood of a value's rows |
 | `value_mode_step` | `g` | V n | its gradient in the logits |
@@ -93,6 +94,7 @@ from attribune.functional.ma_bert import concatenate, multi_attribute_attention,
 from attribune.functional.ordinal import cut_points, ordinal_log_probabilities
 from attribune.functional.plora import personalised_low_rank
 from attribune.functional.pooling import attention_pool, first_token, last_token, max_tokens, mean_tokens
+from attribune.functional.preference import preference_log_probability
 from attribune.functional.recurrent import bilstm, lstm, lstm_by_row
 from attribune.functional.tokens import control_tokens
 from attribune.functional.upnn import value_matrix_words
@@ -143,6 +145,7 @@ __all__ = [
     "phm_full_weight",
     "phm_projection",
     "phm_weight",
+    "preference_log_probability",
     "projected_adapter",
     "shared_vector",
     "value_log_evidence",

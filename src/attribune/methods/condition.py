@@ -42,7 +42,7 @@ class Values:
         return known @ self.vectors
 
     def over_chunks(self, chunks: int) -> Values:
-        """Return the values of a batch in which each row is cut into `chunks` rows."""
+        """Return the values of a batch in which each row is cut into `chunks` rows, or stands so many times."""
         cache = None if self.cache is None else self.cache.over_chunks(chunks)
         return replace(self, membership=self.membership.repeat_interleave(chunks, dim=0), cache=cache)
 
@@ -107,16 +107,22 @@ class Condition:
 
     def over_chunks(self, chunks: int) -> Condition:
         """Return the condition of a batch in which each row is cut into `chunks` rows; they share the memory."""
-        if chunks == 1:
-            return self
+        return self if chunks == 1 else self.repeated(chunks, chunks=chunks)
+
+    def repeated(self, times: int, *, chunks: int = 1) -> Condition:
+        """Return the condition of a batch in which each row stands so many times, one after the other.
+
+        Args:
+            chunks: of these, how many are parts of one document.
+        """
         return replace(
             self,
-            rows=self.rows * chunks,
-            ids=None if self.ids is None else self.ids.repeat_interleave(chunks, dim=0),
-            values=tuple(values.over_chunks(chunks) for values in self.values),
-            parts=tuple(part.over_chunks(chunks) for part in self.parts),
+            rows=self.rows * times,
+            ids=None if self.ids is None else self.ids.repeat_interleave(times, dim=0),
+            values=tuple(values.over_chunks(times) for values in self.values),
+            parts=tuple(part.repeated(times, chunks=chunks) for part in self.parts),
             chunks=chunks,
-            without=None if self.without is None else self.without.over_chunks(chunks),
+            without=None if self.without is None else self.without.repeated(times, chunks=chunks),
         )
 
     def with_hidden(self, other: Condition) -> Condition:

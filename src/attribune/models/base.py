@@ -269,8 +269,7 @@ class ConditionedModel(StoredModel):
         A batch ends where rows become much shorter, once it has enough ids to keep the processor busy. Each batch comes
         with the indices of its rows.
         """
-        lengths = np.array([len(ids) for ids in rows.inputs], dtype=np.int64)
-        for index in batches_by_length(lengths, size=size, device=self.device):
+        for index in batches_by_length(rows.lengths, size=size, device=self.device):
             yield index, self.batch(rows.take(index))
 
     def score(self, batch: dict[str, Tensor]) -> npt.NDArray[np.float32]:

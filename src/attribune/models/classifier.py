@@ -19,9 +19,10 @@ from attribune.backbones.loading import pooling_of
 from attribune.backbones.placement import Pooling
 from attribune.backbones.sparse_attention import padded_inputs
 from attribune.backbones.word_models import WordModel, WordOutput
+from attribune.data.candidates import CandidateCollator, CandidateEncoder
 from attribune.data.collator import Collator
 from attribune.data.passages import PassageEncoder
-from attribune.data.texts import TextInput
+from attribune.data.texts import TextEncoder, TextInput
 from attribune.data.token_rows import TokenCollator, WordEncoder
 from attribune.data.windows import Chunks, SentenceChunks
 from attribune.errors import ConfigError, DataError
@@ -170,7 +171,8 @@ class AttributeModel(ConditionedModel):
         """Return the encoder of the texts of rows; see `Scorer.row_encoder`."""
         text = text_input or self.text_input
         if not isinstance(self.task, TokenTask):
-            return super().row_encoder(text)
+            encoder = super().row_encoder(text)
+            return CandidateEncoder(cast(TextEncoder, encoder)) if self.task.candidates > 1 else encoder
         window, limit = None if text is None else text.window, self.longest_text()
         if not isinstance(self.task, Spans):
             return WordEncoder(self._own_tokenizer(), window=window, limit=limit)
@@ -185,7 +187,8 @@ class AttributeModel(ConditionedModel):
 
     def collator(self, schema: Schema | None = None) -> Collator:
         """Return the collator of rows, or of the windows of a task that scores tokens; see `ConditionedModel`."""
-        kind = TokenCollator if self.task.reads_tokens else Collator
+        kind = CandidateCollator if self.task.candidates > 1 else Collator
+        kind = TokenCollator if self.task.reads_tokens else kind
         return kind(self._own_tokenizer(), self.schema if schema is None else schema)
 
     def row_scores(self, logits: Tensor, labels: Tensor | None) -> Tensor:
@@ -211,7 +214,7 @@ class AttributeModel(ConditionedModel):
         In training, methods with auxiliary losses return the logits of all losses, (B, n, outputs), the model's first.
 
         Args:
-            input_ids: (B, T).
+            input_ids: (B, T); of a task that compares texts (B, 2, T), as the mask and the types are.
             attention_mask: (B, T), 1 for real tokens; all ones by default.
             attribute_ids: (B, slots), from ``schema.encode``; required by methods that use attributes.
             labels: (B,) or (B, n), as the task encodes them; (B, T) for one that scores tokens, whose logits are (B, T,
@@ -251,8 +254,17 @@ class AttributeModel(ConditionedModel):
         """Return the backbone's last states (B, T, H) of a batch, their mask and the attributes."""
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
-        self._check_length(input_ids.shape[1])
         condition = self.condition(attribute_ids, rows=input_ids.shape[0])
+        if (count := self.task.candidates) > 1:
+            if input_ids.dim() != 3 or input_ids.shape[1] != count:
+                raise DataError(
+                    f"input_ids have the shape {tuple(input_ids.shape)}, but the task {self.task.kind!r} compares "
+                    f"{count} texts of each row: make batches with model.collator()"
+                )
+            condition = condition.repeated(count)
+            input_ids, attention_mask = input_ids.flatten(0, 1), attention_mask.flatten(0, 1)
+            token_type_ids = None if token_type_ids is None else token_type_ids.flatten(0, 1)
+        self._check_length(input_ids.shape[1])
         return *self._states(input_ids, attention_mask, token_type_ids, condition), condition
 
     def logits_of(self, hidden: Tensor, attention_mask: Tensor, condition: Condition) -> Tensor:
@@ -265,10 +277,16 @@ class AttributeModel(ConditionedModel):
             logits: Tensor = self.head(self._features(hidden, dtype))
             return logits.float()
         document = self.method.pool(hidden, attention_mask, condition, self._pool)
-        return self._linked(self.method.classify(self._features(document, dtype), condition, self.head), condition)
+        # Rewards are subtracted, and their difference would be lost in the rounding of bf16.
+        exact = self.task.candidates > 1
+        with torch.autocast(document.device.type, enabled=False) if exact else nullcontext():
+            outputs = self.method.classify(self._features(document, dtype), condition, self.head)
+        return self._linked(outputs, condition)
 
     def _linked(self, outputs: Tensor, condition: Condition) -> Tensor:
-        """Return the float32 logits (B, outputs of the task) of the head's outputs."""
+        """Return the float32 logits (B, outputs of the task) of the head's outputs, one for each text of a row."""
+        if self.task.candidates > 1:
+            return outputs.float().view(-1, self.task.candidates)
         if self.link is None:
             return outputs.float()
         return cast(Tensor, self.link(outputs.float(), self.linked_vectors(condition)))

@@ -122,10 +122,11 @@ class Predictor:
         return cls(model, batch_size=batch_size, precision=precision, device=device, cache_mb=cache_mb)
 
     def require_documents(self, what: str) -> None:
-        """Raise a ConfigError for a task that scores tokens, where `what` works with the scores of whole texts."""
-        if self.task.reads_tokens:
+        """Raise a ConfigError for a task that scores tokens or compares texts, where `what` works with single texts."""
+        if self.task.reads_tokens or self.task.candidates > 1:
+            does = "scores tokens" if self.task.reads_tokens else "compares texts"
             raise ConfigError(
-                f"{what} is for tasks with one score for a whole text, and {self.task.kind!r} scores tokens: use "
+                f"{what} is for tasks with one score for a whole text, and {self.task.kind!r} {does}: use "
                 "`attribune evaluate`, `predict`, `report`, `ablate` or `serve`"
             )
 
@@ -319,7 +320,7 @@ class PredictorGroup(Mapping[str, Predictor]):
         self, together: SharedPass, names: Sequence[str], rows: Mapping[str, EncodedRows]
     ) -> dict[str, npt.NDArray[np.float32]]:
         scores = {name: np.zeros((len(own), self[name].task.outputs), dtype=np.float32) for name, own in rows.items()}
-        lengths = np.array([len(ids) for own in rows.values() for ids in own.inputs], dtype=np.int64)
+        lengths = np.concatenate([own.lengths for own in rows.values()])
         starts = np.cumsum([0, *map(len, rows.values())])
         size, first = min(self[name].batch_size for name in rows), self[next(iter(rows))]
         for batch in batches_by_length(lengths, size=size, device=first.device):

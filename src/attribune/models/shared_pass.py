@@ -32,6 +32,8 @@ def refusal(model: Scorer) -> str | None:
         return "its backbone was tuned in full"
     if model.task.reads_tokens:
         return "it scores tokens, in windows of its own"
+    if model.task.candidates > 1:
+        return "it compares texts"
     if "embed" in model.method_config.points:
         return f"{model.method_config.name} changes the input of the backbone"
     if isinstance(model.backbone, WordModel) or model.placement.has_global_attention or model.padded_length is not None:

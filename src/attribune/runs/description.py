@@ -28,7 +28,8 @@ def describe_run(path: str | Path) -> dict[str, Any]:
         "data": recipe.data.train,
         "text": list(recipe.data.text),
         **({"text_pair": list(recipe.data.text_pair)} if recipe.data.text_pair else {}),
-        **({"prompt": list(recipe.data.prompt)} if recipe.is_generative else {"label": list(recipe.data.label)}),
+        **({"prompt": list(recipe.data.prompt)} if recipe.is_generative or recipe.data.prompt else {}),
+        **({} if recipe.is_generative else {"label": list(recipe.data.label)}),
         "window": str(recipe.data.text_input().window),
         "shuffled": recipe.data.shuffled,
     }

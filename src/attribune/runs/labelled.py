@@ -53,9 +53,8 @@ class LabelledRows:
         usable = np.flatnonzero(has_label & rows_with_text(table, recipe.data.texts, words=task.reads_words))
         notes = []
         if len(usable) < len(table):
-            notes.append(
-                f"{len(table) - len(usable):,} of {len(table):,} rows have no text or no label and are left out"
-            )
+            lacks = "no text or no label" if task.candidates == 1 else "no preference between two different texts"
+            notes.append(f"{len(table) - len(usable):,} of {len(table):,} rows have {lacks} and are left out")
         if not len(usable):
             raise DataError(f"{source}: no row has both a text and a label: check the columns")
         if unseen := task.unseen_labels(columns):

@@ -56,6 +56,8 @@ class Recipe(Settings):
     def _fitting_task(self) -> Self:
         if self.is_generative:
             self._check_generation()
+        elif self.compares:
+            self._check_candidates()
         elif not self.data.label:
             raise ConfigError(
                 "no label column is named: name it with --label, or choose the task generation, which needs none"
@@ -92,6 +94,26 @@ class Recipe(Settings):
                 "--text-pair"
             )
 
+    def _check_candidates(self) -> None:
+        """Refuse settings that a task which compares texts does not have."""
+        if self.is_baseline:
+            raise ConfigError(
+                f"method {self.method['name']!r} compares no texts, as the task {self.task_kind!r} does: choose one "
+                "that acts in a backbone"
+            )
+        if len(self.data.text) != 1 or len(self.data.text_pair) != 1:
+            raise ConfigError(
+                f"task {self.task_kind!r} compares two texts: name one column of each, with --text and --text-pair, "
+                "the preferred one first where there is no label, and what stands before both with --prompt"
+            )
+        if both := sorted({*self.data.prompt, *self.attribute_names}.intersection(self.data.texts)):
+            raise ConfigError(
+                f"column {', '.join(both)} is a text that is compared and also the prompt or an attribute: name it once"
+            )
+        if self.data.chat or self.data.partial_labels:
+            what = "chat" if self.data.chat else "partial_labels"
+            raise ConfigError(f"task {self.task_kind!r} has no {what}: leave it out")
+
     def _check_generation(self) -> None:
         """Refuse settings that a model which writes text does not have."""
         if self.data.label or self.data.partial_labels:
@@ -119,7 +141,7 @@ class Recipe(Settings):
                 f"task {self.task_kind!r} reads one label column, {len(self.data.label)} are named: name one, or "
                 "choose the task aspects"
             )
-        if both := sorted({*self.data.texts, *self.attribute_names}.intersection(self.data.label)):
+        if both := sorted({*self.data.texts, *self.data.prompt, *self.attribute_names}.intersection(self.data.label)):
             raise ConfigError(
                 f"column {', '.join(both)} is the label and also a text or an attribute: the model would read "
                 "the answer; name it as the label only"
@@ -200,10 +222,17 @@ class Recipe(Settings):
 
     @property
     def label_columns(self) -> tuple[str, ...]:
-        """The columns that are predicted: the labels, with the text whose tokens they are of, or the generated text."""
+        """The columns that are predicted: the labels, with the texts that they are about, or the generated text."""
+        if self.compares:
+            return (*self.data.label, *self.data.texts)
         if self.reads_tokens:
             return (*self.data.label, *(self.data.text_pair or self.data.text))
         return self.data.text if self.is_generative else self.data.label
+
+    @property
+    def compares(self) -> bool:
+        """Whether the task compares texts of a row."""
+        return TASKS[self.task_kind].candidates > 1
 
     @property
     def reads_tokens(self) -> bool:

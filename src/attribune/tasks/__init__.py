@@ -19,6 +19,7 @@ from attribune.tasks.classification import Classification
 from attribune.tasks.generation import Generation
 from attribune.tasks.labels import UNSEEN
 from attribune.tasks.ordinal import Ordinal
+from attribune.tasks.preference import Preference
 from attribune.tasks.rating import Rating
 from attribune.tasks.regression import Regression
 from attribune.tasks.spans import Spans
@@ -33,6 +34,7 @@ __all__ = [
     "Decoded",
     "Generation",
     "Ordinal",
+    "Preference",
     "Rating",
     "Regression",
     "Spans",
@@ -44,7 +46,8 @@ __all__ = [
 ]
 
 TASKS: dict[str, type[Task]] = {
-    task.kind: task for task in (Classification, Rating, Ordinal, Regression, Aspects, Generation, Tags, Spans)
+    task.kind: task
+    for task in (Classification, Rating, Ordinal, Regression, Aspects, Preference, Generation, Tags, Spans)
 }
 """Every task by its kind, including those of plugins."""
 

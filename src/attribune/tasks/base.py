@@ -78,11 +78,12 @@ class Decoded:
 class Task(ABC):
     """The interface of a task to model, data and evaluation; subclasses are frozen dataclasses.
 
-    ``kind`` is its name in recipes and saved models, ``reads_tokens`` whether it is a `TokenTask`, ``reads_words``
-    whether a text is a list of words.
+    ``kind`` is its name in recipes and saved models, ``candidates`` how many texts of a row the model scores, each for
+    itself, ``reads_tokens`` whether it is a `TokenTask`, ``reads_words`` whether a text is a list of words.
     """
 
     kind: ClassVar[str]
+    candidates: ClassVar[int] = 1
     reads_tokens: ClassVar[bool] = False
     reads_words: ClassVar[bool] = False
 
@@ -93,7 +94,7 @@ class Task(ABC):
 
     @property
     def head_outputs(self) -> int:
-        """Size of the linear layer in front of the link; without a link, that of the logits."""
+        """Size of the linear layer, for each text and in front of the link; by default that of the logits."""
         return self.outputs
 
     def build_link(self, vector_sizes: Mapping[str, int] | None = None) -> Link | None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from attribune.functional import preference_log_probability
 from attribune.tasks.labels import UNSEEN
 
 __all__ = [
@@ -19,8 +20,10 @@ __all__ = [
     "cross_entropy",
     "known_weights",
     "mean_cross_entropy",
+    "preference_loss",
     "row_binary_cross_entropy",
     "row_cross_entropy",
+    "row_preference_loss",
     "row_soft_cross_entropy",
     "row_squared_error",
     "sample_class",
@@ -124,6 +127,23 @@ def row_binary_cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[floa
         logits.float(), labels.float(), pos_weight=scale, reduction="none"
     )
     return losses.mean(dim=1)
+
+
+def preference_loss(rewards: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean over rows of ``-log P(preferred > other)``; see `row_preference_loss`."""
+    known = (labels != UNSEEN).sum()
+    return row_preference_loss(rewards, labels).sum() / known.clamp(min=1)
+
+
+def row_preference_loss(rewards: Tensor, labels: Tensor) -> Tensor:
+    """Return ``-log P(preferred > other)`` of rewards (B, 2) for each row, (B,); zero for UNSEEN.
+
+    Args:
+        labels: (B,), which of the two is preferred, 0 or 1.
+    """
+    preferred = labels.clamp(min=0).unsqueeze(1)
+    chosen, rejected = (rewards.float().gather(1, index).squeeze(1) for index in (preferred, 1 - preferred))
+    return torch.where(labels == UNSEEN, 0.0, -preference_log_probability(chosen, rejected))
 
 
 def sample_class(logits: Tensor, generator: torch.Generator) -> Tensor:

@@ -44,8 +44,8 @@ class DataPlan:
         source: tables, splits and encoding.
         text: text columns and window.
         attributes: the kinds that the schema is fitted with.
-        label_columns: what is predicted; for a generative model the text itself, for a task that scores tokens also the
-            text whose tokens are labelled.
+        label_columns: what is predicted; for a generative model the text itself, for a task that scores tokens or
+            compares texts also these texts.
         transfer: the run whose schema and classes are used.
         seed: of the shuffling of attributes.
         clusters: how rows that are not independent are found.
@@ -67,8 +67,8 @@ class DataPlan:
     def of(cls, recipe: Recipe) -> Self:
         """Resolve the data and the task of a recipe."""
         options = {name: value for name, value in recipe.task.items() if name != "kind"}
-        classes = options.get("classes")
-        named = {canonical(name) for name in classes} if isinstance(classes, list | tuple) else set()
+        lists = [options.get(option) for option in ("classes", "labels", "ties")]
+        named = {canonical(name) for names in lists if isinstance(names, list | tuple) for name in names}
         missing = options.get("missing", recipe.data.missing)
         # The name of a class never means a missing label.
         options["missing"] = tuple(text for text in missing if text not in named)
@@ -95,12 +95,17 @@ class DataPlan:
     @property
     def true_columns(self) -> tuple[str, ...]:
         """The columns that a model predicts, as they stand beside its predictions."""
-        return self.source.label or self.label_columns
+        return self.source.label or (() if self.compares else self.label_columns)
 
     @property
     def reads_words(self) -> bool:
         """Whether a text is a list of words."""
         return TASKS[self.task_kind].reads_words
+
+    @property
+    def compares(self) -> bool:
+        """Whether the task compares texts of a row."""
+        return TASKS[self.task_kind].candidates > 1
 
     @property
     def reads_tokens(self) -> bool:

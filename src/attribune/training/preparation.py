@@ -110,15 +110,19 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
         parts["train"] = _weighted(parts["train"], plan.source.weight, notes)
     train, transfer = parts["train"], plan.transfer
     with numbered_in_file(train.rows, train.source):
-        values = value_tables(plan.source.values, encoder=plan.encoder, encoding=plan.source.encoding)
-        schema = Schema.fit(train.table, plan.attributes, missing=plan.source.missing, values=values)
         transferred = None if transfer is None else AttributeSource.load(transfer.run)
-        if transferred is not None and transfer is not None:
-            schema = transferred.schema_with(schema, frozen=transfer.frozen)
         if transferred is not None and transfer is not None and transfer.full_model:
             task = transferred.task(plan.task_kind)
         else:
             task = _fit_task(plan, train.table)
+    if plan.compares:
+        parts = {name: _decided(name, part, plan, task, notes) for name, part in parts.items()}
+        train = parts["train"]
+    with numbered_in_file(train.rows, train.source):
+        values = value_tables(plan.source.values, encoder=plan.encoder, encoding=plan.source.encoding)
+        schema = Schema.fit(train.table, plan.attributes, missing=plan.source.missing, values=values)
+        if transferred is not None and transfer is not None:
+            schema = transferred.schema_with(schema, frozen=transfer.frozen)
     if schema.fit_report is not None:
         notes.extend(schema.fit_report.lines())
     splits = {name: _encode_labels(name, part, plan, schema, task, notes) for name, part in parts.items()}
@@ -128,6 +132,19 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
 def _fit_task(plan: DataPlan, *tables: Dataset) -> Task:
     columns = [[label for table in tables for label in table[column]] for column in plan.label_columns]
     return fit_task(plan.task_kind, columns, **plan.task_options)
+
+
+def _decided(name: str, part: _Rows, plan: DataPlan, task: Task, notes: list[str]) -> _Rows:
+    """Leave out the rows of a split that prefer neither of their texts, with notes about their numbers."""
+    columns = [list(part.table[column]) for column in plan.label_columns]
+    with numbered_in_file(part.rows, part.source):
+        decided = np.flatnonzero(task.encode_labels(columns)[1])
+    if len(decided) == len(part.rows):
+        return part
+    notes.extend(f"{name}: {line}" for line in task.label_notes(columns))
+    if not len(decided):
+        raise DataError(f"{part.source}: none of the {len(part.rows):,} {name} rows prefers one of two different texts")
+    return _Rows(table=part.table.select(decided), rows=part.rows[decided], source=part.source)
 
 
 def _encode_labels(
@@ -208,7 +225,7 @@ def encode_split(name: str, data: PreparedData, plan: DataPlan, model: Condition
         data.schema,
         model.tokenizer,
         text=plan.text,
-        label=(plan.label_columns if plan.reads_tokens else plan.source.label) or None,
+        label=(plan.label_columns if plan.reads_tokens or plan.compares else plan.source.label) or None,
         task=data.task,
         weight=plan.source.weight if name == "train" else None,
         encoder=model.row_encoder(plan.text),
@@ -271,11 +288,17 @@ def _usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> _R
     shown = source if isinstance(source, str) else name
     weights = [plan.source.weight] if plan.source.weight is not None and name == "train" else []
     require_columns(table.column_names, [*plan.columns, *weights], source=shown)
-    has_text = rows_with_text(table, plan.source.texts, words=plan.reads_words)
-    labels = plan.source.label if plan.reads_tokens else plan.label_columns
+    enough_text = all if plan.compares else any
+    has_text = rows_with_text(table, plan.source.texts, words=plan.reads_words, enough=enough_text)
+    labels = plan.source.label if plan.reads_tokens or plan.compares else plan.label_columns
     enough = any if plan.reads_tokens or (plan.source.partial_labels and name == "train") else all
     has_objects = plan.reads_tokens or plan.task_options.get("soft_labels") is True
-    has_label = rows_with_label(table, labels, missing=plan.task_options["missing"], enough=enough, objects=has_objects)
+    missing = plan.task_options["missing"]
+    has_label = (
+        rows_with_label(table, labels, missing=missing, enough=enough, objects=has_objects)
+        if labels
+        else np.ones(len(table), dtype=bool)
+    )
     usable = np.flatnonzero(has_text & has_label)
     notes.append(f"{name}: {len(table):,} rows read from {shown}")
     for lacking, dropped in {"text": ~has_text, "label": has_text & ~has_label}.items():

@@ -138,7 +138,9 @@ def _info(options: argparse.Namespace) -> None:
         "files": "; ".join(_file_text(file) for file in card.files),
         "preparation": card.preparation,
         "attributes": ", ".join(f"{attribute['name']} ({attribute['kind']})" for attribute in card.attributes),
-        "texts": "text and text_pair, read together" if card.pair else "",
+        "texts": f"text and text_pair, {'compared' if card.task['kind'] == 'preference' else 'read together'}"
+        if card.pair
+        else "",
         "labels": ", ".join(card.labels),
         "task": ", ".join(f"{key}: {value}" for key, value in card.task.items()),
         "classes": str(card.classes or ""),

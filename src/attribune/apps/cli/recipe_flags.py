@@ -48,10 +48,10 @@ def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add_shared(parser, "data", nargs="?")
     add("--text", **SEVERAL, metavar="COL", help="text column, or several that are joined")
-    add("--text-pair", **SEVERAL, metavar="COL", help="column of a second text that is read with the first")
+    add("--text-pair", **SEVERAL, metavar="COL", help="column of a second text, read with the first or compared")
     add("--label", **SEVERAL, metavar="COL", help="label column; several with --task aspects or spans")
     add("--weight", metavar="COL", help="how much each training row counts in the loss: numbers from 0 on")
-    add("--prompt", **SEVERAL, metavar="COL", help="columns read before the text that is written")
+    add("--prompt", **SEVERAL, metavar="COL", help="columns read before the text that is written, or before both")
     add("--chat", action="store_true", default=None, help="apply the chat template to prompt and text")
     add("--attributes", **SEVERAL, metavar="COL", help="columns with one value per row")
     add("--multi-label", **SEVERAL, metavar="COL[:SEP]", help="columns with several values per row")
@@ -62,8 +62,9 @@ def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
     add_shared(parser, "--encoding")
     add(
         "--task",
-        help="classification, rating, regression, aspects, tags (of words), spans (answers in a text), or generation, "
-        "which learns to write the text (default: classification for one label column, aspects for several)",
+        help="classification, rating, ordinal, regression, aspects, preference (which of two texts), tags (of words), "
+        "spans (answers in a text), or generation, which learns to write the text (default: classification for one "
+        "label column, aspects for several)",
     )
     add("--method", help="by name, or a sum such as a+b; `attribune methods` lists them")
     add(

@@ -9,6 +9,7 @@ from attribune.datasets.card import Card
 from attribune.datasets.sets.aapr import AAPR
 from attribune.datasets.sets.additional import ADDITIONAL, NEWS_TITLES
 from attribune.datasets.sets.beer import BEER
+from attribune.datasets.sets.convarg import UKPCONVARG1
 from attribune.datasets.sets.critics import CRITICS
 from attribune.datasets.sets.food import FOOD
 from attribune.datasets.sets.glue import GLUE
@@ -30,7 +31,7 @@ ATTRIB: tuple[Card, ...] = (*TANG, AAPR, POLMED, FOOD, GOOD, BEER, *COLD)
 TEXT_SETS: tuple[Card, ...] = (*GLUE, *ADDITIONAL, NEWS_TITLES, *SQUAD)
 """GLUE, the sets that Houlsby et al. 2019 add to it, another version of one of these, and SQuAD."""
 
-JUDGED: tuple[Card, ...] = (POLITENESS, STUDEMO, *LEWIDI)
+JUDGED: tuple[Card, ...] = (POLITENESS, STUDEMO, *LEWIDI, UKPCONVARG1)
 """Texts that several people judge, with the judgement of each."""
 
 CARDS: dict[str, Card] = {card.name: card for card in (*ATTRIB, CRITICS, FOODCOM_REVIEWS, AMAZON, *JUDGED, *TEXT_SETS)}

@@ -1,0 +1,67 @@
+"""Two texts of a row that are compared: each read for itself, perhaps after the same prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from attribune.data.collator import Collator
+from attribune.data.rows import EncodedRows
+from attribune.data.texts import TextEncoder, TextInput
+
+__all__ = ["CandidateCollator", "CandidateEncoder"]
+
+_CANDIDATES = 2
+
+
+class CandidateEncoder:
+    """Makes ids of the two texts of a row, `TextInput.columns` and `pair`; with a prompt each is the second of a pair.
+
+    Args:
+        encoder: of single texts and pairs.
+    """
+
+    def __init__(self, encoder: TextEncoder) -> None:
+        self.encoder = encoder
+
+    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
+        """Encode the rows of some columns, as `TextEncoder` does; a row that lacks one of the texts is empty."""
+        parts, present = [], []
+        for names in (text.columns, text.pair):
+            alone = replace(text, columns=names, prompt=(), pair=())
+            one = replace(alone, columns=text.prompt, pair=names) if text.prompt else alone
+            parts.append(self.encoder.rows(one, columns, first_row=first_row))
+            present.append([bool(read) for read in alone.read(columns, first_row=first_row)])
+        starts = [part.segment_starts for part in parts if part.segment_starts is not None]
+        return EncodedRows.without_attributes(
+            list(zip(*(part.inputs for part in parts), strict=True)),
+            empty=~np.all(present, axis=0),
+            shortened=np.any([part.shortened for part in parts], axis=0),
+            segment_starts=np.stack(starts, axis=1) if starts else None,
+        )
+
+
+class CandidateCollator(Collator):
+    """Pads rows of two texts to a batch; its arguments are those of `Collator`."""
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+        """Make a batch as `Collator` does, whose `input_ids`, `attention_mask` and `token_type_ids` are (B, 2, length).
+
+        Args:
+            rows: `input_ids` and perhaps `segment_start` of both texts; `attribute_ids` and `labels` of the row.
+        """
+        texts = [
+            {name: row[name][place] for name in ("input_ids", "segment_start") if name in row}
+            | {"attribute_ids": row["attribute_ids"]}
+            for row in rows
+            for place in range(_CANDIDATES)
+        ]
+        batch = super().__call__(texts)
+        attribute_ids = batch.pop("attribute_ids")[::_CANDIDATES]
+        batch = {name: values.view(len(rows), _CANDIDATES, -1) for name, values in batch.items()}
+        labels = self.labels(rows, length=batch["input_ids"].shape[2])
+        return batch | {"attribute_ids": attribute_ids} | ({} if labels is None else {"labels": labels})

@@ -1,0 +1,246 @@
+"""Which of two texts is preferred, by whoever judged them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+
+import numpy as np
+from pydantic import BeforeValidator
+from scipy.special import expit
+
+from attribune.core.config import checked_dataclass
+from attribune.errors import ConfigError, DataError, RowError
+from attribune.metrics import formulas as metric
+from attribune.metrics.metric import Metric
+from attribune.schema.columns import MISSING, canonical
+from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
+from attribune.tasks.labels import UNSEEN, Array, Column, MissingTexts, class_names, label_texts
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+__all__ = ["TIES", "Preference"]
+
+TIES = ("tie", "equal")
+"""Labels that prefer neither text, unless others are named."""
+_METRICS = ("accuracy", "log_loss")
+_KNOWN = (
+    ("first", "second"),
+    ("First", "Second"),
+    ("a", "b"),
+    ("A", "B"),
+    ("1", "2"),
+    ("model_a", "model_b"),
+)
+
+
+def _two_names(names: Any) -> tuple[str, str]:
+    found = class_names(names, of="the preference") if isinstance(names, list | tuple) else ()
+    if len(found) != 2:
+        raise ConfigError(f"labels is {names!r}: give a list of two, those of the first and of the second text")
+    return found[0], found[1]
+
+
+def _texts(names: Any) -> tuple[str, ...]:
+    given = [names] if isinstance(names, str) else names
+    if not isinstance(given, list | tuple) or not all(isinstance(name, str | int | float) for name in given):
+        raise ConfigError(f"ties is {names!r}: give a list of labels that prefer neither text")
+    return tuple(canonical(name) or "" for name in given)
+
+
+@checked_dataclass(kw_only=True)
+class Preference(Task):
+    """Which of two texts is preferred (Bradley and Terry 1952): the one with the higher reward, by a logistic law.
+
+    A model gives each text a reward of its own, ``r(x, y, u)`` for the prompt x if there is one and the attributes u of
+    the row, and ``P(y_1 > y_2) = σ(r_1 - r_2)``. The logits of a row are its two rewards, of which only the difference
+    means something; its label is 0 or 1, which of the two is preferred. Without a label column the first one is.
+    Rows with a tie, and those with the same text twice, are left out and counted.
+
+    Args:
+        labels: the labels of rows in which the first text is preferred, and the second.
+        ties: labels that prefer neither.
+        missing: texts that mean a missing label.
+        score_by: metrics that come first, beginning with the main one: ``accuracy`` or ``log_loss``.
+    """
+
+    kind: ClassVar[str] = "preference"
+    candidates: ClassVar[int] = 2
+    outputs: ClassVar[int] = 2
+    head_outputs: ClassVar[int] = 1
+    labels: Annotated[tuple[str, str], BeforeValidator(_two_names)] = ("first", "second")
+    ties: Annotated[tuple[str, ...], BeforeValidator(_texts)] = TIES
+    missing: MissingTexts = MISSING
+    score_by: ScoreBy = ()
+
+    def __post_init__(self) -> None:
+        """Check the names of metrics, and that a label has one meaning."""
+        check_metrics(self.score_by, _METRICS, task="a preference")
+        if both := sorted({*self.labels}.intersection(self.ties)):
+            raise ConfigError(f"the label {both[0]!r} is a preference and a tie: name it once, in labels or in ties")
+
+    @classmethod
+    def fit(
+        cls,
+        label_columns: Sequence[Column],
+        *,
+        labels: Sequence[str] | None = None,
+        ties: str | Sequence[str] = TIES,
+        missing: Sequence[str] = MISSING,
+        score_by: str | Sequence[str] = (),
+    ) -> Self:
+        """Find out how the labels of training rows name the texts, unless `labels` says it."""
+        if labels is None and len(label_columns) in (1, 3):
+            labels = _found_labels(label_columns[0], ties=_texts(ties), missing=missing)
+        named: Any = {} if labels is None else {"labels": labels}
+        task = cls(**named, ties=ties, missing=missing, score_by=score_by)  # type: ignore[arg-type]
+        if not task.encode_labels(label_columns)[1].any():
+            raise DataError(
+                "no training row has two different texts of which one is preferred: name the columns of both, and the "
+                "column that says which"
+            )
+        return task
+
+    @property
+    def main_metric(self) -> str:
+        """The first of `score_by`, else `accuracy`."""
+        return (*self.score_by, *_METRICS)[0]
+
+    def _labels(self, columns: Sequence[Column], first_row: int) -> list[str | None]:
+        """Return the label of each row."""
+        if len(columns) not in (1, 2, 3):
+            raise ConfigError(
+                f"the task 'preference' takes at most one label column beside its two texts, and was given "
+                f"{len(columns)} columns: name one"
+            )
+        if len(columns) == 2:
+            return [self.labels[0]] * len(columns[0])
+        return label_texts(columns[0], missing=self.missing, known=(*self.labels, *self.ties), first_row=first_row)
+
+    def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
+        """Return int64 (n,), 0 or 1, and the mask of rows that have two different texts and prefer one.
+
+        Args:
+            columns: the labels, if there are any; and unless they stand alone both texts.
+        """
+        labels = self._labels(columns, first_row)
+        index = {name: number for number, name in enumerate(self.labels)}
+        for row, label in enumerate(labels, start=first_row):
+            if label is not None and label not in index and label not in self.ties:
+                listed = ", ".join((*self.labels, *self.ties))
+                cure = "correct the cell, or name the labels in task.labels and task.ties"
+                raise RowError("the label of ", row, f" is {label!r:.40}, which is none of {listed}: {cure}")
+        encoded = np.array([UNSEEN if label is None else index.get(label, UNSEEN) for label in labels], dtype=np.int64)
+        return encoded, (encoded >= 0) & _differ(columns)
+
+    def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
+        """Return an empty count: another label is refused."""
+        return Counter()
+
+    def label_notes(self, columns: Sequence[Column]) -> list[str]:
+        """Say how many rows with two texts are left out, and why."""
+        ties = np.array([label in self.ties for label in self._labels(columns, 1)], dtype=bool)
+        alike = ~_differ(columns) & ~ties & _filled(columns)
+        counts = {"are ties": ties.sum(), "have the same text twice": alike.sum()}
+        return [f"{count:,} rows {what} and are left out" for what, count in counts.items() if count]
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean of ``-log P`` of the preferences."""
+        from attribune.tasks.losses import preference_loss
+
+        return preference_loss(logits, labels)
+
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return ``-log P`` of each preference."""
+        from attribune.tasks.losses import row_preference_loss
+
+        return row_preference_loss(logits, labels)
+
+    def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw which text is preferred, (B,)."""
+        from attribune.tasks.losses import sample_class
+
+        return sample_class(logits, generator)
+
+    def _advantage(self, logits: Array) -> Array:
+        """Return the reward of the first text less that of the second, (n,)."""
+        first, second = checked_logits(logits, self.outputs).T
+        return np.asarray(first - second)
+
+    def answer_probabilities(self, logits: Array) -> Array:
+        """Return the probabilities (n, 2) that the first and that the second text is preferred."""
+        advantage = self._advantage(logits)
+        return np.stack([expit(advantage), expit(-advantage)], axis=1)
+
+    def decode(self, logits: Array) -> Decoded:
+        """Return which text is preferred, both rewards and both probabilities."""
+        probabilities = self.answer_probabilities(logits)
+        predictions: dict[str, Any] = {"prediction": [self.labels[int(p < 0.5)] for p in probabilities[:, 0]]}
+        rewards = {f"reward_{name}": np.asarray(logits)[:, place] for place, name in enumerate(self.labels)}
+        return Decoded(
+            predictions=predictions | rewards,
+            probabilities=probabilities,
+            probability_columns=tuple(f"probability_{name}" for name in self.labels),
+        )
+
+    def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
+        """Return accuracy, in which two equal rewards are half right, and the mean of ``-log P`` in nats.
+
+        Those of `score_by` come first.
+        """
+        advantage, labels = self._advantage(logits), np.asarray(labels)
+        if labels.shape != advantage.shape:
+            raise DataError(f"{labels.size} labels for {len(advantage)} rows: give one label per row")
+        of_preferred = np.where(labels == 0, advantage, -advantage)
+        hits = np.where(of_preferred == 0, 0.5, of_preferred > 0)
+        values = {"accuracy": hits, "log_loss": np.logaddexp(0.0, -of_preferred)}
+        return {name: metric.mean_of(name, values[name]) for name in dict.fromkeys([*self.score_by, *_METRICS])}
+
+    def prior(self, train_labels: Array) -> Array:
+        """Return equal rewards: which text stands first says nothing."""
+        return np.zeros(self.outputs)
+
+
+def _found_labels(column: Column, *, ties: Sequence[str], missing: Sequence[str]) -> tuple[str, str]:
+    """Return the labels of the first and the second text, which must have names that are known."""
+    texts = label_texts(column, missing=missing, known=ties)
+    found = sorted({text for text in texts if text is not None}.difference(ties))
+    if not found:
+        raise DataError("no training row has a label that prefers a text: name the column that says which is preferred")
+    shown = ", ".join(f"{text!r:.40}" for text in found[:5])
+    for pair in _KNOWN:
+        if {*found} == {*pair}:
+            return pair
+        if {*found} < {*pair}:
+            raise DataError(
+                f"every training label is {shown}: where the first text is always the preferred one, leave label out; "
+                "else name the labels of the first and of the second text in task.labels"
+            )
+    raise ConfigError(
+        f"the labels are {shown}: say which stands for the first text and which for the second, as in "
+        "task.labels=[left, right], and in task.ties which prefers neither"
+    )
+
+
+def _pairs(columns: Sequence[Column]) -> list[tuple[str, ...]]:
+    """Return the two texts of each row, "" for a missing one; two that differ where they are not known."""
+    if len(columns) < 2:
+        return [("1", "2")] * len(columns[0])
+
+    def text(value: Any) -> str:
+        return value.strip() if isinstance(value, str) else canonical(value) or ""
+
+    return [tuple(map(text, pair)) for pair in zip(*columns[-2:], strict=True)]
+
+
+def _filled(columns: Sequence[Column]) -> Array:
+    """Return (n,) whether a row has two texts."""
+    return np.array([all(pair) for pair in _pairs(columns)], dtype=bool)
+
+
+def _differ(columns: Sequence[Column]) -> Array:
+    """Return (n,) whether a row has two texts that are not the same."""
+    return np.array([all(pair) and len({*pair}) == 2 for pair in _pairs(columns)], dtype=bool)

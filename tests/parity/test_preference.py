@@ -1,0 +1,78 @@
+"""Preferences: the equation of Bradley and Terry against a slow loop over rows, in float64."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from attribune.functional import preference_log_probability
+from attribune.tasks import Preference
+
+ROWS = 11
+
+
+def slow_losses(rewards: list[list[float]], labels: list[int]) -> list[float]:
+    """-log P(y_1 > y_2 | x, u) with P = π_1 / (π_1 + π_2) of π = exp(r), 1 the preferred text of a row."""
+    losses = []
+    for both, label in zip(rewards, labels, strict=True):
+        preferred, other = math.exp(both[label]), math.exp(both[1 - label])
+        losses.append(-math.log(preferred / (preferred + other)))
+    return losses
+
+
+def given(seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    rewards = 3 * torch.randn(ROWS, 2, generator=generator, dtype=torch.float64)
+    return rewards, torch.randint(0, 2, (ROWS,), generator=generator)
+
+
+def swapped_sign(r_1: Tensor, r_2: Tensor) -> Tensor:
+    """The mistake that a test has to find."""
+    return torch.nn.functional.logsigmoid(r_2 - r_1)
+
+
+def losses_by(function: object, rewards: Tensor, labels: Tensor) -> Tensor:
+    rows = torch.arange(ROWS)
+    return -function(rewards[rows, labels], rewards[rows, 1 - labels])  # type: ignore[operator, no-any-return]
+
+
+def test_the_loss_is_that_of_a_slow_loop() -> None:
+    rewards, labels = given()
+    expected = torch.tensor(slow_losses(rewards.tolist(), labels.tolist()), dtype=torch.float64)
+    found = losses_by(preference_log_probability, rewards, labels)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(losses_by(swapped_sign, rewards, labels), expected, rtol=0, atol=1e-10)
+    task = Preference()
+    torch.testing.assert_close(task.row_losses(rewards, labels).double(), expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(task.loss(rewards, labels).double(), expected.mean(), rtol=0, atol=1e-6)
+    metrics = task.metrics(rewards.numpy(), labels.numpy())
+    assert metrics["log_loss"].value() == pytest.approx(float(expected.mean()), abs=1e-10)
+
+
+def test_both_orders_of_a_pair_have_probabilities_that_add_up_to_one() -> None:
+    rewards, _ = given(1)
+    one, other = (preference_log_probability(*rewards[:, places].T) for places in ([0, 1], [1, 0]))
+    torch.testing.assert_close(one.exp() + other.exp(), torch.ones(ROWS, dtype=torch.float64), rtol=0, atol=1e-12)
+    shifted = preference_log_probability(*(rewards + 7).T)
+    torch.testing.assert_close(one, shifted, rtol=0, atol=1e-12)
+
+
+def test_far_rewards_neither_overflow_nor_lose_their_tail() -> None:
+    rewards = torch.tensor([[800.0, 0.0], [0.0, 800.0], [40.0, 0.0]], dtype=torch.float64)
+    found = preference_log_probability(*rewards.T)
+    assert found.tolist() == pytest.approx([0.0, -800.0, -math.exp(-40)], rel=1e-12)
+    rewards = rewards.float().requires_grad_()
+    losses = Preference().row_losses(rewards, torch.tensor([1, 0, 0]))
+    assert losses.tolist() == pytest.approx([800.0, 800.0, 0.0], abs=1e-6)
+    (gradient,) = torch.autograd.grad(losses.sum(), rewards)
+    assert gradient.tolist() == [[1.0, -1.0], [-1.0, 1.0], pytest.approx([0.0, 0.0], abs=1e-6)]
+
+
+def test_gradients_are_those_of_finite_differences() -> None:
+    rewards, _ = given(2)
+    r_1, r_2 = (rewards[:, place].clone().requires_grad_() for place in range(2))
+    assert torch.autograd.gradcheck(preference_log_probability, (r_1, r_2))

@@ -1,0 +1,190 @@
+"""The task that compares two texts: labels of all kinds, ties, metrics, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import accuracy_score, log_loss
+
+from attribune.errors import ConfigError, DataError
+from attribune.tasks import UNSEEN, Preference, fit_task, task_from_dict
+
+FIRST, SECOND = ["good one", "b", "c", "d"], ["bad one", "bb", "cc", "dd"]
+
+
+def fitted(cells: list[Any], **options: Any) -> Preference:
+    return Preference.fit([cells, FIRST[: len(cells)], SECOND[: len(cells)]], **options)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("first", "second"),
+        ("First", "Second"),
+        ("a", "b"),
+        ("A", "B"),
+        ("1", "2"),
+        (1, 2),
+        (1.0, 2.0),
+        ("model_a", "model_b"),
+    ],
+)
+def test_usual_labels_are_understood(names: tuple[Any, Any]) -> None:
+    columns = [[names[1], names[0], "tie", names[1]], FIRST, SECOND]
+    task = Preference.fit(columns)
+    labels, keep = task.encode_labels(columns)
+    assert labels[keep].tolist() == [1, 0, 1]
+    assert keep.tolist() == [True, True, False, True]
+    assert labels.dtype == np.int64
+    assert task.label_notes(columns) == ["1 rows are ties and are left out"]
+
+
+def test_other_labels_are_named() -> None:
+    task = fitted(["a2", "a1", "equal", "none"], labels=["a1", "a2"], ties=["equal", "none"])
+    assert (task.labels, task.ties) == (("a1", "a2"), ("equal", "none"))
+    assert task.encode_labels([["a1", "none", "a2"]])[0].tolist() == [0, UNSEEN, 1]
+    assert fitted([1, 0], labels=[1, 0]).encode_labels([[0, 1.0]])[0].tolist() == [1, 0]
+    assert fitted(["NA", "2", "1"], ties="NA", missing=["NA"]).ties == ("NA",)
+
+
+def test_without_labels_the_first_text_is_preferred() -> None:
+    columns = [["chosen", "same", "", None, "x"], ["rejected", " same ", "y", "z", float("nan")]]
+    task = Preference.fit(columns)
+    labels, keep = task.encode_labels(columns)
+    assert labels[keep].tolist() == [0]
+    assert keep.tolist() == [True, False, False, False, False]
+    assert task.label_notes(columns) == ["1 rows have the same text twice and are left out"]
+
+
+def test_missing_labels_and_texts_are_left_out() -> None:
+    task = fitted(["first", "second"])
+    columns = [
+        ["first", None, "nan", " ", "second", "first", "tie"],
+        ["a"] * 5 + ["", "e"],
+        ["b"] * 4 + ["a", "c", "e"],
+    ]
+    assert task.encode_labels(columns)[1].tolist() == [True] + [False] * 6
+    assert task.label_notes(columns) == [
+        "1 rows are ties and are left out",
+        "1 rows have the same text twice and are left out",
+    ]
+    assert task.unseen_labels(columns) == {}
+
+
+@pytest.mark.parametrize(
+    ("labels", "options", "error", "message"),
+    [
+        (["left", "right"], {}, ConfigError, r"the labels are 'left', 'right': say which stands for the first text"),
+        ([0, 1], {}, ConfigError, "the labels are '0', '1': say which"),
+        ([True, False], {}, ConfigError, "the labels are 'false', 'true': say which"),
+        (["a", "B"], {}, ConfigError, "the labels are 'B', 'a': say which"),
+        (["a", "b", "c"], {}, ConfigError, "the labels are 'a', 'b', 'c': say which"),
+        (
+            ["first", "first"],
+            {},
+            DataError,
+            "every training label is 'first': where the first text is always the prefer",
+        ),
+        (["1", "1"], {}, DataError, "every training label is '1'"),
+        (["tie", None], {}, DataError, "no training row has a label that prefers a text"),
+        ([], {}, DataError, "no training row has a label that prefers a text"),
+        (
+            ["x", "y"],
+            {"labels": ["first", "second"]},
+            DataError,
+            "the label of row 1 is 'x', which is none of first, seco",
+        ),
+        (
+            ["tie", "tie"],
+            {"labels": ["first", "second"]},
+            DataError,
+            "no training row has two different texts of which",
+        ),
+        (["a", "b"], {"labels": ["a"]}, ConfigError, "has 1 class"),
+        (["a", "b"], {"labels": ["a", "b", "c"]}, ConfigError, r"labels is \['a', 'b', 'c'\]: give a list of two"),
+        (["a", "b"], {"labels": ["a", "a"]}, ConfigError, r"name \['a'\] more than once"),
+        (["a", "b"], {"labels": "ab"}, ConfigError, "labels is 'ab': give a list of two"),
+        (["a", "b"], {"labels": ["a", "b"], "ties": ["b"]}, ConfigError, "the label 'b' is a preference and a tie"),
+        (["a", "b"], {"ties": {"tie": 1}}, ConfigError, r"ties is \{'tie': 1\}: give a list of labels"),
+        ([["a"], "b"], {}, DataError, "row 1 is the list"),
+    ],
+)
+def test_labels_that_say_nothing_are_refused(
+    labels: list[Any], options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        fitted(labels, **options)
+
+
+def test_other_columns_are_refused() -> None:
+    with pytest.raises(ConfigError, match="at most one label column beside its two texts, and was given 4 columns"):
+        Preference.fit([["a"]] * 4)
+    with pytest.raises(ConfigError, match="has no option classes: it has labels, ties, missing, score_by"):
+        fit_task("preference", [["first", "second"]], classes=["a", "b"])
+    with pytest.raises(
+        DataError, match="row 8 is 'third', which is none of first, second, tie, equal: correct the cell"
+    ):
+        Preference().encode_labels([["first", "third"]], first_row=7)
+
+
+def test_predictions_are_rewards_and_probabilities() -> None:
+    task = fitted(["a", "b"])
+    decoded = task.decode(np.array([[1.0, -1.0], [0.0, 800.0], [2.0, 2.0]])).columns()
+    assert list(decoded) == ["prediction", "reward_a", "reward_b", "probability_a", "probability_b"]
+    assert decoded["prediction"] == ["a", "b", "a"]
+    assert decoded["reward_b"].tolist() == [-1.0, 800.0, 2.0]
+    assert decoded["probability_a"].tolist() == pytest.approx([1 / (1 + math.exp(-2)), 0.0, 0.5])
+    assert task.answer_probabilities(np.zeros((1, 2))).tolist() == [[0.5, 0.5]]
+    with pytest.raises(DataError, match="not finite in 1 of 1 rows"):
+        task.decode(np.array([[np.nan, 0.0]]))
+
+
+def test_metrics_are_those_of_scikit_learn() -> None:
+    generator = np.random.default_rng(0)
+    logits, labels = 2 * generator.normal(size=(53, 2)), generator.integers(0, 2, size=53)
+    task = Preference()
+    metrics = task.metrics(logits, labels)
+    assert list(metrics) == ["accuracy", "log_loss"]
+    assert metrics["accuracy"].value() == pytest.approx(accuracy_score(labels, logits.argmax(axis=1)))
+    assert metrics["log_loss"].value() == pytest.approx(log_loss(labels, task.answer_probabilities(logits)))
+    by_loss = fitted(["a", "b"], score_by="log_loss")
+    assert (by_loss.main_metric, by_loss.higher_is_better) == ("log_loss", False)
+    assert list(by_loss.metrics(logits, labels)) == ["log_loss", "accuracy"]
+    with pytest.raises(ConfigError, match="a preference has the metrics accuracy, log_loss"):
+        fitted(["a", "b"], score_by="f1")
+    swapped = task.metrics(logits[:, ::-1], 1 - labels)
+    assert swapped["log_loss"].value() == pytest.approx(metrics["log_loss"].value())
+    with pytest.raises(DataError, match="1 labels for 53 rows"):
+        task.metrics(logits, labels[:1])
+
+
+def test_guessing_is_right_half_of_the_time() -> None:
+    """Where the first text is always preferred, a constant that knew it would be always right."""
+    task, labels = Preference(), np.zeros(9, dtype=np.int64)
+    found = {name: metric.value() for name, metric in task.majority(labels, labels).items()}
+    assert found == pytest.approx({"accuracy": 0.5, "log_loss": math.log(2)})
+
+
+def test_rows_without_a_label_teach_nothing() -> None:
+    task, logits = Preference(), torch.randn(3, 2, requires_grad=True)
+    loss = task.loss(logits, torch.tensor([UNSEEN, 1, UNSEEN]))
+    assert loss == task.row_losses(logits, torch.tensor([UNSEEN, 1, UNSEEN]))[1]
+    (gradient,) = torch.autograd.grad(loss, logits)
+    assert (gradient[[0, 2]] == 0).all()
+    assert task.loss(logits, torch.full((3,), UNSEEN)) == 0
+
+
+def test_labels_are_drawn_by_their_probability() -> None:
+    logits = torch.tensor([[1.0, 0.0]]).repeat(20_000, 1)
+    drawn = Preference().sample_labels(logits, torch.Generator().manual_seed(0))
+    assert drawn.float().mean() == pytest.approx(1 / (1 + math.e), abs=0.01)
+
+
+def test_a_stored_task_is_the_same() -> None:
+    task = fitted(["x", "y"], labels=["x", "y"], ties=["same"])
+    assert task_from_dict(json.loads(json.dumps(task.to_dict()))) == task
