@@ -19,7 +19,19 @@ from attribune.errors import DataError
 from attribune.models.linear import LinearModel
 from attribune.runs.folder import RunFolder
 from attribune.schema import Schema
-from attribune.tasks import UNSEEN, Aspects, Classification, Generation, Ordinal, Rating, Regression, Spans, Tags, Task
+from attribune.tasks import (
+    UNSEEN,
+    Aspects,
+    Classification,
+    Generation,
+    Ordinal,
+    Preference,
+    Rating,
+    Regression,
+    Spans,
+    Tags,
+    Task,
+)
 from attribune.tasks.losses import weighted_mean
 
 COUNTS = torch.tensor([1, 3, 0, 2, 1])
@@ -45,13 +57,14 @@ def tasks() -> list[tuple[Task, tuple[int, ...], torch.Tensor]]:
         (Ordinal(classes=("1", "2", "3")), (3,), some_unseen),
         (Regression(), (1,), torch.tensor([0.5, float("nan"), -1.0, 2.0, 0.1])),
         (Aspects(names=("look", "taste"), classes=(("1", "2", "3"), ("a", "b"))), (5,), two),
+        (Preference(), (2,), torch.tensor([0, UNSEEN, 1, 1, 0])),
         (Tags(classes=("O", "B-X", "I-X")), (7, 3), words),
         (Spans(), (7, 2), marks),
         (Generation(), (7, 11), ids(5, 7, classes=11)),
     ]
 
 
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", range(11))
 def test_a_weight_is_a_number_of_repetitions_in_every_task(number: int) -> None:
     task, shape, labels = tasks()[number]
     logits = torch.randn(5, *shape, requires_grad=True)
@@ -139,6 +152,7 @@ SETTINGS = {
     "classes": ("task.class_weights=[1, 2]",),
     "numbers": ("data.label=taste", "task.kind=ordinal", "task.cut_points=[-1, 0, 1]"),
     "aspects": ("data.label=[look, taste]",),
+    "preferences": ("data.text_pair=price", "task.kind=preference", "task.labels=[good, bad]"),
     "text": ("task.kind=generation",),
 }
 
@@ -154,7 +168,9 @@ def test_a_step_of_several_batches_is_that_of_repeated_rows_at_once(folder: Path
     for name, array in repeated.items():
         np.testing.assert_allclose(weighted[name], array, atol=2e-6, err_msg=name)
     assert any(np.abs(plain[name] - array).max() > 1e-4 for name, array in repeated.items())
-    assert "train: 12 rows of weight 0 left out" in RunFolder(folder / f"{kind}-weighted").read_results().notes
+    left_out = 9 if kind == "preferences" else 12  # some have but one text
+    notes = RunFolder(folder / f"{kind}-weighted").read_results().notes
+    assert f"train: {left_out} rows of weight 0 left out" in notes
 
 
 @pytest.mark.parametrize("task", ["tags", "spans"])

@@ -52,7 +52,8 @@ class CandidateCollator(Collator):
         """Make a batch as `Collator` does, whose `input_ids`, `attention_mask` and `token_type_ids` are (B, 2, length).
 
         Args:
-            rows: `input_ids` and perhaps `segment_start` of both texts; `attribute_ids` and `labels` of the row.
+            rows: `input_ids` and perhaps `segment_start` of both texts; `attribute_ids`, `labels` and `weights` of the
+                row.
         """
         texts = [
             {name: row[name][place] for name in ("input_ids", "segment_start") if name in row}
@@ -63,5 +64,5 @@ class CandidateCollator(Collator):
         batch = super().__call__(texts)
         attribute_ids = batch.pop("attribute_ids")[::_CANDIDATES]
         batch = {name: values.view(len(rows), _CANDIDATES, -1) for name, values in batch.items()}
-        labels = self.labels(rows, length=batch["input_ids"].shape[2])
-        return batch | {"attribute_ids": attribute_ids} | ({} if labels is None else {"labels": labels})
+        targets = self.targets(rows, length=batch["input_ids"].shape[2])
+        return batch | {"attribute_ids": attribute_ids} | targets

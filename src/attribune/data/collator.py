@@ -74,10 +74,7 @@ class Collator:
                 torch.arange(len(text)) >= int(row["segment_start"]) for text, row in zip(texts, rows, strict=True)
             ]
             batch["token_type_ids"] = self.padded(kinds, length=length, filler=0, left=self.left)
-        if "weights" in rows[0]:
-            batch["weights"] = torch.tensor([float(row["weights"]) for row in rows])
-        labels = self.labels(rows, length=length)
-        return batch if labels is None else {**batch, "labels": labels}
+        return batch | self.targets(rows, length=length)
 
     @staticmethod
     def padded(lists: Sequence[Any], *, length: int, filler: int, left: bool) -> torch.Tensor:
@@ -87,6 +84,15 @@ class Collator:
             span = slice(length - len(numbers), length) if left else slice(0, len(numbers))
             matrix[row, span] = torch.as_tensor(numbers, dtype=torch.int64)
         return matrix
+
+    def targets(self, rows: Sequence[Mapping[str, Any]], *, length: int) -> dict[str, torch.Tensor]:
+        """Return labels and weights of a batch of texts of this length, where the rows have them."""
+        labels, found = self.labels(rows, length=length), {}
+        if labels is not None:
+            found["labels"] = labels
+        if "weights" in rows[0]:
+            found["weights"] = torch.tensor([float(row["weights"]) for row in rows])
+        return found
 
     def labels(self, rows: Sequence[Mapping[str, Any]], *, length: int) -> torch.Tensor | None:
         """Return the labels of a batch of texts of this length; None if the rows have none."""

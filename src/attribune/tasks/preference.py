@@ -159,6 +159,12 @@ class Preference(Task):
 
         return row_preference_loss(logits, labels)
 
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return 1 for each preference."""
+        from attribune.tasks.losses import known_weights
+
+        return known_weights(labels)
+
     def sample_labels(self, logits: Tensor, generator: torch.Generator) -> Tensor:
         """Draw which text is preferred, (B,)."""
         from attribune.tasks.losses import sample_class
