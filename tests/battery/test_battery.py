@@ -26,6 +26,7 @@ from attribune.methods import (
     ConcatWord,
     E2ln,
     Hcsc,
+    History,
     Huapa,
     Iaa,
     Injector,
@@ -70,6 +71,7 @@ SETTINGS: dict[str, MethodConfig] = {
     "upnn": Upnn(rank=2, vector_size=7, attribute_dropout=0.2),
     "huapa": Huapa(attention_size=7, vector_size=13, initial_vector=0.1, attribute_dropout=0.2),
     "iaa": Iaa(attention_size=7, vector_size=13, initial_vector=0.1, attribute_dropout=0.2),
+    "history": History(k=3, tokens=20),
     "injector+chim": Combined(parts=(Injector(bottleneck=5, vector_size=13), Chim(vector_size=7))),
 }
 SIZES = {"bottleneck": 5, "vector_size": 13}
@@ -267,6 +269,7 @@ def test_a_method_without_its_points_says_why(build, method: str, family: str) -
         r"chunks are cut by words, and backbones of type word-.* have a state for each (sentence|text): choose",
         r"chunks cannot read summaries in backbones of type .*, since .*: choose",
         r"it acts inside Transformer layers, of which backbones of type word-.* have none: choose",
+        r"history: backbones of type .* read the sentences of one text.*: choose",
         r"the states of backbones of type word-cnn do not depend on tokens before them.*: choose",
     )
     with pytest.raises(ConfigError, match="|".join(reasons)):

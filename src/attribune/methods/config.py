@@ -18,7 +18,7 @@ from attribune.methods.host import Host
 
 __all__ = ["AttributeMethodConfig", "MethodConfig", "Point", "Probability", "VectorMethodConfig"]
 
-Point = Literal["embed", "sites", "encode", "pool", "classify"]
+Point = Literal["text", "embed", "sites", "encode", "pool", "classify"]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 _OPTION = re.compile(r"^    (\w+): .*(?:\n {8}.*)*", re.MULTILINE)
 

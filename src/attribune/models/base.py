@@ -27,6 +27,7 @@ from attribune.core.deprecation import warn_renamed
 from attribune.core.process import require_memory
 from attribune.data.batching import batches_by_length
 from attribune.data.collator import Collator
+from attribune.data.history_encoding import with_histories
 from attribune.data.rows import EncodedRows
 from attribune.data.texts import TextEncoder, TextInput
 from attribune.data.windows import SpecialTokens, longest_input
@@ -239,11 +240,14 @@ class ConditionedModel(StoredModel):
     def prepare(self, device: torch.device, *, cache_mb: float | None = None) -> None:
         """Move the model to a device and switch to evaluation; None leaves the weight cache unchanged."""
         self.to(device).eval()
+        if self.text_vectors is not None:
+            self.text_vectors.to(device)
         if cache_mb is not None:
             self.enable_weight_cache(cache_mb)
 
     def batch(self, rows: EncodedRows) -> dict[str, Tensor]:
         """Pad encoded rows to one batch on the model's device."""
+        rows = with_histories(rows)
         columns: dict[str, Any] = {"input_ids": rows.inputs, "attribute_ids": rows.attribute_ids}
         if rows.labels is not None:
             columns["labels"] = rows.labels
@@ -265,6 +269,7 @@ class ConditionedModel(StoredModel):
         A batch ends where rows become much shorter, once it has enough ids to keep the processor busy. Each batch comes
         with the indices of its rows.
         """
+        rows = with_histories(rows)
         lengths = np.array([len(ids) for ids in rows.inputs], dtype=np.int64)
         for index in batches_by_length(lengths, size=size, device=self.device):
             yield index, self.batch(rows.take(index))
@@ -336,12 +341,12 @@ class ConditionedModel(StoredModel):
     def longest_text(self) -> int | None:
         """Return the maximum length of a text in ids, special tokens included; None without a limit.
 
-        It is the smaller of the tokenizer's limit and the backbone's number of positions, less the positions that the
-        method uses.
+        It is the smaller of the tokenizer's limit and the backbone's number of positions, less the positions and ids
+        that the method uses.
         """
         limits = [self.most_positions, None if self.tokenizer is None else longest_input(self.tokenizer)]
         known = [limit for limit in limits if limit is not None]
-        return min(known) - self.method.extra_positions if known else None
+        return min(known) - self.method.extra_positions - self.method.extra_inputs if known else None
 
     def _prepare_attention(self) -> int | None:
         """Choose the attention by the longest text; returns the length to which batches are padded, if any."""
@@ -349,7 +354,7 @@ class ConditionedModel(StoredModel):
         special = None if self.tokenizer is None or window is None else SpecialTokens.of(self.tokenizer)
         longest = self.config.chunk or (None if window is None or special is None else window.length(special))
         if longest is not None:
-            longest += self.method.extra_positions
+            longest += self.method.extra_positions + self.method.extra_inputs
         return prepare_sparse_attention(self.stack, self.placement, longest=longest)
 
     def get_input_embeddings(self) -> nn.Module:

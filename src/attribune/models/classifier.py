@@ -21,15 +21,17 @@ from attribune.backbones.sparse_attention import padded_inputs
 from attribune.backbones.word_models import WordModel, WordOutput
 from attribune.data.collator import Collator
 from attribune.data.passages import PassageEncoder
-from attribune.data.texts import TextInput
+from attribune.data.texts import TextEncoder, TextInput
 from attribune.data.token_rows import TokenCollator, WordEncoder
 from attribune.data.windows import Chunks, SentenceChunks
 from attribune.errors import ConfigError, DataError
 from attribune.methods import Host, MethodConfig, check_reads_tokens
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.condition import Condition
+from attribune.methods.history import History
 from attribune.models.base import ConditionedModel
 from attribune.models.chunk_encoders import TransformerConfig, chunk_encoder_from_dict
+from attribune.models.text_vectors import history_encoder
 from attribune.schema import Schema
 from attribune.tasks import Spans, Task, TokenTask
 
@@ -125,6 +127,10 @@ class AttributeModel(ConditionedModel):
                 f"{what}, and backbones of type {self.placement.model_types[0]} have a state for each "
                 f"{self.placement.states}: choose another backbone, such as bilstm"
             )
+        if isinstance(self.method_config, History) and self.config.chunk is not None:
+            raise ConfigError(
+                "method 'history' reads a text at once, behind its history: choose the window head or head+tail"
+            )
         if not self.task.reads_tokens:
             return
         check_reads_tokens(self.method_config, task=self.task.kind)
@@ -169,6 +175,8 @@ class AttributeModel(ConditionedModel):
     def row_encoder(self, text_input: TextInput | None = None) -> RowEncoder:
         """Return the encoder of the texts of rows; see `Scorer.row_encoder`."""
         text = text_input or self.text_input
+        if isinstance(self.method_config, History):
+            return history_encoder(self, cast(TextEncoder, super().row_encoder(text)))
         if not isinstance(self.task, TokenTask):
             return super().row_encoder(text)
         window, limit = None if text is None else text.window, self.longest_text()

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -32,8 +32,10 @@ from attribune.models.base import ConditionedModel
 from attribune.models.files import CARD
 from attribune.models.predictor import Predictor
 from attribune.runs.card import run_card
+from attribune.runs.enrol_histories import add_histories, history_attribute
 from attribune.runs.folder import RunFolder, load_run, predictor_of
 from attribune.runs.labelled import LabelledRows
+from attribune.runs.recipe import Recipe
 from attribune.schema import Numeric, Schema
 from attribune.schema.revision import Revision, check_listed
 from attribune.tasks import TokenTask
@@ -157,6 +159,9 @@ def _enrol(
 ) -> Enrolment:
     folder.recover_model()
     recipe, predictor = load_run(folder.path, backbone=backbone)
+    if (name := history_attribute(predictor.model, attributes)) is not None:
+        rows = _labelled(recipe, predictor, data, encoding, reporter)
+        return _enrol_histories(folder, recipe, predictor, rows, name, settings)
     if not predictor.model.rows_of_values():
         raise ConfigError(
             f"method {recipe.method['name']!r} has no vector for each value: new values need a training with them"
@@ -167,9 +172,7 @@ def _enrol(
             f"method {recipe.method['name']!r} reads the vectors of all values for each row, so that new ones would "
             "change what is predicted for the others: train again with the new rows"
         )
-    rows = LabelledRows.read(recipe, predictor, data, encoding=encoding)
-    for note in rows.notes:
-        reporter.note(note)
+    rows = _labelled(recipe, predictor, data, encoding, reporter)
     new = _NewValues.among(rows, predictor.schema, attributes, min_rows=settings.min_rows)
     model = folder.revised_model(lambda schema: Revision.adding(schema, new.counts), backbone=backbone)
     started = time.perf_counter()
@@ -177,6 +180,30 @@ def _enrol(
     seconds = time.perf_counter() - started
     replace_with(folder, model, [*enrolments(folder.path), [asdict(value) for value in values]])
     return Enrolment(values=values, skipped=new.skipped, seconds=seconds)
+
+
+def _labelled(
+    recipe: Recipe, predictor: Predictor, data: Any, encoding: str | None, reporter: Reporter
+) -> LabelledRows:
+    rows = LabelledRows.read(recipe, predictor, data, encoding=encoding)
+    for note in rows.notes:
+        reporter.note(note)
+    return rows
+
+
+def _enrol_histories(
+    folder: RunFolder, recipe: Recipe, predictor: Predictor, rows: LabelledRows, name: str, settings: EnrolSettings
+) -> Enrolment:
+    """Store the rows of new values with a model that reads histories, which learns nothing."""
+    started = time.perf_counter()
+    new = _NewValues.among(rows, predictor.schema, [name], min_rows=settings.min_rows)
+    moved = cast(ConditionedModel, predictor.model).moved_backbone
+    model = folder.revised_model(lambda schema: Revision.adding(schema, new.counts), backbone=moved)
+    first_id = predictor.schema[name].size
+    add_histories(model, rows, new.rows, recipe=recipe, first_id=first_id, device=predictor.device)
+    values = _Learner(predictor_of(recipe, model), rows, new, settings).remember()
+    replace_with(folder, model, [*enrolments(folder.path), [asdict(value) for value in values]])
+    return Enrolment(values=values, skipped=new.skipped, seconds=time.perf_counter() - started)
 
 
 def enrolments(run: str | Path) -> list[list[dict[str, Any]]]:
@@ -377,6 +404,17 @@ class _Learner:
         with torch.no_grad():
             after = self._losses(learn=False)
         return tuple(self._enrolled(passes[0], after))
+
+    def remember(self) -> tuple[Enrolled, ...]:
+        """Return the values with their losses, for a model that reads their rows."""
+        known = self._rows
+        with torch.no_grad():
+            after = self._losses(learn=False)
+            self._rows = known.hide_attributes()
+            self._batches = list(self._row_batches(self._settings.batch_size))
+            before = self._losses(learn=False)
+        self._rows = known
+        return tuple(self._enrolled(before, after))
 
     def _gradients(self) -> npt.NDArray[np.float64]:
         """Compute the gradients of the negative log posterior; returns the losses of the rows."""

@@ -16,6 +16,7 @@ from attribune.data.clusters import ClusterSettings
 from attribune.data.windows import Head, parse_window
 from attribune.errors import ConfigError
 from attribune.methods import DEFAULT_METHOD, METHODS, MethodConfig, check_reads_tokens, method_from_dict
+from attribune.methods.history import History
 from attribune.models.baselines import BASELINES, BaselineConfig, baseline_from_dict
 from attribune.runs.recipe_parts import BackboneRecipe, DataRecipe, EvaluationRecipe, TrainingRecipe, TransferRecipe
 from attribune.schema import Categorical
@@ -139,7 +140,26 @@ class Recipe(Settings):
             )
         if self.needs_attributes and not self.data.attributes:
             raise ConfigError(f"method {self.method['name']!r} needs attributes: name their columns with --attributes")
+        if not self.is_baseline and isinstance(history := self.method_config(), History):
+            self._check_history(history)
         return self
+
+    def _check_history(self, history: History) -> None:
+        """Refuse settings with which no history can be read."""
+        if (refusal := history.attribute_refusal(self.attribute_names)) is not None:
+            raise ConfigError(refusal)
+        if history.time in self.data.label:
+            raise ConfigError(f"history: time is {history.time!r}, the label, which would be read: name another column")
+        if history.time is None and not self.backbone.is_pretrained:
+            raise ConfigError(
+                f"history: similar texts are found by a pretrained backbone, and {self.backbone.name!r} learns from "
+                "the beginning: choose a pretrained one, or name a column of times (method.time)"
+            )
+        if parse_window(self.data.window, max_length=self.data.max_length).chunk is not None:
+            raise ConfigError(
+                f"history: a text is read at once, behind its history, and the window is {self.data.window!r}: choose "
+                "head or head+tail"
+            )
 
     @model_validator(mode="after")
     def _fitting_backbone(self) -> Self:
@@ -209,6 +229,12 @@ class Recipe(Settings):
         """Whether the method reads attributes."""
         baseline = self.baseline
         return self.method_config().uses_attributes if baseline is None else not baseline.reads_text
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The column by which the method orders rows, if it does."""
+        method = None if self.is_baseline else self.method_config()
+        return (method.time,) if isinstance(method, History) and method.time is not None else ()
 
     @property
     def reads_attributes(self) -> bool:

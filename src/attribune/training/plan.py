@@ -37,6 +37,7 @@ class DataPlan:
         transfer: the run whose schema and classes are used.
         seed: of the shuffling of attributes.
         clusters: how rows that are not independent are found.
+        times: the column by which a method orders rows, if any.
     """
 
     source: DataRecipe
@@ -48,6 +49,7 @@ class DataPlan:
     transfer: TransferRecipe | None
     seed: int
     clusters: ClusterSettings
+    times: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, recipe: Recipe) -> Self:
@@ -70,12 +72,14 @@ class DataPlan:
             transfer=recipe.transfer,
             seed=recipe.training.seed,
             clusters=recipe.cluster_settings(),
+            times=recipe.times,
         )
 
     @property
     def columns(self) -> list[str]:
         """All columns that are read."""
-        return list(dict.fromkeys([*self.text.names, *self.source.label, *(kind.name for kind in self.attributes)]))
+        attributes = (kind.name for kind in self.attributes)
+        return list(dict.fromkeys([*self.text.names, *self.source.label, *attributes, *self.times]))
 
     @property
     def true_columns(self) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ from attribune.training.baselines import train_baseline
 from attribune.training.callbacks.trackers import check_trackers
 from attribune.training.distributed import from_main, is_main, process_count
 from attribune.training.fitting import fit
+from attribune.training.histories import fit_histories
 from attribune.training.model_building import build_model
 from attribune.training.plan import DataPlan, ModelPlan, TrainingPlan, comparison_recipes, with_precision
 from attribune.training.preparation import (
@@ -233,6 +234,7 @@ def _train_neural(
     """Build the model, encode the rows, train, and save the model."""
     transformers.set_seed(settings.seed)
     model = build_model(plan, source, data, reporter)
+    fit_histories(model, source, data, reporter)
     _check_checkpointing(model, settings)
     note_count = len(data.notes)
     train = encode_split("train", data, source, model)
