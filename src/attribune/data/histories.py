@@ -55,11 +55,10 @@ class Histories:
     order: Array
 
     @classmethod
-    def fit(cls, config: History, schema: Schema, table: Table, **settings: Any) -> Self:
-        """Take the rows of a table; arguments and errors are those of `added`."""
+    def of_none(cls, config: History, schema: Schema) -> Self:
+        """Return histories without rows, to which `added` adds some."""
         nothing = np.zeros((0, schema.slots), dtype=np.int64)
-        empty = cls(config=config, schema=schema, texts=[], labels=[], attribute_ids=nothing, order=np.zeros(0))
-        return empty.added(table, **settings)
+        return cls(config=config, schema=schema, texts=[], labels=[], attribute_ids=nothing, order=np.zeros(0))
 
     def added(
         self,
@@ -157,6 +156,14 @@ class Histories:
             stays &= ((old == 0) | (moved[old] > 0)).all(axis=1)
         return replace(self, schema=revision.schema, attribute_ids=ids).take(stays)
 
+    def moved_to(self, schema: Schema) -> Self:
+        """Return the histories under a schema with the same ids, and more, in perhaps more columns."""
+        ids = np.zeros((len(self), schema.slots), dtype=np.int64)
+        for attribute in self.schema:
+            start, old = schema[attribute.name].columns.start, self.attribute_ids[:, attribute.columns]
+            ids[:, start : start + old.shape[1]] = old
+        return replace(self, schema=schema, attribute_ids=ids)
+
     @cached_property
     def marks(self) -> npt.NDArray[np.uint64]:
         """(n,) a hash of each text."""
@@ -200,8 +207,8 @@ class Histories:
             "label": pa.array(self.labels, pa.string()),
         }
         columns["attribute_ids"] = pa.array(self.attribute_ids.tolist(), pa.list_(pa.int64()))
-        names = HISTORY_FILES[:1] if self.order.ndim == 1 else HISTORY_FILES
-        if self.order.ndim == 1:
+        names = HISTORY_FILES if self.config.time is None else HISTORY_FILES[:1]
+        if self.config.time is not None:
             columns["time"] = pa.array(self.order)
         else:
             replace_file(folder / _VECTORS, save({"vectors": np.ascontiguousarray(self.order)}))

@@ -98,6 +98,8 @@ class HistoryEncoder:
             cells = columns[time] if time in columns else [None] * len(texts)
             cells = cells.to_pylist() if isinstance(cells, pa.Array) else list(cells)
             return read_times(cells, time, first_row, is_number=self.histories.has_numbers, needed=False)
+        if not len(self.histories):
+            return np.zeros((len(texts), 1), dtype=np.float32)
         # The vectors of known texts are there, so that training texts go through the frozen backbone once.
         known = [self._rows_by_mark.get(mark) for mark in marks]
         vectors = np.zeros((len(texts), self.histories.order.shape[1]), dtype=np.float32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from pydantic import PositiveInt, field_validator
+from pydantic import Field, PositiveInt
 
 from attribune.backbones.placement import Placement
 from attribune.errors import ConfigError
@@ -38,18 +38,11 @@ class History(AttributeMethodConfig):
     points: ClassVar[tuple[Point, ...]] = ("text",)
     default_tuning: ClassVar[str] = "full"
 
-    attribute: str | None = None
+    attribute: str | None = Field(default=None, description="the name of an attribute, or null for the default")
     k: PositiveInt = 5
-    time: str | None = None
+    time: str | None = Field(default=None, description="the name of a column, or null for similar texts")
     tokens: PositiveInt = 128
-    separator: str = " | "
-
-    @field_validator("attribute", "time")
-    @classmethod
-    def _named(cls, value: str | None) -> str | None:
-        if value is not None and not value.strip():
-            raise ConfigError(f"history: {value!r} names no column: name one, or leave the option out")
-        return value
+    separator: str = Field(default="; ", description="a text")
 
     def refusal(self, placement: Placement) -> str | None:
         """Return why a family cannot read a history; None if it can."""

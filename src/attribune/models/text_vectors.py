@@ -96,7 +96,7 @@ def history_encoder(model: Any, encoder: TextEncoder) -> HistoryEncoder:
     if histories is None:
         raise ConfigError(
             "method 'history' reads rows that are stored with the model, and this one has none: set model.histories "
-            "to those of the training rows (Histories.fit)"
+            "to those of the training rows (`Histories.added`)"
         )
     if histories.config.time is not None:
         return HistoryEncoder(encoder, histories)

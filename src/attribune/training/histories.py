@@ -6,8 +6,10 @@ from attribune.core.progress import Reporter
 from attribune.data.histories import Histories
 from attribune.methods.history import History
 from attribune.models.base import ConditionedModel
+from attribune.models.files import SCHEMA, find_model
 from attribune.models.predictor import default_device
 from attribune.models.text_vectors import frozen_vectors
+from attribune.schema import Schema
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import PreparedData
 
@@ -28,9 +30,12 @@ def fit_histories(model: ConditionedModel, source: DataPlan, data: PreparedData,
         model.text_vectors = frozen_vectors(model)
         model.text_vectors.to(default_device())
         embed = model.text_vectors.of_texts
-    model.histories = Histories.fit(
-        config,
-        data.schema,
+    known = Histories.of_none(config, data.schema)
+    if source.transfer is not None and source.transfer.full_model:
+        folder = find_model(source.transfer.run).folder
+        stored = Histories.load(folder, config, Schema.load(folder / SCHEMA))
+        known = known if stored is None else stored.moved_to(data.schema)
+    model.histories = known.added(
         data.splits["train"].table,
         text=source.text,
         labels=source.source.label,
