@@ -33,6 +33,7 @@ from attribune.methods import (
     La,
     Maa,
     MethodConfig,
+    OnePerValue,
     Plain,
     Pln,
     Plora,
@@ -72,6 +73,7 @@ SETTINGS: dict[str, MethodConfig] = {
     "huapa": Huapa(attention_size=7, vector_size=13, initial_vector=0.1, attribute_dropout=0.2),
     "iaa": Iaa(attention_size=7, vector_size=13, initial_vector=0.1, attribute_dropout=0.2),
     "history": History(k=3, tokens=20),
+    "one-per-value": OnePerValue(rank=3),
     "injector+chim": Combined(parts=(Injector(bottleneck=5, vector_size=13), Chim(vector_size=7))),
 }
 SIZES = {"bottleneck": 5, "vector_size": 13}

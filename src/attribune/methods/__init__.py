@@ -22,6 +22,7 @@ from attribune.methods.huapa import Huapa
 from attribune.methods.iaa import Iaa
 from attribune.methods.injector import Injector
 from attribune.methods.ma_bert import AttentionBias, Maa, TinyMaa
+from attribune.methods.one_per_value import OnePerValue
 from attribune.methods.plain import Plain
 from attribune.methods.pln import Pln
 from attribune.methods.plora import Plora
@@ -51,6 +52,7 @@ __all__ = [
     "Maa",
     "Method",
     "MethodConfig",
+    "OnePerValue",
     "Plain",
     "Pln",
     "Plora",
@@ -88,6 +90,7 @@ METHODS: dict[str, type[MethodConfig]] = {
         Huapa,
         Iaa,
         History,
+        OnePerValue,
     )
 }
 DEFAULT_METHOD = Injector.name

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from attribune.errors import ConfigError
 from attribune.methods.base import Method
 from attribune.methods.condition import Condition, Values
-from attribune.methods.config import AttributeMethodConfig, VectorMethodConfig
+from attribune.methods.config import MethodConfig, VectorMethodConfig
 from attribune.methods.dropout import drop_attributes
 from attribune.methods.host import Host
 from attribune.methods.shapes import AttributeIds, DropoutDraw
@@ -65,7 +65,7 @@ class AttributeMethod(Method):
 
     def __init__(
         self,
-        config: AttributeMethodConfig,
+        config: MethodConfig,
         host: Host,
         *,
         sizes: Sequence[int] | None = None,
@@ -78,7 +78,7 @@ class AttributeMethod(Method):
             )
         self.slots = tuple(host.slots)
         self.shards: list[RowShard] = []
-        self.attribute_dropout = config.attribute_dropout
+        self.attribute_dropout: float = getattr(config, "attribute_dropout", 0.0)
         self.tables = nn.ParameterList()
         for attribute, size in () if sizes is None else zip(self.slots, sizes, strict=True):
             table = nn.Parameter(torch.empty(attribute.size, size, device="meta" if _meta_tables.get() else None))

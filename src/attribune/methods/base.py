@@ -110,8 +110,8 @@ class Method(nn.Module):
     `pool` or `classify`. ``extra_positions`` is the number of positions needed besides the text's, ``extra_inputs``
     that of the ids that encoding may put in front of a text, ``pads_right`` whether padding must be on the right,
     ``document_size`` the number of features of its document vectors, if not H, ``unused`` the names of parameters of
-    the model in whose place it has its own, and ``loss_weights`` the weights of the model's own loss and of the further
-    ones of a `Condition`.
+    the model that no step of the Trainer changes, and ``loss_weights`` the weights of the model's own loss and of the
+    further ones of a `Condition`.
     """
 
     extra_positions: int = 0

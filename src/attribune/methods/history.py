@@ -37,6 +37,7 @@ class History(AttributeMethodConfig):
     name: ClassVar[str] = "history"
     points: ClassVar[tuple[Point, ...]] = ("text",)
     default_tuning: ClassVar[str] = "full"
+    stands_alone: ClassVar[bool] = True
 
     attribute: str | None = Field(default=None, description="the name of an attribute, or null for the default")
     k: PositiveInt = 5
