@@ -14,7 +14,8 @@ import pytest
 import small_runs
 from fastapi.testclient import TestClient
 
-from attribune import AttributeModel, Classification, TextInput, load_tokenizer
+from attribune import AttributeModel, Classification, Panel, TextInput, load_tokenizer
+from attribune.analysis.evaluate import evaluate
 from attribune.apps.cli import main
 from attribune.apps.serve import create_app, load_models
 from attribune.core.progress import Reporter
@@ -353,6 +354,11 @@ def test_time(timed: Path, folder: Path) -> None:
     np.testing.assert_array_equal(first, predictor.logits(row, hide_attributes=True)[0])
     assert np.abs(first - now).max() > 1e-5
     assert np.array_equal(predictor.logits(row | {"day": [None]})[0], now)
+    notes = evaluate(timed, pd.DataFrame(row | {"stars": ["good"]})).notes
+    assert "there is no column 'day', so that each row reads a history as of now" in notes
+    panel = Panel.of(predictor, "user")
+    asked = [panel.predict(predictor, row | more)["probability_good"] for more in ({}, {"day": ["2000-01-01"]})]
+    assert abs(asked[0] - asked[1]).max() > 1e-6
     with pytest.raises(DataError, match="column 'day', row 1: the time 'x' is not an ISO date"):
         predictor.logits(row | {"day": ["x"]})
 

@@ -93,6 +93,10 @@ class Predictor:
         text = self.text_input.names
         return (*text, *self.schema.names) if self.reads_attributes else text
 
+    def columns_in(self, table: Table) -> list[str]:
+        """Return the columns that rows must have, and those that are read where a table has them."""
+        return columns_of(self._encoder, self.columns, table)
+
     @classmethod
     @renamed_arguments(kept_megabytes="cache_mb")
     def from_pretrained(
@@ -210,7 +214,7 @@ class Predictor:
         """
         logits = [self.task.empty_scores(0)]
         report = EncodingReport({})
-        names = columns_of(self._encoder, self.columns, table)
+        names = self.columns_in(table)
         for row, columns in column_batches(table, names, batch_size=_ROWS, first_row=first_row):
             rows = self._encode(columns, first_row=row)
             logits.append(self.score(rows.hide_attributes() if hide_attributes else rows))
@@ -219,7 +223,7 @@ class Predictor:
 
     def encode(self, table: Table, *, first_row: int = 1) -> EncodedRows:
         """Encode rows for `score`, which may be called several times with other attributes; errors as in `logits`."""
-        names = columns_of(self._encoder, self.columns, table)
+        names = self.columns_in(table)
         batches = column_batches(table, names, batch_size=_ROWS, first_row=first_row)
         parts = [self._encode(columns, first_row=row) for row, columns in batches]
         nothing = np.zeros((0, self.model.input_schema.slots), dtype=np.int64)
