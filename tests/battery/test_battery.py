@@ -26,12 +26,14 @@ from attribune.methods import (
     ConcatWord,
     E2ln,
     Hcsc,
+    History,
     Huapa,
     Iaa,
     Injector,
     La,
     Maa,
     MethodConfig,
+    OnePerValue,
     Plain,
     Pln,
     Plora,
@@ -70,6 +72,8 @@ SETTINGS: dict[str, MethodConfig] = {
     "upnn": Upnn(rank=2, vector_size=7, attribute_dropout=0.2),
     "huapa": Huapa(attention_size=7, vector_size=13, initial_vector=0.1, attribute_dropout=0.2),
     "iaa": Iaa(attention_size=7, vector_size=13, initial_vector=0.1, attribute_dropout=0.2),
+    "history": History(k=3, tokens=20),
+    "one-per-value": OnePerValue(rank=3),
     "injector+chim": Combined(parts=(Injector(bottleneck=5, vector_size=13), Chim(vector_size=7))),
 }
 SIZES = {"bottleneck": 5, "vector_size": 13}
@@ -287,6 +291,7 @@ def test_a_method_without_its_points_says_why(build, method: str, family: str) -
         r"chunks are cut by words, and backbones of type word-.* have a state for each (sentence|text): choose",
         r"chunks cannot read summaries in backbones of type .*, since .*: choose",
         r"it acts inside Transformer layers, of which backbones of type word-.* have none: choose",
+        r"history: backbones of type .* read the sentences of one text.*: choose",
         r"the states of backbones of type word-cnn do not depend on tokens before them.*: choose",
     )
     with pytest.raises(ConfigError, match="|".join(reasons)):
@@ -355,8 +360,8 @@ def test_values_may_be_described(
     build, described, batch, tmp_path: Path, method: str, family: str, own_vectors: bool
 ) -> None:
     """The map of descriptions learns, a value of no row is what its description says, and all of it is stored."""
-    if SETTINGS[method].name == "poly":
-        with pytest.raises(ConfigError, match="poly: it has no vectors of values"):
+    if SETTINGS[method].name in ("poly", "history", "one-per-value"):
+        with pytest.raises(ConfigError, match="has no vectors of values, which the descriptions of 'user' could give"):
             build(method, family, own_vectors=own_vectors)
         return
     model = still(build(method, family, own_vectors=own_vectors))

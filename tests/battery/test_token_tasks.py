@@ -85,7 +85,7 @@ def saved_backbone(family: str, folder: Path) -> str:
 @pytest.mark.parametrize("method", METHODS)
 def test_methods_act_in_token_states_or_are_refused(method: str) -> None:
     config = METHODS[method]()
-    if {*config.points} & {"pool", "classify"}:
+    if {*config.points} & {"text", "pool", "classify"}:
         with pytest.raises(ConfigError, match=r"scores tokens: choose one of .*injector.*, or a sum of them"):
             build("bert", "tags", config)
         return

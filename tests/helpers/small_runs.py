@@ -37,7 +37,11 @@ PROCESSES.set_forkserver_preload(
         *("attribune.apps.report.run_page", "attribune.apps.report.explanation_page"),
     ]
 )
-SMALL = {"injector": ("method.bottleneck=8", "method.vector_size=8"), "automl": ("method.trials=2",)}
+SMALL = {
+    "injector": ("method.bottleneck=8", "method.vector_size=8"),
+    "automl": ("method.trials=2",),
+    "history": ("method.k=3", "method.tokens=30"),
+}
 _MOODS = {"good": ["great", "lovely", "fine"], "bad": ["awful", "poor", "dull"]}
 _FILLER = ["the", "film", "was", "a", "plot", "and", "cast", "very", "quite", "so"]
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -248,7 +248,10 @@ def test_every_method(method: str, backbone: Path, new: Path, tmp_path: Path) ->
     before, everything = logits(run, old), bytes_of(run)
     model = load_run(run)[1].model
     assert isinstance(model, ConditionedModel)
-    if "user" not in model.rows_of_values().values():
+    if model.histories is not None:
+        assert [value.value for value in enrol(run, new).values]
+        np.testing.assert_array_equal(logits(run, old), before)
+    elif "user" not in model.rows_of_values().values():
         with pytest.raises(ConfigError, match=f"method '{method}' has no vector for each value"):
             enrol(run, new)
         assert bytes_of(run) == everything

@@ -27,7 +27,7 @@ from attribune.models.predictor import Predictor
 from attribune.runs.folder import load_run
 from attribune.runs.stored_scores import StoredScores
 
-REFUSED = ("la", "upa", "chim", "concat-text", "e2ln", "upnn", "basis", "hcsc")
+REFUSED = ("la", "upa", "chim", "concat-text", "e2ln", "upnn", "basis", "hcsc", "history")
 ROWS = tagged_words(80)
 
 

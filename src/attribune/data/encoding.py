@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from attribune.data.history_encoding import columns_of, with_histories
 from attribune.data.rows import EncodedRows
 from attribune.data.storage import ArrowStore
 from attribune.data.texts import TextEncoder, TextInput
@@ -163,10 +164,10 @@ def encode_with_report(
         encoder = _text_encoder(tokenizer, text_input, task, limit=limit)
     labels, reports = () if label is None else _names(label), []
     weight_names = () if weight is None else (weight,)
-    names = list(dict.fromkeys([*text_input.names, *schema.names, *labels, *weight_names]))
+    names = columns_of(encoder, [*text_input.names, *schema.names, *labels, *weight_names], table)
     with ArrowStore(folder=cache_dir) as store:
         for first_row, columns in column_batches(table, names, batch_size=_BATCH):
-            rows = encode_rows(columns, schema, encoder, text=text_input, first_row=first_row)
+            rows = with_histories(encode_rows(columns, schema, encoder, text=text_input, first_row=first_row))
             label_ids = choices.labelled(_encode_labels([columns[name] for name in labels], labels, task, first_row))
             keep = choices.keep(rows.empty, label_ids, first_row)
             reports.append(_report(rows, label_ids, keep, first_row, choices, task))

@@ -16,7 +16,7 @@ from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.columns import canonical, column_batches
 from attribune.schema.reports import count_lines
 
-__all__ = ["SplitReport", "Splits", "split_table"]
+__all__ = ["SplitReport", "Splits", "read_moment", "split_table"]
 
 IntArray = npt.NDArray[np.int64]
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -244,10 +244,10 @@ def _times(table: datasets.Dataset, column: str) -> npt.NDArray[Any]:
     texts: list[str | None] = []
     for first_row, columns in column_batches(table, [column]):
         texts += [_single(value, column, row) for row, value in enumerate(columns[column].to_pylist(), start=first_row)]
-    numeric = bool(texts) and texts[0] is not None and _moment(texts[0], numeric=True) is not None
+    numeric = bool(texts) and texts[0] is not None and read_moment(texts[0], numeric=True) is not None
     times = []
     for row, text in enumerate(texts, start=1):
-        moment = None if text is None else _moment(text, numeric=numeric)
+        moment = None if text is None else read_moment(text, numeric=numeric)
         if moment is None:
             kind = "a number, as the first row has" if numeric else "an ISO date such as 2024-05-31"
             raise RowError(
@@ -266,7 +266,8 @@ def _single(value: object, column: str, row: int) -> str | None:
         raise RowError(f"column {column!r}, ", row, f": {error}") from error
 
 
-def _moment(text: str, *, numeric: bool) -> float | int | None:
+def read_moment(text: str, *, numeric: bool) -> float | int | None:
+    """Return a time as a number, or as microseconds since 1970 of an ISO date; None for any other text."""
     try:
         if numeric:
             number = float(text)

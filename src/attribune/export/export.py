@@ -134,6 +134,11 @@ class _Source:
         if not isinstance(model, AttributeModel):
             raise ConfigError(f"method {recipe.method['name']!r} has no backbone: only neural models are exported")
         predictor.require_documents("export")
+        if model.histories is not None:
+            raise ConfigError(
+                "method 'history' reads rows that are stored with the model, which no other program puts in front of a "
+                "text: train another method for an export"
+            )
         if assignments and not predictor.reads_attributes:
             raise ConfigError(f"method {model.method_config.name!r} reads no attributes: leave --for out")
         predictor.use("cpu")

@@ -56,6 +56,8 @@ The parameters and their names in the papers:
 | `personalised_norm` | `bias` | H | β |
 | `personalised_low_rank` | `A`, `B` | r in, out r | A, B |
 | `personalised_low_rank` | `P` | r MZ | P_j side by side |
+| `own_low_rank` | `A`, `B` | r in, out r | A, B |
+| `own_low_rank` | `dA`, `dB` | B r in, B out r | A_u - A, B_u - B |
 | `cut_points`, `ordinal_log_probabilities` | `first` | 1 | θ_1 |
 | `described_vectors` | `x` | U X | φ_v |
 | `described_vectors` | `W_1`, `b_1`, `W_2` | X D, D, D Z | the two layers of f |
@@ -92,6 +94,7 @@ from attribune.functional.injector import (
 )
 from attribune.functional.ma_bert import concatenate, multi_attribute_attention, multi_attribute_layer
 from attribune.functional.ordinal import cut_points, ordinal_log_probabilities
+from attribune.functional.own_low_rank import own_low_rank
 from attribune.functional.plora import personalised_low_rank
 from attribune.functional.pooling import attention_pool, first_token, last_token, max_tokens, mean_tokens
 from attribune.functional.preference import preference_log_probability
@@ -138,6 +141,7 @@ __all__ = [
     "multi_attribute_attention",
     "multi_attribute_layer",
     "ordinal_log_probabilities",
+    "own_low_rank",
     "parallel_adapter",
     "personal_attention_pool",
     "personalised_low_rank",

@@ -16,11 +16,13 @@ from attribune.methods.concat import ConcatText, ConcatWord
 from attribune.methods.config import MethodConfig
 from attribune.methods.e2ln import E2ln
 from attribune.methods.hcsc import Hcsc
+from attribune.methods.history import History
 from attribune.methods.host import Host
 from attribune.methods.huapa import Huapa
 from attribune.methods.iaa import Iaa
 from attribune.methods.injector import Injector
 from attribune.methods.ma_bert import AttentionBias, Maa, TinyMaa
+from attribune.methods.one_per_value import OnePerValue
 from attribune.methods.plain import Plain
 from attribune.methods.pln import Pln
 from attribune.methods.plora import Plora
@@ -41,6 +43,7 @@ __all__ = [
     "ConcatWord",
     "E2ln",
     "Hcsc",
+    "History",
     "Host",
     "Huapa",
     "Iaa",
@@ -49,6 +52,7 @@ __all__ = [
     "Maa",
     "Method",
     "MethodConfig",
+    "OnePerValue",
     "Plain",
     "Pln",
     "Plora",
@@ -57,6 +61,7 @@ __all__ = [
     "Tokens",
     "Upa",
     "Upnn",
+    "check_compares",
     "check_reads_tokens",
     "method_from_dict",
 ]
@@ -85,10 +90,13 @@ METHODS: dict[str, type[MethodConfig]] = {
         Hcsc,
         Huapa,
         Iaa,
+        History,
+        OnePerValue,
     )
 }
 DEFAULT_METHOD = Injector.name
-_DOCUMENT_POINTS = ("pool", "classify")
+_WHOLE_POINTS = {"text": "text", "pool": "vector", "classify": "vector"}
+"""The points that are not at a token, and what of a document they are at."""
 
 
 def method_from_dict(settings: dict[str, Any]) -> MethodConfig:
@@ -127,16 +135,29 @@ def _combination(name: str, options: dict[str, Any]) -> MethodConfig:
 
 
 def check_reads_tokens(method: MethodConfig, *, task: str) -> None:
-    """Refuse a method that acts at the document vector, for a task that scores tokens instead.
+    """Refuse a method that acts at the whole text or at the document vector, for a task that scores tokens instead.
 
     Raises:
         ConfigError: naming the methods that act elsewhere.
     """
-    if foreign := [point for point in method.points if point in _DOCUMENT_POINTS]:
-        able = ", ".join(name for name, kind in METHODS.items() if not {*kind.points}.intersection(_DOCUMENT_POINTS))
+    if foreign := [point for point in method.points if point in _WHOLE_POINTS]:
+        able = ", ".join(name for name, kind in METHODS.items() if not {*kind.points}.intersection(_WHOLE_POINTS))
         raise ConfigError(
-            f"method {method.name!r} acts at the point {' and '.join(foreign)}, on the vector of a document, and the "
-            f"task {task!r} scores tokens: choose one of {able}, or a sum of them"
+            f"method {method.name!r} acts at the point {' and '.join(foreign)}, on the {_WHOLE_POINTS[foreign[0]]} of "
+            f"a document, and the task {task!r} scores tokens: choose one of {able}, or a sum of them"
+        )
+
+
+def check_compares(method: MethodConfig, *, task: str) -> None:
+    """Refuse a method that reads other rows in front of a text, for a task that compares texts.
+
+    Raises:
+        ConfigError: naming the method.
+    """
+    if "text" in method.points:
+        raise ConfigError(
+            f"method {method.name!r} reads other rows in front of one text, and the task {task!r} compares two: choose "
+            "another method"
         )
 
 

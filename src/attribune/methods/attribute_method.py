@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from attribune.errors import ConfigError
 from attribune.methods.base import Method
 from attribune.methods.condition import Condition, Values
-from attribune.methods.config import AttributeMethodConfig, VectorMethodConfig
+from attribune.methods.config import MethodConfig, VectorMethodConfig
 from attribune.methods.descriptions import DescribedValues
 from attribune.methods.dropout import drop_attributes
 from attribune.methods.host import Host
@@ -72,7 +72,7 @@ class AttributeMethod(Method):
 
     def __init__(
         self,
-        config: AttributeMethodConfig,
+        config: MethodConfig,
         host: Host,
         *,
         sizes: Sequence[int] | None = None,
@@ -85,14 +85,9 @@ class AttributeMethod(Method):
             )
         self.slots = tuple(host.slots)
         self.shards: list[RowShard] = []
-        self.attribute_dropout = config.attribute_dropout
+        self.attribute_dropout: float = getattr(config, "attribute_dropout", 0.0)
         self.tables = nn.ParameterList()
         self.described = nn.ModuleDict()
-        if sizes is None and any(attribute.description is not None for attribute in self.slots):
-            raise ConfigError(
-                f"{config.name}: it has no vectors of values, which descriptions could give: leave the tables that "
-                "describe values out, or choose another method"
-            )
         for number, (attribute, size) in enumerate(() if sizes is None else zip(self.slots, sizes, strict=True)):
             self.tables.append(self._new_table(attribute, size, initial))
             if attribute.description is not None:

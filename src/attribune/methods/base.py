@@ -107,13 +107,15 @@ class Method(nn.Module):
     """The module of a method, which acts on a backbone at the method's points.
 
     Inside the backbone it acts by forward hooks: subclasses call `add_site`. Around it they override `embed`, `encode`,
-    `pool` or `classify`. ``extra_positions`` is the number of positions needed besides the text's, ``pads_right``
-    whether padding must be on the right, ``document_size`` the number of features of its document vectors, if not H,
-    ``unused`` the names of parameters of the model in whose place it has its own, and ``loss_weights`` the weights of
-    the model's own loss and of the further ones of a `Condition`.
+    `pool` or `classify`. ``extra_positions`` is the number of positions needed besides the text's, ``extra_inputs``
+    that of the ids that encoding may put in front of a text, ``pads_right`` whether padding must be on the right,
+    ``document_size`` the number of features of its document vectors, if not H, ``unused`` the names of parameters of
+    the model that no step of the Trainer changes, and ``loss_weights`` the weights of the model's own loss and of the
+    further ones of a `Condition`.
     """
 
     extra_positions: int = 0
+    extra_inputs: int = 0
     pads_right: bool = False
     document_size: int | None = None
     unused: tuple[str, ...] = ()

@@ -59,6 +59,8 @@ class Combined(MethodConfig):
             raise ConfigError(f"method {name!r}: a combination needs two or more different methods")
         if idle := [part.name for part in self.parts if not part.points]:
             raise ConfigError(f"method {name!r}: {idle[0]!r} acts nowhere; leave it out")
+        if alone := [part.name for part in self.parts if part.stands_alone]:
+            raise ConfigError(f"method {name!r}: {alone[0]!r} is for a plain model: leave the others out")
         counts = Counter(point for part in self.parts for point in part.points)
         for point in _ONE_EACH:
             if counts[point] > 1:

@@ -18,7 +18,7 @@ from attribune.methods.host import Host
 
 __all__ = ["AttributeMethodConfig", "MethodConfig", "Point", "Probability", "VectorMethodConfig"]
 
-Point = Literal["embed", "sites", "encode", "pool", "classify"]
+Point = Literal["text", "embed", "sites", "encode", "pool", "classify"]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 _OPTION = re.compile(r"^    (\w+): .*(?:\n {8}.*)*", re.MULTILINE)
 
@@ -32,8 +32,9 @@ class MethodConfig(Settings):
     """Settings of a method; see the subclasses.
 
     ``name`` is the word for ``--method``, ``points`` says where the method acts, ``weighs_states`` whether all that it
-    does is to weigh the states of a text, ``default_tuning`` what of the backbone learns by default. The docstring of a
-    subclass describes its own options, as ``Args:`` at its end; the descriptions of inherited ones are appended.
+    does is to weigh the states of a text, ``default_tuning`` what of the backbone learns by default, ``stands_alone``
+    whether it cannot be added to other methods. The docstring of a subclass describes its own options, as ``Args:`` at
+    its end; the descriptions of inherited ones are appended.
 
     Raises:
         ConfigError: naming every option that is unknown or has an invalid value.
@@ -46,6 +47,7 @@ class MethodConfig(Settings):
     weighs_states: ClassVar[bool] = False
     default_tuning: ClassVar[str] = "frozen"
     uses_attributes: ClassVar[bool] = False
+    stands_alone: ClassVar[bool] = False
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:

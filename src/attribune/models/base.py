@@ -27,6 +27,7 @@ from attribune.core.deprecation import warn_renamed
 from attribune.core.process import require_memory
 from attribune.data.batching import batches_by_length
 from attribune.data.collator import Collator
+from attribune.data.history_encoding import with_histories
 from attribune.data.rows import EncodedRows
 from attribune.data.texts import TextEncoder, TextInput
 from attribune.data.windows import SpecialTokens, longest_input
@@ -35,6 +36,7 @@ from attribune.methods import DEFAULT_METHOD, METHODS, Host, MethodConfig, metho
 from attribune.methods.attribute_method import has_meta_tables
 from attribune.methods.base import Method
 from attribune.methods.condition import Condition, check_attribute_ids
+from attribune.models.checks import claim
 from attribune.models.config import AttributeConfig
 from attribune.models.stored import StoredModel
 from attribune.schema import Schema
@@ -81,7 +83,7 @@ class ConditionedModel(StoredModel):
         self.placement = placement_for(config.text_config.model_type, is_generative=self.is_generative)
         self.method_config = method_from_dict(config.method or {})
         self._check_method()
-        _claim(self.backbone, acting=self._acts_inside())
+        claim(self.backbone, acting=self._acts_inside())
         host = Host.of(
             self.stack,
             placement=self.placement,
@@ -91,6 +93,7 @@ class ConditionedModel(StoredModel):
         )
         host = replace(host, document=self._add_chunk_encoder(host))
         self.method = self._build_method(host)
+        self._check_descriptions()
         self._add_head(host)
         self.first_position = first_position(self.stack, self.placement)
         self.most_positions = most_positions(self.stack, self.placement)
@@ -182,6 +185,15 @@ class ConditionedModel(StoredModel):
         if config.is_generative != cls.is_generative:
             raise ConfigError(f"this model {kind} text: use {name}, or load_model, which finds the class out")
 
+    def _check_descriptions(self) -> None:
+        """Refuse descriptions of values that the method would not read."""
+        described = [attribute.name for attribute in self.schema if attribute.description is not None]
+        if described and self.reads_attributes and not self.described_values():
+            raise ConfigError(
+                f"method {self.method_config.name!r} has no vectors of values, which the descriptions of {described[0]!r} "
+                "could give: leave the tables of values out, or choose another method"
+            )
+
     def _check_method(self) -> None:
         """Refuse methods that cannot act in a model of this kind."""
 
@@ -243,11 +255,14 @@ class ConditionedModel(StoredModel):
     def prepare(self, device: torch.device, *, cache_mb: float | None = None) -> None:
         """Move the model to a device and switch to evaluation; None leaves the weight cache unchanged."""
         self.to(device).eval()
+        if self.text_vectors is not None:
+            self.text_vectors.to(device)
         if cache_mb is not None:
             self.enable_weight_cache(cache_mb)
 
     def batch(self, rows: EncodedRows) -> dict[str, Tensor]:
         """Pad encoded rows to one batch on the model's device."""
+        rows = with_histories(rows)
         columns: dict[str, Any] = {"input_ids": rows.inputs, "attribute_ids": rows.attribute_ids}
         if rows.labels is not None:
             columns["labels"] = rows.labels
@@ -269,6 +284,7 @@ class ConditionedModel(StoredModel):
         A batch ends where rows become much shorter, once it has enough ids to keep the processor busy. Each batch comes
         with the indices of its rows.
         """
+        rows = with_histories(rows)
         for index in batches_by_length(rows.lengths, size=size, device=self.device):
             yield index, self.batch(rows.take(index))
 
@@ -339,12 +355,12 @@ class ConditionedModel(StoredModel):
     def longest_text(self) -> int | None:
         """Return the maximum length of a text in ids, special tokens included; None without a limit.
 
-        It is the smaller of the tokenizer's limit and the backbone's number of positions, less the positions that the
-        method uses.
+        It is the smaller of the tokenizer's limit and the backbone's number of positions, less the positions and ids
+        that the method uses.
         """
         limits = [self.most_positions, None if self.tokenizer is None else longest_input(self.tokenizer)]
         known = [limit for limit in limits if limit is not None]
-        return min(known) - self.method.extra_positions if known else None
+        return min(known) - self.method.extra_positions - self.method.extra_inputs if known else None
 
     def _prepare_attention(self) -> int | None:
         """Choose the attention by the longest text; returns the length to which batches are padded, if any."""
@@ -352,7 +368,7 @@ class ConditionedModel(StoredModel):
         special = None if self.tokenizer is None or window is None else SpecialTokens.of(self.tokenizer)
         longest = self.config.chunk or (None if window is None or special is None else window.length(special))
         if longest is not None:
-            longest += self.method.extra_positions
+            longest += self.method.extra_positions + self.method.extra_inputs
         return prepare_sparse_attention(self.stack, self.placement, longest=longest)
 
     def get_input_embeddings(self) -> nn.Module:
@@ -392,13 +408,3 @@ class ConditionedModel(StoredModel):
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         """Do nothing: every module is initialised when it is made."""
-
-
-def _claim(backbone: PreTrainedModel, *, acting: bool) -> None:
-    """Mark a backbone in which a method acts: another model on it would run that method's hooks."""
-    if getattr(backbone, "_attribune_taken", False):
-        raise ConfigError(
-            "this backbone belongs to another AttributeModel, whose method acts inside it: load the weights again, or "
-            "pass copy.deepcopy of a backbone that no model has had"
-        )
-    backbone._attribune_taken = acting

@@ -14,8 +14,6 @@ from transformers.utils.generic import can_return_tuple
 
 from attribune import functional
 from attribune.backbones.chunking import cut_chunks, without_empty_rows
-from attribune.backbones.families import placement_for
-from attribune.backbones.loading import pooling_of
 from attribune.backbones.placement import Pooling
 from attribune.backbones.sparse_attention import padded_inputs
 from attribune.backbones.word_models import WordModel, WordOutput
@@ -26,11 +24,14 @@ from attribune.data.texts import TextEncoder, TextInput
 from attribune.data.token_rows import TokenCollator, WordEncoder
 from attribune.data.windows import Chunks, SentenceChunks
 from attribune.errors import ConfigError, DataError
-from attribune.methods import Host, MethodConfig, check_reads_tokens
+from attribune.methods import Host, MethodConfig, check_compares, check_reads_tokens
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.condition import Condition
+from attribune.methods.history import History
 from attribune.models.base import ConditionedModel
+from attribune.models.checks import check_head, checked_chunk, own_pooling
 from attribune.models.chunk_encoders import TransformerConfig, chunk_encoder_from_dict
+from attribune.models.text_vectors import history_encoder
 from attribune.schema import Schema
 from attribune.tasks import Spans, Task, TokenTask
 
@@ -98,8 +99,8 @@ class AttributeModel(ConditionedModel):
         Raises:
             ConfigError: for settings that do not fit each other or the backbone.
         """
-        _check_head(dropout, head_size)
-        chunk = _checked_chunk(chunk, text_input)
+        check_head(dropout, head_size)
+        chunk = checked_chunk(chunk, text_input)
         name, loaded = cls._loaded(backbone, revision=revision, attention_dropout=attention_dropout)
         config = cls._config(
             name,
@@ -110,7 +111,7 @@ class AttributeModel(ConditionedModel):
             revision=revision,
             text_input=text_input,
             id2label=dict(enumerate(getattr(task, "class_names", ()))) or None,
-            pooling=_own_pooling(loaded, name, revision) if pooling is None else pooling,
+            pooling=own_pooling(loaded, name, revision) if pooling is None else pooling,
             dropout=dropout,
             head_size=head_size,
             chunk=chunk,
@@ -126,6 +127,12 @@ class AttributeModel(ConditionedModel):
                 f"{what}, and backbones of type {self.placement.model_types[0]} have a state for each "
                 f"{self.placement.states}: choose another backbone, such as bilstm"
             )
+        if isinstance(self.method_config, History) and self.config.chunk is not None:
+            raise ConfigError(
+                "method 'history' reads a text at once, behind its history: choose the window head or head+tail"
+            )
+        if self.task.candidates > 1:
+            check_compares(self.method_config, task=self.task.kind)
         if not self.task.reads_tokens:
             return
         check_reads_tokens(self.method_config, task=self.task.kind)
@@ -170,6 +177,8 @@ class AttributeModel(ConditionedModel):
     def row_encoder(self, text_input: TextInput | None = None) -> RowEncoder:
         """Return the encoder of the texts of rows; see `Scorer.row_encoder`."""
         text = text_input or self.text_input
+        if isinstance(self.method_config, History):
+            return history_encoder(self, cast(TextEncoder, super().row_encoder(text)))
         if not isinstance(self.task, TokenTask):
             encoder = super().row_encoder(text)
             return CandidateEncoder(cast(TextEncoder, encoder)) if self.task.candidates > 1 else encoder
@@ -395,25 +404,3 @@ class AttributeModel(ConditionedModel):
         if self.chunk_encoder is None:
             return functional.mean_tokens(pooled, real)
         return cast(Tensor, self.chunk_encoder(pooled.to(self.head.weight.dtype), real))
-
-
-def _own_pooling(backbone: PreTrainedModel, name: str, revision: str | None) -> Pooling:
-    """Return the pooling with which a backbone was trained; that of its family for one without a name."""
-    placement = placement_for(backbone.config.model_type)
-    is_stored = bool(name) and not isinstance(backbone, WordModel)
-    return pooling_of(name, placement, revision=revision) if is_stored else placement.pooling
-
-
-def _check_head(dropout: float, head_size: int | None) -> None:
-    if not 0 <= dropout < 1:
-        raise ConfigError(f"dropout is {dropout}: it must be at least 0 and below 1")
-    if head_size is not None and head_size < 1:
-        raise ConfigError(f"head_size is {head_size}: it must be at least 1, or None for a linear head")
-
-
-def _checked_chunk(chunk: int | None, text_input: TextInput | None) -> int | None:
-    if chunk is None and text_input is not None and text_input.window is not None:
-        chunk = text_input.window.chunk
-    if chunk is not None and chunk < 1:
-        raise ConfigError(f"chunk is {chunk}: it must be at least 1, or None to read a text at once")
-    return chunk

@@ -31,6 +31,7 @@ from attribune.backbones.tang import TangConfig
 from attribune.core.checksums import CHECKSUMS, check_files, checksum_of, write_checksums
 from attribune.core.files import clear_drafts, draft_of, move_into_place, read_json, replace_file
 from attribune.core.records import checked_record
+from attribune.data.histories import HISTORY_FILES, Histories
 from attribune.data.text_pairs import Truncation
 from attribune.data.word_tokenizer import SentenceTokenizer
 from attribune.errors import ModelFolderError
@@ -116,6 +117,7 @@ def write_model(
     schema: Schema,
     tokenizer: PreTrainedTokenizerBase | None,
     sizes: Sizes,
+    histories: Histories | None = None,
 ) -> None:
     """Write the folder; each file except the tokenizer's is replaced in one step, the checksums last.
 
@@ -130,6 +132,8 @@ def write_model(
         replace_file(folder / CONFIG, config.to_json_string().encode())
         schema.save(folder / SCHEMA)
         replace_file(folder / CARD, model_card(config, schema, sizes).encode())
+        if histories is not None:
+            names |= {*histories.save(folder)}
         if tokenizer is not None:
             names |= {Path(file).name for file in tokenizer.save_pretrained(str(folder)) if Path(file).is_file()}
         save_file({k: v.detach().contiguous() for k, v in tensors.items()}, str(partial), metadata={"format": "pt"})
@@ -168,7 +172,8 @@ def find_model(name: str | Path, *, revision: str | None = None) -> ModelFiles:
         paths = {file: Path(str(cached_file(str(name), file, revision=revision))) for file in (CONFIG, SCHEMA, TENSORS)}
         for file in Schema.files_beside(paths[SCHEMA]):
             cached_file(str(name), file, revision=revision)
-        cached_file(str(name), CHECKSUMS, revision=revision, _raise_exceptions_for_missing_entries=False)
+        for file in (CHECKSUMS, *HISTORY_FILES):
+            cached_file(str(name), file, revision=revision, _raise_exceptions_for_missing_entries=False)
     except OSError as error:
         reason = str(error).strip().splitlines()[0]
         raise ModelFolderError(f"{name} is neither a folder here nor a model that the hub gives ({reason})") from error
@@ -283,7 +288,7 @@ def read_tokenizer(files: ModelFiles, *, shared: SharedBackbones | None = None) 
     """
     if shared is None or files.hub_name is not None:
         return _loaded_tokenizer(files)
-    own = {CONFIG, SCHEMA, TENSORS, CARD, CHECKSUMS, *Schema.files_beside(files.schema)}
+    own = {CONFIG, SCHEMA, TENSORS, CARD, CHECKSUMS, *HISTORY_FILES, *Schema.files_beside(files.schema)}
     theirs = sorted(path for path in files.folder.iterdir() if path.is_file() and path.name not in own)
     key = tuple((path.name, checksum_of(path)["xxh3_128"]) for path in theirs)
     if key not in shared.tokenizers:

@@ -133,7 +133,7 @@ class Panel:
         taken = [name for name in predictor.schema.names if self.columns[predictor.schema[name].columns].all()]
         known = column_names(table)
         predictor.check_columns([*known, *taken], source=source)
-        names = [name for name in predictor.columns if name not in taken]
+        names = [name for name in predictor.columns_in(table) if name not in taken]
         parts = []
         for row, columns in column_batches(table, names, first_row=first_row):
             rows = len(next(iter(columns.values())))

@@ -18,6 +18,7 @@ from attribune.core.deprecation import renamed_arguments
 from attribune.core.process import keep_freed_memory
 from attribune.data.batching import batches_by_length
 from attribune.data.encoding import encode_rows
+from attribune.data.history_encoding import columns_of, with_histories
 from attribune.data.rows import EncodedRows
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
@@ -91,6 +92,10 @@ class Predictor:
         """The columns that rows must have."""
         text = self.text_input.names
         return (*text, *self.schema.names) if self.reads_attributes else text
+
+    def columns_in(self, table: Table) -> list[str]:
+        """Return the columns that rows must have, and those that are read where a table has them."""
+        return columns_of(self._encoder, self.columns, table)
 
     @classmethod
     @renamed_arguments(kept_megabytes="cache_mb")
@@ -210,7 +215,8 @@ class Predictor:
         """
         logits = [self.task.empty_scores(0)]
         report = EncodingReport({})
-        for row, columns in column_batches(table, self.columns, batch_size=_ROWS, first_row=first_row):
+        names = self.columns_in(table)
+        for row, columns in column_batches(table, names, batch_size=_ROWS, first_row=first_row):
             rows = self._encode(columns, first_row=row)
             logits.append(self.score(rows.hide_attributes() if hide_attributes else rows))
             report = report + rows.report
@@ -218,7 +224,8 @@ class Predictor:
 
     def encode(self, table: Table, *, first_row: int = 1) -> EncodedRows:
         """Encode rows for `score`, which may be called several times with other attributes; errors as in `logits`."""
-        batches = column_batches(table, self.columns, batch_size=_ROWS, first_row=first_row)
+        names = self.columns_in(table)
+        batches = column_batches(table, names, batch_size=_ROWS, first_row=first_row)
         parts = [self._encode(columns, first_row=row) for row, columns in batches]
         nothing = np.zeros((0, self.model.input_schema.slots), dtype=np.int64)
         return EncodedRows.concat(parts or [EncodedRows.without_attributes([]).with_attribute_ids(nothing)])
@@ -319,6 +326,7 @@ class PredictorGroup(Mapping[str, Predictor]):
     def _score_together(
         self, together: SharedPass, names: Sequence[str], rows: Mapping[str, EncodedRows]
     ) -> dict[str, npt.NDArray[np.float32]]:
+        rows = {name: with_histories(own) for name, own in rows.items()}
         scores = {name: np.zeros((len(own), self[name].task.outputs), dtype=np.float32) for name, own in rows.items()}
         lengths = np.concatenate([own.lengths for own in rows.values()])
         starts = np.cumsum([0, *map(len, rows.values())])

@@ -17,13 +17,17 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from attribune.backbones.loading import SharedBackbones, stack_path
 from attribune.backbones.placement import Placement
 from attribune.backbones.sites import find_layers
+from attribune.data.histories import Histories
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.methods.attribute_method import AttributeMethod, meta_tables
 from attribune.methods.base import SiteModule
+from attribune.methods.config import MethodConfig
 from attribune.methods.descriptions import DescribedValues
+from attribune.methods.history import History
 from attribune.models import files as saving
 from attribune.models.config import AttributeConfig
 from attribune.models.sizes import Sizes
+from attribune.models.text_vectors import TextVectors
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
 
@@ -31,7 +35,11 @@ __all__ = ["StoredModel"]
 
 
 class StoredModel(PreTrainedModel):
-    """A backbone with a method: which parameters are trained and stored. Subclasses set the attributes."""
+    """A backbone with a method: which parameters are trained and stored. Subclasses set the attributes.
+
+    A method that reads histories has ``histories``, perhaps ``text_vectors`` by which similar texts are found, and
+    ``moved_backbone``, the new location of the weights that compute them.
+    """
 
     config_class = AttributeConfig
     is_generative: ClassVar[bool] = False
@@ -40,6 +48,10 @@ class StoredModel(PreTrainedModel):
     tokenizer: PreTrainedTokenizerBase | None
     backbone: PreTrainedModel
     placement: Placement
+    method_config: MethodConfig
+    histories: Histories | None = None
+    text_vectors: TextVectors | None = None
+    moved_backbone: str | None = None
 
     @property
     def stack(self) -> PreTrainedModel:
@@ -166,6 +178,7 @@ class StoredModel(PreTrainedModel):
             schema=self.schema,
             tokenizer=self.tokenizer,
             sizes=self.sizes(),
+            histories=self.histories,
         )
         if push_to_hub:
             self.push_to_hub(kwargs.pop("repo_id", Path(save_directory).name), **kwargs)
@@ -274,6 +287,10 @@ class StoredModel(PreTrainedModel):
                 parameter = model.get_parameter(name)
                 parameter.data = parameter.data.clone()
         model.load_state_dict(tensors | model._load_tables(tensors))
+        if isinstance(model.method_config, History):
+            saved = Histories.load(files.folder, model.method_config, Schema.load(files.schema))
+            model.histories = saved if saved is None or revision is None else saved.revised(revision)
+            model.moved_backbone = backbone
         model.tokenizer = saving.read_tokenizer(files, shared=shared)
         return cast(Self, model.eval())
 

@@ -26,6 +26,7 @@ from attribune.models.base import ConditionedModel
 from attribune.models.files import CARD
 from attribune.models.predictor import Predictor
 from attribune.runs.card import run_card
+from attribune.runs.enrol_histories import add_histories, history_attribute
 from attribune.runs.folder import RunFolder, load_run, predictor_of
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.new_values import NewValues
@@ -95,23 +96,26 @@ def enrol(
     with folder.held():
         folder.recover_model()
         recipe, predictor = load_run(folder.path, backbone=backbone)
-        _check_method(recipe, predictor)
+        histories = history_attribute(predictor.model, attributes)
+        if histories is None:
+            _check_method(recipe, predictor)
         tables = _described_by(values or {}, recipe, predictor, encoding=encoding)
-        new, rows, shown = (
-            NewValues.described(tables, predictor.schema),
-            None,
-            ", ".join(t.source for t in tables.values()),
-        )
-        if data is not None:
-            rows = LabelledRows.read(recipe, predictor, data, encoding=encoding)
-            for note in rows.notes:
-                reporter.note(note)
-            new = new.with_rows(rows, predictor.schema, attributes, min_rows=settings.min_rows)
+        new = NewValues.described(tables, predictor.schema)
+        shown = f"{', '.join(table.source for table in tables.values())}:"
+        rows = None if data is None else _labelled(recipe, predictor, data, encoding, reporter)
+        if rows is not None:
+            names = attributes if histories is None else [histories]
+            new = new.with_rows(rows, predictor.schema, names, min_rows=settings.min_rows)
             shown = f"{rows.source}: its {len(rows.rows):,} rows with labels have"
         new.check(predictor.schema, min_rows=settings.min_rows, source=shown)
         model = folder.revised_model(new.revision, backbone=backbone)
         started = time.perf_counter()
-        found = ValueLearner(predictor_of(recipe, model), rows, new, settings).learn(reporter)
+        if histories is None or rows is None:
+            found = ValueLearner(predictor_of(recipe, model), rows, new, settings).learn(reporter)
+        else:
+            first_id = predictor.schema[histories].size
+            add_histories(model, rows, new.rows, recipe=recipe, first_id=first_id, device=predictor.device)
+            found = ValueLearner(predictor_of(recipe, model), rows, new, settings).remember()
         seconds = time.perf_counter() - started
         replace_with(folder, model, [*enrolments(folder.path), [asdict(value) for value in found]])
     return Enrolment(values=found, skipped=new.skipped, seconds=seconds)
@@ -147,6 +151,15 @@ def _described_by(
             )
         tables[name] = read_value_table(trained, attribute=name, encoder=None, encoding=encoding, data=data)
     return tables
+
+
+def _labelled(
+    recipe: Recipe, predictor: Predictor, data: Any, encoding: str | None, reporter: Reporter
+) -> LabelledRows:
+    rows = LabelledRows.read(recipe, predictor, data, encoding=encoding)
+    for note in rows.notes:
+        reporter.note(note)
+    return rows
 
 
 def enrolments(run: str | Path) -> list[list[dict[str, Any]]]:

@@ -15,7 +15,15 @@ from attribune.core.config import Settings
 from attribune.data.clusters import ClusterSettings
 from attribune.data.windows import Head, parse_window
 from attribune.errors import ConfigError
-from attribune.methods import DEFAULT_METHOD, METHODS, MethodConfig, check_reads_tokens, method_from_dict
+from attribune.methods import (
+    DEFAULT_METHOD,
+    METHODS,
+    MethodConfig,
+    check_compares,
+    check_reads_tokens,
+    method_from_dict,
+)
+from attribune.methods.history import History
 from attribune.models.baselines import BASELINES, BaselineConfig, baseline_from_dict
 from attribune.runs.recipe_parts import BackboneRecipe, DataRecipe, EvaluationRecipe, TrainingRecipe, TransferRecipe
 from attribune.schema import Categorical
@@ -101,6 +109,7 @@ class Recipe(Settings):
                 f"method {self.method['name']!r} compares no texts, as the task {self.task_kind!r} does: choose one "
                 "that acts in a backbone"
             )
+        check_compares(self.method_config(), task=self.task_kind)
         if len(self.data.text) != 1 or len(self.data.text_pair) != 1:
             raise ConfigError(
                 f"task {self.task_kind!r} compares two texts: name one column of each, with --text and --text-pair, "
@@ -167,7 +176,26 @@ class Recipe(Settings):
             )
         if self.needs_attributes and not self.data.attributes:
             raise ConfigError(f"method {self.method['name']!r} needs attributes: name their columns with --attributes")
+        if not self.is_baseline and isinstance(history := self.method_config(), History):
+            self._check_history(history)
         return self
+
+    def _check_history(self, history: History) -> None:
+        """Refuse settings with which no history can be read."""
+        if (refusal := history.attribute_refusal(self.attribute_names)) is not None:
+            raise ConfigError(refusal)
+        if history.time in self.data.label:
+            raise ConfigError(f"history: time is {history.time!r}, the label, which would be read: name another column")
+        if history.time is None and not self.backbone.is_pretrained:
+            raise ConfigError(
+                f"history: similar texts are found by a pretrained backbone, and {self.backbone.name!r} learns from "
+                "the beginning: choose a pretrained one, or name a column of times (method.time)"
+            )
+        if parse_window(self.data.window, max_length=self.data.max_length).chunk is not None:
+            raise ConfigError(
+                f"history: a text is read at once, behind its history, and the window is {self.data.window!r}: choose "
+                "head or head+tail"
+            )
 
     @model_validator(mode="after")
     def _fitting_backbone(self) -> Self:
@@ -244,6 +272,12 @@ class Recipe(Settings):
         """Whether the method reads attributes."""
         baseline = self.baseline
         return self.method_config().uses_attributes if baseline is None else not baseline.reads_text
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """The column by which the method orders rows, if it does."""
+        method = None if self.is_baseline else self.method_config()
+        return (method.time,) if isinstance(method, History) and method.time is not None else ()
 
     @property
     def reads_attributes(self) -> bool:

@@ -197,6 +197,17 @@ class ValueLearner:
             after = self._losses(learn=False)
         return tuple(self._enrolled(passes[0], after))
 
+    def remember(self) -> tuple[Enrolled, ...]:
+        """Return the values with their losses, for a model that reads their rows."""
+        known = self._rows
+        with torch.no_grad():
+            after = self._losses(learn=False)
+            self._rows = known.hide_attributes()
+            self._batches = list(self._row_batches(self._settings.batch_size))
+            before = self._losses(learn=False)
+        self._rows = known
+        return tuple(self._enrolled(before, after))
+
     def _gradients(self) -> npt.NDArray[np.float64]:
         """Compute the gradients of the negative log posterior; returns the losses of the rows."""
         for table in self._tables:

@@ -9,17 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.data.tables import read_table, table_source_name
-from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.models.sentence_vectors import SentenceVectors
 from attribune.runs.recipe_parts import ValuesRecipe
 from attribune.schema import Text, ValueTable
-from attribune.schema.columns import column_batches, missing_column
+from attribune.schema.columns import missing_column
 from attribune.schema.description_kinds import field_from_dict
 
 __all__ = ["read_value_table", "value_tables"]
-
-_TEXT = TextInput(("text",))
 
 
 def value_tables(
@@ -73,10 +70,4 @@ def _text_vectors(spec: Text, texts: Sequence[str]) -> npt.NDArray[np.float32]:
             f"column {spec.name!r} is of texts, and the backbone is not pretrained: name an encoder, such as "
             f"fields: [{{name: {spec.name}, kind: text, encoder: HUB_NAME_OR_FOLDER}}], or leave the column out"
         )
-    vectors = SentenceVectors(spec.encoder)
-    encoder = vectors.row_encoder()
-    found = [np.zeros((0, vectors.size), np.float32)]
-    for first, columns in column_batches({"text": list(texts)}, ["text"], batch_size=2_000):
-        rows = encoder.rows(_TEXT, {"text": columns["text"].to_pylist()}, first_row=first)
-        found.append(vectors.encode(rows.inputs))
-    return np.concatenate(found)
+    return SentenceVectors(spec.encoder).of_texts(texts)

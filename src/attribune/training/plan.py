@@ -50,6 +50,7 @@ class DataPlan:
         seed: of the shuffling of attributes.
         clusters: how rows that are not independent are found.
         encoder: of texts that describe values; None where the backbone is not pretrained.
+        times: the column by which a method orders rows, if any.
     """
 
     source: DataRecipe
@@ -61,7 +62,8 @@ class DataPlan:
     transfer: TransferRecipe | None
     seed: int
     clusters: ClusterSettings
-    encoder: str | None
+    encoder: str | None = None
+    times: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, recipe: Recipe) -> Self:
@@ -85,12 +87,14 @@ class DataPlan:
             seed=recipe.training.seed,
             clusters=recipe.cluster_settings(),
             encoder=recipe.backbone.name if recipe.backbone.is_pretrained else None,
+            times=recipe.times,
         )
 
     @property
     def columns(self) -> list[str]:
         """All columns that are read."""
-        return list(dict.fromkeys([*self.text.names, *self.source.label, *(kind.name for kind in self.attributes)]))
+        attributes = (kind.name for kind in self.attributes)
+        return list(dict.fromkeys([*self.text.names, *self.source.label, *attributes, *self.times]))
 
     @property
     def true_columns(self) -> tuple[str, ...]:

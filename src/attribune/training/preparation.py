@@ -13,6 +13,7 @@ from datasets import Dataset
 
 from attribune.data.clusters import Clusters, clusters_note, find_clusters
 from attribune.data.encoding import RowReport, encode_rows, encode_with_report
+from attribune.data.history_encoding import HistoryEncoder
 from attribune.data.rows import EncodedRows
 from attribune.data.selection import rows_with_label, rows_with_text, shuffle_columns
 from attribune.data.splits import split_table
@@ -201,7 +202,7 @@ def describe_as(data: PreparedData, values: Mapping[str, ValuesRecipe]) -> Prepa
 def rows_digest(data: PreparedData, plan: DataPlan) -> str:
     """Return a checksum of the texts, labels, attributes and weights of all splits."""
     digest = hashlib.blake2b(digest_size=16)
-    columns = list(dict.fromkeys([*plan.text.names, *plan.source.label, *data.schema.names]))
+    columns = list(dict.fromkeys([*plan.text.names, *plan.source.label, *data.schema.names, *plan.times]))
     for name, split in data.splits.items():
         digest.update(name.encode() + split.rows.tobytes())
         if split.weights is not None:
@@ -220,6 +221,9 @@ def encode_split(name: str, data: PreparedData, plan: DataPlan, model: Condition
     Raises:
         ConfigError: when the plan's texts are longer than the model takes.
     """
+    encoder = model.row_encoder(plan.text)
+    if name == "train" and isinstance(encoder, HistoryEncoder):
+        encoder.drop(encoder.histories.config.attribute_dropout, seed=plan.seed)
     rows, report = encode_with_report(
         data.splits[name].table,
         data.schema,
@@ -228,7 +232,7 @@ def encode_split(name: str, data: PreparedData, plan: DataPlan, model: Condition
         label=(plan.label_columns if plan.reads_tokens or plan.compares else plan.source.label) or None,
         task=data.task,
         weight=plan.source.weight if name == "train" else None,
-        encoder=model.row_encoder(plan.text),
+        encoder=encoder,
         on_missing_label="partial" if plan.source.partial_labels and name == "train" else "drop",
     )
     notes = [_cut_note(name, report, plan)] if report.shortened else []

@@ -23,6 +23,7 @@ from attribune.core.progress import Reporter
 from attribune.core.records import checked_record, read_record
 from attribune.data.rows import EncodedRows
 from attribune.errors import AttribuneError, ConfigError
+from attribune.methods.one_per_value import OnePerValue
 from attribune.metrics.results import Scored
 from attribune.models.auto import load_scorer
 from attribune.models.base import ConditionedModel
@@ -37,7 +38,9 @@ from attribune.training.baselines import train_baseline
 from attribune.training.callbacks.trackers import check_trackers
 from attribune.training.distributed import from_main, is_main, process_count
 from attribune.training.fitting import fit
+from attribune.training.histories import fit_histories
 from attribune.training.model_building import build_model
+from attribune.training.own_values import train_own_values
 from attribune.training.plan import DataPlan, ModelPlan, TrainingPlan, comparison_recipes, with_precision
 from attribune.training.preparation import (
     PreparedData,
@@ -174,6 +177,10 @@ def _check(plan: TrainingPlan) -> None:
             f"the task {plan.data.task_kind!r} is trained in one process, and there are {process_count()}: start one"
         )
     if plan.model is not None:
+        if isinstance(plan.model.method, OnePerValue) and process_count() > 1:
+            raise ConfigError(
+                f"method 'one-per-value' is trained in one process, and there are {process_count()}: start one"
+            )
         if plan.model.backbone.is_pretrained:
             load_tokenizer(plan.model.backbone.name, revision=plan.model.backbone.revision)
     elif plan.training.report_to:
@@ -236,6 +243,7 @@ def _train_neural(
     """Build the model, encode the rows, train, and save the model."""
     transformers.set_seed(settings.seed)
     model = build_model(plan, source, data, reporter)
+    fit_histories(model, source, data, reporter)
     _check_checkpointing(model, settings)
     note_count = len(data.notes)
     train = encode_split("train", data, source, model)
@@ -247,6 +255,7 @@ def _train_neural(
     for note in data.notes[note_count:]:
         reporter.note(note)
     outcome = fit(model, train, validation, settings, folder, reporter, profile=profile)
+    outcome["seconds"] += train_own_values(model, train, settings, reporter, run=_precision(model, settings))
     if isinstance(model.task, TokenTask) and isinstance(validation, EncodedRows) and model.task.is_tuned:
         _tune_task(model, model.task, validation, settings)
     if is_main():

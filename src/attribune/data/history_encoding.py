@@ -1,0 +1,149 @@
+"""Texts with the histories in front of them, as ids.
+
+They are put there when a batch is made, by the attribute ids that its rows have then: hidden attributes leave the text
+alone, and the values of others read their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from attribune.data.histories import Embed, Histories, mark_of, read_times
+from attribune.data.rows import EncodedRows
+from attribune.data.texts import TextEncoder, TextInput
+from attribune.data.windows import content_ids
+from attribune.errors import ConfigError
+from attribune.schema.columns import Table, column_names
+
+__all__ = ["HistoryEncoder", "HistoryText", "columns_of", "with_histories"]
+
+_ARROW = " → "
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryText:
+    """The text of a row, and what its history is chosen by."""
+
+    ids: list[int]
+    mark: int
+    query: Any
+    encoder: HistoryEncoder = field(repr=False)
+    is_hidden: bool = False
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class HistoryEncoder:
+    """Makes ids of texts, and of the rows in front of them.
+
+    Args:
+        encoder: of the texts.
+        embed: computes the vectors of texts; needed by histories of similar texts.
+
+    Raises:
+        ConfigError: for a share of the ids in which a label does not fit.
+    """
+
+    def __init__(self, encoder: TextEncoder, histories: Histories, *, embed: Embed | None = None) -> None:
+        config = histories.config
+        self.encoder, self.histories, self._embed = encoder, histories, embed
+        self.columns = () if config.time is None else (config.time,)
+        self._share = config.tokens // config.k
+        labels = list(dict.fromkeys(histories.labels))
+        ends = [f"{_ARROW}{label}{config.separator}" for label in labels]
+        self._ends = dict(zip(labels, content_ids(encoder.tokenizer, ends) if ends else [], strict=True))
+        self._known: dict[int, list[int]] = {}  # ids of the rows that were read before
+        self._dropout, self._chance = 0.0, np.random.default_rng(0)
+        longest = max(map(len, self._ends.values()), default=0)
+        if self._share <= longest:
+            raise ConfigError(
+                f"method.tokens is {config.tokens} and method.k {config.k}, which leaves {self._share} ids for each "
+                f"earlier row, of which its label takes {longest}: raise method.tokens, or lower method.k"
+            )
+
+    def drop(self, probability: float, *, seed: int) -> None:
+        """Leave rows without their history from now on, at random."""
+        self._dropout, self._chance = probability, np.random.default_rng(seed)
+
+    def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
+        """Encode the rows of some columns; without the column of times their time is now.
+
+        Raises:
+            DataError: for a missing column, one that holds lists, or a time that cannot be read.
+        """
+        rows = self.encoder.rows(text, columns, first_row=first_row)
+        texts = text.read_all(columns, first_row=first_row)
+        marks = [mark_of(one) for one in texts]
+        queries = self._queries(texts, marks, columns, first_row)
+        hidden = self._chance.random(len(texts)) < self._dropout
+        inputs = [
+            HistoryText(ids=ids, mark=mark, query=query, encoder=self, is_hidden=bool(is_hidden))
+            for ids, mark, query, is_hidden in zip(rows.inputs, marks, queries, hidden, strict=True)
+        ]
+        return replace(rows, inputs=inputs)
+
+    def _queries(
+        self, texts: Sequence[str], marks: Sequence[int], columns: Mapping[str, Any], first_row: int
+    ) -> npt.NDArray[Any]:
+        time = self.histories.config.time
+        if time is not None:
+            cells = columns[time] if time in columns else [None] * len(texts)
+            cells = cells.to_pylist() if isinstance(cells, pa.Array) else list(cells)
+            return read_times(cells, time, first_row, is_number=self.histories.has_numbers, needed=False)
+        if not len(self.histories):
+            return np.zeros((len(texts), 1), dtype=np.float32)
+        # The vectors of known texts are there, so that training texts go through the frozen backbone once.
+        known = [self._rows_by_mark.get(mark) for mark in marks]
+        vectors = np.zeros((len(texts), self.histories.order.shape[1]), dtype=np.float32)
+        new = [place for place, row in enumerate(known) if row is None]
+        if new:
+            assert self._embed is not None
+            vectors[new] = self._embed([texts[place] for place in new])
+        old = [place for place, row in enumerate(known) if row is not None]
+        vectors[old] = self.histories.order[[row for row in known if row is not None]]
+        return vectors
+
+    @cached_property
+    def _rows_by_mark(self) -> Mapping[int, int]:
+        return {int(mark): row for row, mark in enumerate(self.histories.marks)}
+
+    def join(self, rows: EncodedRows) -> EncodedRows:
+        """Put the histories in front of texts; the ids of the rows' attributes say whose."""
+        chosen = [
+            [] if one.is_hidden or not len(ids) else self.histories.nearest(ids, mark=one.mark, query=one.query)
+            for one, ids in zip(rows.inputs, rows.attribute_ids, strict=True)
+        ]
+        self._read(sorted({row for each in chosen for row in each}.difference(self._known)))
+        start = len(self.encoder.special.before)
+        before = [[one for row in each for one in self._known[row]] for each in chosen]
+        inputs = [[*text.ids[:start], *ids, *text.ids[start:]] for text, ids in zip(rows.inputs, before, strict=True)]
+        starts = rows.segment_starts
+        moved = None if starts is None else starts + np.array([len(ids) for ids in before], dtype=np.int64)
+        return replace(rows, inputs=inputs, segment_starts=moved)
+
+    def _read(self, rows: Sequence[int]) -> None:
+        """Tokenize rows, each cut to its share."""
+        texts = [self.histories.texts[row] for row in rows]
+        for row, ids in zip(rows, content_ids(self.encoder.tokenizer, texts) if texts else [], strict=True):
+            end = self._ends[self.histories.labels[row]]
+            self._known[row] = [*ids[: self._share - len(end)], *end]
+
+
+def with_histories(rows: EncodedRows) -> EncodedRows:
+    """Put histories in front of texts that have any; other rows stay as they are."""
+    first = rows.inputs[0] if rows.inputs else None
+    return first.encoder.join(rows) if isinstance(first, HistoryText) else rows
+
+
+def columns_of(encoder: Any, names: Sequence[str], table: Table) -> list[str]:
+    """Return names of columns, and of those that an encoder reads where a table has them."""
+    more = encoder.columns if isinstance(encoder, HistoryEncoder) else ()
+    return list(dict.fromkeys([*names, *(name for name in more if name in column_names(table))]))

@@ -1,0 +1,81 @@
+"""``history``: earlier rows of the same value in front of the text, each with its label."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from pydantic import Field, PositiveInt
+
+from attribune.backbones.placement import Placement
+from attribune.errors import ConfigError
+from attribune.methods.base import Method
+from attribune.methods.config import AttributeMethodConfig, Point
+from attribune.methods.host import Host
+from attribune.schema import Categorical, Schema
+
+__all__ = ["History"]
+
+
+class History(AttributeMethodConfig):
+    """The plain backbone reads training rows of the row's value in front of its text, each as "text → label".
+
+    A baseline that learns nothing for a value: its rows are stored with the model, texts and labels, and read again
+    for each prediction. Rows with the same text as the one that is scored are never among them. The backbone is tuned
+    in full by default.
+
+    Args:
+        attribute: whose values have histories; by default the first categorical one, or the first of all.
+        k: earlier rows of the value that are read at most, the nearest right in front of the text.
+        time: column of times, a number or an ISO date: the k rows before the row's own time are read, or the last ones
+            of all where it has none; null for the k most similar by the cosine of their sentence vectors.
+        tokens: ids of the whole history at most; each earlier text is cut to its share of them.
+        separator: stands behind each earlier row.
+        attribute_dropout: probability that a training row is read without its history, drawn once.
+    """
+
+    name: ClassVar[str] = "history"
+    points: ClassVar[tuple[Point, ...]] = ("text",)
+    default_tuning: ClassVar[str] = "full"
+    stands_alone: ClassVar[bool] = True
+
+    attribute: str | None = Field(default=None, description="the name of an attribute, or null for the default")
+    k: PositiveInt = 5
+    time: str | None = Field(default=None, description="the name of a column, or null for similar texts")
+    tokens: PositiveInt = 128
+    separator: str = Field(default="; ", description="a text")
+
+    def refusal(self, placement: Placement) -> str | None:
+        """Return why a family cannot read a history; None if it can."""
+        if placement.states == "token":
+            return super().refusal(placement)
+        return (
+            f"history: backbones of type {' or '.join(placement.model_types)} read the sentences of one text, among "
+            "which other texts would count: choose another backbone"
+        )
+
+    def attribute_refusal(self, names: Sequence[str]) -> str | None:
+        """Return why there can be no histories of these attributes; None if there can."""
+        if not names:
+            return "history: the schema has no attribute; name at least one, or use a method that reads none"
+        if self.attribute in (None, *names):
+            return None
+        return f"history: attribute is {self.attribute!r}, which is none of the attributes {', '.join(names)}: name one"
+
+    def attribute_of(self, schema: Schema) -> str:
+        """Return the name of the attribute whose values have histories."""
+        if self.attribute is not None:
+            return self.attribute
+        return next((one.name for one in schema if isinstance(one.spec, Categorical)), schema.names[0])
+
+    def build(self, host: Host) -> Method:
+        """Build a method without sites, which leaves room for the history."""
+        if (refusal := self.attribute_refusal([slots.name for slots in host.slots])) is not None:
+            raise ConfigError(refusal)
+        return _HistoryMethod(self)
+
+
+class _HistoryMethod(Method):
+    def __init__(self, config: History) -> None:
+        super().__init__()
+        self.extra_inputs = config.tokens

@@ -1,0 +1,52 @@
+"""What is checked and found out before a model is built."""
+
+from __future__ import annotations
+
+from transformers import PreTrainedModel
+
+from attribune.backbones.families import placement_for
+from attribune.backbones.loading import pooling_of
+from attribune.backbones.placement import Pooling
+from attribune.backbones.word_models import WordModel
+from attribune.data.texts import TextInput
+from attribune.errors import ConfigError
+
+__all__ = ["check_head", "checked_chunk", "claim", "own_pooling"]
+
+
+def claim(backbone: PreTrainedModel, *, acting: bool) -> None:
+    """Mark a backbone in which a method acts: another model on it would run that method's hooks.
+
+    Raises:
+        ConfigError: for one that is marked.
+    """
+    if getattr(backbone, "_attribune_taken", False):
+        raise ConfigError(
+            "this backbone belongs to another AttributeModel, whose method acts inside it: load the weights again, or "
+            "pass copy.deepcopy of a backbone that no model has had"
+        )
+    backbone._attribune_taken = acting
+
+
+def own_pooling(backbone: PreTrainedModel, name: str, revision: str | None) -> Pooling:
+    """Return the pooling with which a backbone was trained; that of its family for one without a name."""
+    placement = placement_for(backbone.config.model_type)
+    is_stored = bool(name) and not isinstance(backbone, WordModel)
+    return pooling_of(name, placement, revision=revision) if is_stored else placement.pooling
+
+
+def check_head(dropout: float, head_size: int | None) -> None:
+    """Refuse a dropout or a size that is out of range."""
+    if not 0 <= dropout < 1:
+        raise ConfigError(f"dropout is {dropout}: it must be at least 0 and below 1")
+    if head_size is not None and head_size < 1:
+        raise ConfigError(f"head_size is {head_size}: it must be at least 1, or None for a linear head")
+
+
+def checked_chunk(chunk: int | None, text_input: TextInput | None) -> int | None:
+    """Return the size of chunks, by default that of the window, if it cuts any; ConfigError for one below 1."""
+    if chunk is None and text_input is not None and text_input.window is not None:
+        chunk = text_input.window.chunk
+    if chunk is not None and chunk < 1:
+        raise ConfigError(f"chunk is {chunk}: it must be at least 1, or None to read a text at once")
+    return chunk

@@ -1,0 +1,105 @@
+"""Vectors of texts by a plain model, and the encoder of a model that reads histories by them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from attribune.backbones.loading import check_fingerprint, load_tokenizer
+from attribune.backbones.word_models import WordModel
+from attribune.data.history_encoding import HistoryEncoder
+from attribune.data.rows import EncodedRows
+from attribune.data.texts import TextEncoder, TextInput
+from attribune.errors import ConfigError
+from attribune.methods import Plain
+from attribune.schema import Schema
+from attribune.tasks import Regression
+
+__all__ = ["TextVectors", "frozen_vectors", "history_encoder"]
+
+_BATCH = 64
+_TEXT = TextInput(("text",))
+
+
+class TextVectors:
+    """Turns texts into vectors.
+
+    Args:
+        model: without attributes, whose document vectors these are.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._model = model.eval()
+
+    @property
+    def size(self) -> int:
+        """H, of a vector."""
+        return int(self._model.head.in_features)
+
+    def to(self, device: Any) -> None:
+        """Compute on another device."""
+        self._model.to(device)
+
+    def encode(self, inputs: Sequence[Any]) -> npt.NDArray[np.float32]:
+        """Return the vectors (n, H) of texts, given as ids."""
+        rows = EncodedRows.without_attributes(list(inputs))
+        found = np.zeros((len(rows), self.size), dtype=np.float32)
+        for index, batch in self._model.batches(rows, size=_BATCH):
+            with torch.inference_mode():
+                found[index] = self._model.document_vectors(**batch).float().cpu().numpy()
+        return found
+
+    def of_texts(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        """Return the vectors (n, H) of texts, of length 1."""
+        vectors = self.encode(self._model.row_encoder(_TEXT).rows(_TEXT, {"text": list(texts)}).inputs)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        return np.asarray(vectors / np.maximum(lengths, 1e-12), dtype=np.float32)
+
+
+def frozen_vectors(model: Any) -> TextVectors:
+    """Return the vectors of texts by the backbone of a model as it was before any training.
+
+    Raises:
+        ConfigError: for a backbone without pretrained weights, or without a name.
+        ModelFolderError: for other weights than those of the training.
+    """
+    config, moved = model.config, model.moved_backbone
+    name, revision = moved or config.backbone, None if moved else config.revision
+    if not name or isinstance(model.backbone, WordModel):
+        raise ConfigError(
+            "history: similar texts are found by a pretrained backbone, and this model has none that can be loaded by "
+            "its name: choose one, or name a column of times (method.time)"
+        )
+    tokenizer = load_tokenizer(name, revision=revision)
+    options: dict[str, Any] = {"task": Regression(), "method": Plain(), "tuning": "frozen", "tokenizer": tokenizer}
+    plain = type(model).build(name, Schema([]), revision=revision, **options)
+    expected = config.backbone_fingerprint
+    check_fingerprint(plain.config.backbone_fingerprint, expected, name=name, folder=Path("the model"))
+    return TextVectors(plain)
+
+
+def history_encoder(model: Any, encoder: TextEncoder) -> HistoryEncoder:
+    """Return the encoder of a model that reads histories.
+
+    Args:
+        encoder: of texts alone.
+
+    Raises:
+        ConfigError: for a model that has none.
+    """
+    histories = model.histories
+    if histories is None:
+        raise ConfigError(
+            "method 'history' reads rows that are stored with the model, and this one has none: set model.histories "
+            "to those of the training rows (`Histories.added`)"
+        )
+    if histories.config.time is not None:
+        return HistoryEncoder(encoder, histories)
+    if model.text_vectors is None:
+        model.text_vectors = frozen_vectors(model)
+    return HistoryEncoder(encoder, histories, embed=model.text_vectors.of_texts)
