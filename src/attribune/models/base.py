@@ -190,8 +190,8 @@ class ConditionedModel(StoredModel):
         described = [attribute.name for attribute in self.schema if attribute.description is not None]
         if described and self.reads_attributes and not self.described_values():
             raise ConfigError(
-                f"method {self.method_config.name!r} has no vectors of values, which the descriptions of {described[0]!r} "
-                "could give: leave the tables of values out, or choose another method"
+                f"method {self.method_config.name!r} has no vectors of values, which the descriptions of "
+                f"{described[0]!r} could give: leave the tables of values out, or choose another method"
             )
 
     def _check_method(self) -> None:
