@@ -202,6 +202,17 @@ def test_labels_are_texts() -> None:
     assert empty.added(table, text=TEXT, labels=["score"], missing=["2.5"], embed=vectors_of).labels == ["0.1235"]
 
 
+def test_rows_that_could_not_be_forgotten_are_not_stored() -> None:
+    table = table_of(80, seed=5)
+    schema = Schema.fit(table, [Categorical("user", max_values=2), MultiLabel("tags")])
+    empty = Histories.of_none(History(attribute="tags"), schema)
+    found = empty.added(table, text=TEXT, labels=["label"], embed=vectors_of)
+    known = {None, *schema["user"].values}
+    stay = [row for row in range(80) if table["tags"][row] and table["user"][row] in known]
+    assert found.texts == [table["text"][row] for row in stay]
+    assert len(stay) < sum(map(bool, table["tags"]))
+
+
 def test_values_that_go_take_their_rows_along() -> None:
     table = table_of(80, seed=5)
     histories = fitted(table, attribute="tags", time="when")

@@ -72,6 +72,8 @@ class Histories:
     ) -> Self:
         """Return these and the rows of a table that have a value of the attribute, and a label.
 
+        Rows with a value of any attribute that the schema does not list could not be forgotten, and are left out.
+
         Args:
             labels: the columns of the labels; the names of several stand in front of them.
             missing: texts that mean no label.
@@ -93,7 +95,10 @@ class Histories:
             told = _label_texts(columns, labels, missing)
             of_attribute = ids[:, self.columns]
             is_known = ((of_attribute > 0) & (of_attribute < first_id)).any(axis=1)
-            index = np.flatnonzero((of_attribute > 0).any(axis=1) & ~is_known & np.array(told, dtype=bool))
+            usable = (of_attribute > 0).any(axis=1) & ~is_known & np.array(told, dtype=bool)
+            for unknown in self.schema.unknown({name: columns[name] for name in self.schema.names}).values():
+                usable &= [not values for values in unknown]
+            index = np.flatnonzero(usable)
             texts = text.read_all(columns, first_row=first)
             if time is not None:
                 cells = columns[time].to_pylist()

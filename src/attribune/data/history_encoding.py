@@ -83,7 +83,7 @@ class HistoryEncoder:
         texts = text.read_all(columns, first_row=first_row)
         marks = [mark_of(one) for one in texts]
         queries = self._queries(texts, marks, columns, first_row)
-        hidden = self._chance.random(len(texts)) < self._dropout
+        hidden = self._chance.random(len(texts)) < self._dropout if self._dropout else [False] * len(texts)
         inputs = [
             HistoryText(ids=ids, mark=mark, query=query, encoder=self, is_hidden=bool(is_hidden))
             for ids, mark, query, is_hidden in zip(rows.inputs, marks, queries, hidden, strict=True)
