@@ -10,8 +10,8 @@ import torch
 from families import FAMILIES, KIN, VOCABULARY, WORD_FAMILIES, tiny_backbone
 
 from attribune.backbones.families import placement_for
-from attribune.errors import DataError
-from attribune.methods import METHODS, Combined, E2ln, Injector, MethodConfig, Plora, Tokens
+from attribune.errors import ConfigError, DataError
+from attribune.methods import METHODS, Combined, E2ln, History, Injector, MethodConfig, Plora, Tokens
 from attribune.models.classifier import AttributeModel
 from attribune.schema import Categorical, Schema
 from attribune.tasks import Preference, Regression, Task
@@ -19,7 +19,14 @@ from attribune.tasks import Preference, Regression, Task
 ROWS, LENGTH = 5, 9
 SIZES = torch.tensor([[9, 4], [2, 7], [7, 7], [1, 3], [5, 9]])
 METHOD = Injector(bottleneck=5, vector_size=13)
-FITTING = [(name, "bert") for name, kind in METHODS.items() if kind().refusal(placement_for("bert")) is None]
+
+
+def fits(method: MethodConfig) -> bool:
+    """Whether a method acts in BERT, and on one text alone."""
+    return method.refusal(placement_for("bert")) is None and "text" not in method.points
+
+
+FITTING = [(name, "bert") for name, kind in METHODS.items() if fits(kind())]
 FITTING += [("basis", "word-bilstm"), ("hcsc", "word-bilstm"), ("concat-text", "word-tang-cnn")]
 OTHER = ("injector", "upa", "concat-text")  # the first that fits a family
 
@@ -54,6 +61,11 @@ def alone(given: dict[str, torch.Tensor], place: int) -> dict[str, torch.Tensor]
     """One of the two texts of each row, as rows of a task with one text."""
     texts = {name: given[name][:, place] for name in ("input_ids", "attention_mask")}
     return texts | {"attribute_ids": given["attribute_ids"]}
+
+
+def test_other_rows_are_not_read_in_front_of_two_texts() -> None:
+    with pytest.raises(ConfigError, match="'history' reads other rows in front of one text, and the task 'preference'"):
+        build("bert", History())
 
 
 def saved_backbone(family: str, folder: Path) -> str:
