@@ -4,6 +4,7 @@ from .analysis.ablation import ablate as ablate
 from .analysis.evaluate import compare_runs as compare_runs
 from .analysis.evaluate import evaluate as evaluate
 from .analysis.explain.run import explain as explain
+from .analysis.next_texts import next_texts as next_texts
 from .backbones.loading import load_tokenizer as load_tokenizer
 from .data.collator import Collator as Collator
 from .data.encoding import encode as encode
@@ -49,6 +50,10 @@ from .prediction.predict import predict as predict
 from .runs.folder import load_run as load_run
 from .runs.recipe import Recipe as Recipe
 from .schema import Schema as Schema
+from .schema.description_kinds import Number as Number
+from .schema.description_kinds import Text as Text
+from .schema.description_kinds import Vector as Vector
+from .schema.descriptions import ValueTable as ValueTable
 from .schema.kinds import Categorical as Categorical
 from .schema.kinds import MultiLabel as MultiLabel
 from .schema.kinds import Numeric as Numeric
@@ -56,6 +61,7 @@ from .tasks import Aspects as Aspects
 from .tasks import Classification as Classification
 from .tasks import Generation as Generation
 from .tasks import Ordinal as Ordinal
+from .tasks import Preference as Preference
 from .tasks import Rating as Rating
 from .tasks import Regression as Regression
 from .training.train import train as train

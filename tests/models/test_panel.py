@@ -166,7 +166,7 @@ def test_all_is_for_one_attribute(folder: Path) -> None:
 
 def test_models_without_panels(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plain = trained(folder, "adapter", method="adapter")
-    with pytest.raises(ConfigError, match="the model reads no attributes"):
+    with pytest.raises(ConfigError, match="this one reads none"):
         Panel.of(plain, "user")
     several = trained(folder, "several", "--set", "task.multi_label=true", "task.separator=;", label="tags")
     with pytest.raises(ConfigError, match="a panel is for tasks with one answer of several"):

@@ -20,8 +20,8 @@ from attribune.backbones.loading import load_tokenizer
 from attribune.data.rows import EncodedRows
 from attribune.methods import METHODS
 from attribune.models.predictor import Predictor
+from attribune.models.value_slopes import value_spread
 from attribune.runs.enrol import EnrolSettings, enrol
-from attribune.runs.value_learning import value_spread
 from attribune.schema import Categorical, Schema
 from attribune.tasks import Task, fit_task
 from attribune.training.value_priors import learn_value_priors, rows_to_learn_from

@@ -63,6 +63,7 @@ The parameters and their names in the papers:
 | `described_vectors` | `W_1`, `b_1`, `W_2` | X D, D, D Z | the two layers of f |
 | `preference_log_probability` | `r_1`, `r_2` | B, B | log π_1, log π_2 |
 | `value_log_evidence`, `value_mode_step` | `K`, `W`, `a` | V n n, V n n, V n | covariance, Hessian, coefficients |
+| `value_covariance_after` | `Sigma`, `G` | D D, D K | the covariance before, a root of the rows' information |
 | `value_log_evidence` | `loss` | V | negative log-likelihood of a value's rows |
 | `value_mode_step` | `g` | V n | its gradient in the logits |
 | `ordinal_log_probabilities` | `score`, `b` | B, B | the linear predictor, the shift of the cut points |
@@ -101,7 +102,7 @@ from attribune.functional.preference import preference_log_probability
 from attribune.functional.recurrent import bilstm, lstm, lstm_by_row
 from attribune.functional.tokens import control_tokens
 from attribune.functional.upnn import value_matrix_words
-from attribune.functional.value_prior import value_log_evidence, value_mode_step
+from attribune.functional.value_prior import value_covariance_after, value_log_evidence, value_mode_step
 
 __all__ = [
     "Activation",
@@ -152,6 +153,7 @@ __all__ = [
     "preference_log_probability",
     "projected_adapter",
     "shared_vector",
+    "value_covariance_after",
     "value_log_evidence",
     "value_matrix_words",
     "value_mode_step",

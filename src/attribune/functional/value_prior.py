@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["value_log_evidence", "value_mode_step"]
+__all__ = ["value_covariance_after", "value_log_evidence", "value_mode_step"]
 
 
 def value_mode_step(
@@ -44,6 +44,21 @@ def value_log_evidence(
     squares = torch.einsum("vi,vij,vj->v", a, K, a)
     evidence: Tensor = -loss - 0.5 * squares - 0.5 * torch.linalg.slogdet(_curvature(K, W))[1]
     return evidence
+
+
+def value_covariance_after(Sigma: Float[Tensor, "D D"], G: Float[Tensor, "D K"]) -> Float[Tensor, "D D"]:
+    """Return the covariance of a value's vector after rows: ``Σ - Σ G (I + G' Σ G)⁻¹ G' Σ``, which is (Σ⁻¹ + G G')⁻¹.
+
+    Source: Rasmussen and Williams 2006, Gaussian Processes for Machine Learning, equations 2.11 and A.9.
+
+    Args:
+        Sigma: before them.
+        G: columns whose outer products add up to the information of the rows.
+    """
+    known = Sigma @ G
+    inner = torch.eye(G.shape[1], dtype=G.dtype, device=G.device) + G.T @ known
+    after: Tensor = Sigma - known @ torch.linalg.solve(inner, known.T)
+    return (after + after.T) / 2
 
 
 def _curvature(K: Float[Tensor, "V n n"], W: Float[Tensor, "V n n"]) -> Float[Tensor, "V n n"]:

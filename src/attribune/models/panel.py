@@ -19,7 +19,7 @@ from attribune.schema.columns import Table, column_batches, column_names
 from attribune.schema.revision import is_listed
 from attribune.tasks import Regression
 
-__all__ = ["Panel"]
+__all__ = ["Panel", "check_panel"]
 
 _ALL = "all"
 _SCORES = 8192  # rows that are scored at once, of so many texts as make them with all members
@@ -58,7 +58,7 @@ class Panel:
             ConfigError: for a model or a task without panels, or values that are no list.
             DataError: for a table without members, or without a column of the model.
         """
-        _check(predictor)
+        check_panel(predictor)
         schema = predictor.schema
         listed = [attribute.name for attribute in schema if is_listed(attribute)]
         if isinstance(members, str) and (members == _ALL or members in schema.names):
@@ -182,15 +182,22 @@ def _joined(parts: Sequence[Any]) -> Any:
     return [value for part in parts for value in part]
 
 
-def _check(predictor: Predictor) -> None:
+def check_panel(predictor: Predictor, *, what: str = "a panel") -> None:
+    """Refuse a model without attributes, and a task without answers whose probabilities could be compared.
+
+    Raises:
+        ConfigError: saying which it is.
+    """
     task = predictor.task
     if not predictor.reads_attributes or not len(predictor.schema):
-        raise ConfigError("the model reads no attributes, so that all members of a panel would say the same")
+        raise ConfigError(
+            f"{what} is for models that read attributes, and this one reads none: all values are the same to it"
+        )
     probe = np.zeros((1, task.outputs)) if not task.reads_tokens and task.kind != "generation" else None
     if not isinstance(task, Regression) and (probe is None or task.answer_probabilities(probe) is None):
         raise ConfigError(
-            f"a panel is for tasks with one answer of several, or a number, and this is {task.kind!r}: predict for "
-            "each value alone"
+            f"{what} is for tasks with one answer of several, or a number, and this is {task.kind!r}: predict for each "
+            "value alone"
         )
 
 

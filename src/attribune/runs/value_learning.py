@@ -20,14 +20,14 @@ from attribune.errors import ConfigError, numbered_in_file
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
+from attribune.models.value_slopes import value_spread
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.new_values import NewValues
 from attribune.tasks import TokenTask
 
-__all__ = ["EnrolSettings", "Enrolled", "ValueLearner", "value_spread"]
+__all__ = ["EnrolSettings", "Enrolled", "ValueLearner"]
 
 _LARGEST_PRIOR = 1e12  # with which new values stay where they start
-_SPREAD_VALUES = 10_000  # number of the most frequent values, from whose vectors the prior's variance is computed
 
 
 def _in_range(value: float, info: ValidationInfo) -> float:
@@ -78,19 +78,6 @@ class Enrolled:
     rows: int
     loss_before: float | None
     loss_after: float | None
-
-
-def value_spread(parameter: nn.Parameter, *, known: int | None = None) -> torch.Tensor:
-    """Return how far the vectors of the most frequent values are from the unknown one, root mean squares (...).
-
-    Args:
-        parameter: (ids, ...), a row for each id.
-        known: number of the first ids that count; by default all.
-    """
-    rows = parameter.detach()
-    change = rows[1 : min(len(rows) if known is None else known, _SPREAD_VALUES)] - rows[0]
-    learned = change.flatten(1).any(dim=1)  # those that are described alone have no rows
-    return change[learned].square().sum(dim=0).div(max(int(learned.sum()), 1)).sqrt()
 
 
 class _Table:

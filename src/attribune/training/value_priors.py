@@ -8,21 +8,21 @@ vector around the unknown one, and the evidence of all of them chooses the varia
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attribune import functional
 from attribune.data.rows import EncodedRows
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
-from attribune.runs.value_learning import value_spread
+from attribune.models.value_slopes import ValueSlopes, value_slopes
 from attribune.schema.attributes import FittedAttribute
 from attribune.schema.revision import is_listed
 from attribune.tasks import Task
@@ -96,9 +96,12 @@ def learn_value_priors(
         )
         if indices is None:
             continue
-        with _sparse_gradients(model, methods, names) as parameters:
-            slopes = _slopes(model, parameters, attribute, rows(indices), run, batch_size=batch_size)
-        weight = None if slopes is None else slopes.prior_weight()
+        chosen = rows(indices)
+        owners = chosen.attribute_ids[:, attribute.columns].max(axis=1)
+        slopes = value_slopes(
+            model, attribute, chosen, run, own=np.zeros_like(owners), described=owners, batch_size=batch_size
+        )
+        weight = None if slopes is None else _by_value(slopes, owners, model.task).prior_weight()
         if weight is not None:
             found[attribute.name] = weight
     return found
@@ -191,59 +194,23 @@ class _Slopes:
         return float(varied / expected.sum())
 
 
-def _slopes(
-    model: ConditionedModel,
-    parameters: Mapping[str, nn.Parameter],
-    attribute: FittedAttribute,
-    rows: EncodedRows,
-    run: Callable[[], AbstractContextManager[Any]],
-    *,
-    batch_size: int,
-) -> _Slopes | None:
-    """Compute the logits of all rows and their derivatives, each in a vector of its own that is the unknown one."""
-    spreads = [value_spread(parameter).flatten().double() for parameter in parameters.values()]
-    size, C, D = min(batch_size, attribute.size - 1), model.task.outputs, sum(map(len, spreads))
-    found, slopes = torch.zeros(len(rows), C).double(), torch.zeros(len(rows), C, D).double()
-    labels: list[Tensor] = [torch.empty(0)] * len(rows)
-    owners = rows.attribute_ids[:, attribute.columns].max(axis=1)
-    with _unknown_rows(parameters, size):
-        for index, batch in model.batches(rows, size=size):
-            ids = batch["attribute_ids"]
-            ids[:, attribute.columns] = 0
-            ids[:, attribute.columns.start] = torch.arange(1, len(index) + 1, device=ids.device)
-            with run(), _described_as(model, attribute, owners[index]):
-                logits = model(**{name: x for name, x in batch.items() if name != "labels"}).logits
-            if not logits.requires_grad:
-                return None
-            found[index] = logits.detach().double().cpu()
-            for row, label in zip(index.tolist(), batch["labels"].cpu(), strict=True):
-                labels[row] = label
-            for output in range(C):
-                gradients = torch.autograd.grad(
-                    logits[:, output].sum(),
-                    list(parameters.values()),
-                    retain_graph=True,
-                    allow_unused=True,
-                    materialize_grads=True,
-                )
-                parts = [
-                    spread * _first_rows(gradient, len(index)).flatten(1).double().cpu()
-                    for spread, gradient in zip(spreads, gradients, strict=True)
-                ]
-                slopes[index, output] = torch.cat(parts, dim=1)
-    if not (slopes.isfinite().all() and found.isfinite().all()):
-        return None
+def _by_value(found: ValueSlopes, owners: npt.NDArray[np.int64], task: Task) -> _Slopes:
+    """Put the rows of each value together.
+
+    Args:
+        owners: (n,) the values of the rows.
+    """
     _, first, value, counts = np.unique(owners, return_index=True, return_inverse=True, return_counts=True)
-    m = int(counts.max())
+    m, (_, C, D) = int(counts.max()), found.J.shape
     order = np.argsort(value, kind="stable")
     places = np.repeat(first, m)  # rows beyond a value's own stand for its first one, and count nothing
     inside = np.concatenate([np.arange(count) for count in counts])
     places[value[order] * m + inside] = order
     real = torch.zeros(len(places)).double()
     real[value[order] * m + inside] = 1
-    J = (real[:, None, None] * slopes[places]).view(len(counts), m * C, D)
-    stacked = torch.stack([labels[place] for place in places])
-    return _Slopes(task=model.task, logits=found[places], J=J, labels=stacked, real=real)
+    J = (real[:, None, None] * found.J[places]).view(len(counts), m * C, D)
+    stacked = torch.stack([found.labels[place] for place in places])
+    return _Slopes(task=task, logits=found.logits[places], J=J, labels=stacked, real=real)
 
 
 def _highest(scales: npt.NDArray[np.float64], evidence: npt.NDArray[np.float64]) -> float:
@@ -254,62 +221,3 @@ def _highest(scales: npt.NDArray[np.float64], evidence: npt.NDArray[np.float64])
     low, top, high = evidence[best - 1 : best + 2]
     shift = 0.5 * (low - high) / (low - 2 * top + high)
     return float(scales[best] * (scales[1] / scales[0]) ** shift)
-
-
-def _first_rows(gradient: Tensor, count: int) -> Tensor:
-    """Return the rows 1 to `count` of a gradient that may be sparse."""
-    rows = torch.arange(1, count + 1, device=gradient.device)
-    return (gradient.index_select(0, rows).to_dense() if gradient.is_sparse else gradient[rows]).detach()
-
-
-@contextmanager
-def _unknown_rows(parameters: Mapping[str, nn.Parameter], count: int) -> Iterator[None]:
-    """Give the first values the vectors of the unknown one within a block."""
-    before = {name: parameter.detach()[1 : count + 1].clone() for name, parameter in parameters.items()}
-    try:
-        with torch.no_grad():
-            for parameter in parameters.values():
-                parameter[1 : count + 1] = parameter[0].clone()
-        yield
-    finally:
-        with torch.no_grad():
-            for name, parameter in parameters.items():
-                parameter[1 : count + 1] = before[name]
-
-
-@contextmanager
-def _described_as(model: ConditionedModel, attribute: FittedAttribute, owners: npt.NDArray[np.int64]) -> Iterator[None]:
-    """Let the first values have the descriptions of others within a block."""
-    modules = [module for module, name in model.described_values() if name == attribute.name]
-    before = [module.features for module in modules]
-    try:
-        for module in modules:
-            module.features = module.features[torch.from_numpy(np.r_[0, owners]).to(module.features.device)]
-        yield
-    finally:
-        for module, features in zip(modules, before, strict=True):
-            module.features = features
-
-
-@contextmanager
-def _sparse_gradients(
-    model: ConditionedModel, methods: list[AttributeMethod], names: list[str]
-) -> Iterator[dict[str, nn.Parameter]]:
-    """Let these parameters alone have gradients within a block, of the rows of a batch."""
-    required = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
-    sparse = [method.sparse_gradients for method in methods]
-    was_training = model.training
-    try:
-        model.eval()
-        for method in methods:
-            method.sparse_gradients = True
-        parameters = dict(model.named_parameters())
-        for name, parameter in parameters.items():
-            parameter.requires_grad_(name in names)
-        yield {name: parameters[name] for name in names}
-    finally:
-        model.train(was_training)
-        for name, parameter in model.named_parameters():
-            parameter.requires_grad_(required[name])
-        for method, before in zip(methods, sparse, strict=True):
-            method.sparse_gradients = before

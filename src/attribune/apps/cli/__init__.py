@@ -32,7 +32,7 @@ _VERBS = (
         "export",
         "generate",
     ),
-    *("enrol", "forget", "serve", "methods", "search", "data", "benchmark", "doctor", "completion"),
+    *("enrol", "forget", "next", "serve", "methods", "search", "data", "benchmark", "doctor", "completion"),
 )
 _INTERRUPTED = 130  # what a shell reports for Ctrl-C
 

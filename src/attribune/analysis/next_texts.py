@@ -1,0 +1,215 @@
+"""Which texts a person should judge next: those whose answers tell most about the vector of the person.
+
+The vector of a new value is N(0, σ²) around the unknown one, or around what is known of it, with the width that the end
+of the training learned (`attribune.training.value_priors`); of a value with rows it is narrower by what as many texts
+tell on average. Logits are taken as linear in the vector. A text's worth is the mutual information between its answer
+and the vector (Houlsby et al. 2011); after each choice the vector is known as if the answer was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from attribune import functional
+from attribune.core.process import require_memory
+from attribune.data.rows import EncodedRows
+from attribune.data.tables import read_table, table_source_name
+from attribune.errors import ConfigError, DataError, numbered_in_file
+from attribune.metrics.distributions import disagreement
+from attribune.models.base import ConditionedModel
+from attribune.models.panel import Panel, check_panel
+from attribune.models.predictor import Predictor
+from attribune.models.value_slopes import value_slopes
+from attribune.runs.folder import load_run
+from attribune.schema.attributes import FittedAttribute
+from attribune.schema.revision import check_listed
+from attribune.tasks import Regression, Task
+
+__all__ = ["NextText", "next_texts"]
+
+_SAMPLES = 32
+_NUMBERS = 4096  # of a value, above which no covariance is computed
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextText:
+    """A text that should be judged.
+
+    Args:
+        row: its number in the table, from 1.
+        information: in nats, between its answer and the vector, those before it being judged.
+    """
+
+    row: int
+    text: str
+    information: float
+
+
+def next_texts(
+    run: str | Path,
+    data: Any,
+    *,
+    attribute: str,
+    value: str,
+    count: int = 10,
+    backbone: str | None = None,
+    encoding: str | None = None,
+) -> list[NextText]:
+    """Choose the texts of a table from which most would be learned about a value, in order.
+
+    Args:
+        run: folder of a finished run.
+        data: anything `read_table` takes, with the run's text columns; other attributes may be missing.
+        attribute: whose value it is.
+        value: one that the model knows, or a new one.
+        count: number of texts at most.
+        backbone: new location of the backbone's weights, if they were moved.
+        encoding: of the characters of a file.
+
+    Raises:
+        ConfigError: for a model, task or attribute of which nothing can be said, or a count below 1.
+        DataError: naming file, row or column and the cure.
+    """
+    if count < 1:
+        raise ConfigError(f"count is {count}: give at least 1")
+    recipe, predictor = load_run(run, backbone=backbone)
+    fitted = _checked(predictor, attribute)
+    table, source = read_table(data, encoding=encoding), table_source_name(data)
+    id_ = int(fitted.values.ids([value.strip()])[0])
+    ids = np.zeros((1, predictor.schema.slots), dtype=np.int64)
+    ids[0, fitted.columns.start] = id_
+    columns = np.zeros(predictor.schema.slots, dtype=bool)
+    columns[fitted.columns] = True
+    with numbered_in_file(range(len(table)), source):
+        rows = Panel(names=(value,), ids=ids, columns=columns).encode(predictor, table, source=source)
+    readable = np.flatnonzero(~rows.empty)
+    if not len(readable):
+        raise DataError(f"{source} has no row with a text in {', '.join(recipe.data.texts)}: name the table of texts")
+    rows = rows.take(readable)
+    known = _Vector.of(predictor, fitted, rows, value=id_)
+    text_input = recipe.data.text_input()
+    texts = text_input.read_all({name: table[name] for name in text_input.names})
+    return [
+        NextText(row=int(readable[row]) + 1, text=texts[readable[row]], information=information)
+        for row, information in known.choose(count)
+    ]
+
+
+def _checked(predictor: Predictor, attribute: str) -> FittedAttribute:
+    """Return the attribute, if the model has vectors of its values and a task with answers."""
+    check_panel(predictor, what="the next text")
+    model = predictor.model
+    fitted = predictor.schema[attribute]
+    check_listed(fitted)
+    if not isinstance(model, ConditionedModel) or attribute not in model.rows_of_values().values():
+        raise ConfigError(
+            f"the model has no vectors of values of {attribute!r} that could be learned: choose another attribute, or "
+            "train with another method"
+        )
+    if (numbers := _numbers(model, attribute)) > _NUMBERS:
+        raise ConfigError(
+            f"a value of {attribute!r} has {numbers:,} numbers in this model, of which no covariance is computed: "
+            f"train a method with at most {_NUMBERS:,}, such as injector"
+        )
+    return fitted
+
+
+def _numbers(model: ConditionedModel, attribute: str) -> int:
+    """Return the size of a value's vectors in all tables."""
+    names = (name for name, owner in model.rows_of_values().items() if owner == attribute)
+    return sum(model.get_parameter(name)[0].numel() for name in names)
+
+
+@dataclass(kw_only=True)
+class _Vector:
+    """What is known of a value's vector, and how the logits of n texts depend on it.
+
+    Attributes:
+        logits: (n, C).
+        J: (n, C, D).
+        G: (n, D, K), of which the outer product is the information that an answer is expected to give.
+        Sigma: (D, D), the covariance.
+    """
+
+    task: Task
+    logits: Tensor
+    J: Tensor
+    G: Tensor
+    Sigma: Tensor
+
+    @classmethod
+    def of(cls, predictor: Predictor, attribute: FittedAttribute, rows: EncodedRows, *, value: int) -> Self:
+        """Compute the slopes of texts, and the covariance of a value with as many rows as it was learned from."""
+        model = predictor.model
+        assert isinstance(model, ConditionedModel)
+        needed = 24 * len(rows) * model.task.outputs * _numbers(model, attribute.name)
+        require_memory(needed, what=f"what {len(rows):,} texts say of a value", cure="give fewer texts")
+        ids = np.full(len(rows), value)
+        found = value_slopes(model, attribute, rows, predictor.autocast, own=ids, described=ids)
+        if found is None:
+            raise ConfigError(f"predictions do not depend on {attribute.name!r}: no text would tell anything about it")
+        G = torch.einsum("ncd,nck->ndk", found.J, _information_root(model.task, found.logits))
+        weight = (model.config.value_priors or {}).get(attribute.name, 1.0)
+        Sigma = torch.eye(found.J.shape[2], dtype=found.J.dtype) / weight
+        seen = int(attribute.counts[value]) if value else 0
+        if seen:
+            every = torch.einsum("ndk,nek->de", G, G) * (seen / len(rows))
+            Sigma = torch.linalg.inv(torch.linalg.inv(Sigma) + every)
+        return cls(task=model.task, logits=found.logits, J=found.J, G=G, Sigma=Sigma)
+
+    def choose(self, count: int) -> list[tuple[int, float]]:
+        """Choose texts one after the other; returns the row of each and what its answer tells."""
+        chosen: list[tuple[int, float]] = []
+        for _ in range(min(count, len(self.logits))):
+            information = self._information()
+            information[[row for row, _ in chosen]] = -1
+            best = int(information.argmax())
+            chosen.append((best, float(information[best])))
+            self.Sigma = functional.value_covariance_after(self.Sigma, self.G[best])
+        return chosen
+
+    def _information(self) -> npt.NDArray[np.float64]:
+        """Return the mutual information (n,) between answers and the vector, in nats."""
+        S = torch.einsum("ncd,de,nfe->ncf", self.J, self.Sigma, self.J)
+        if isinstance(self.task, Regression):
+            return np.asarray(0.5 * torch.log1p(S[:, 0, 0]))
+        values, vectors = torch.linalg.eigh(S)
+        root = vectors * values.clamp(min=0).sqrt().unsqueeze(1)
+        noise = torch.randn(_SAMPLES // 2, S.shape[1], generator=torch.Generator().manual_seed(0), dtype=S.dtype)
+        noise = torch.cat([noise, -noise])
+        sampled = self.logits.unsqueeze(1) + torch.einsum("ncf,sf->nsc", root, noise)
+        n, s, C = sampled.shape
+        p = self.task.answer_probabilities(sampled.reshape(n * s, C).numpy())
+        assert p is not None
+        return disagreement(p.reshape(n, s, -1))[0]
+
+
+def _information_root(task: Task, logits: Tensor) -> Tensor:
+    """Return (n, C, K), whose outer products are the information of answers about the logits (n, C).
+
+    For K answers it is the expected outer product of the gradients of their losses, for numbers the Hessian of the
+    squared error / 2: labels are standardised, and the noise is taken as 1.
+    """
+    if isinstance(task, Regression):
+        return torch.ones(len(logits), 1, 1, dtype=logits.dtype)
+    p = task.answer_probabilities(logits.numpy())
+    assert p is not None
+    parts = []
+    for answer in range(p.shape[1]):
+        at = logits.clone().requires_grad_()
+        labels = torch.full((len(logits),), answer)
+        given = torch.nn.functional.one_hot(labels, p.shape[1]).to(logits) if _soft(task) else labels
+        (gradient,) = torch.autograd.grad(task.row_losses(at, given).sum(), at)
+        parts.append(gradient * torch.from_numpy(p[:, answer]).sqrt().unsqueeze(1))
+    return torch.stack(parts, dim=2)
+
+
+def _soft(task: Task) -> bool:
+    return bool(getattr(task, "soft_labels", False))

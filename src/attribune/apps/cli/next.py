@@ -1,0 +1,57 @@
+"""Which texts a person should judge next.
+
+Choose the texts of DATA whose answers would tell most about a value, such as a person who has just begun to judge: each
+by the mutual information between its answer and the vector of the value, those before it being judged.
+
+Examples:
+  attribune next runs/stars texts.csv --for user=new
+  attribune next runs/stars texts.csv --for user=u17 --count 5 --json
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from attribune.apps.cli.arguments import add_shared, add_verb
+from attribune.apps.cli.output import show, show_json
+from attribune.errors import ConfigError
+
+__all__ = ["add_parser"]
+
+_WIDTH = 80  # of a text that is shown
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = add_verb(verbs, "next", __doc__, run=_run)
+    add = parser.add_argument
+    add_shared(parser, "run_folder", "data")
+    add("--for", dest="assignment", required=True, metavar="NAME=VALUE", help="the value, known or new")
+    add("--count", type=int, default=10, metavar="N", help="texts (default: 10)")
+    add_shared(parser, "--json", "--backbone", "--encoding")
+
+
+def _run(options: argparse.Namespace) -> None:
+    from attribune.analysis.next_texts import next_texts
+    from attribune.metrics.tables import text_cells
+    from attribune.schema.assignments import parse_assignments
+
+    ((name, values),) = parse_assignments([options.assignment]).items()
+    if options.count < 1:
+        raise ConfigError(f"--count {options.count}: give at least 1")
+    found = next_texts(
+        options.run_folder,
+        options.data,
+        attribute=name,
+        value=values[0],
+        count=options.count,
+        backbone=options.backbone,
+        encoding=options.encoding,
+    )
+    if options.json:
+        show_json([asdict(text) for text in found], ensure_ascii=False)
+        return
+    cells = [[str(text.row), f"{text.information:.4f}", " ".join(text.text.split())[:_WIDTH]] for text in found]
+    show(text_cells([["row", "information (nats)", "text"], *cells]))

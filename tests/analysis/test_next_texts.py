@@ -1,0 +1,202 @@
+"""Which texts should be judged next: their information against slow loops and samples, and the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import small_runs
+import torch
+
+from attribune.analysis.next_texts import _information_root, _Vector, next_texts
+from attribune.apps.cli import main
+from attribune.errors import AttribuneError, ConfigError
+from attribune.functional import value_covariance_after
+from attribune.models.classifier import AttributeModel
+from attribune.runs.folder import load_run
+from attribune.tasks import Classification, Ordinal, Preference, Rating, Regression, Task
+
+D, N = 5, 7
+
+
+def vector(task: Task, *, seed: int = 0, width: float = 1.0) -> _Vector:
+    generator = torch.Generator().manual_seed(seed)
+    C = task.outputs
+    logits, J = (torch.randn(shape, generator=generator).double() for shape in ((N, C), (N, C, D)))
+    G = torch.einsum("ncd,nck->ndk", J, _information_root(task, logits))
+    return _Vector(task=task, logits=logits, J=J, G=G, Sigma=width * torch.eye(D).double())
+
+
+def test_the_covariance_after_rows_is_that_of_a_slow_inverse() -> None:
+    A, G = torch.randn(D, D, dtype=torch.float64), torch.randn(D, 3, dtype=torch.float64)
+    Sigma = A @ A.T + torch.eye(D)
+    expected = np.linalg.inv(Sigma.numpy())
+    for i in range(D):
+        for j in range(D):
+            for k in range(3):
+                expected[i, j] += float(G[i, k]) * float(G[j, k])
+    found = value_covariance_after(Sigma, G)
+    torch.testing.assert_close(found, torch.from_numpy(np.linalg.inv(expected)), rtol=1e-10, atol=1e-12)
+    assert (value_covariance_after(Sigma, -2 * G) - found).abs().max() > 1e-3
+
+
+def test_the_information_of_classes_is_the_hessian_of_their_loss() -> None:
+    logits = torch.randn(N, 3, dtype=torch.float64)
+    root = _information_root(Classification(classes=3), logits)
+    p = logits.softmax(dim=1)
+    for row in range(N):
+        hessian = torch.diag(p[row]) - torch.outer(p[row], p[row])
+        torch.testing.assert_close(root[row] @ root[row].T, hessian, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        Classification(classes=3),
+        Classification(classes=2, soft_labels=True),
+        Rating(classes=("1", "2", "3")),
+        Ordinal(classes=("1", "2", "3", "4")),
+        Preference(),
+        Regression(),
+    ],
+)
+def test_what_is_judged_is_known(task: Task) -> None:
+    """No text is chosen twice, each tells something, and what is left to learn becomes less."""
+    known = vector(task)
+    before = float(torch.trace(known.Sigma))
+    chosen = known.choose(N + 5)
+    assert sorted(row for row, _ in chosen) == list(range(N))
+    assert all(information > 0 for _, information in chosen)
+    assert chosen[0][1] > chosen[-1][1]
+    assert float(torch.trace(known.Sigma)) < before
+    assert vector(task).choose(3) == chosen[:3]
+
+
+def test_a_text_whose_answer_does_not_depend_on_the_vector_comes_last() -> None:
+    known = vector(Classification(classes=2))
+    known.J[4] = 0
+    known.G[4] = 0
+    assert known.choose(N)[-1][0] == 4
+
+
+def test_a_copy_of_what_was_judged_tells_less_than_another_text() -> None:
+    known = vector(Classification(classes=2), width=4.0)
+    known.J[1], known.G[1], known.logits[1] = known.J[0], known.G[0], known.logits[0]
+    alone = known._information()
+    known.Sigma = value_covariance_after(known.Sigma, known.G[0])
+    after = known._information()
+    assert after[1] < 0.8 * alone[1]
+
+
+def test_the_information_is_that_of_many_samples() -> None:
+    known = vector(Classification(classes=2), width=0.5)
+    draws = torch.randn(20_000, D, generator=torch.Generator().manual_seed(1)).double() * 0.5**0.5
+    p = (known.logits.unsqueeze(1) + torch.einsum("ncd,sd->nsc", known.J, draws)).softmax(dim=2)
+    entropy = lambda q: -(q * q.log()).sum(dim=-1)  # noqa: E731
+    expected = entropy(p.mean(dim=1)) - entropy(p).mean(dim=1)
+    assert known._information() == pytest.approx(expected.numpy(), rel=0.6, abs=0.03)
+    assert np.corrcoef(known._information(), expected.numpy())[0, 1] > 0.8
+
+
+# The command
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("next")
+    small_runs.save_backbone(folder / "backbone")
+    small_runs.write_csv(folder / "data.csv", small_runs.reviews(80, seed=3))
+    texts = [{"id": number, "text": row["text"]} for number, row in enumerate(small_runs.reviews(12, seed=5))]
+    texts[3]["text"] = " "
+    small_runs.write_csv(folder / "texts.csv", texts)
+    for method in ("injector", "linear", "none"):
+        data, backbone = folder / "data.csv", folder / "backbone"
+        command = small_runs.train_command(data, folder / method, backbone=backbone, method=method)
+        assert main([*command, "--no-baselines"]) == 0
+    model = AttributeModel.from_pretrained(folder / "injector" / "model")
+    model.config.value_priors = {"user": 1e-5}  # a training this short knows little of how values differ
+    model.save_pretrained(folder / "injector" / "model")
+    return folder
+
+
+def test_the_command_lists_texts_in_order(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["next", str(folder / "injector"), str(folder / "texts.csv"), "--for", "user=new"]
+    before = (folder / "injector" / "model" / "model.safetensors").read_bytes()
+    assert main([*command, "--count", "4", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert len({text["row"] for text in found}) == 4
+    assert all(text["information"] >= 0 for text in found)
+    assert 4 not in {text["row"] for text in next_all(folder)}  # it has no text
+    assert main([*command, "--count", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["row", "information", "(nats)", "text"]
+    assert lines[2].startswith(str(found[0]["row"]))
+    assert (folder / "injector" / "model" / "model.safetensors").read_bytes() == before
+
+
+def next_all(folder: Path) -> list[dict[str, Any]]:
+    found = next_texts(folder / "injector", str(folder / "texts.csv"), attribute="user", value="new", count=99)
+    return [{"row": text.row, "text": text.text} for text in found]
+
+
+def test_all_texts_are_listed_once_with_their_rows(folder: Path) -> None:
+    found = next_all(folder)
+    assert sorted(text["row"] for text in found) == [row for row in range(1, 13) if row != 4]
+    rows = small_runs.reviews(12, seed=5)
+    assert all(rows[text["row"] - 1]["text"] == text["text"] for text in found)
+
+
+def test_predictions_are_as_before(folder: Path) -> None:
+    """The slopes are computed in tables that are put back."""
+    predictor = load_run(folder / "injector")[1]
+    table = {"text": ["a great film"] * 3, "user": ["u1", "u2", "new"]}
+    before = predictor.logits(table)[0]
+    attribute, rows = predictor.schema["user"], predictor.encode(table)
+    known = _Vector.of(predictor, attribute, rows, value=1)
+    assert known.J.abs().max() > 0
+    assert np.array_equal(predictor.logits(table)[0], before)
+
+
+def test_a_value_with_rows_leaves_less_to_learn(folder: Path) -> None:
+    new, known = (
+        next_texts(folder / "injector", str(folder / "texts.csv"), attribute="user", value=value, count=99)
+        for value in ("new", "u1")
+    )
+    assert sum(text.information for text in known) < sum(text.information for text in new)
+
+
+@pytest.mark.parametrize(
+    ("run", "words", "part"),
+    [
+        ("injector", ["--for", "user"], "does not name a value"),
+        ("injector", ["--for", "user=new", "--count", "0"], "--count 0: give at least 1"),
+        ("injector", ["--for", "item=new"], "the schema has no attribute 'item'"),
+        ("linear", ["--for", "user=new"], "no vectors of values of 'user'"),
+        ("none", ["--for", "user=new"], "this one reads none"),
+        ("nowhere", ["--for", "user=new"], "is not the folder of a run"),
+    ],
+)
+def test_what_cannot_be_asked_costs_one_message(
+    folder: Path, run: str, words: list[str], part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["next", str(folder / run), str(folder / "texts.csv"), *words]) == 1
+    error = capsys.readouterr().err
+    assert part in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.parametrize("content", ["", "id\n1\n", "text\n\n", 'text\n" "\n'])
+def test_tables_without_texts_cost_one_message(folder: Path, tmp_path: Path, content: str) -> None:
+    (tmp_path / "texts.csv").write_text(content, encoding="utf-8")
+    with pytest.raises(AttribuneError):
+        next_texts(folder / "injector", str(tmp_path / "texts.csv"), attribute="user", value="new")
+
+
+def test_values_too_large_for_a_covariance_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attribune.analysis.next_texts._NUMBERS", 7)
+    with pytest.raises(ConfigError, match="a value of 'user' has 8 numbers in this model"):
+        next_all(folder)
