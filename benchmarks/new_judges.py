@@ -6,7 +6,7 @@ The politeness of requests (`attribune data prepare politeness`), MiniLM and an 
 fifth of the judges with 40 judgements or more is taken out, and three quarters of the texts. Of each new judge up to 20
 judgements of these texts are there to be learned from, and up to 60 others are scored. `enrolled`: after `attribune
 enrol` with so many judgements of each, with the weight of the prior that was learned at the end of the training, and
-with 1. `intercept`: a number for each judge on top of what the same model says without one, and on top of a linear
+with 1; `texts chosen`: the same with the judgements that `attribune next` would have asked for. `intercept`: a number for each judge on top of what the same model says without one, and on top of a linear
 model of the text: the mean of what is left over, shrunk by variances that are estimated on the validation rows.
 Intervals are over judges. What is done is not done again. Writes benchmarks/results/new_judges.json.
 """
@@ -24,6 +24,7 @@ import numpy.typing as npt
 from datasets import Dataset, concatenate_datasets
 from harness import RUNS, arguments, write_result
 
+from attribune.analysis.next_texts import next_texts
 from attribune.core.console import quiet_libraries
 from attribune.data.clusters import ClusterSettings, find_clusters
 from attribune.data.tables import read_table
@@ -115,6 +116,16 @@ def intercepts(parts: dict[str, Dataset], text: dict[str, Array], shots: int) ->
     return found
 
 
+def chosen(parts: dict[str, Dataset], run: Path) -> Array:
+    """The place of each judgement that is there to be learned from, in the order in which `next` asks for them."""
+    places = np.zeros(len(parts["learn"]), dtype=np.int64)
+    for name, rows in by_judge(parts["learn"]).items():
+        texts = parts["learn"].select(rows).select_columns(["text"])
+        order = next_texts(run, texts, attribute="judge", value=name, count=len(rows))
+        places[rows[[text.row - 1 for text in order]]] = np.arange(len(rows))
+    return places
+
+
 def by_judge(rows: Dataset) -> dict[str, Array]:
     judges = np.array(rows["judge"])
     return {str(name): np.flatnonzero(judges == name) for name in np.unique(judges)}
@@ -179,16 +190,22 @@ def main() -> None:
     line("linear", 0, texts["linear, intercept"]["score"])
     place = {name: {int(row): at for at, row in enumerate(rows)} for name, rows in by_judge(parts["learn"]).items()}
     places = np.array([place[str(name)][row] for row, name in enumerate(parts["learn"]["judge"])])
+    asked = chosen(parts, run)
+    ways = {
+        "enrolled": (1.0, places),
+        "enrolled, prior of 1": (1.0 / (learned or 1.0), places),
+        "enrolled, texts chosen": (1.0, asked),
+    }
     for shots in options.shots:
         for name, text in texts.items():
             line(name, shots, intercepts(parts, text, shots))
-        for name, prior in (("enrolled", 1.0), ("enrolled, prior of 1", 1.0 / (learned or 1.0))):
+        for name, (prior, order) in ways.items():
             done = options.work / f"{name.replace(', ', '-').replace(' ', '-')}-{shots}.json"
             if not done.is_file():
                 copy = options.work / "copy"
                 shutil.rmtree(copy, ignore_errors=True)
                 shutil.copytree(run, copy)
-                rows = parts["learn"].select(np.flatnonzero(places < shots))
+                rows = parts["learn"].select(np.flatnonzero(order < shots))
                 result = enrol(copy, rows, settings=EnrolSettings(prior=prior))
                 seconds = result.seconds / len(result.values)
                 stored = {"seconds": seconds, "predicted": told(copy, parts["score"]).tolist()}
