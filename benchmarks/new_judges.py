@@ -6,9 +6,10 @@ The politeness of requests (`attribune data prepare politeness`), MiniLM and an 
 fifth of the judges with 40 judgements or more is taken out, and three quarters of the texts. Of each new judge up to 20
 judgements of these texts are there to be learned from, and up to 60 others are scored. `enrolled`: after `attribune
 enrol` with so many judgements of each, with the weight of the prior that was learned at the end of the training, and
-with 1; `texts chosen`: the same with the judgements that `attribune next` would have asked for. `intercept`: a number for each judge on top of what the same model says without one, and on top of a linear
-model of the text: the mean of what is left over, shrunk by variances that are estimated on the validation rows.
-Intervals are over judges. What is done is not done again. Writes benchmarks/results/new_judges.json.
+with 1; `texts chosen`: the same with the judgements that `attribune next` would have asked for. `intercept`: a number
+for each judge on top of what the same model says without one, and on top of a linear model of the text: the mean of
+what is left over, shrunk by variances that are estimated on the validation rows. Intervals are over judges. What is
+done is not done again. Writes benchmarks/results/new_judges.json.
 """
 
 from __future__ import annotations

@@ -43,6 +43,8 @@ def test_ids_are_those_of_the_tokenizer_whatever_it_was_set_to_before(tokenizer_
     tokenizer(texts, truncation=True, padding="max_length", max_length=2)  # the engine beneath remembers these
     assert content_ids(tokenizer, texts) == want
     assert content_ids(tokenizer, texts[:1]) == want[:1]
+    assert content_ids(tokenizer, [*texts, *texts[::-1]]) == [*want, *want[::-1]]
+    assert content_ids(tokenizer, []) == []
 
 
 def test_a_tokenizer_that_works_in_python_too_is_asked_itself(tokenizer_of: Any) -> None:

@@ -349,7 +349,16 @@ def parse_window(text: str, *, max_length: int) -> Window:
 
 
 def content_ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
-    """Tokenize whole texts, without special tokens and without warnings about their length."""
+    """Tokenize whole texts, without special tokens and without warnings about their length.
+
+    A text that is there several times, such as one with several judges, is tokenized once.
+    """
+    places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+    distinct = _distinct_ids(tokenizer, list(places)) if texts else []
+    return [distinct[places[text]] for text in texts]
+
+
+def _distinct_ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
     direct = _encodes_plainly(tokenizer)
     encoded = tokenizer(
         texts[:1] if direct else texts,
