@@ -15,7 +15,8 @@ import torch
 from datasets import Dataset
 
 from attribune.apps.cli import main
-from attribune.benchmark.experiment import Experiment
+from attribune.benchmark.experiment import Experiment, SetPlan
+from attribune.benchmark.source import SetSource
 from attribune.errors import ConfigError, DataError
 from attribune.runs.enrol import EnrolSettings, enrol, enrolments
 from attribune.runs.folder import load_run
@@ -290,3 +291,83 @@ def test_an_experiment_has_each_part_alone(folder: Path, tmp_path: Path) -> None
     assert recipes["injector, ids alone"] == {}
     assert recipes["injector, descriptions alone"] == {"user": {"table": table, "own_vectors": False}}
     assert recipes["tags alone"] == {}
+
+
+def test_a_method_without_vectors_is_compared_without_descriptions(folder: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert main(words(folder, run, "--compare", "poly", "linear")) == 0
+    assert load_run(run / "compare" / "poly")[1].schema["user"].description is None
+    assert load_run(run / "compare" / "linear")[1].schema["user"].description is not None
+
+
+@pytest.mark.parametrize("method", ["poly", "history", "one-per-value"])
+def test_a_method_without_vectors_is_refused_before_anything_is_read(
+    folder: Path, tmp_path: Path, method: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words(folder, tmp_path / "run", method=method)) == 1
+    error = capsys.readouterr().err
+    assert f"method '{method}' has no vectors of values, which the descriptions of 'user' could give" in error
+    assert "rows read" not in error
+
+
+def test_training_goes_on_with_values_that_are_described_now(run: Path, folder: Path, tmp_path: Path) -> None:
+    """New values are read as those of the first training, and one without rows is what its description says."""
+    more = small_runs.write_csv(tmp_path / "more.csv", small_runs.reviews(60, seed=9, users=8))
+    both = write(tmp_path / "both.csv", [*users([*USERS, "later"]), *users(["u7", "new1"], seed=2)])
+    command = [
+        "train",
+        str(more),
+        "--continue",
+        str(run),
+        "--values",
+        f"user={both}",
+        "--output",
+        str(tmp_path / "next"),
+    ]
+    assert main([*command, "--epochs", "1", "--no-baselines"]) == 0
+    old, new = load_run(run)[1].schema["user"], load_run(tmp_path / "next")[1].schema["user"]
+    assert old.description is not None
+    assert new.description is not None
+    assert np.array_equal(new.description.features[: old.size], old.description.features)
+    enrol(run, values={"user": both})
+    enrolled = load_run(run)[1].schema["user"]
+    assert enrolled.description is not None
+    for name in ("u7", "new1"):
+        found, expected = new.values.ids([name])[0], enrolled.values.ids([name])[0]
+        assert np.array_equal(new.description.features[found], enrolled.description.features[expected])
+    table = load_run(tmp_path / "next")[1].model.method.tables[0]  # type: ignore[union-attr]
+    assert not table[0].any()
+    assert not table[new.values.ids(["new1"])[0]].any()
+    assert table[new.values.ids(["u7"])[0]].any()
+
+
+@pytest.mark.parametrize(
+    ("more", "part"),
+    [
+        (
+            ["--values", "user=TABLE", "--set", "data.values.user.own_vectors=false"],
+            "own_vectors of 'user' is false, but",
+        ),
+        (["--compare", "ids"], "--compare ids: descriptions are those of the run that goes on"),
+    ],
+)
+def test_what_goes_on_keeps_its_descriptions(
+    run: Path, folder: Path, tmp_path: Path, more: list[str], part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [word.replace("TABLE", str(folder / "users.csv")) for word in more]
+    command = ["train", str(folder / "data.csv"), "--continue", str(run), "--output", str(tmp_path / "next")]
+    assert main([*command, *given, "--no-baselines"]) == 1
+    assert part in capsys.readouterr().err
+
+
+def test_an_experiment_knows_its_tables_of_values(folder: Path, tmp_path: Path) -> None:
+    table = write(tmp_path / "users.csv", users(USERS))
+    data = {"train": str(folder / "data.csv"), "text": ["text"], "label": ["stars"], "attributes": [{"name": "user"}]}
+    plan = SetPlan(name="mine", data=data | {"values": {"user": str(table)}}, folds=(0,))
+    before = SetSource(plan).checksum()
+    assert before != SetSource(SetPlan(name="mine", data=data, folds=(0,))).checksum()
+    write(table, users(USERS, seed=5))
+    assert SetSource(plan).checksum() != before
+    table.unlink()
+    with pytest.raises(DataError, match="which describes values of the set 'mine', is not there"):
+        SetSource(plan).check_files()

@@ -168,7 +168,7 @@ def test_a_step_of_several_batches_is_that_of_repeated_rows_at_once(folder: Path
     for name, array in repeated.items():
         np.testing.assert_allclose(weighted[name], array, atol=2e-6, err_msg=name)
     assert any(np.abs(plain[name] - array).max() > 1e-4 for name, array in repeated.items())
-    left_out = 9 if kind == "preferences" else 12  # some have but one text
+    left_out = 10 if kind == "preferences" else 12  # some have but one text
     notes = RunFolder(folder / f"{kind}-weighted").read_results().notes
     assert f"train: {left_out} rows of weight 0 left out" in notes
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,11 @@ class SetSource:
             if isinstance(file, str) and file.endswith(ENDINGS) and not Path(file).is_file():
                 raise DataError(
                     f"{file}, the {name} rows of the set {self.plan.name!r}, is not there: correct its path"
+                )
+        for file in _value_files(data):
+            if file.endswith(ENDINGS) and not Path(file).is_file():
+                raise DataError(
+                    f"{file}, which describes values of the set {self.plan.name!r}, is not there: correct its path"
                 )
         if data.get("validation") and not data.get("test"):
             raise ConfigError(
@@ -143,8 +148,15 @@ class SetSource:
         else:
             data = self.plan.data or {}
             files = [Path(str(data[name])) for name in ("train", "validation", "test") if data.get(name)]
+            files += [Path(file) for file in _value_files(data)]
             sums = [sha256_of(path) for path in files if path.is_file()]
         return hashlib.sha256(" ".join(sums).encode()).hexdigest()
+
+
+def _value_files(data: Mapping[str, Any]) -> list[str]:
+    """Return the tables that describe values."""
+    described = (data.get("values") or {}).values()
+    return [str(values["table"] if isinstance(values, Mapping) else values) for values in described]
 
 
 def _place(attribute: str, value: Any) -> float:

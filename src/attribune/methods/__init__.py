@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from typing import Any
 
 from attribune.core.plugins import load_plugins
@@ -62,6 +63,7 @@ __all__ = [
     "Upa",
     "Upnn",
     "check_compares",
+    "check_reads_descriptions",
     "check_reads_tokens",
     "method_from_dict",
 ]
@@ -145,6 +147,22 @@ def check_reads_tokens(method: MethodConfig, *, task: str) -> None:
         raise ConfigError(
             f"method {method.name!r} acts at the point {' and '.join(foreign)}, on the {_WHOLE_POINTS[foreign[0]]} of "
             f"a document, and the task {task!r} scores tokens: choose one of {able}, or a sum of them"
+        )
+
+
+def check_reads_descriptions(method: MethodConfig, described: Sequence[str]) -> None:
+    """Refuse a method that reads attributes, but no descriptions of their values.
+
+    Args:
+        described: names of the attributes whose values are described.
+
+    Raises:
+        ConfigError: naming the method and the first of them.
+    """
+    if described and method.uses_attributes and not method.reads_descriptions:
+        raise ConfigError(
+            f"method {method.name!r} has no vectors of values, which the descriptions of {described[0]!r} could give: "
+            "leave the tables of values out, or choose another method"
         )
 
 

@@ -55,8 +55,8 @@ class AttributeMethod(Method):
     With ``shards`` each process holds a part of the rows of every table; see `attribune.training.sharding`.
 
     To the vector of a value in its table, its own, is added what its description says, `DescribedValues`. In training
-    attribute dropout also hides each of the two parts alone. Where values have no vectors of their own, all have that
-    of id 0, the only row of the table.
+    attribute dropout also hides each of the two parts alone: the vector of id 0 stands for that of the value. Where
+    values have no vectors of their own, that is the only row of the table.
 
     Args:
         sizes: Z of each attribute; None for methods that read ids without vectors.
@@ -129,7 +129,10 @@ class AttributeMethod(Method):
         own, said = ids if described.own_vectors else torch.zeros_like(ids), ids
         if self.training and self.attribute_dropout > 0:
             own, said = (x * (torch.rand(x.shape, device=x.device) >= self.attribute_dropout) for x in (own, said))
-        return self._own_vectors(number, own) + cast(Tensor, described(said))
+        vectors = self._own_vectors(number, own)
+        if not self.learns_unknown:  # the vector of id 0 stays zero
+            vectors = vectors * (own != 0).unsqueeze(-1)
+        return vectors + cast(Tensor, described(said))
 
     def vectors_of_all(self, number: int) -> Float[Tensor, "ids Z"]:
         """Compute the vectors of all ids of an attribute."""

@@ -75,6 +75,7 @@ class Combined(MethodConfig):
             "points": tuple(dict.fromkeys(point for part in self.parts for point in part.points)),
             "default_tuning": self.parts[0].default_tuning,
             "uses_attributes": any(part.uses_attributes for part in self.parts),
+            "reads_descriptions": any(part.reads_descriptions for part in self.parts),
         }
         return self
 

@@ -33,8 +33,9 @@ class MethodConfig(Settings):
 
     ``name`` is the word for ``--method``, ``points`` says where the method acts, ``weighs_states`` whether all that it
     does is to weigh the states of a text, ``default_tuning`` what of the backbone learns by default, ``stands_alone``
-    whether it cannot be added to other methods. The docstring of a subclass describes its own options, as ``Args:`` at
-    its end; the descriptions of inherited ones are appended.
+    whether it cannot be added to other methods, ``reads_descriptions`` whether its vectors of values may be described.
+    The docstring of a subclass describes its own options, as ``Args:`` at its end; the descriptions of inherited ones
+    are appended.
 
     Raises:
         ConfigError: naming every option that is unknown or has an invalid value.
@@ -48,6 +49,7 @@ class MethodConfig(Settings):
     default_tuning: ClassVar[str] = "frozen"
     uses_attributes: ClassVar[bool] = False
     stands_alone: ClassVar[bool] = False
+    reads_descriptions: ClassVar[bool] = False
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -112,6 +114,7 @@ class AttributeMethodConfig(MethodConfig):
     """
 
     uses_attributes: ClassVar[bool] = True
+    reads_descriptions: ClassVar[bool] = True
 
     attribute_dropout: Probability = 0.2
 

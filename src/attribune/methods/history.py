@@ -38,6 +38,7 @@ class History(AttributeMethodConfig):
     points: ClassVar[tuple[Point, ...]] = ("text",)
     default_tuning: ClassVar[str] = "full"
     stands_alone: ClassVar[bool] = True
+    reads_descriptions: ClassVar[bool] = False
 
     attribute: str | None = Field(default=None, description="the name of an attribute, or null for the default")
     k: PositiveInt = 5

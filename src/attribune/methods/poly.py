@@ -38,6 +38,7 @@ class Poly(AttributeMethodConfig):
     """
 
     name: ClassVar[str] = "poly"
+    reads_descriptions: ClassVar[bool] = False
 
     rank: PositiveInt = 8
     skills: PositiveInt = 4

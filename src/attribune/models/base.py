@@ -32,7 +32,14 @@ from attribune.data.rows import EncodedRows
 from attribune.data.texts import TextEncoder, TextInput
 from attribune.data.windows import SpecialTokens, longest_input
 from attribune.errors import ConfigError, DataError
-from attribune.methods import DEFAULT_METHOD, METHODS, Host, MethodConfig, method_from_dict
+from attribune.methods import (
+    DEFAULT_METHOD,
+    METHODS,
+    Host,
+    MethodConfig,
+    check_reads_descriptions,
+    method_from_dict,
+)
 from attribune.methods.attribute_method import has_meta_tables
 from attribune.methods.base import Method
 from attribune.methods.condition import Condition, check_attribute_ids
@@ -83,6 +90,8 @@ class ConditionedModel(StoredModel):
         self.placement = placement_for(config.text_config.model_type, is_generative=self.is_generative)
         self.method_config = method_from_dict(config.method or {})
         self._check_method()
+        described = [attribute.name for attribute in schema if attribute.description is not None]
+        check_reads_descriptions(self.method_config, described)
         claim(self.backbone, acting=self._acts_inside())
         host = Host.of(
             self.stack,
@@ -93,7 +102,6 @@ class ConditionedModel(StoredModel):
         )
         host = replace(host, document=self._add_chunk_encoder(host))
         self.method = self._build_method(host)
-        self._check_descriptions()
         self._add_head(host)
         self.first_position = first_position(self.stack, self.placement)
         self.most_positions = most_positions(self.stack, self.placement)
@@ -184,15 +192,6 @@ class ConditionedModel(StoredModel):
         kind, name = ("writes", "AttributeGenerator") if config.is_generative else ("does not write", "AttributeModel")
         if config.is_generative != cls.is_generative:
             raise ConfigError(f"this model {kind} text: use {name}, or load_model, which finds the class out")
-
-    def _check_descriptions(self) -> None:
-        """Refuse descriptions of values that the method would not read."""
-        described = [attribute.name for attribute in self.schema if attribute.description is not None]
-        if described and self.reads_attributes and not self.described_values():
-            raise ConfigError(
-                f"method {self.method_config.name!r} has no vectors of values, which the descriptions of "
-                f"{described[0]!r} could give: leave the tables of values out, or choose another method"
-            )
 
     def _check_method(self) -> None:
         """Refuse methods that cannot act in a model of this kind."""

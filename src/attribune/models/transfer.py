@@ -6,6 +6,7 @@ where only the task adapter and the head are trained.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Self
@@ -17,7 +18,7 @@ from attribune.errors import ConfigError
 from attribune.models.base import ConditionedModel
 from attribune.models.config import AttributeConfig
 from attribune.models.files import find_model, read_model
-from attribune.schema import Schema
+from attribune.schema import Schema, ValueTable
 from attribune.tasks import Task, task_from_dict
 
 __all__ = ["AttributeSource"]
@@ -41,17 +42,20 @@ class AttributeSource:
         config, tensors = read_model(files)
         return cls(folder=Path(folder), config=config, schema=Schema.load(files.schema), tensors=tensors)
 
-    def schema_with(self, fitted: Schema, *, frozen: bool) -> Schema:
+    def schema_with(self, fitted: Schema, *, frozen: bool, values: Mapping[str, ValueTable] | None = None) -> Schema:
         """Return the schema of the new model: the source's values under their ids.
 
         Args:
             fitted: the schema of the new model's training rows.
             frozen: whether values that the source does not know stay unknown; otherwise they get ids after the
                 source's.
+            values: tables that describe values of the new rows, as those of the source were described.
 
         Raises:
-            ConfigError: for attributes that differ from the source's.
+            ConfigError: for attributes that differ from the source's, or values that it does not describe.
+            DataError: for a table that lacks a column of the source's.
         """
+        self._check_described(values or {})
         ours, theirs = ([(a.name, a.spec.kind) for a in schema] for schema in (fitted, self.schema))
         if ours != theirs:
             raise ConfigError(
@@ -70,7 +74,21 @@ class AttributeSource:
                 f"the texts that mean no value are {list(fitted.missing)}, but {self.folder} has "
                 f"{list(self.schema.missing)}: give the same data.missing"
             )
-        return self.schema if frozen else self.schema.grown(fitted)
+        return self.schema if frozen else self.schema.grown(fitted).with_descriptions(values or {}, known=self.schema)
+
+    def _check_described(self, values: Mapping[str, ValueTable]) -> None:
+        for name, table in values.items():
+            described = self.schema[name].description
+            if described is None:
+                raise ConfigError(
+                    f"values of {name!r} are described now, but not in {self.folder}, whose map of descriptions would "
+                    "be needed: leave data.values out, or train from the beginning"
+                )
+            if described.own_vectors != table.own_vectors:
+                raise ConfigError(
+                    f"own_vectors of {name!r} is {str(table.own_vectors).lower()}, but "
+                    f"{str(described.own_vectors).lower()} in {self.folder}: give the same"
+                )
 
     def task(self, kind: str) -> Task:
         """Return the task of the source, whose classes its head knows.
@@ -121,7 +139,11 @@ class AttributeSource:
                     "tuning with which it was trained"
                 )
         for name, parameter in parameters.items():
-            parameter[: len(self.tensors[name])] = self.tensors[name].to(parameter.dtype)
+            known = len(self.tensors[name])
+            parameter[:known] = self.tensors[name].to(parameter.dtype)
+            attribute = model.schema[by_value[name]] if name in by_value else None
+            if attribute is not None and attribute.description is not None:  # new values without rows are unknown
+                parameter[known:][torch.from_numpy(attribute.counts[known:] == 0)] = parameter[0].clone()
             parameter.requires_grad_(not frozen)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from attribune.data.answer_shares import AnswerShares, answer_shares
 from attribune.data.tables import read_table, refuse_input_as_output, table_source_name
 from attribune.data.writing import open_writer
 from attribune.errors import ConfigError, numbered_in_file
+from attribune.runs.recipe import Recipe
 from attribune.runs.recipe_parts import DataRecipe
 
 __all__ = ["write_distribution_recipe", "write_distributions"]
@@ -34,7 +35,7 @@ def write_distributions(data: DataRecipe, output: str | Path) -> list[str]:
     """
     label = _label(data)
     refuse_input_as_output(output, [data.train])
-    table, shares = _read(data, data.train, label)
+    table, shares = _read(data, data.train, label, data.missing)
     _write(shares.table(table, text=data.texts, label=label), output)
     return shares.lines()
 
@@ -52,8 +53,9 @@ def write_distribution_recipe(settings: Mapping[str, Any], folder: str | Path) -
     Raises:
         AttribuneError: naming file, row or column and the cure.
     """
-    data = DataRecipe.from_dict(dict(settings.get("data") or {}), source="the recipe's data")
-    label, task = _label(data), dict(settings.get("task") or {})
+    recipe = Recipe.from_dict(dict(settings))
+    data, task = recipe.data, dict(settings.get("task") or {})
+    label = _label(data)
     if task.get("kind") not in (None, *_KINDS):
         raise ConfigError(
             f"task {task['kind']!r} learns no distribution of answers: name a recipe of {', '.join(_KINDS)}"
@@ -61,7 +63,11 @@ def write_distribution_recipe(settings: Mapping[str, Any], folder: str | Path) -
     if data.weight is not None:
         raise ConfigError(f"the recipe has weights of judgements ({data.weight}): leave data.weight out")
     sources = {name: getattr(data, name) for name in ("train", "validation", "test")}
-    read = {name: _read(data, source, label) for name, source in sources.items() if source is not None}
+    read = {
+        name: _read(data, source, label, recipe.missing_labels)
+        for name, source in sources.items()
+        if source is not None
+    }
     kept = set.intersection(*(set(shares.shared) for _, shares in read.values()))
     files, notes = {name: Path(folder) / f"{name}.parquet" for name in read}, []
     try:
@@ -78,6 +84,7 @@ def write_distribution_recipe(settings: Mapping[str, Any], folder: str | Path) -
         )
         _write(shares.table(table, text=data.texts, label=label), files[name])
         notes += [f"{name}: {line}" for line in shares.lines()]
+    lost_names = {column for _, shares in read.values() for column in shares.dropped}
     attributes = [attribute for attribute in data.attributes if attribute["name"] in kept]
     tree = {
         **settings,
@@ -85,9 +92,11 @@ def write_distribution_recipe(settings: Mapping[str, Any], folder: str | Path) -
             **(settings.get("data") or {}),
             **{name: str(file) for name, file in files.items()},
             "attributes": attributes,
+            "values": {name: values.model_dump() for name, values in data.values.items() if name in kept},
         },
         "task": {**task, "soft_labels": True},
     }
+    Recipe.from_dict(tree, source=f"the recipe without the columns that were dropped ({', '.join(sorted(lost_names))})")
     text = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, explicit_end=True)
     replace_file(Path(folder) / "recipe.yaml", text.encode())
     return notes
@@ -99,11 +108,11 @@ def _label(data: DataRecipe) -> str:
     return data.label[0]
 
 
-def _read(data: DataRecipe, source: str, label: str) -> tuple[datasets.Dataset, AnswerShares]:
+def _read(data: DataRecipe, source: str, label: str, missing: Collection[str]) -> tuple[datasets.Dataset, AnswerShares]:
     table = read_table(source, encoding=data.encoding)
     name = table_source_name(source)
     with numbered_in_file(range(len(table)), name):
-        return table, answer_shares(table, text=data.texts, label=label, missing=data.missing, source=name)
+        return table, answer_shares(table, text=data.texts, label=label, missing=missing, source=name)
 
 
 def _write(table: pa.Table, path: str | Path) -> None:

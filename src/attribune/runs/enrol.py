@@ -31,6 +31,7 @@ from attribune.runs.folder import RunFolder, load_run, predictor_of
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.new_values import NewValues
 from attribune.runs.recipe import Recipe
+from attribune.runs.recipe_parts import ValuesRecipe
 from attribune.runs.value_learning import Enrolled, EnrolSettings, ValueLearner
 from attribune.runs.value_tables import read_value_table
 from attribune.schema import ValueTable
@@ -143,12 +144,12 @@ def _described_by(
     """Read tables of new values with the settings of the training."""
     tables = {}
     for name, data in values.items():
-        trained = recipe.data.values.get(name)
-        if trained is None:
+        if predictor.schema[name].description is None:
             raise ConfigError(
                 f"the values of {name!r} were not described in training ({', '.join(recipe.data.values) or 'none'} "
                 "were): give rows with labels instead"
             )
+        trained = recipe.data.values.get(name, ValuesRecipe(table=name))
         tables[name] = read_value_table(trained, attribute=name, encoder=None, encoding=encoding, data=data)
     return tables
 

@@ -57,7 +57,7 @@ def add_histories(
             rows.rows.select(index),
             text=recipe.data.text_input(),
             labels=recipe.data.label,
-            missing=recipe.data.missing,
+            missing=recipe.missing_labels,
             embed=embed,
             first_id=first_id,
         )

@@ -41,18 +41,16 @@ class NewValues:
     def described(cls, values: Mapping[str, ValueTable], schema: Schema) -> Self:
         """Find the new values that tables describe.
 
+        Args:
+            values: by attribute, one whose values were described in training.
+
         Raises:
-            ConfigError: for an attribute whose values were not described in training.
             DataError: for a table that cannot be used.
         """
         features: dict[str, dict[str, npt.NDArray[np.float32]]] = {}
         for name, table in values.items():
             attribute = schema[name]
-            if attribute.description is None:
-                raise ConfigError(
-                    f"the values of {name!r} were not described in training, so that no description means anything: "
-                    "give rows with labels instead"
-                )
+            assert attribute.description is not None
             missing = frozenset(text for text in schema.missing if text)
             keys, found = describe(attribute.description, table, attribute.spec, missing=missing)
             is_new = attribute.values.ids(keys) == 0

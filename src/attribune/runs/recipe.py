@@ -20,13 +20,14 @@ from attribune.methods import (
     METHODS,
     MethodConfig,
     check_compares,
+    check_reads_descriptions,
     check_reads_tokens,
     method_from_dict,
 )
 from attribune.methods.history import History
 from attribune.models.baselines import BASELINES, BaselineConfig, baseline_from_dict
 from attribune.runs.recipe_parts import BackboneRecipe, DataRecipe, EvaluationRecipe, TrainingRecipe, TransferRecipe
-from attribune.schema import Categorical
+from attribune.schema import Categorical, canonical
 from attribune.tasks import TASKS
 
 __all__ = ["RECIPE_END", "Recipe"]
@@ -136,7 +137,7 @@ class Recipe(Settings):
             )
         if self.data.chat and not self.data.prompt:
             raise ConfigError("a chat template needs a prompt: name its columns with --prompt, or leave chat out")
-        if self.is_baseline:
+        if self.is_baseline or "text" in self.method_config().points:
             raise ConfigError(f"method {self.method['name']!r} writes no text: choose one that acts in a backbone")
         if self.backbone.pooling is not None:
             raise ConfigError("task 'generation' has no document vector: leave backbone.pooling out")
@@ -180,10 +181,18 @@ class Recipe(Settings):
             self._check_history(history)
         return self
 
+    @model_validator(mode="after")
+    def _fitting_values(self) -> Self:
+        if not self.is_baseline:
+            check_reads_descriptions(self.method_config(), list(self.data.values))
+        return self
+
     def _check_history(self, history: History) -> None:
         """Refuse settings with which no history can be read."""
         if (refusal := history.attribute_refusal(self.attribute_names)) is not None:
             raise ConfigError(refusal)
+        if self.task.get("soft_labels"):
+            raise ConfigError("history: labels are read in front of texts, and these are shares: leave soft_labels out")
         if history.time in self.data.label:
             raise ConfigError(f"history: time is {history.time!r}, the label, which would be read: name another column")
         if history.time is None and not self.backbone.is_pretrained:
@@ -232,6 +241,13 @@ class Recipe(Settings):
             texts=self.data.texts,
             judges=self.evaluation.judges or tuple(known),
         )
+
+    @property
+    def missing_labels(self) -> tuple[str, ...]:
+        """The texts that mean no label; the name of a class never does."""
+        lists = [self.task.get(option) for option in ("classes", "labels", "ties")]
+        named = {canonical(name) for names in lists if isinstance(names, list | tuple) for name in names}
+        return tuple(text for text in self.task.get("missing", self.data.missing) if text not in named)
 
     @property
     def attribute_names(self) -> list[str]:

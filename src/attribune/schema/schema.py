@@ -20,7 +20,7 @@ from attribune.core.files import read_json
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.schema.attributes import FittedAttribute
 from attribune.schema.columns import MISSING, Table, canonical, column_batches
-from attribune.schema.descriptions import ValueTable, fit_descriptions
+from attribune.schema.descriptions import ValueTable, describe, fit_descriptions
 from attribune.schema.fitting import AttributeFitter
 from attribune.schema.kinds import Kind, Numeric, checked_missing, checked_names
 from attribune.schema.reports import AttributeCounts, AttributeFit, EncodingReport, FitReport
@@ -144,6 +144,24 @@ class Schema:
             start = sum(done.slots for done in attributes)
             attributes.append(attribute.grown(other[attribute.name], start=start))
         return Schema(attributes, missing=self.missing, fit_report=other.fit_report)
+
+    def with_descriptions(self, values: Mapping[str, ValueTable], *, known: Schema) -> Schema:
+        """Return the schema with descriptions of the values that another one does not know, as it describes others.
+
+        Raises:
+            DataError: for a table that lacks a column, or cannot be used.
+        """
+        attributes = []
+        for attribute in self.attributes:
+            if attribute.name in values and attribute.description is not None:
+                table, description = values[attribute.name], attribute.description
+                keys, features = describe(description, table, attribute.spec, missing=self._missing)
+                ids, described = attribute.values.ids(keys), description.features.copy()
+                is_new = ids >= known[attribute.name].size
+                described[ids[is_new]] = features[is_new]
+                attribute = replace(attribute, description=replace(description, features=described))
+            attributes.append(attribute)
+        return Schema(attributes, missing=self.missing, fit_report=self.fit_report)
 
     def means_missing(self, text: str | None) -> bool:
         """Whether a canonical text stands for no value."""

@@ -10,11 +10,10 @@ from attribune.core.precision import resolve_precision
 from attribune.data.clusters import ClusterSettings
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError
-from attribune.methods import MethodConfig
+from attribune.methods import METHODS, MethodConfig
 from attribune.models.baselines import BaselineConfig
 from attribune.runs.recipe import Recipe
 from attribune.runs.recipe_parts import BackboneRecipe, DataRecipe, TrainingRecipe, TransferRecipe
-from attribune.schema import canonical
 from attribune.schema.kinds import Kind
 from attribune.tasks import TASKS
 
@@ -69,11 +68,7 @@ class DataPlan:
     def of(cls, recipe: Recipe) -> Self:
         """Resolve the data and the task of a recipe."""
         options = {name: value for name, value in recipe.task.items() if name != "kind"}
-        lists = [options.get(option) for option in ("classes", "labels", "ties")]
-        named = {canonical(name) for names in lists if isinstance(names, list | tuple) for name in names}
-        missing = options.get("missing", recipe.data.missing)
-        # The name of a class never means a missing label.
-        options["missing"] = tuple(text for text in missing if text not in named)
+        options["missing"] = recipe.missing_labels
         if recipe.task_kind == "aspects":
             options.setdefault("names", recipe.data.label)
         return cls(
@@ -220,6 +215,8 @@ def _with_method(recipe: Recipe, name: str) -> Recipe:
         settings["data"]["shuffled"] = True
         return Recipe.from_dict(settings, source="the recipe with shuffled attributes")
     if name in _NAMES:
+        if recipe.transfer is not None:
+            raise ConfigError(f"--compare {name}: descriptions are those of the run that goes on: leave it out")
         if not recipe.data.values:
             raise ConfigError(
                 f"--compare {name}: no values are described: describe them with --values, or leave it out"
@@ -231,6 +228,8 @@ def _with_method(recipe: Recipe, name: str) -> Recipe:
         return Recipe.from_dict(settings, source=f"the recipe with {name} alone")
     settings |= {"method": {"name": name}, "transfer": None}
     settings["data"]["shuffled"] = False
+    if name in METHODS and not METHODS[name].reads_descriptions and METHODS[name].uses_attributes:
+        settings["data"]["values"] = {}
     other = Recipe.from_dict(settings, source=f"the recipe with method {name}")
     if recipe.data.shuffled and other.reads_attributes:
         return other.model_copy(update={"data": recipe.data})

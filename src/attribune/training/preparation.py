@@ -123,7 +123,7 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
         values = value_tables(plan.source.values, encoder=plan.encoder, encoding=plan.source.encoding)
         schema = Schema.fit(train.table, plan.attributes, missing=plan.source.missing, values=values)
         if transferred is not None and transfer is not None:
-            schema = transferred.schema_with(schema, frozen=transfer.frozen)
+            schema = transferred.schema_with(schema, frozen=transfer.frozen, values=values)
     if schema.fit_report is not None:
         notes.extend(schema.fit_report.lines())
     splits = {name: _encode_labels(name, part, plan, schema, task, notes) for name, part in parts.items()}
@@ -145,7 +145,7 @@ def _decided(name: str, part: _Rows, plan: DataPlan, task: Task, notes: list[str
     notes.extend(f"{name}: {line}" for line in task.label_notes(columns))
     if not len(decided):
         raise DataError(f"{part.source}: none of the {len(part.rows):,} {name} rows prefers one of two different texts")
-    return _Rows(table=part.table.select(decided), rows=part.rows[decided], source=part.source)
+    return part.take(decided)
 
 
 def _encode_labels(

@@ -154,7 +154,8 @@ def _run(
         reporter.note(f"training {name} for comparison")
         other_folder = RunFolder(folder.path / "compare" / name)
         from_main(partial(other_folder.begin, other.recipe, resume=True))
-        other_rows = describe_as(data, other.data.source.values)
+        is_described = other.data.source.values == plan.data.source.values
+        other_rows = data if is_described else describe_as(data, other.data.source.values)
         if other.is_shuffled:
             other_rows = shuffle(other_rows, seed=other.data.seed)
         other_scored, other_record, other_task = _train_and_score(other, other_folder, other_rows, reporter)
