@@ -175,6 +175,7 @@ def test_a_value_with_rows_leaves_less_to_learn(folder: Path) -> None:
         ("injector", ["--for", "user"], "does not name a value"),
         ("injector", ["--for", "user=new", "--count", "0"], "--count 0: give at least 1"),
         ("injector", ["--for", "item=new"], "the schema has no attribute 'item'"),
+        ("injector", ["--for", "user=NA"], "'NA' means that there is no value of 'user'"),
         ("linear", ["--for", "user=new"], "no vectors of values of 'user'"),
         ("none", ["--for", "user=new"], "this one reads none"),
         ("nowhere", ["--for", "user=new"], "is not the folder of a run"),

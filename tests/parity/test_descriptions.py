@@ -64,7 +64,7 @@ def test_the_module_reads_each_column_as_the_equations_have_it() -> None:
     schema = Schema.fit(rows, [Categorical("user")], values={"user": values})
     description = schema["user"].description
     assert description is not None
-    module = DescribedValues(description, Z).double()
+    module = DescribedValues(description, schema["user"].counts, Z).double()
     for parameter in module.parameters():
         torch.nn.init.normal_(parameter)
     # ids are in the order of the alphabet, and categories by how often they are there

@@ -102,6 +102,7 @@ def test_the_code_in_a_card_runs(folder: Path) -> None:
         (["--label", "look", "--task", "regression"], "| task | regression of `look`, 1 outputs |"),
         (["--label", "look", "taste"], "| task | aspects of `look`, `taste`, "),
         (["--label", "stars", "--shuffled"], "This run is a control"),
+        (["--label", "stars", "--weight", "taste"], "- training rows count by the column `taste`, scored rows alike"),
         (
             ["--label", "stars", "--set", "data.split.by=group", "data.split.column=product"],
             "cut from that of training, group `product`, seed 0",

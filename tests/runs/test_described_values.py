@@ -157,6 +157,24 @@ def test_values_without_vectors_of_their_own(folder: Path, tmp_path: Path) -> No
         enrol(run, Dataset.from_dict(rows))
 
 
+def test_rows_of_a_value_known_by_its_description_are_not_lost_in_silence(run: Path, folder: Path) -> None:
+    rows = Dataset.from_dict({"text": ["a great film"] * 2, "stars": ["bad"] * 2, "user": ["later", "stranger"]})
+    with pytest.raises(DataError, match="1 values of 'user', the first being 'later', are known by their descriptions"):
+        enrol(run, rows)
+    assert main(["forget", str(run), "--attribute", "user", "--value", "later"]) == 0
+    found = enrol(run, rows, values={"user": folder / "users.csv"})
+    assert [(one.value, one.rows) for one in found.values] == [("later", 1), ("stranger", 1)]
+
+
+def test_a_value_described_in_training_is_the_one_that_is_enrolled(run: Path, folder: Path, tmp_path: Path) -> None:
+    table = load_run(run)[1].model.method.tables[0]  # type: ignore[union-attr]
+    assert not table[0].any()
+    later = next(one for one in users([*USERS, "later"]) if one["user"] == "later")
+    enrol(run, values={"user": write(tmp_path / "twin.csv", [{**later, "user": "twin"}])})
+    one, twin = logits(run, ["later", "twin"])
+    assert one == pytest.approx(twin, abs=1e-6)
+
+
 def test_forgetting_removes_what_is_known_of_a_value(run: Path) -> None:
     features = load_run(run)[1].schema["user"].description.features  # type: ignore[union-attr]
     gone = load_run(run)[1].schema["user"].values.ids(["u1"])[0]
@@ -164,6 +182,18 @@ def test_forgetting_removes_what_is_known_of_a_value(run: Path) -> None:
     left = load_run(run)[1].schema["user"].description.features  # type: ignore[union-attr]
     assert np.array_equal(left, np.delete(features, gone, axis=0))
     assert len(list((run / "model").glob("schema.features-*"))) == 1
+
+
+def test_forgetting_removes_the_name_of_a_category_that_nobody_else_has(folder: Path, tmp_path: Path) -> None:
+    rows = [{**one, "city": "Atlantis" if one["user"] == "u1" else one["city"]} for one in users(USERS)]
+    table, run = write(tmp_path / "table.csv", rows), tmp_path / "run"
+    command = small_runs.train_command(folder / "data.csv", run, backbone=folder / "backbone", method="injector")
+    assert main([*command, "--values", f"user={table}", "--no-baselines"]) == 0
+    before = logits(run, ["u0", "u2"])
+    table.unlink()
+    assert main(["forget", str(run), "--attribute", "user", "--value", "u1"]) == 0
+    assert not any(b"Atlantis" in path.read_bytes() for path in run.rglob("*") if path.is_file())
+    assert np.array_equal(logits(run, ["u0", "u2"]), before)
 
 
 ENDINGS = {"torch": ".pt2", "onnx": ".onnx", "adapter": ""}
@@ -249,7 +279,7 @@ def test_each_part_is_compared_alone(folder: Path, tmp_path: Path, capsys: pytes
     ids, descriptions = (load_run(run / "compare" / name)[1] for name in ("ids", "descriptions"))
     assert ids.schema["user"].description is None
     assert descriptions.schema["user"].layout.has_own_vectors is False
-    assert ids.schema["user"].values == descriptions.schema["user"].values
+    assert [*ids.schema["user"].values, "later"] == list(descriptions.schema["user"].values)
     assert main([*words(folder, run, "--compare", "ids", "descriptions", "shuffled"), "--resume"]) == 0
     card = (run / "model" / "README.md").read_text(encoding="utf-8")
     assert "Values of `user` are described by `age`, `city`, `given`, `bio`." in card
@@ -300,7 +330,7 @@ def test_a_method_without_vectors_is_compared_without_descriptions(folder: Path,
     assert load_run(run / "compare" / "linear")[1].schema["user"].description is not None
 
 
-@pytest.mark.parametrize("method", ["poly", "history", "one-per-value"])
+@pytest.mark.parametrize("method", ["poly", "history", "one-per-value", "upnn"])
 def test_a_method_without_vectors_is_refused_before_anything_is_read(
     folder: Path, tmp_path: Path, method: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -337,7 +367,8 @@ def test_training_goes_on_with_values_that_are_described_now(run: Path, folder: 
         assert np.array_equal(new.description.features[found], enrolled.description.features[expected])
     table = load_run(tmp_path / "next")[1].model.method.tables[0]  # type: ignore[union-attr]
     assert not table[0].any()
-    assert not table[new.values.ids(["new1"])[0]].any()
+    ((described, _),) = load_run(tmp_path / "next")[1].model.described_values()  # type: ignore[union-attr]
+    assert described.own_ids[new.values.ids(["new1", "u7"])].tolist() == [0, new.values.ids(["u7"])[0]]
     assert table[new.values.ids(["u7"])[0]].any()
 
 

@@ -104,6 +104,8 @@ def test_kinds_are_told_by_the_cells(cells: list[Any], kind: Any) -> None:
         ),
         ({"user": [None, ""], "age": [1, 2]}, {}, "users.csv has no value in its column 'user'"),
         ({"user": [], "age": []}, {}, "users.csv has no value in its column 'user'"),
+        ({"user": ["a", "b"], "p": [1e-60, 2e-60]}, {}, "numbers too large or too close to each other"),
+        ({"user": ["a", "b"], "p": [1e40, 2e40]}, {}, "(the largest is 2e+40): give them in another unit"),
         ({"user": ["a", "b"]}, {}, "users.csv has no column beside 'user' that describes its values"),
         ({"user": ["a", "b"], "age": [None, ""]}, {}, "users.csv has no column beside 'user'"),
         ({"user": ["a", "b"], "age": [1, 2]}, {"fields": (Number("agee"),)}, "did you mean 'age'?"),

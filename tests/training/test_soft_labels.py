@@ -10,6 +10,7 @@ from typing import Any
 import datasets
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 import small_runs
 import yaml
@@ -20,6 +21,7 @@ from attribune.data.answer_shares import answer_shares
 from attribune.errors import AttribuneError
 from attribune.runs.distributions import write_distribution_recipe
 from attribune.runs.folder import RunFolder
+from attribune.runs.recipe import Recipe
 from attribune.runs.stored_scores import StoredScores
 
 
@@ -103,6 +105,7 @@ def test_it_is_trained_on_and_scored_everywhere(run: Path, folder: Path, capsys:
     assert any("have several most frequent classes, each of which counts as right" in note for note in results.notes)
     stored = StoredScores.read(run).parts["test"]
     np.testing.assert_allclose(stored["labels"].sum(axis=1), 1, atol=1e-6)
+    assert "labels are shares of the classes" in (run / "model" / "README.md").read_text(encoding="utf-8")
 
     capsys.readouterr()
     texts = str(folder / "texts" / "test.parquet")
@@ -287,3 +290,36 @@ def test_commands_that_do_not_fit(folder: Path, capsys: pytest.CaptureFixture[st
     (folder / "file").write_text("")
     assert "cannot be made a folder" in refused(*config, "--output", str(folder / "file"))
     assert not (folder / "o").exists()
+
+
+def test_a_recipe_of_judgements_loses_what_was_dropped(folder: Path, tmp_path: Path) -> None:
+    """Judges differ among the rows of a text: they, what describes them, and their names as answers."""
+    rows = [
+        {"text": f"text {number // 3}", "answer": ["None", "mild"][number % 2], "judge": f"j{number % 3}", "site": "x"}
+        for number in range(24)
+    ]
+    small_runs.write_csv(tmp_path / "rows.csv", rows)
+    small_runs.write_csv(tmp_path / "judges.csv", [{"judge": f"j{number}", "age": number} for number in range(3)])
+    recipe = {
+        "data": {
+            "train": str(tmp_path / "rows.csv"),
+            "text": ["text"],
+            "label": ["answer"],
+            "attributes": [{"name": "judge"}, {"name": "site"}],
+            "values": {"judge": str(tmp_path / "judges.csv")},
+        },
+        "task": {"kind": "classification", "classes": ["None", "mild"]},
+    }
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe), encoding="utf-8")
+    command = ["data", "distributions", "--config", str(tmp_path / "recipe.yaml"), "--output", str(tmp_path / "texts")]
+    assert main(command) == 0
+    written = Recipe.from_dict(yaml.safe_load((tmp_path / "texts" / "recipe.yaml").read_text(encoding="utf-8")))
+    assert (written.attribute_names, written.data.values) == (["site"], {})
+    shares = [json.loads(cell) for cell in pq.read_table(tmp_path / "texts" / "train.parquet")["answer"].to_pylist()]
+    assert all(set(one) == {"None", "mild"} for one in shares)
+
+
+def test_no_history_is_read_with_shares(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = small_runs.train_command(folder / "train.csv", tmp_path / "run", backbone="bert", method="history")
+    assert main([*command, "--set", "task.soft_labels=true"]) == 1
+    assert "history: labels are read in front of texts, and these are shares" in capsys.readouterr().err

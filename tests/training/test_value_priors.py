@@ -55,7 +55,7 @@ def drawn_rows(model: AttributeModel, task: Task, *, scale: float) -> EncodedRow
     with torch.no_grad():
         for table in tables:
             noise = torch.randn(table[1:].shape, generator=generator)
-            table[1:] = table[0] + scale * value_spread(table) * noise
+            table[1:] = table[0] + scale * value_spread(table, np.ones(len(table))) * noise
         logits = torch.cat([model(**batch).logits[index.argsort()] for index, batch in model.batches(rows, size=400)])
         for table, old in zip(tables, before, strict=True):
             table.copy_(old)

@@ -82,7 +82,13 @@ def next_texts(
     recipe, predictor = load_run(run, backbone=backbone)
     fitted = _checked(predictor, attribute)
     table, source = read_table(data, encoding=encoding), table_source_name(data)
-    id_ = int(fitted.values.ids([value.strip()])[0])
+    nothing = {name: [None] for name in predictor.schema.names}
+    encoded, report = predictor.schema.encode(nothing | {attribute: [value]})
+    if report.attributes[attribute].missing:
+        raise ConfigError(
+            f"{value!r} means that there is no value of {attribute!r}: name the one that is to be learned"
+        )
+    id_ = int(encoded[0, fitted.columns.start])
     ids = np.zeros((1, predictor.schema.slots), dtype=np.int64)
     ids[0, fitted.columns.start] = id_
     columns = np.zeros(predictor.schema.slots, dtype=bool)
@@ -108,6 +114,8 @@ def _checked(predictor: Predictor, attribute: str) -> FittedAttribute:
     model = predictor.model
     fitted = predictor.schema[attribute]
     check_listed(fitted)
+    if fitted.size < 2:
+        raise ConfigError(f"the model knows no value of {attribute!r}, so that it cannot say how one would change it")
     if not isinstance(model, ConditionedModel) or attribute not in model.rows_of_values().values():
         raise ConfigError(
             f"the model has no vectors of values of {attribute!r} that could be learned: choose another attribute, or "

@@ -19,7 +19,7 @@ from safetensors.numpy import load_file, save
 from attribune.benchmark.engine import Engine, Outcome
 from attribune.benchmark.experiment import Cell, Experiment
 from attribune.benchmark.results import CELL, IDENTITY, BenchmarkFolder, best_factor
-from attribune.benchmark.source import SetSource
+from attribune.benchmark.source import SetSource, value_files
 from attribune.core.files import replace_file, write_json
 from attribune.core.job_folder import locked
 from attribune.core.process import peak_megabytes
@@ -170,7 +170,8 @@ def _train_cell(experiment: Experiment, cell: Cell, folder: BenchmarkFolder, rep
         model = (folder.place(begun) / "model").resolve()
         recipe = recipe.model_copy(update={"transfer": TransferRecipe(run=str(model), frozen=True)})
     recipe, tables = source.tables(recipe, cell.fold, trial=cell.factor is not None)
-    data = source.checksum()
+    changes = [experiment.data, *(setting.data for setting in experiment.settings)]
+    data = source.checksum(sorted({file for change in changes for file in value_files(change)}))
     _check_same_data(folder, experiment, cell, data)
     started, failure = time.perf_counter(), None
     results: dict[str, Any] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from attribune.runs.recipe import Recipe
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import prepare, with_all_classes
 
-__all__ = ["SetSource"]
+__all__ = ["SetSource", "value_files"]
 
 Array = npt.NDArray[Any]
 _MANY = 2**40
@@ -54,7 +54,7 @@ class SetSource:
                 raise DataError(
                     f"{file}, the {name} rows of the set {self.plan.name!r}, is not there: correct its path"
                 )
-        for file in _value_files(data):
+        for file in value_files(data):
             if file.endswith(ENDINGS) and not Path(file).is_file():
                 raise DataError(
                     f"{file}, which describes values of the set {self.plan.name!r}, is not there: correct its path"
@@ -141,19 +141,24 @@ class SetSource:
             raise DataError(f"the set {self.plan.name!r} has no training row without cold values: lower cold={share}")
         return table.select(np.flatnonzero(warm))
 
-    def checksum(self) -> str:
-        """Return a checksum of the source files."""
+    def checksum(self, values: Iterable[str] = ()) -> str:
+        """Return a checksum of the source files, and of those that describe values.
+
+        Args:
+            values: those of the experiment, and not of the set alone.
+        """
         if self.prepared is not None:
             sums = [part["sha256"] for part in self.prepared.manifest["parts"].values()]
         else:
             data = self.plan.data or {}
             files = [Path(str(data[name])) for name in ("train", "validation", "test") if data.get(name)]
-            files += [Path(file) for file in _value_files(data)]
             sums = [sha256_of(path) for path in files if path.is_file()]
+        described = [*value_files(self.plan.data or {}), *values]
+        sums += [sha256_of(path) for path in map(Path, described) if path.is_file()]
         return hashlib.sha256(" ".join(sums).encode()).hexdigest()
 
 
-def _value_files(data: Mapping[str, Any]) -> list[str]:
+def value_files(data: Mapping[str, Any]) -> list[str]:
     """Return the tables that describe values."""
     described = (data.get("values") or {}).values()
     return [str(values["table"] if isinstance(values, Mapping) else values) for values in described]

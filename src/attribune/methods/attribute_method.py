@@ -8,7 +8,6 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -55,8 +54,8 @@ class AttributeMethod(Method):
     With ``shards`` each process holds a part of the rows of every table; see `attribune.training.sharding`.
 
     To the vector of a value in its table, its own, is added what its description says, `DescribedValues`. In training
-    attribute dropout also hides each of the two parts alone: the vector of id 0 stands for that of the value. Where
-    values have no vectors of their own, that is the only row of the table.
+    attribute dropout also hides each of the two parts alone: the vector of id 0 stands for that of the value, as it
+    does where a value has no rows. Where values have no vectors of their own, that is the only row of the table.
 
     Args:
         sizes: Z of each attribute; None for methods that read ids without vectors.
@@ -91,7 +90,7 @@ class AttributeMethod(Method):
         for number, (attribute, size) in enumerate(() if sizes is None else zip(self.slots, sizes, strict=True)):
             self.tables.append(self._new_table(attribute, size, initial))
             if attribute.description is not None:
-                self.described[str(number)] = DescribedValues(attribute.description, size)
+                self.described[str(number)] = DescribedValues(attribute.description, attribute.counts, size)
 
     def _new_table(self, attribute: Slots, size: int, initial: Callable[[Tensor], Any]) -> nn.Parameter:
         rows = attribute.size if attribute.has_own_vectors else 1
@@ -100,9 +99,6 @@ class AttributeMethod(Method):
             initial(table)
             if not self.learns_unknown:
                 table[0] = 0
-            if attribute.description is not None and rows > 1 and not table.is_meta:
-                unseen = torch.from_numpy(np.flatnonzero(attribute.counts[1:] == 0) + 1)
-                table[unseen] = table[0].clone()  # they are what their descriptions say
         return table
 
     def rows_of_values(self) -> Iterator[tuple[nn.Parameter, str]]:
@@ -126,7 +122,7 @@ class AttributeMethod(Method):
         if str(number) not in self.described:
             return self._own_vectors(number, ids)
         described = cast(DescribedValues, self.described[str(number)])
-        own, said = ids if described.own_vectors else torch.zeros_like(ids), ids
+        own, said = described.own_ids[ids], ids
         if self.training and self.attribute_dropout > 0:
             own, said = (x * (torch.rand(x.shape, device=x.device) >= self.attribute_dropout) for x in (own, said))
         vectors = self._own_vectors(number, own)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import ceil, sqrt
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -25,17 +27,23 @@ class DescribedValues(nn.Module):
     projected to D. Where nothing is known, the vector is zero.
 
     Args:
+        counts: (ids,) training rows of each value.
         size: Z.
 
     Attributes:
         features: (ids, F), as `ValueDescriptions` has them; not learned.
+        own_ids: (ids,) the id whose own vector a value has: that of the unknown, where it has no rows, or where no
+            value has one of its own.
     """
 
     features: Tensor
+    own_ids: Tensor
 
-    def __init__(self, description: ValueDescriptions, size: int) -> None:
+    def __init__(self, description: ValueDescriptions, counts: npt.NDArray[np.int64], size: int) -> None:
         super().__init__()
-        self.own_vectors, self._fields = description.own_vectors, description.fields
+        self._fields = description.fields
+        own = np.where(counts > 0, np.arange(len(counts)), 0) if description.own_vectors else np.zeros_like(counts)
+        self.register_buffer("own_ids", torch.from_numpy(own), persistent=False)
         self.register_buffer("features", torch.from_numpy(description.features), persistent=False)
         self.embeddings, self.projections = nn.ParameterDict(), nn.ParameterDict()
         inputs = 0

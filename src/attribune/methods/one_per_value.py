@@ -37,7 +37,8 @@ class OnePerValue(MethodConfig):
         attribute: whose values have factors; by default the first with one value in a row.
         rank: r.
         alpha: of the scale alpha / r.
-        min_rows: training rows of a value that are needed for factors of its own.
+        min_rows: training rows of a value that are needed for factors of its own; windows where the task scores
+            tokens.
         epochs: passes over the rows of a value.
         rate: learning rate of these passes, over that of the training for all.
     """

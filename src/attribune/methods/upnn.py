@@ -44,6 +44,7 @@ class Upnn(AttributeMethodConfig):
     name: ClassVar[str] = "upnn"
     points: ClassVar[tuple[Point, ...]] = ("embed", "classify")
     default_tuning: ClassVar[str] = "full"
+    reads_descriptions: ClassVar[bool] = False  # a value of which nothing is known has the identity, and not zero
 
     attribute_dropout: float = 0.0
     rank: PositiveInt = 3

@@ -185,12 +185,14 @@ def described(ids: Array, schema: Schema) -> Any:
         if attribute.description is None:
             continue
         start, blocks = 0, []
+        of_rows, index = np.unique(ids[:, attribute.columns], return_inverse=True)
+        index = index.reshape(len(ids), attribute.slots)
         for one in attribute.description.fields:
-            features = attribute.description.features[:, start : start + one.width]
+            features = attribute.description.features[of_rows, start : start + one.width]
             start += one.width
             blocks.append(_categories(features, _columns(one)) if one.slots else sparse.csr_array(features))
         known = sparse.hstack(blocks, format="csr")
-        parts += [sum(known[column] for column in ids[:, attribute.columns].T)]
+        parts += [sum(known[column] for column in index.T)]
     return sparse.hstack(parts, format="csr")
 
 

@@ -139,11 +139,7 @@ class AttributeSource:
                     "tuning with which it was trained"
                 )
         for name, parameter in parameters.items():
-            known = len(self.tensors[name])
-            parameter[:known] = self.tensors[name].to(parameter.dtype)
-            attribute = model.schema[by_value[name]] if name in by_value else None
-            if attribute is not None and attribute.description is not None:  # new values without rows are unknown
-                parameter[known:][torch.from_numpy(attribute.counts[known:] == 0)] = parameter[0].clone()
+            parameter[: len(self.tensors[name])] = self.tensors[name].to(parameter.dtype)
             parameter.requires_grad_(not frozen)
 
 

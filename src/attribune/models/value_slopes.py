@@ -37,17 +37,17 @@ class ValueSlopes:
     labels: list[Tensor]
 
 
-def value_spread(parameter: nn.Parameter, *, known: int | None = None) -> Tensor:
+def value_spread(parameter: nn.Parameter, counts: npt.NDArray[np.int64]) -> Tensor:
     """Return how far the vectors of the most frequent values are from the unknown one, root mean squares (...).
 
     Args:
         parameter: (ids, ...), a row for each id.
-        known: number of the first ids that count; by default all.
+        counts: (known ids,) training rows of each of the first ids; those without any are not learned.
     """
     rows = parameter.detach()
-    change = rows[1 : min(len(rows) if known is None else known, _SPREAD_VALUES)] - rows[0]
-    learned = change.flatten(1).any(dim=1)  # those that are described alone have no rows
-    return change[learned].square().sum(dim=0).div(max(int(learned.sum()), 1)).sqrt()
+    learned = np.flatnonzero(counts[1:_SPREAD_VALUES] > 0) + 1
+    change = rows[torch.from_numpy(learned).to(rows.device)] - rows[0]
+    return change.square().sum(dim=0).div(max(len(learned), 1)).sqrt()
 
 
 def value_slopes(
@@ -75,7 +75,7 @@ def value_slopes(
     names = [name for name, owner in model.rows_of_values().items() if owner == attribute.name]
     methods = [module for module in model.modules() if isinstance(module, AttributeMethod)]
     with _sparse_gradients(model, methods, names) as parameters:
-        spreads = [value_spread(parameter).flatten().double().cpu() for parameter in parameters.values()]
+        spreads = [value_spread(p, attribute.counts).flatten().double().cpu() for p in parameters.values()]
         size, C, D = min(batch_size, attribute.size - 1), model.task.outputs, sum(map(len, spreads))
         found, slopes = torch.zeros(len(rows), C).double(), torch.zeros(len(rows), C, D).double()
         labels: list[Tensor] = [torch.empty(0)] * len(rows)
@@ -134,7 +134,7 @@ def _first_values(
     """Give the first values the vectors and the descriptions of others within a block."""
     count, source = len(own), torch.from_numpy(own)
     modules = [module for module, name in model.described_values() if name == attribute.name]
-    features = [module.features for module in modules]
+    features = [(module.features, module.own_ids) for module in modules]
     before = {name: parameter.detach()[1 : count + 1].clone() for name, parameter in parameters.items()}
     try:
         with torch.no_grad():
@@ -142,13 +142,14 @@ def _first_values(
                 parameter[1 : count + 1] = parameter[source.to(parameter.device)].clone()
         for module in modules:
             module.features = module.features[torch.from_numpy(np.r_[0, described]).to(module.features.device)]
+            module.own_ids = torch.arange(count + 1, device=module.features.device)
         yield
     finally:
         with torch.no_grad():
             for name, parameter in parameters.items():
                 parameter[1 : count + 1] = before[name]
         for module, known in zip(modules, features, strict=True):
-            module.features = known
+            module.features, module.own_ids = known
 
 
 @contextmanager

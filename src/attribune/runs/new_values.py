@@ -69,6 +69,12 @@ class NewValues:
         counts, skipped = {name: dict(new) for name, new in self.counts.items()}, {}
         for name in names:
             described = self.counts.get(name, {})
+            if waiting := _described_with_rows(rows, schema, name):
+                raise DataError(
+                    f"{rows.source}: {len(waiting):,} values of {name!r}, the first being {waiting[0]!r}, are known by "
+                    "their descriptions alone, and cannot be learned in their place: take them out with `attribune "
+                    "forget`, then add them with these rows and --values"
+                )
             seen = Counter(value for values in unknown[name] for value in set(values))
             learned = {value: count for value, count in seen.most_common() if count >= min_rows or value in described}
             counts[name] = {**described, **learned}
@@ -101,3 +107,14 @@ class NewValues:
     def revision(self, schema: Schema) -> Revision:
         """Add the values to a schema."""
         return Revision.adding(schema, self.counts, self.features)
+
+
+def _described_with_rows(rows: LabelledRows, schema: Schema, name: str) -> list[str]:
+    """Return the values of rows that the schema knows without a training row."""
+    attribute = schema[name]
+    if attribute.description is None or not attribute.description.own_vectors or (attribute.counts[1:] > 0).all():
+        return []
+    with numbered_in_file(rows.numbers, rows.source):
+        ids = schema.encode(rows.rows)[0][:, attribute.columns]
+    found = np.unique(ids[(ids > 0) & (attribute.counts[ids] == 0)])
+    return [attribute.values[int(number) - 1] for number in found]

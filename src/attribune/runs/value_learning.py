@@ -85,13 +85,14 @@ class _Table:
 
     Args:
         parameter: (ids, ...); the last `new` rows are those of the new values.
+        counts: (ids,) rows of each value.
         prior: weight of the prior of `change`.
     """
 
-    def __init__(self, parameter: nn.Parameter, new: int, *, prior: float) -> None:
+    def __init__(self, parameter: nn.Parameter, new: int, counts: npt.NDArray[np.int64], *, prior: float) -> None:
         self.parameter, self.old, self.prior = parameter, len(parameter) - new, prior
         self.start = parameter.detach()[0].clone()
-        self.spread = value_spread(parameter, known=self.old)
+        self.spread = value_spread(parameter, counts[: self.old])
         self.change = torch.zeros_like(parameter.detach()[self.old :], requires_grad=True)
 
     def write(self) -> None:
@@ -130,6 +131,7 @@ class ValueLearner:
             _Table(
                 self._model.get_parameter(name),
                 len(new.counts[attribute]),
+                self._model.schema[attribute].counts,
                 prior=settings.prior * (self._model.config.value_priors or {}).get(attribute, 1.0),
             )
             for name, attribute in self._model.rows_of_values().items()

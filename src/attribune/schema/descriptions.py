@@ -26,6 +26,7 @@ TextVectors = Callable[[Text, Sequence[str]], Floats]
 """Returns the vectors (n, H) of the texts of a column by its encoder."""
 
 _LARGEST = 1e4  # standardised figures are cut there
+_LARGEST_NUMBER = 1e30  # of which mean and deviation are numbers of single precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,7 +214,12 @@ def _fit_field(
     seen = figures[trained[there[trained]]]
     if not len(seen):
         raise _empty(spec, values)
-    scale = seen.std(axis=0)
+    largest, scale = np.abs(seen).max(initial=0), seen.std(axis=0)
+    if largest > _LARGEST_NUMBER or ((scale > 0) & (scale < 1 / _LARGEST_NUMBER)).any():
+        raise DataError(
+            f"{values.source}: column {spec.name!r} has numbers too large or too close to each other for single "
+            f"precision (the largest is {largest:g}): give them in another unit, or their logarithms"
+        )
     one = FittedField(
         spec=spec,
         mean=seen.mean(axis=0).astype(np.float32),

@@ -85,7 +85,8 @@ class Revision:
             counts = attribute.counts[ids]
             counts[0] += attribute.counts[np.unique(removed)].sum() * count_rows
             remaining = Vocabulary(attribute.values[int(number) - 1] for number in ids[1:])
-            description = None if attribute.description is None else attribute.description.take(ids)
+            description = attribute.description
+            description = None if description is None else description.take(ids).without_unused_categories()
             return replace(attribute, values=remaining, counts=counts, description=description), ids
 
         return cls._of(schema, {name: shrunk(schema[name]) for name in values})

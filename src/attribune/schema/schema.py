@@ -61,6 +61,7 @@ class Schema:
         *,
         missing: Sequence[str] = MISSING,
         values: Mapping[str, ValueTable] | None = None,
+        described: bool = True,
     ) -> Self:
         """Learn the vocabularies from the training rows, in batches.
 
@@ -68,6 +69,7 @@ class Schema:
             attributes: `Categorical`, `MultiLabel` or `Numeric`, in the order of their slots.
             values: tables that describe the values of attributes; all values in them are known, also those of which
                 there is no training row.
+            described: whether the descriptions are read, and not the values alone.
 
         Raises:
             DataError: for a missing column, or a value that does not fit its attribute.
@@ -93,7 +95,7 @@ class Schema:
         fits: dict[str, AttributeFit] = {}
         for name, fitter in fitters.items():
             attribute, fits[name] = fitter.finish(start=sum(done.slots for done in fitted))
-            if name in values:
+            if name in values and described:
                 description, notes = fit_descriptions(values[name], attribute, missing=meaningless)
                 attribute, fits[name] = replace(attribute, description=description), replace(fits[name], notes=notes)
             fitted.append(attribute)

@@ -63,6 +63,20 @@ class ValueDescriptions:
             taken[len(taken) - len(features) :] = features
         return replace(self, features=taken)
 
+    def without_unused_categories(self) -> Self:
+        """Return the descriptions with the names of categories blanked that no value has: they were those of others."""
+        fields, start = [], 0
+        for one in self.fields:
+            used = np.unique(self.features[:, start : start + one.width]).astype(np.int64)
+            start += one.width
+            if one.slots:
+                names = list(one.categories)
+                for number in set(range(1, len(names) + 1)).difference(used.tolist()):
+                    names[number - 1] = f"removed category {number}"
+                one = replace(one, categories=Vocabulary(names))
+            fields.append(one)
+        return replace(self, fields=tuple(fields))
+
     def digest(self) -> str:
         """Return a checksum of the features."""
         return hashlib.blake2b(np.ascontiguousarray(self.features).tobytes(), digest_size=8).hexdigest()

@@ -28,6 +28,7 @@ from attribune.runs.recipe_parts import ValuesRecipe
 from attribune.runs.value_tables import value_tables
 from attribune.schema import Schema
 from attribune.schema.columns import column_batches, require_columns
+from attribune.schema.revision import Revision
 from attribune.tasks import Task, fit_task
 from attribune.training.plan import DataPlan
 
@@ -121,7 +122,13 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
         train = parts["train"]
     with numbered_in_file(train.rows, train.source):
         values = value_tables(plan.source.values, encoder=plan.encoder, encoding=plan.source.encoding)
-        schema = Schema.fit(train.table, plan.attributes, missing=plan.source.missing, values=values)
+        schema = Schema.fit(
+            train.table,
+            plan.attributes,
+            missing=plan.source.missing,
+            values=values,
+            described=transferred is None,
+        )
         if transferred is not None and transfer is not None:
             schema = transferred.schema_with(schema, frozen=transfer.frozen, values=values)
     if schema.fit_report is not None:
@@ -188,7 +195,10 @@ def shuffle(data: PreparedData, *, seed: int) -> PreparedData:
 
 
 def describe_as(data: PreparedData, values: Mapping[str, ValuesRecipe]) -> PreparedData:
-    """Return the data with the values described as `values` has them: left out there, not at all."""
+    """Return the data with the values described as `values` has them.
+
+    What is left out there is not described at all, and values without training rows are unknown then.
+    """
     attributes = []
     for attribute in data.schema:
         description = attribute.description if attribute.name in values else None
@@ -196,7 +206,12 @@ def describe_as(data: PreparedData, values: Mapping[str, ValuesRecipe]) -> Prepa
             description = replace(description, own_vectors=values[attribute.name].own_vectors)
         attributes.append(replace(attribute, description=description))
     schema = Schema(attributes, missing=data.schema.missing, fit_report=data.schema.fit_report)
-    return replace(data, schema=schema)
+    without_rows = {
+        one.name: tuple(value for value, count in zip(one.values, one.counts[1:], strict=True) if not count)
+        for one in schema
+        if one.description is None and data.schema[one.name].description is not None
+    }
+    return replace(data, schema=Revision.removing(schema, without_rows, count_rows=False).schema)
 
 
 def rows_digest(data: PreparedData, plan: DataPlan) -> str:
