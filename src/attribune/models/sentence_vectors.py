@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from attribune.backbones.loading import load_tokenizer
 from attribune.data.encoding import RowEncoder
 from attribune.data.texts import TextInput
@@ -19,19 +21,17 @@ class SentenceVectors(TextVectors):
 
     Args:
         backbone: a hub name or a folder.
+        revision: branch, tag or commit on the hub.
 
     Raises:
         ConfigError: for a backbone of no known family.
     """
 
-    def __init__(self, backbone: str) -> None:
+    def __init__(self, backbone: str, *, revision: str | None = None) -> None:
         self.backbone = backbone
-        tokenizer = load_tokenizer(backbone)
-        super().__init__(
-            AttributeModel.build(
-                backbone, Schema([]), task=Regression(), method=Plain(), tuning="frozen", tokenizer=tokenizer
-            )
-        )
+        options: dict[str, Any] = {"task": Regression(), "method": Plain(), "tuning": "frozen"}
+        tokenizer = load_tokenizer(backbone, revision=revision)
+        super().__init__(AttributeModel.build(backbone, Schema([]), tokenizer=tokenizer, revision=revision, **options))
 
     def row_encoder(self, text_input: TextInput | None = None) -> RowEncoder:
         """Return the encoder of the texts of rows."""

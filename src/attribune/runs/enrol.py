@@ -100,7 +100,7 @@ def enrol(
         histories = history_attribute(predictor.model, attributes)
         if histories is None:
             _check_method(recipe, predictor)
-        tables = _described_by(values or {}, recipe, predictor, encoding=encoding)
+        tables = _described_by(values or {}, recipe, predictor, encoding=encoding, backbone=backbone)
         new = NewValues.described(tables, predictor.schema)
         shown = f"{', '.join(table.source for table in tables.values())}:"
         rows = None if data is None else _labelled(recipe, predictor, data, encoding, reporter)
@@ -139,7 +139,7 @@ def _check_method(recipe: Recipe, predictor: Predictor) -> None:
 
 
 def _described_by(
-    values: Mapping[str, Any], recipe: Recipe, predictor: Predictor, *, encoding: str | None
+    values: Mapping[str, Any], recipe: Recipe, predictor: Predictor, *, encoding: str | None, backbone: str | None
 ) -> dict[str, ValueTable]:
     """Read tables of new values with the settings of the training."""
     tables = {}
@@ -150,7 +150,9 @@ def _described_by(
                 "were): give rows with labels instead"
             )
         trained = recipe.data.values.get(name, ValuesRecipe(table=name))
-        tables[name] = read_value_table(trained, attribute=name, encoder=None, encoding=encoding, data=data)
+        tables[name] = read_value_table(
+            trained, attribute=name, encoder=recipe.backbone, encoding=encoding, data=data, moved=backbone
+        )
     return tables
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from attribune.data.tables import read_table, table_source_name
 from attribune.errors import ConfigError, DataError
 from attribune.models.sentence_vectors import SentenceVectors
-from attribune.runs.recipe_parts import ValuesRecipe
+from attribune.runs.recipe_parts import BackboneRecipe, ValuesRecipe
 from attribune.schema import Text, ValueTable
 from attribune.schema.columns import missing_column
 from attribune.schema.description_kinds import field_from_dict
@@ -20,12 +21,12 @@ __all__ = ["read_value_table", "value_tables"]
 
 
 def value_tables(
-    values: Mapping[str, ValuesRecipe], *, encoder: str | None, encoding: str | None
+    values: Mapping[str, ValuesRecipe], *, encoder: BackboneRecipe | None, encoding: str | None
 ) -> dict[str, ValueTable]:
     """Read the tables that describe the values of attributes.
 
     Args:
-        encoder: of columns of texts that name none; None where the backbone is not pretrained.
+        encoder: the backbone, which encodes columns of texts that name no encoder.
         encoding: of the files' characters.
 
     Raises:
@@ -39,12 +40,19 @@ def value_tables(
 
 
 def read_value_table(
-    recipe: ValuesRecipe, *, attribute: str, encoder: str | None, encoding: str | None, data: Any = None
+    recipe: ValuesRecipe,
+    *,
+    attribute: str,
+    encoder: BackboneRecipe | None,
+    encoding: str | None,
+    data: Any = None,
+    moved: str | None = None,
 ) -> ValueTable:
     """Read one table; see `value_tables`.
 
     Args:
         data: anything `read_table` takes, in place of the file.
+        moved: new location of the backbone's weights.
     """
     source = recipe.table if data is None else data
     table, shown = read_table(source, encoding=encoding), table_source_name(source)
@@ -57,17 +65,22 @@ def read_value_table(
         key=key,
         fields=tuple(field_from_dict(dict(field)) for field in recipe.fields),
         own_vectors=recipe.own_vectors,
-        text_vectors=_text_vectors,
-        encoder=encoder,
+        text_vectors=partial(_text_vectors, backbone=encoder, moved=moved),
+        encoder=encoder.name if encoder is not None and encoder.is_pretrained else None,
+        revision=None if encoder is None else encoder.revision,
         source=shown,
     )
 
 
-def _text_vectors(spec: Text, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+def _text_vectors(
+    spec: Text, texts: Sequence[str], *, backbone: BackboneRecipe | None, moved: str | None
+) -> npt.NDArray[np.float32]:
     """Return the vectors (n, H) of texts by the encoder of their column."""
     if spec.encoder is None:
         raise ConfigError(
             f"column {spec.name!r} is of texts, and the backbone is not pretrained: name an encoder, such as "
             f"fields: [{{name: {spec.name}, kind: text, encoder: HUB_NAME_OR_FOLDER}}], or leave the column out"
         )
-    return SentenceVectors(spec.encoder).of_texts(texts)
+    if moved is not None and backbone is not None and spec.encoder == backbone.name:
+        return SentenceVectors(moved).of_texts(texts)
+    return SentenceVectors(spec.encoder, revision=spec.revision).of_texts(texts)

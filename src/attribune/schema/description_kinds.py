@@ -15,7 +15,17 @@ from attribune.schema.cells import Cells, single_cells
 from attribune.schema.columns import as_array
 from attribune.schema.kinds import Categorical, ColumnName, MultiLabel
 
-__all__ = ["FIELD_KINDS", "Field", "Number", "Text", "Vector", "field_from_dict", "field_to_dict", "infer_field"]
+__all__ = [
+    "FIELD_KINDS",
+    "Field",
+    "Number",
+    "Text",
+    "Vector",
+    "field_from_dict",
+    "field_to_dict",
+    "holds_numbers",
+    "infer_field",
+]
 
 _CATEGORIES = 50  # of a column of words, whatever the number of rows
 _WORDS = 4  # on average, above which words are a text
@@ -43,12 +53,14 @@ class Text:
 
     Args:
         encoder: hub name or folder; by default the backbone of the model.
+        revision: branch, tag or commit of the encoder on the hub.
     """
 
     kind: ClassVar[str] = "text"
     name: ColumnName
     _: KW_ONLY
     encoder: str | None = None
+    revision: str | None = None
 
 
 Field: TypeAlias = Categorical | MultiLabel | Number | Vector | Text
@@ -93,7 +105,7 @@ def infer_field(name: str, values: Any, *, missing: frozenset[str]) -> Field | N
     if pa.types.is_nested(array.type):
         if pa.types.is_struct(array.type) or pa.types.is_map(array.type):
             raise DataError(f"column {name!r} holds {array.type}: give single values, lists of words or of numbers")
-        return Vector(name) if _holds_numbers(array.type.value_type) else MultiLabel(name)
+        return Vector(name) if holds_numbers(array.type.value_type) else MultiLabel(name)
     if pa.types.is_boolean(array.type):
         return Categorical(name)
     cells = single_cells(array, missing=missing, column=name, first_row=1)
@@ -113,7 +125,8 @@ def _infer_words(name: str, cells: Cells) -> Field | None:
     return Categorical(name) if repeats or len(cells.texts) <= min(_CATEGORIES, 0.8 * len(cells.codes)) else None
 
 
-def _holds_numbers(kind: pa.DataType) -> bool:
+def holds_numbers(kind: pa.DataType) -> bool:
+    """Whether a type of Arrow is one of numbers."""
     return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
 
 

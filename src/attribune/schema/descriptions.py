@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.attributes import FittedAttribute, numbers_of
 from attribune.schema.cells import single_cells
 from attribune.schema.columns import Table, as_array, canonical, column_batches, column_names, require_columns
-from attribune.schema.description_kinds import Field, Number, Text, Vector, infer_field
+from attribune.schema.description_kinds import Field, Number, Text, Vector, holds_numbers, infer_field
 from attribune.schema.fitting import AttributeFitter
 from attribune.schema.kinds import Categorical, Kind, MultiLabel, Numeric
 from attribune.schema.value_features import FittedField, Floats, ValueDescriptions
@@ -40,6 +41,7 @@ class ValueTable:
         own_vectors: whether a value has, beside what its description says, a vector that is its own.
         text_vectors: encodes texts; needed for columns of texts alone.
         encoder: of columns of texts that name none.
+        revision: of that encoder on the hub.
         source: name of the table, for messages.
     """
 
@@ -49,6 +51,7 @@ class ValueTable:
     own_vectors: bool = True
     text_vectors: TextVectors | None = None
     encoder: str | None = None
+    revision: str | None = None
     source: str = "the table of values"
 
     def described(self, spec: Kind, *, missing: frozenset[str]) -> list[str]:
@@ -102,8 +105,8 @@ def _fit(
     specs, notes = _specs(values, missing)
     fitted, blocks = [], []
     for spec in specs:
-        if isinstance(spec, Text):
-            spec = replace(spec, encoder=spec.encoder or values.encoder)
+        if isinstance(spec, Text) and spec.encoder is None:
+            spec = replace(spec, encoder=values.encoder, revision=values.revision)
         one, features = _fit_field(spec, values, rows, trained, missing)
         fitted.append(one)
         blocks.append(features)
@@ -279,13 +282,14 @@ def _figures(
 def _vectors(
     spec: Vector, values: ValueTable, column: pa.Array, missing: frozenset[str]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    if pa.types.is_nested(column.type) and not column.flatten().null_count and holds_numbers(column.type.value_type):
+        return _number_lists(spec, values, column)
     if not pa.types.is_nested(column.type):
         column = _parsed_lists(spec, column, missing)
     found: list[list[Any] | None] = column.to_pylist()
     lengths = {len(vector) for vector in found if vector is not None}
     if len(lengths) != 1:
-        shown = "no vector" if not lengths else f"vectors of {' and '.join(map(str, sorted(lengths)[:3]))} numbers"
-        raise DataError(f"{values.source}: column {spec.name!r} has {shown}: give each value as many")
+        raise _uneven(spec, values, sorted(lengths))
     figures, there = np.zeros((len(found), lengths.pop())), np.zeros(len(found), dtype=bool)
     for row, vector in enumerate(found):
         if vector is None:
@@ -296,11 +300,35 @@ def _vectors(
         except (TypeError, ValueError):
             figures[row] = np.nan
         if not np.isfinite(figures[row]).all():
-            raise DataError(
-                f"{values.source}: column {spec.name!r}, row {row + 1}: {str(vector)[:60]} is not a vector of finite "
-                "numbers: correct it, or leave the cell empty"
-            )
+            raise _not_finite(spec, values, row, vector)
     return figures, there
+
+
+def _number_lists(
+    spec: Vector, values: ValueTable, column: pa.Array
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    """Do as `_vectors`, without an object for each number."""
+    there = column.is_valid().to_numpy(zero_copy_only=False)
+    lengths = np.unique(pc.list_value_length(column).drop_null().to_numpy(zero_copy_only=False))
+    if len(lengths) != 1:
+        raise _uneven(spec, values, lengths.tolist())
+    figures = np.zeros((len(column), int(lengths[0])))
+    figures[there] = pc.list_flatten(column).to_numpy(zero_copy_only=False).reshape(-1, int(lengths[0]))
+    if not (finite := np.isfinite(figures).all(axis=1)).all():
+        raise _not_finite(spec, values, int(np.argmin(finite)), figures[int(np.argmin(finite))].tolist())
+    return figures, there
+
+
+def _uneven(spec: Vector, values: ValueTable, lengths: list[int]) -> DataError:
+    shown = "no vector" if not lengths else f"vectors of {' and '.join(map(str, lengths[:3]))} numbers"
+    return DataError(f"{values.source}: column {spec.name!r} has {shown}: give each value as many")
+
+
+def _not_finite(spec: Vector, values: ValueTable, row: int, vector: Any) -> DataError:
+    return DataError(
+        f"{values.source}: column {spec.name!r}, row {row + 1}: {str(vector)[:60]} is not a vector of finite "
+        "numbers: correct it, or leave the cell empty"
+    )
 
 
 def _parsed_lists(spec: Vector, column: pa.Array, missing: frozenset[str]) -> pa.Array:

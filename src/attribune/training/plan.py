@@ -48,7 +48,7 @@ class DataPlan:
         transfer: the run whose schema and classes are used.
         seed: of the shuffling of attributes.
         clusters: how rows that are not independent are found.
-        encoder: of texts that describe values; None where the backbone is not pretrained.
+        encoder: the backbone, which encodes texts that describe values.
         times: the column by which a method orders rows, if any.
     """
 
@@ -61,7 +61,7 @@ class DataPlan:
     transfer: TransferRecipe | None
     seed: int
     clusters: ClusterSettings
-    encoder: str | None = None
+    encoder: BackboneRecipe | None = None
     times: tuple[str, ...] = ()
 
     @classmethod
@@ -81,7 +81,7 @@ class DataPlan:
             transfer=recipe.transfer,
             seed=recipe.training.seed,
             clusters=recipe.cluster_settings(),
-            encoder=recipe.backbone.name if recipe.backbone.is_pretrained else None,
+            encoder=recipe.backbone,
             times=recipe.times,
         )
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import builtins
 import io
 import json
 import math
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,7 +22,7 @@ import small_runs
 import yaml
 
 from attribune.analysis.evaluate import evaluate
-from attribune.apps.cli import main
+from attribune.apps.cli import build_parser, main
 from attribune.apps.cli.arguments import add_renamed_flag
 from attribune.data.tables import read_table
 from attribune.runs.folder import load_run
@@ -483,3 +486,11 @@ def test_a_renamed_flag_takes_what_the_new_one_takes() -> None:
     assert options.renamed_flags == [("--length", "--size"), ("--called", "--name")]
     assert not hasattr(parser.parse_args([]), "renamed_flags")
     assert parser.parse_args([]).size == 3
+
+
+def test_no_module_of_a_verb_hides_a_word_of_python() -> None:
+    """A module becomes an attribute of its package, where `next` would no longer be that of Python."""
+    build_parser()
+    package = sys.modules["attribune.apps.cli"]
+    modules = {name for name, value in vars(package).items() if isinstance(value, ModuleType)}
+    assert not modules & {*dir(builtins)}

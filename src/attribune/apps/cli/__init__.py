@@ -18,7 +18,8 @@ from attribune.errors import AttribuneError
 
 __all__ = ["build_parser", "main"]
 
-_VERBS = (
+# Named as their verbs, but for words of Python, which a module of this package would hide here.
+_MODULES = (
     *(
         "train",
         "evaluate",
@@ -32,7 +33,7 @@ _VERBS = (
         "export",
         "generate",
     ),
-    *("enrol", "forget", "next", "serve", "methods", "search", "data", "benchmark", "doctor", "completion"),
+    *("enrol", "forget", "next_texts", "serve", "methods", "search", "data", "benchmark", "doctor", "completion"),
 )
 _INTERRUPTED = 130  # what a shell reports for Ctrl-C
 
@@ -81,8 +82,8 @@ def build_parser() -> VerbParser:
     )
     parser.add_argument("--version", action="version", version=f"attribune {metadata.version('attribune')}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for verb in _VERBS:
-        import_module(f"attribune.apps.cli.{verb}").add_parser(verbs)
+    for module in _MODULES:
+        import_module(f"attribune.apps.cli.{module}").add_parser(verbs)
     return parser
 
 
