@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
@@ -21,7 +21,7 @@ from attribune.errors import ConfigError
 from attribune.models.chunk_encoders import chunk_encoder_from_dict
 from attribune.schema import MISSING
 from attribune.schema.description_kinds import field_from_dict, field_to_dict
-from attribune.schema.kinds import KINDS, Kind
+from attribune.schema.kinds import KINDS, Kind, read_kind
 
 __all__ = [
     "BackboneRecipe",
@@ -64,7 +64,7 @@ class ValuesRecipe(Settings):
 
     ``table`` is a file, ``key`` the column with the values, by default of the attribute's name. ``fields`` names the
     columns that are read and their kinds (``categorical``, ``multi_label``, ``number``, ``vector``, ``text``), by
-    default all, of kinds told by their cells. With ``own_vectors`` false a value has no vector beside what its
+    default all, of kinds inferred from their cells. With ``own_vectors`` false a value has no vector beside what its
     description says.
     """
 
@@ -342,18 +342,5 @@ class TransferRecipe(Settings):
 
 
 def _kind_from_dict(settings: dict[str, Any]) -> Kind:
-    options = dict(settings)
-    kind = options.pop("kind", "categorical")
-    if kind not in tuple(KINDS):
-        raise ConfigError(f"unknown kind of attribute {kind!r}: choose one of {', '.join(KINDS)}")
-    known = [field.name for field in fields(KINDS[kind])]
-    if unknown := sorted(set(options) - set(known)):
-        raise ConfigError(
-            f"attribute {options.get('name')!r} has no option {', '.join(unknown)}: as {kind} it has {', '.join(known)}"
-        )
-    if "name" not in options:
-        raise ConfigError(f"an attribute of kind {kind} has no name: give the name of its column")
-    try:
-        return KINDS[kind](**options)
-    except TypeError as error:
-        raise ConfigError(f"attribute {options['name']!r} has a setting of the wrong type ({error})") from None
+    kind: Kind = read_kind(settings, KINDS, what="attribute")
+    return kind

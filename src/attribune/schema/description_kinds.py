@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, asdict, fields
+from dataclasses import KW_ONLY, asdict
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -13,7 +13,7 @@ from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError, DataError
 from attribune.schema.cells import Cells, single_cells
 from attribune.schema.columns import as_array
-from attribune.schema.kinds import Categorical, ColumnName, MultiLabel
+from attribune.schema.kinds import Categorical, ColumnName, MultiLabel, read_kind
 
 __all__ = [
     "FIELD_KINDS",
@@ -73,18 +73,7 @@ def field_from_dict(settings: dict[str, Any]) -> Field:
     Raises:
         ConfigError: for an unknown kind or option.
     """
-    options = dict(settings)
-    kind = options.pop("kind", "categorical")
-    if kind not in FIELD_KINDS:
-        raise ConfigError(f"unknown kind of column {kind!r}: choose one of {', '.join(FIELD_KINDS)}")
-    known = [field.name for field in fields(FIELD_KINDS[kind])]
-    if unknown := sorted(set(options) - set(known)):
-        raise ConfigError(
-            f"column {options.get('name')!r} has no option {', '.join(unknown)}: as {kind} it has {', '.join(known)}"
-        )
-    if "name" not in options:
-        raise ConfigError(f"a column of kind {kind} has no name: give it")
-    field = FIELD_KINDS[kind](**options)
+    field: Field = read_kind(settings, FIELD_KINDS, what="column")
     if isinstance(field, Categorical | MultiLabel) and field.unseen != "unknown":
         raise ConfigError(f"column {field.name!r}: unseen={field.unseen!r} is for attributes of rows: leave it out")
     return field

@@ -37,7 +37,7 @@ class ValueTable:
     Args:
         table: anything with columns that `Schema.fit` takes.
         key: the column with the values.
-        fields: what its other columns say; by default told by their cells.
+        fields: what its other columns say; by default inferred from their cells.
         own_vectors: whether a value has, beside what its description says, a vector that is its own.
         text_vectors: encodes texts; needed for columns of texts alone.
         encoder: of columns of texts that name none.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import KW_ONLY
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, fields
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, ValidationInfo
 
@@ -21,6 +21,7 @@ __all__ = [
     "VocabularyKind",
     "checked_missing",
     "checked_names",
+    "read_kind",
 ]
 
 ENVIRONMENT = "env:"
@@ -166,6 +167,33 @@ class Numeric:
 Kind: TypeAlias = Categorical | MultiLabel | Numeric
 KINDS: dict[str, type[Kind]] = {kind.kind: kind for kind in (Categorical, MultiLabel, Numeric)}
 """Every kind by its name, those of plugins among them."""
+
+
+def read_kind(settings: Mapping[str, Any], kinds: Mapping[str, Any], *, what: str) -> Any:
+    """Read the settings of a column; its kind is ``categorical`` unless given.
+
+    Args:
+        kinds: the dataclass of each kind by its name.
+        what: the column is, for messages.
+
+    Raises:
+        ConfigError: for an unknown kind or option, a setting of the wrong type, or no name.
+    """
+    options = dict(settings)
+    kind = options.pop("kind", "categorical")
+    if kind not in tuple(kinds):
+        raise ConfigError(f"unknown kind of {what} {kind!r}: choose one of {', '.join(kinds)}")
+    known = [field.name for field in fields(kinds[kind])]
+    if unknown := sorted(set(options) - set(known)):
+        raise ConfigError(
+            f"{what} {options.get('name')!r} has no option {', '.join(unknown)}: as {kind} it has {', '.join(known)}"
+        )
+    if "name" not in options:
+        raise ConfigError(f"the {what} of kind {kind} has no name: give the name of its column")
+    try:
+        return kinds[kind](**options)
+    except TypeError as error:
+        raise ConfigError(f"{what} {options['name']!r} has a setting of the wrong type ({error})") from None
 
 
 def checked_missing(missing: Sequence[str]) -> tuple[str, ...]:
