@@ -50,12 +50,12 @@ from .prediction.predict import predict as predict
 from .runs.folder import load_run as load_run
 from .runs.recipe import Recipe as Recipe
 from .schema import Schema as Schema
-from .schema.description_kinds import Number as Number
 from .schema.description_kinds import Text as Text
 from .schema.description_kinds import Vector as Vector
 from .schema.descriptions import ValueTable as ValueTable
 from .schema.kinds import Categorical as Categorical
 from .schema.kinds import MultiLabel as MultiLabel
+from .schema.kinds import Number as Number
 from .schema.kinds import Numeric as Numeric
 from .tasks import Aspects as Aspects
 from .tasks import Classification as Classification

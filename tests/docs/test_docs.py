@@ -170,11 +170,12 @@ def test_recipes_name_every_part() -> None:
 
 
 def test_recipes_name_every_option_of_an_attribute() -> None:
-    expected: dict[str, list[Any]] = {}
+    expected: dict[tuple[str, str], list[Any]] = {}
     for kind, spec in KINDS.items():
         for field in dataclasses.fields(spec):
             if field.name != "name":
-                expected.setdefault(field.name, [field.name, shown(field.default), []])[2].append(kind)
+                option = (field.name, shown(field.default))
+                expected.setdefault(option, [*option, []])[2].append(kind)
     text = section((ROOT / "docs" / "recipes.md").read_text(encoding="utf-8"), "`data`")
     rows = [row for row in rows_of_tables(text) if not row[0].startswith("data.")]
     assert [[name, default, kinds.split(", ")] for name, default, kinds, _ in rows] == list(expected.values())

@@ -79,7 +79,7 @@ class AttributeSource:
     def _check_described(self, values: Mapping[str, ValueTable]) -> None:
         for name, table in values.items():
             described = self.schema[name].description
-            if described is None:
+            if described is None or not self.schema[name].spec.lists_values:
                 raise ConfigError(
                     f"values of {name!r} are described now, but not in {self.folder}, whose map of descriptions would "
                     "be needed: leave data.values out, or train from the beginning"

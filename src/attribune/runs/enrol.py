@@ -158,7 +158,7 @@ def _described_by(
     """Read tables of new values with the settings of the training."""
     tables = {}
     for name, data in values.items():
-        if predictor.schema[name].description is None:
+        if predictor.schema[name].description is None or not predictor.schema[name].spec.lists_values:
             raise ConfigError(
                 f"the values of {name!r} were not described in training ({', '.join(recipe.data.values) or 'none'} "
                 "were): give rows with labels instead"

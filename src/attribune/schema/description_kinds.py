@@ -13,7 +13,7 @@ from attribune.core.config import checked_dataclass
 from attribune.errors import ConfigError, DataError
 from attribune.schema.cells import Cells, single_cells
 from attribune.schema.columns import as_array
-from attribune.schema.kinds import Categorical, ColumnName, MultiLabel, read_kind
+from attribune.schema.kinds import Categorical, ColumnName, MultiLabel, Number, read_kind
 
 __all__ = [
     "FIELD_KINDS",
@@ -29,14 +29,6 @@ __all__ = [
 
 _CATEGORIES = 50  # of a column of words, whatever the number of rows
 _WORDS = 4  # on average, above which words are a text
-
-
-@checked_dataclass()
-class Number:
-    """A continuous number, such as an age; standardised."""
-
-    kind: ClassVar[str] = "number"
-    name: ColumnName
 
 
 @checked_dataclass()
@@ -73,6 +65,8 @@ def field_from_dict(settings: dict[str, Any]) -> Field:
     Raises:
         ConfigError: for an unknown kind or option.
     """
+    if settings.get("kind") == Number.kind and "bins" in settings:
+        raise ConfigError(f"column {settings.get('name')!r} has no option bins: as number it has name")
     field: Field = read_kind(settings, FIELD_KINDS, what="column")
     if isinstance(field, Categorical | MultiLabel) and field.unseen != "unknown":
         raise ConfigError(f"column {field.name!r}: unseen={field.unseen!r} is for attributes of rows: leave it out")
@@ -81,7 +75,10 @@ def field_from_dict(settings: dict[str, Any]) -> Field:
 
 def field_to_dict(field: Field) -> dict[str, Any]:
     """Return kind and settings as plain values."""
-    return {"kind": field.kind, **asdict(field)}
+    settings = asdict(field)
+    if isinstance(field, Number):
+        del settings["bins"]  # numbers of values are not rounded
+    return {"kind": field.kind, **settings}
 
 
 def infer_field(name: str, values: Any, *, missing: frozenset[str]) -> Field | None:

@@ -17,7 +17,7 @@ from attribune.schema.attributes import FittedAttribute, numbers_of
 from attribune.schema.cells import single_cells
 from attribune.schema.columns import Table, as_array, canonical, column_batches, column_names, require_columns
 from attribune.schema.description_kinds import Field, Number, Text, Vector, holds_numbers, infer_field
-from attribune.schema.fitting import AttributeFitter
+from attribune.schema.fitting import LARGEST_NUMBER, AttributeFitter
 from attribune.schema.kinds import Categorical, Kind, MultiLabel, Numeric
 from attribune.schema.value_features import FittedField, Floats, ValueDescriptions
 
@@ -27,7 +27,6 @@ TextVectors = Callable[[Text, Sequence[str]], Floats]
 """Returns the vectors (n, H) of the texts of a column by its encoder."""
 
 _LARGEST = 1e4  # standardised figures are cut there
-_LARGEST_NUMBER = 1e30  # of which mean and deviation are numbers of single precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +217,7 @@ def _fit_field(
     if not len(seen):
         raise _empty(spec, values)
     largest, scale = np.abs(seen).max(initial=0), seen.std(axis=0)
-    if largest > _LARGEST_NUMBER or ((scale > 0) & (scale < 1 / _LARGEST_NUMBER)).any():
+    if largest > LARGEST_NUMBER or ((scale > 0) & (scale < 1 / LARGEST_NUMBER)).any():
         raise DataError(
             f"{values.source}: column {spec.name!r} has numbers too large or too close to each other for single "
             f"precision (the largest is {largest:g}): give them in another unit, or their logarithms"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -15,11 +16,15 @@ from attribune.errors import DataError
 from attribune.schema.attributes import FittedAttribute, numbers_of, read_cells
 from attribune.schema.columns import canonical
 from attribune.schema.hashing import hashed_ids, salt_check
-from attribune.schema.kinds import Categorical, Kind, MultiLabel, Numeric
+from attribune.schema.kinds import Categorical, Kind, MultiLabel, Number, Numeric
 from attribune.schema.reports import AttributeFit
+from attribune.schema.value_features import FittedField, ValueDescriptions
 from attribune.schema.vocabulary import Vocabulary
 
-__all__ = ["AttributeFitter", "bin_names", "quantile_edges"]
+__all__ = ["LARGEST_NUMBER", "AttributeFitter", "bin_names", "number_levels", "quantile_edges"]
+
+
+LARGEST_NUMBER = 1e30  # of which mean and deviation are numbers of single precision
 
 
 class AttributeFitter:
@@ -107,12 +112,33 @@ class AttributeFitter:
     def _binned(self, spec: Numeric, start: int) -> tuple[FittedAttribute, AttributeFit]:
         numbers = np.array(sorted(self._numbers))
         times = np.array([self._numbers[number] for number in numbers.tolist()])
-        edges = quantile_edges(numbers, times, bins=spec.bins)
+        edges, description = quantile_edges(numbers, times, bins=spec.bins), None
+        if isinstance(spec, Number):
+            edges, description = self._levels(spec, numbers, times)
         bins = np.searchsorted(edges, numbers, side="right") + 1
         counts = np.bincount(bins, weights=times, minlength=len(edges) + 2).astype(np.int64)
         counts[0] = self._empty
         fit = self._report(found=len(numbers), kept=len(edges) + 1)
-        return self._fitted(spec, start, bin_names(edges.tolist()), counts.tolist(), tuple(edges.tolist())), fit
+        fitted = self._fitted(spec, start, bin_names(edges.tolist()), counts.tolist(), tuple(edges.tolist()))
+        return replace(fitted, description=description), fit
+
+    def _levels(
+        self, spec: Number, numbers: npt.NDArray[np.float64], times: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.float64], ValueDescriptions]:
+        """Return the bounds between the levels of a continuous number, and the levels, standardised."""
+        largest = np.abs(numbers).max()
+        if largest > LARGEST_NUMBER:
+            raise DataError(
+                f"attribute {spec.name!r} has the number {largest:g}, and continuous ones may have {LARGEST_NUMBER:g}: "
+                "correct it, or take the bins of a Numeric"
+            )
+        levels = number_levels(numbers, times, count=spec.bins)
+        mean = np.average(numbers, weights=times)
+        scale = np.sqrt(np.average(np.square(numbers - mean), weights=times)) or 1.0
+        features = np.zeros((len(levels) + 1, 2), dtype=np.float32)
+        features[1:, 0], features[1:, 1] = (levels - mean) / scale, 1
+        known = FittedField(spec=spec, mean=np.array([mean], np.float32), scale=np.array([scale], np.float32))
+        return (levels[1:] + levels[:-1]) / 2, ValueDescriptions(fields=(known,), features=features, own_vectors=False)
 
     def _fitted(
         self, spec: Kind, start: int, values: tuple[str, ...], counts: list[int], edges: tuple[float, ...] = ()
@@ -126,6 +152,27 @@ class AttributeFitter:
 
     def _report(self, **counts: Any) -> AttributeFit:
         return AttributeFit(rows=self._rows, missing=self._empty, trimmed=self._trimmed, **counts)
+
+
+def number_levels(
+    numbers: npt.NDArray[np.float64], times: npt.NDArray[np.int64], *, count: int
+) -> npt.NDArray[np.float64]:
+    """Choose the levels to which continuous numbers are rounded, ascending.
+
+    Half of them are the means of quantile bins, the others lie evenly between the smallest number and the largest.
+
+    Args:
+        numbers: (n,) distinct numbers, ascending.
+        times: (n,) how often each occurs.
+        count: number of levels, at most.
+    """
+    half = max(1, count // 2)
+    bins = np.searchsorted(quantile_edges(numbers, times, bins=half), numbers, side="right")
+    means = np.bincount(bins, weights=numbers * (times / np.bincount(bins, weights=times)[bins]))
+    exact = numbers if len(numbers) <= half else means
+    levels = np.unique(np.concatenate([exact, np.linspace(numbers[0], numbers[-1], max(0, count - len(exact)))]))
+    apart = np.diff(levels) > 4 * np.spacing(np.abs(levels).max())  # so that there is a bound between them
+    return np.asarray(levels[np.append(True, apart)], dtype=np.float64)
 
 
 def quantile_edges(

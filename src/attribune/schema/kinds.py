@@ -164,8 +164,28 @@ class Numeric:
     bins: AtLeastOne = 10
 
 
+@checked_dataclass()
+class Number(Numeric):
+    """A continuous number, such as an age: standardised, and turned into a vector by a map that is learned.
+
+    The number of a row is rounded to the nearest of `bins` levels. Half of them are the means of quantile bins of the
+    training rows, or all of their distinct numbers if they are so few; the others lie evenly between the smallest and
+    the largest, as which is taken what is beyond them.
+
+    Args:
+        bins: number of levels, at most; numbers in a table that describes values are not rounded.
+
+    Raises:
+        ConfigError: for fewer than one bin.
+    """
+
+    kind: ClassVar[str] = "number"
+    _: KW_ONLY
+    bins: AtLeastOne = 1_000
+
+
 Kind: TypeAlias = Categorical | MultiLabel | Numeric
-KINDS: dict[str, type[Kind]] = {kind.kind: kind for kind in (Categorical, MultiLabel, Numeric)}
+KINDS: dict[str, type[Kind]] = {kind.kind: kind for kind in (Categorical, MultiLabel, Numeric, Number)}
 """Every kind by its name, those of plugins among them."""
 
 
@@ -208,7 +228,8 @@ def checked_names(attributes: Sequence[Kind]) -> list[str]:
     for spec in attributes:
         if not isinstance(spec, Kind):
             raise ConfigError(
-                f"{spec!r} is not an attribute: give Categorical, MultiLabel or Numeric, such as Categorical({spec!r})"
+                f"{spec!r} is not an attribute: give Categorical, MultiLabel, Numeric or Number, such as "
+                f"Categorical({spec!r})"
             )
         if KINDS.get(spec.kind) is not type(spec):
             raise ConfigError(

@@ -201,10 +201,12 @@ def describe_as(data: PreparedData, values: Mapping[str, ValuesRecipe]) -> Prepa
     """
     attributes = []
     for attribute in data.schema:
-        description = attribute.description if attribute.name in values else None
-        if description is not None:
-            description = replace(description, own_vectors=values[attribute.name].own_vectors)
-        attributes.append(replace(attribute, description=description))
+        if attribute.spec.lists_values:  # a number is its own description
+            description = attribute.description if attribute.name in values else None
+            if description is not None:
+                description = replace(description, own_vectors=values[attribute.name].own_vectors)
+            attribute = replace(attribute, description=description)
+        attributes.append(attribute)
     schema = Schema(attributes, missing=data.schema.missing, fit_report=data.schema.fit_report)
     without_rows = {
         one.name: tuple(value for value, count in zip(one.values, one.counts[1:], strict=True) if not count)

@@ -56,6 +56,7 @@ def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
     add("--attributes", **SEVERAL, metavar="COL", help="columns with one value per row")
     add("--multi-label", **SEVERAL, metavar="COL[:SEP]", help="columns with several values per row")
     add("--numeric", **SEVERAL, metavar="COL", help="columns with numbers, cut into quantile bins")
+    add("--number", **SEVERAL, metavar="COL", help="columns with numbers, continuous")
     add("--values", **SEVERAL, metavar="COL=FILE", help="tables that describe the values of attributes")
     add("--validation", metavar="FILE", help="validation rows; split off DATA unless given")
     add("--test", metavar="FILE", help="test rows; split off DATA unless given")
@@ -116,7 +117,9 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
     if options.epochs is not None and isinstance(settings.get("training"), dict):
         settings["training"].pop("steps", None)
     values = {key: getattr(options, flag, None) for flag, key in _SETTINGS.items()}
-    values["data.attributes"] = attribute_list(options.attributes, options.multi_label, options.numeric) or None
+    values["data.attributes"] = (
+        attribute_list(options.attributes, options.multi_label, options.numeric, options.number) or None
+    )
     values["data.values"] = {name: {"table": file} for name, file in value_files(options.values or []).items()} or None
     values |= {"data.split.seed": options.seed, "training.seed": options.seed}
     for key, value in values.items():
@@ -193,14 +196,18 @@ def _continued_recipe(run: str) -> dict[str, Any]:
 
 
 def attribute_list(
-    categorical: Sequence[str] | None, multi_label: Sequence[str] | None, numeric: Sequence[str] | None
+    categorical: Sequence[str] | None,
+    multi_label: Sequence[str] | None,
+    numeric: Sequence[str] | None = None,
+    number: Sequence[str] | None = None,
 ) -> list[dict[str, Any]]:
     """List the attributes as a recipe has them, from the words after the flags."""
     attributes: list[dict[str, Any]] = [{"kind": "categorical", "name": name} for name in categorical or ()]
     for item in multi_label or ():
         name, _, separator = item.partition(":")
         attributes.append({"kind": "multi_label", "name": name, "separator": separator or None})
-    return attributes + [{"kind": "numeric", "name": name} for name in numeric or ()]
+    attributes += [{"kind": "numeric", "name": name} for name in numeric or ()]
+    return attributes + [{"kind": "number", "name": name} for name in number or ()]
 
 
 def _override(settings: dict[str, Any], overrides: dict[str, Any]) -> None:
