@@ -25,6 +25,7 @@ from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
 from attribune.models.files import CARD
 from attribune.models.predictor import Predictor
+from attribune.models.snapshot import ModelSnapshot
 from attribune.runs.card import run_card
 from attribune.runs.enrol_histories import add_histories, history_attribute
 from attribune.runs.folder import RunFolder, load_run, predictor_of
@@ -42,6 +43,7 @@ __all__ = [
     "EnrolSettings",
     "Enrolled",
     "Enrolment",
+    "check_takes_values",
     "enrol",
     "enrolments",
     "replace_with",
@@ -99,7 +101,7 @@ def enrol(
         recipe, predictor = load_run(folder.path, backbone=backbone)
         histories = history_attribute(predictor.model, attributes)
         if histories is None:
-            _check_method(recipe, predictor)
+            check_takes_values(recipe, predictor)
         tables = _described_by(values or {}, recipe, predictor, encoding=encoding, backbone=backbone)
         new = NewValues.described(tables, predictor.schema)
         shown = f"{', '.join(table.source for table in tables.values())}:"
@@ -122,8 +124,12 @@ def enrol(
     return Enrolment(values=found, skipped=new.skipped, seconds=seconds)
 
 
-def _check_method(recipe: Recipe, predictor: Predictor) -> None:
-    """Refuse methods to which no values can be added."""
+def check_takes_values(recipe: Recipe, predictor: Predictor) -> None:
+    """Refuse methods to which no values can be added.
+
+    Raises:
+        ConfigError: saying why.
+    """
     model = predictor.model
     described = model.described_values() if isinstance(model, ConditionedModel) else ()
     if not model.rows_of_values() and not described:
@@ -176,7 +182,7 @@ def enrolments(run: str | Path) -> list[list[dict[str, Any]]]:
     return [[asdict(value) for value in step] for step in steps]
 
 
-def replace_with(folder: RunFolder, model: ConditionedModel, record: Sequence[Sequence[Mapping[str, Any]]]) -> None:
+def replace_with(folder: RunFolder, model: ConditionedModel | ModelSnapshot, record: Sequence[Sequence[Mapping[str, Any]]]) -> None:
     """Replace a run's model by a revised one, with the run's card and the record of added values.
 
     Raises:
