@@ -182,7 +182,9 @@ def enrolments(run: str | Path) -> list[list[dict[str, Any]]]:
     return [[asdict(value) for value in step] for step in steps]
 
 
-def replace_with(folder: RunFolder, model: ConditionedModel | ModelSnapshot, record: Sequence[Sequence[Mapping[str, Any]]]) -> None:
+def replace_with(
+    folder: RunFolder, model: ConditionedModel | ModelSnapshot, record: Sequence[Sequence[Mapping[str, Any]]]
+) -> None:
     """Replace a run's model by a revised one, with the run's card and the record of added values.
 
     Raises:

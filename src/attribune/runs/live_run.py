@@ -96,7 +96,7 @@ class LiveRun:
             )
         self.folder, self.recipe, self.predictor = RunFolder(Path(path)), recipe, predictor
         self.folder.read_results()
-        self._model, self._backbone, self._compute, self._mark = model, backbone, compute, mark
+        self._model, self._backbone, self.compute, self._mark = model, backbone, compute, mark
         self.refusal: str | None = None
         try:
             self._check_learns()
@@ -215,7 +215,7 @@ class LiveRun:
             raise ModelFolderError(
                 f"the model of {self.folder.path} was changed since it was loaded, by another command: load it again"
             )
-        known, snapshot = self._compute(revise)
+        known, snapshot = self.compute(revise)
         replace_with(self.folder, snapshot, record)
         self._mark = self.folder.model_mark
-        self._compute(lambda: self._model.use_values(known, adds=adds))
+        self.compute(lambda: self._model.use_values(known, adds=adds))
