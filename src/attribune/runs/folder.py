@@ -232,6 +232,12 @@ class RunFolder(JobFolder):
         else:
             self._old_model.rename(self.model)
 
+    def complete_model(self) -> None:
+        """Restore the model after an interrupted `replace_model`; waits for a process that replaces it just now."""
+        if self.lacks_model:
+            with self.held(wait=True):
+                self.recover_model()
+
     @property
     def model_inode(self) -> int | None:
         """The inode of the model folder, another one after `replace_model`; None between its two steps."""
@@ -293,9 +299,7 @@ def load_run(
     """
     folder = RunFolder(Path(path))
     recipe = folder.read_recipe()
-    if folder.lacks_model:
-        with folder.held(wait=True):
-            folder.recover_model()
+    folder.complete_model()
     if not folder.outcome.is_file():
         raise ModelFolderError(f"{path} is an interrupted run without a model: go on with `attribune train --resume`")
     inode = folder.model_inode

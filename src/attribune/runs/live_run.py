@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
@@ -34,13 +35,17 @@ from attribune.runs.recipe import Recipe
 from attribune.runs.value_learning import Enrolled, EnrolSettings, ValueLearner
 from attribune.schema.revision import Revision, check_listed
 
-__all__ = ["LearnedValue", "LiveRun"]
+__all__ = ["Compute", "LearnedValue", "LiveRun"]
 
 Result = TypeVar("Result")
 
 
-class _Compute(Protocol):
-    def __call__(self, function: Callable[[], Result], /) -> Result: ...
+class Compute(Protocol):
+    """Calls a function on the thread that has a model, and returns its result."""
+
+    def __call__(self, function: Callable[[], Result], /) -> Result:
+        """Call a function."""
+        ...
 
 
 def _here(function: Callable[[], Result], /) -> Result:
@@ -86,7 +91,7 @@ class LiveRun:
         *,
         mark: Any,
         backbone: str | None = None,
-        compute: _Compute = _here,
+        compute: Compute = _here,
     ) -> None:
         model = predictor.model
         if not isinstance(model, ConditionedModel) or model.histories is not None:
@@ -107,7 +112,9 @@ class LiveRun:
     @classmethod
     def open(cls, path: str | Path, *, backbone: str | None = None) -> Self:
         """Load a run; errors are those of `load_run` and of the class."""
-        mark = RunFolder(Path(path)).model_mark
+        folder = RunFolder(Path(path))
+        folder.complete_model()
+        mark = folder.model_mark
         recipe, predictor = load_run(path, backbone=backbone)
         return cls(path, recipe, predictor, mark=mark, backbone=backbone)
 
@@ -159,6 +166,11 @@ class LiveRun:
         (enrolled,) = ValueLearner(self._twin, rows, new, settings).learn(reporter or Reporter())
         tables = (name for name, owner in twin.rows_of_values().items() if owner == attribute)
         vectors = {name: twin.get_parameter(name).detach()[-1].clone() for name in tables}
+        losses = (enrolled.loss_before, enrolled.loss_after)
+        if any(loss is None or not isfinite(loss) for loss in losses) or not all(
+            bool(vector.isfinite().all()) for vector in vectors.values()
+        ):
+            raise DataError(f"{rows.source}: no finite vectors of {value!r} can be learned from its rows: give others")
         return LearnedValue(enrolled=enrolled, vectors=vectors, seconds=time.perf_counter() - started)
 
     def add(self, values: Sequence[LearnedValue]) -> None:

@@ -233,6 +233,8 @@ def _load_models(
 ) -> dict[str, ServedModel]:
     mapped = MappedFiles.of_this_process()
     folders = [RunFolder(Path(_parse_run(run)[1]).resolve()) for run in runs if enrol]
+    for folder in folders:
+        folder.complete_model()
     marks = {folder.path: folder.model_mark for folder in folders}
     if len(marks) < len(folders):
         raise ConfigError("--enrol with one run under two names: only one of them would learn; give it once")

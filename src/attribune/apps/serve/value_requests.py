@@ -117,7 +117,7 @@ def live_run(model: ServedModel) -> LiveRun:
         Refused: for a model whose values stay as they are.
     """
     if model.live is None:
-        raise Refused(422, "model", f"the values of model {model.name!r} cannot change: {model.fixed}")
+        raise Refused(422, "model", f"the values of model {model.name!r} cannot change: {_printable(model.fixed)}")
     return model.live
 
 
@@ -196,7 +196,7 @@ def _row_with_value(
         )
     if all(read_text(read.get(column), f"{prefix}text") is None for column in model.predictor.text_input.names):
         raise Refused(422, f"{prefix}text", "it is blank: give a text, or leave the row out")
-    read[name] = [*(read.get(name) or ()), text] if several else text
+    read[name] = [text, *(read.get(name) or ())] if several else text  # the first have their slots
     return read
 
 

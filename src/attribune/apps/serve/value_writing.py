@@ -9,10 +9,11 @@ from functools import partial
 from typing import TypeVar
 
 from attribune.apps.serve.batching import Batcher
+from attribune.apps.serve.compute import compute
 from attribune.apps.serve.models import ServedModel
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.runs.forget import Forgotten
-from attribune.runs.live_run import LearnedValue
+from attribune.runs.live_run import Compute, LearnedValue
 
 __all__ = ["ValueWriter"]
 
@@ -28,13 +29,11 @@ class ValueWriter:
     """
 
     def __init__(self, models: Iterable[ServedModel], batcher: Batcher) -> None:
-        self._batcher = batcher
+        self._batcher, self._models = batcher, [model for model in models if model.live is not None]
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attribune-writer")
         self._waiting: dict[ServedModel, list[_Waiting]] = {}
         self._changed = threading.Lock()
-        for model in models:
-            if model.live is not None:
-                model.live.compute = self._compute
+        self._compute_by(self._between_batches)
 
     def add(self, model: ServedModel, learned: LearnedValue) -> Future[None]:
         """Add a value that was learned; the future ends when it is in the folder and in memory, or has the error."""
@@ -52,8 +51,14 @@ class ValueWriter:
     def close(self) -> None:
         """Write what waits."""
         self._thread.shutdown()
+        self._compute_by(compute)
 
-    def _compute(self, function: Callable[[], Result], /) -> Result:
+    def _compute_by(self, caller: Compute) -> None:
+        for model in self._models:
+            assert model.live is not None
+            model.live.compute = caller
+
+    def _between_batches(self, function: Callable[[], Result], /) -> Result:
         return self._batcher.call(function).result()
 
     def _write(self, model: ServedModel) -> None:
