@@ -24,9 +24,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -85,21 +85,21 @@ def serving(run: Path, threads: int) -> Iterator[int]:
         process.wait(60)
 
 
-def added(service: Service, rows: int, values: int, chance: random.Random) -> dict[str, Any]:
+def added(service: Service, rows: int, values: int, chance: random.Random, *, name: str = "film") -> dict[str, Any]:
     """Milliseconds of each part of a request."""
     found: dict[str, list[float]] = {"http": [], "learning": [], "rest": []}
     for number in range(values):
-        seconds, answer = service.ask("/v1/enrol", film(f"film {rows} {number}", rows, chance))
+        seconds, answer = service.ask("/v1/enrol", film(f"{name} {rows} {number}", rows, chance))
         found["http"].append(seconds)
         found["learning"].append(answer["seconds"])
         found["rest"].append(seconds - answer["seconds"])
     return {part: figures(times) for part, times in found.items()}
 
 
-def predicted(service: Service, chance: random.Random, *, until: threading.Event | None = None) -> dict[str, float]:
+def predicted(service: Service, chance: random.Random, *, until: Future[Any] | None = None) -> dict[str, float]:
     """Milliseconds of predictions of one text."""
     times: list[float] = []
-    while len(times) < PREDICTIONS if until is None else len(times) < 2 or not until.is_set():
+    while len(times) < PREDICTIONS if until is None else len(times) < 2 or not until.done():
         row = chance.choice(snippets())
         times.append(service.ask("/v1/predict", {"text": row[TEXT], "attributes": {FILM: row[FILM]}})[0])
     return figures(times)
@@ -130,20 +130,15 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         run = train(data, folder / "run", options.steps, "--method", options.method, "--tuning", "frozen")
         copy = Path(shutil.copytree(run, folder / "copy"))
         with serving(run, options.threads) as port:
-            service, other = Service(port), Service(port)
-            added(service, 1, 2, chance)  # not timed
+            service = Service(port)
+            for number in range(2):  # not timed
+                service.ask("/v1/enrol", film(f"first {number}", 1, chance))
             rows = {str(rows): added(service, rows, options.values, chance) for rows in options.rows}
-            alone, ended = predicted(other, chance), threading.Event()
-
-            def more() -> None:
-                for number in range(options.values):
-                    service.ask("/v1/enrol", film(f"more {number}", max(options.rows), chance))
-                ended.set()
-
-            thread = threading.Thread(target=more)
-            thread.start()
-            meanwhile = predicted(other, random.Random(2), until=ended)
-            thread.join()
+            alone = predicted(Service(port), chance)
+            with ThreadPoolExecutor(1) as pool:
+                more = pool.submit(added, Service(port), max(options.rows), options.values, chance, name="more")
+                meanwhile = predicted(Service(port), random.Random(2), until=more)
+            more.result()
         write = child(written, str(copy), options.values, threads=options.threads)
     return {
         "method": options.method,
