@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from attribune.core.progress import Reporter
+from attribune.data.clusters import ROWS
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.models.base import ConditionedModel
 from attribune.models.known_values import KnownValues
@@ -101,6 +102,9 @@ class LiveRun:
             )
         self.folder, self.recipe, self.predictor = RunFolder(Path(path)), recipe, predictor
         self.folder.read_results()
+        # Clusters are for intervals of metrics, and the column that names them may be missing here.
+        evaluation = recipe.evaluation.model_copy(update={"cluster": ROWS})
+        self._reading = recipe.model_copy(update={"evaluation": evaluation})
         self._model, self._backbone, self.compute, self._mark = model, backbone, compute, mark
         self.refusal: str | None = None
         try:
@@ -135,14 +139,14 @@ class LiveRun:
         data: Any,
         *,
         settings: EnrolSettings | None = None,
-        reporter: Reporter | None = None,
+        pause: Callable[[], None] = lambda: None,
     ) -> LearnedValue:
         """Learn the vectors of a new value; nothing changes for the model.
 
         Args:
             value: as the vocabulary would have it.
             data: anything `read_table` takes, with the run's columns and labels; rows without the value are ignored.
-            reporter: is notified of every pass over the rows; what it raises ends the learning.
+            pause: called before every batch, so that others can be served; what it raises ends the learning.
 
         Raises:
             ConfigError: for a run that learns no values, or an attribute without a list of values.
@@ -155,7 +159,7 @@ class LiveRun:
         check_listed(schema[attribute])
         if value in schema[attribute].values:
             raise DataError(f"attribute {attribute!r} has the value {value!r} already")
-        rows = LabelledRows.read(self.recipe, self.predictor, data, encoding=None)
+        rows = LabelledRows.read(self._reading, self.predictor, data, encoding=None)
         new = NewValues(counts={}).with_rows(rows, schema, [attribute], min_rows=settings.min_rows)
         counts = {name: count for name, count in new.counts[attribute].items() if name == value}
         new = replace(new, counts={attribute: counts})
@@ -163,7 +167,7 @@ class LiveRun:
         twin = self._twin.model
         assert isinstance(twin, ConditionedModel)
         twin.use_values(self._model.known_values().revised(new.revision(schema)))
-        (enrolled,) = ValueLearner(self._twin, rows, new, settings).learn(reporter or Reporter())
+        (enrolled,) = ValueLearner(self._twin, rows, new, settings, pause=pause).learn(Reporter())
         tables = (name for name, owner in twin.rows_of_values().items() if owner == attribute)
         vectors = {name: twin.get_parameter(name).detach()[-1].clone() for name in tables}
         losses = (enrolled.loss_before, enrolled.loss_after)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -118,14 +118,21 @@ class ValueLearner:
 
     Args:
         labelled: rows of these values; None where they are described alone.
+        pause: called before every batch; what it raises ends the learning.
     """
 
     def __init__(
-        self, predictor: Predictor, labelled: LabelledRows | None, new: NewValues, settings: EnrolSettings
+        self,
+        predictor: Predictor,
+        labelled: LabelledRows | None,
+        new: NewValues,
+        settings: EnrolSettings,
+        *,
+        pause: Callable[[], None] = lambda: None,
     ) -> None:
         assert isinstance(predictor.model, ConditionedModel)
         self._model, self._settings, self._new = predictor.model, settings, new
-        self._autocast = predictor.autocast
+        self._autocast, self._pause = predictor.autocast, pause
         self._model.requires_grad_(False)
         self._tables = [
             _Table(
@@ -208,6 +215,7 @@ class ValueLearner:
         """Return the loss of each row, and collect the gradients if `learn`."""
         row_losses = np.zeros(len(self._rows))
         for index, batch in self._batches:
+            self._pause()
             with self._autocast():
                 output = self._model(**batch)
             losses = self._model.row_losses(output.logits, batch["labels"])

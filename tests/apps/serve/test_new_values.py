@@ -250,11 +250,11 @@ def test_predictions_go_on_between_the_passes_over_the_rows(
 
     def waiting(self: ValueLearner, *, learn: bool) -> Any:
         passes.append(len(passes))
-        if len(passes) == 2:  # the first pass has given way once; this one is under way until somebody waits
+        if len(passes) == 2:
             batcher = client.app.router.lifespan_context.__self__._batcher  # type: ignore[attr-defined]
             until(lambda: batcher.waiting > 0)
-        if len(passes) > 3:
-            assert answered.wait(20), "who came during the second pass has the answer before the fourth"
+        if len(passes) > 2:
+            assert answered.wait(20), "who came before the second pass has the answer before the third"
         return losses(self, learn=learn)
 
     monkeypatch.setattr(ValueLearner, "_losses", waiting)
@@ -523,6 +523,7 @@ def test_models_that_cannot_learn(name: str, reason: str, runs: Path, tmp_path: 
         (["--method", "hcsc"], "would change what is predicted for the others"),
         (["--method", "history"], "has no vector for each value that could change in memory"),
         (["--method", "poly"], ""),
+        (["--set", "evaluation.cluster=look"], ""),
         (["--label", "taste", "--task", "rating"], ""),
         (["--label", "taste", "--task", "regression"], ""),
     ],
@@ -535,6 +536,8 @@ def test_methods_and_tasks(settings: list[str], reason: str, runs: Path, tmp_pat
     if settings[0] == "--label":
         label, place = settings[-3], words.index("--label")
         words[place : place + 2] = settings
+    elif settings[0] == "--set":
+        words += settings[1:]  # behind others
     assert main(words) == 0
     rows = [{"text": row["text"], "label": row[label]} for row in NEW]
     with serving(tmp_path / "run") as client:

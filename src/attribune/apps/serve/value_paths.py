@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,6 @@ from attribune.apps.serve.settings import ServeSettings
 from attribune.apps.serve.value_requests import Enrolment, read_enrolment, read_removal
 from attribune.apps.serve.value_writing import ValueWriter
 from attribune.core.job_folder import HeldError
-from attribune.core.progress import Reporter
 from attribune.errors import ConfigError
 from attribune.runs.live_run import LearnedValue
 
@@ -85,13 +84,13 @@ class ValuePaths:
         if key in self._adding:
             raise Refused(409, "value", "another request is adding it just now: wait for that")
         self._adding.add(key)
-        reporter = _Interruptible(self._batcher)
+        abandoned = threading.Event()
         try:
-            learn = functools.partial(_learn, asked, reporter)
+            learn = functools.partial(_learn, asked, functools.partial(self._give_way, abandoned))
             learned = await asyncio.wrap_future(self._batcher.call(learn, rows=asked.rows))
             await asyncio.wrap_future(self._writer.add(asked.model, learned))
         finally:
-            reporter.abandoned.set()
+            abandoned.set()
             self._adding.discard(key)
         self._metrics.enrolments.labels(asked.model.name).inc()
         enrolled = learned.enrolled
@@ -105,6 +104,12 @@ class ValuePaths:
             "seconds": learned.seconds,
             "stored": True,
         }
+
+    def _give_way(self, abandoned: threading.Event) -> None:
+        """Answer those who wait, between two batches of what is learned."""
+        if abandoned.is_set():
+            raise _AbandonedError
+        self._batcher.give_way()
 
     async def _remove(self, path: bytes, name: str | None) -> dict[str, Any]:
         model, attribute, value = read_removal(path, name, self._models)
@@ -138,20 +143,7 @@ class _AbandonedError(Exception):
     """Nobody waits for a value any more."""
 
 
-class _Interruptible(Reporter):
-    """Lets predictions be made between two passes over the rows, and ends the learning that was abandoned."""
-
-    def __init__(self, batcher: Batcher) -> None:
-        self._batcher, self.abandoned = batcher, threading.Event()
-
-    def step(self, *, done: int, loss: float | None) -> None:
-        """Answer those who wait."""
-        if self.abandoned.is_set():
-            raise _AbandonedError
-        self._batcher.give_way()
-
-
-def _learn(asked: Enrolment, reporter: Reporter) -> LearnedValue:
+def _learn(asked: Enrolment, pause: Callable[[], None]) -> LearnedValue:
     assert asked.model.live is not None
     rows = Dataset.from_dict(dict(asked.columns))
-    return asked.model.live.learn(asked.attribute, asked.value, rows, settings=asked.settings, reporter=reporter)
+    return asked.model.live.learn(asked.attribute, asked.value, rows, settings=asked.settings, pause=pause)
