@@ -223,14 +223,18 @@ class LiveRun:
 
             self._replace(shrunk, record, adds=False)
 
+        self._check_unchanged()
         return forget(self.folder.path, attribute, [value], backbone=self._backbone, replace=replace_model)
 
-    def _replace(self, revise: Callable[[], tuple[KnownValues, ModelSnapshot]], record: Record, *, adds: bool) -> None:
-        """Replace the model of the folder, which is held, and the values that the model in memory knows."""
+    def _check_unchanged(self) -> None:
         if self.folder.model_mark != self._mark:
             raise ModelFolderError(
                 f"the model of {self.folder.path} was changed since it was loaded, by another command: load it again"
             )
+
+    def _replace(self, revise: Callable[[], tuple[KnownValues, ModelSnapshot]], record: Record, *, adds: bool) -> None:
+        """Replace the model of the folder, which is held, and the values that the model in memory knows."""
+        self._check_unchanged()
         known, snapshot = self.compute(revise)
         replace_with(self.folder, snapshot, record)
         self._mark = self.folder.model_mark

@@ -324,7 +324,8 @@ def test_a_run_that_another_command_changed(run: Path, client: TestClient, tmp_p
     """Its values are not lost: the service must be started again before it adds more."""
     before = outputs(client, OLD)
     enrol(run, str(small_runs.write_csv(tmp_path / "new.csv", [{**row, "user": "theirs"} for row in NEW])))
-    for answer in (client.post("/v1/enrol", json=body()), client.delete("/v1/values/user/u3")):
+    paths = [f"/v1/values/user/{name}" for name in ("u3", "nobody")]
+    for answer in (client.post("/v1/enrol", json=body()), *map(client.delete, paths)):
         field, reason = fault(answer, 503)
         assert (field, "was changed since it was loaded" in reason) == ("model", True)
     assert outputs(client, OLD) == before
