@@ -6,7 +6,8 @@ The politeness of requests (`attribune data prepare politeness`), MiniLM and an 
 fifth of the judges with 40 judgements or more is taken out, and three quarters of the texts. Of each new judge up to 20
 judgements of these texts are there to be learned from, and up to 60 others are scored. `enrolled`: after `attribune
 enrol` with so many judgements of each, with the weight of the prior that was learned at the end of the training, and
-with 1; `texts chosen`: the same with the judgements that `attribune next` would have asked for. `intercept`: a number
+with 1; `texts chosen`: the same with the judgements that `attribune next` would have asked for; `by the encoder`: in
+one pass, by what was trained with the model. `intercept`: a number
 for each judge on top of what the same model says without one, and on top of a linear model of the text: the mean of
 what is left over, shrunk by variances that are estimated on the validation rows. Intervals are over judges. What is
 done is not done again. Writes benchmarks/results/new_judges.json.
@@ -145,7 +146,7 @@ def recipe(epochs: int) -> Recipe:
             },
             "task": {"kind": "regression"},
             "method": {"name": "injector"},
-            "training": {"epochs": epochs, "learning_rate": 1e-3, "precision": "float32"},
+            "training": {"epochs": epochs, "learning_rate": 1e-3, "precision": "float32", "set_encoders": True},
         }
     )
 
@@ -193,21 +194,23 @@ def main() -> None:
     places = np.array([place[str(name)][row] for row, name in enumerate(parts["learn"]["judge"])])
     asked = chosen(parts, run)
     ways = {
-        "enrolled": (1.0, places),
-        "enrolled, prior of 1": (1.0 / (learned or 1.0), places),
-        "enrolled, texts chosen": (1.0, asked),
+        "enrolled": (EnrolSettings(), places),
+        "enrolled, prior of 1": (EnrolSettings(prior=1.0 / (learned or 1.0)), places),
+        "enrolled, texts chosen": (EnrolSettings(), asked),
+        "enrolled by the encoder": (EnrolSettings(by="encoder"), places),
+        "enrolled by the encoder, texts chosen": (EnrolSettings(by="encoder"), asked),
     }
     for shots in options.shots:
         for name, text in texts.items():
             line(name, shots, intercepts(parts, text, shots))
-        for name, (prior, order) in ways.items():
+        for name, (way, order) in ways.items():
             done = options.work / f"{name.replace(', ', '-').replace(' ', '-')}-{shots}.json"
             if not done.is_file():
                 copy = options.work / "copy"
                 shutil.rmtree(copy, ignore_errors=True)
                 shutil.copytree(run, copy)
                 rows = parts["learn"].select(np.flatnonzero(order < shots))
-                result = enrol(copy, rows, settings=EnrolSettings(prior=prior))
+                result = enrol(copy, rows, settings=way)
                 seconds = result.seconds / len(result.values)
                 stored = {"seconds": seconds, "predicted": told(copy, parts["score"]).tolist()}
                 done.write_text(json.dumps(stored), encoding="utf-8")

@@ -358,7 +358,9 @@ def test_two_workers_interrupted_and_one_of_them_killed(run: Path, tmp_path: Pat
     )
     begin, *warned, end = going_on.splitlines()
     # The worker may have finished its part between the interruption and the count of what was kept.
-    assert begin in [f"going on: {parts} parts with {125 * parts} rows are there" for parts in (len(kept), len(kept) + 1)]
+    assert begin in [
+        f"going on: {parts} parts with {125 * parts} rows are there" for parts in (len(kept), len(kept) + 1)
+    ]
     lost = [line for line in warned if re.match(r"warning: .*\.csv: a worker was lost while it scored rows \d", line)]
     assert len(lost) == 1, warned
     guessed = [f"warning: {second} is neither UTF-8 nor Windows-1252 (1 bytes fit neither): it is read as Latin-1"]

@@ -27,6 +27,7 @@ from attribune.models.base import ConditionedModel
 from attribune.models.panel import Panel, check_panel
 from attribune.models.predictor import Predictor
 from attribune.models.value_slopes import value_slopes
+from attribune.models.value_vectors import numbers_of_value
 from attribune.runs.folder import load_run
 from attribune.schema.attributes import FittedAttribute
 from attribune.schema.revision import check_listed
@@ -121,18 +122,12 @@ def _checked(predictor: Predictor, attribute: str) -> FittedAttribute:
             f"the model has no vectors of values of {attribute!r} that could be learned: choose another attribute, or "
             "train with another method"
         )
-    if (numbers := _numbers(model, attribute)) > _NUMBERS:
+    if (numbers := numbers_of_value(model, attribute)) > _NUMBERS:
         raise ConfigError(
             f"a value of {attribute!r} has {numbers:,} numbers in this model, of which no covariance is computed: "
             f"train a method with at most {_NUMBERS:,}, such as injector"
         )
     return fitted
-
-
-def _numbers(model: ConditionedModel, attribute: str) -> int:
-    """Return the size of a value's vectors in all tables."""
-    names = (name for name, owner in model.rows_of_values().items() if owner == attribute)
-    return sum(model.get_parameter(name)[0].numel() for name in names)
 
 
 @dataclass(kw_only=True)
@@ -157,7 +152,7 @@ class _Vector:
         """Compute the slopes of texts, and the covariance of a value with as many rows as it was learned from."""
         model = predictor.model
         assert isinstance(model, ConditionedModel)
-        needed = 24 * len(rows) * model.task.outputs * _numbers(model, attribute.name)
+        needed = 24 * len(rows) * model.task.outputs * numbers_of_value(model, attribute.name)
         require_memory(needed, what=f"what {len(rows):,} texts say of a value", cure="give fewer texts")
         ids = np.full(len(rows), value)
         found = value_slopes(model, attribute, rows, predictor.autocast, own=ids, described=ids)

@@ -61,6 +61,10 @@ The parameters and their names in the papers:
 | `cut_points`, `ordinal_log_probabilities` | `first` | 1 | θ_1 |
 | `described_vectors` | `x` | U X | φ_v |
 | `described_vectors` | `W_1`, `b_1`, `W_2` | X D, D, D Z | the two layers of f |
+| `residual_features` | `h`, `y`, `r` | *n H, *n C, *n C | h(x_i), y_i, r_i |
+| `residual_features` | `E`, `W_1`, `b_1`, `W_2` | C Y, X G, G, C G D | the embedding of labels, the two layers of g |
+| `set_encoding` | `g`, `mask` | V n D, V n | g_i, which rows are there |
+| `set_encoding` | `U`, `q`, `kappa` | D A, A, 1 | V, w of the attention; κ |
 | `preference_log_probability` | `r_1`, `r_2` | B, B | log π_1, log π_2 |
 | `value_log_evidence`, `value_mode_step` | `K`, `W`, `a` | V n n, V n n, V n | covariance, Hessian, coefficients |
 | `value_covariance_after` | `Sigma`, `G` | D D, D K | the covariance before, a root of the rows' information |
@@ -100,6 +104,7 @@ from attribune.functional.plora import personalised_low_rank
 from attribune.functional.pooling import attention_pool, first_token, last_token, max_tokens, mean_tokens
 from attribune.functional.preference import preference_log_probability
 from attribune.functional.recurrent import bilstm, lstm, lstm_by_row
+from attribune.functional.set_encoding import residual_features, set_encoding
 from attribune.functional.tokens import control_tokens
 from attribune.functional.upnn import value_matrix_words
 from attribune.functional.value_prior import value_covariance_after, value_log_evidence, value_mode_step
@@ -152,6 +157,8 @@ __all__ = [
     "phm_weight",
     "preference_log_probability",
     "projected_adapter",
+    "residual_features",
+    "set_encoding",
     "shared_vector",
     "value_covariance_after",
     "value_log_evidence",

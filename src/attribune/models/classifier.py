@@ -31,7 +31,9 @@ from attribune.methods.history import History
 from attribune.models.base import ConditionedModel
 from attribune.models.checks import check_head, checked_chunk, own_pooling
 from attribune.models.chunk_encoders import TransformerConfig, chunk_encoder_from_dict
+from attribune.models.set_encoder import SetEncoder
 from attribune.models.text_vectors import history_encoder
+from attribune.models.value_vectors import numbers_of_value
 from attribune.schema import Schema
 from attribune.tasks import Spans, Task, TokenTask
 
@@ -173,6 +175,28 @@ class AttributeModel(ConditionedModel):
         if self.config.pooling not in _POOLINGS:
             raise ConfigError(f"unknown pooling {self.config.pooling!r}: choose one of {', '.join(_POOLINGS)}")
         self.pool = _POOLINGS[self.config.pooling]
+        self.set_encoders = nn.ModuleDict()
+        for name in self.config.set_encoders or ():
+            self.add_set_encoder(name)
+
+    def add_set_encoder(self, attribute: str) -> SetEncoder:
+        """Add an untrained encoder of an attribute's new values."""
+        encoder = SetEncoder(
+            features=(self.head if self.hidden_layer is None else self.hidden_layer).in_features,
+            outputs=self.task.outputs,
+            numbers=numbers_of_value(self, attribute),
+        )
+        key = str(self.schema.names.index(attribute))
+        self.set_encoders[key] = encoder.to(self.device)
+        stored = [f"set_encoders.{key}.{name}" for name, _ in encoder.named_parameters()]
+        self.config.learned = list(dict.fromkeys([*(self.config.learned or ()), *stored]))
+        self.config.set_encoders = list(dict.fromkeys([*(self.config.set_encoders or ()), attribute]))
+        return encoder
+
+    def set_encoder(self, attribute: str) -> SetEncoder | None:
+        """Return the encoder of an attribute's new values, if there is one."""
+        key = str(self.schema.names.index(attribute))
+        return cast(SetEncoder, self.set_encoders[key]) if key in self.set_encoders else None
 
     def row_encoder(self, text_input: TextInput | None = None) -> RowEncoder:
         """Return the encoder of the texts of rows; see `Scorer.row_encoder`."""
@@ -249,9 +273,19 @@ class AttributeModel(ConditionedModel):
         token_type_ids: Tensor | None = None,
     ) -> Tensor:
         """Return the vectors (B, H) of documents, which the head reads; arguments and errors are those of `forward`."""
+        return self._document(*self._read(input_ids, attention_mask, attribute_ids, token_type_ids))
+
+    def documents_and_logits(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        attribute_ids: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return what `document_vectors` and `forward` do, of one pass."""
         hidden, attention_mask, condition = self._read(input_ids, attention_mask, attribute_ids, token_type_ids)
-        hidden = self.method.encode(hidden, attention_mask, condition)
-        return self.method.pool(hidden, attention_mask, condition, self._pool)
+        document = self._document(hidden, attention_mask, condition)
+        return document, self._classified(document, condition)
 
     def _read(
         self,
@@ -281,15 +315,21 @@ class AttributeModel(ConditionedModel):
 
         They are those of the documents, (B, outputs), or of each token, (B, T, outputs), where the task scores tokens.
         """
-        hidden, dtype = self.method.encode(hidden, attention_mask, condition), self.head.weight.dtype
         if self.task.reads_tokens:
-            logits: Tensor = self.head(self._features(hidden, dtype))
+            hidden = self.method.encode(hidden, attention_mask, condition)
+            logits: Tensor = self.head(self._features(hidden, self.head.weight.dtype))
             return logits.float()
-        document = self.method.pool(hidden, attention_mask, condition, self._pool)
+        return self._classified(self._document(hidden, attention_mask, condition), condition)
+
+    def _document(self, hidden: Tensor, attention_mask: Tensor, condition: Condition) -> Tensor:
+        hidden = self.method.encode(hidden, attention_mask, condition)
+        return self.method.pool(hidden, attention_mask, condition, self._pool)
+
+    def _classified(self, document: Tensor, condition: Condition) -> Tensor:
         # Rewards are subtracted, and their difference would be lost in the rounding of bf16.
         exact = self.task.candidates > 1
         with torch.autocast(document.device.type, enabled=False) if exact else nullcontext():
-            outputs = self.method.classify(self._features(document, dtype), condition, self.head)
+            outputs = self.method.classify(self._features(document, self.head.weight.dtype), condition, self.head)
         return self._linked(outputs, condition)
 
     def _linked(self, outputs: Tensor, condition: Condition) -> Tensor:

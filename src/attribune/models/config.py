@@ -28,6 +28,7 @@ class AttributeConfig(PreTrainedConfig):
         text_input: columns, separator and window of the texts, where they are known.
         learned: names of the stored tensors.
         value_priors: weight of the prior of new values of each attribute, where it was learned.
+        set_encoders: the attributes whose new values an encoder turns from rows into vectors.
         generation: for models that write text, the non-default settings of `GenerationConfig`.
     """
 
@@ -49,6 +50,7 @@ class AttributeConfig(PreTrainedConfig):
     text_input: dict[str, Any] | None = None
     learned: list[str] | None = None
     value_priors: dict[str, float] | None = None
+    set_encoders: list[str] | None = None
     generation: dict[str, Any] | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:

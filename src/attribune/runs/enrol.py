@@ -23,6 +23,7 @@ from attribune.core.records import read_record
 from attribune.errors import ConfigError
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
+from attribune.models.classifier import AttributeModel
 from attribune.models.files import CARD
 from attribune.models.predictor import Predictor
 from attribune.models.snapshot import ModelSnapshot
@@ -111,6 +112,8 @@ def enrol(
             new = new.with_rows(rows, predictor.schema, names, min_rows=settings.min_rows)
             shown = f"{rows.source}: its {len(rows.rows):,} rows with labels have"
         new.check(predictor.schema, min_rows=settings.min_rows, source=shown)
+        if settings.by != "posterior":
+            _check_encoders(predictor, new, by=settings.by)
         model = folder.revised_model(new.revision, backbone=backbone)
         started = time.perf_counter()
         if histories is None or rows is None:
@@ -142,6 +145,17 @@ def check_takes_values(recipe: Recipe, predictor: Predictor) -> None:
             f"method {recipe.method['name']!r} reads the vectors of all values for each row, so that new ones would "
             "change what is predicted for the others: train again with the new rows"
         )
+
+
+def _check_encoders(predictor: Predictor, new: NewValues, *, by: str) -> None:
+    """Refuse to encode rows of values of which the model has no encoder."""
+    model = predictor.model
+    for name, counts in new.counts.items():
+        if any(counts.values()) and not (isinstance(model, AttributeModel) and model.set_encoder(name) is not None):
+            raise ConfigError(
+                f"the model has no encoder of new values of {name!r}, which --by {by} needs: train with --set "
+                "training.set_encoders=true, or leave --by out"
+            )
 
 
 def _described_by(

@@ -253,6 +253,7 @@ class TrainingRecipe(Settings):
     (``beta1``, ``beta2``, ``eps``; ``rho``, ``eps``; ``momentum``); ``schedule`` may be ``constant`` after the warm-up.
     For these, ``weight_decay`` is that of the loss (L2), not of attribute tables and word vectors. ``max_head_norm`` is
     the largest norm of the weights of a class in the classifier, to which they are scaled after a step.
+    ``set_encoders`` trains an encoder as well that turns the rows of a new value into its vector.
     ``report_to`` names experiment trackers, as in transformers, such as ``tensorboard``.
     """
 
@@ -274,6 +275,7 @@ class TrainingRecipe(Settings):
     table_updates: Literal["auto", "all", "rows"] = "auto"
     evaluate_every: Literal["epoch"] | int = "epoch"
     patience: int = Field(default=3, ge=1)
+    set_encoders: bool = False
     seed: Seed = 0
     report_to: Names = ()
 

@@ -1,10 +1,10 @@
-"""Learning of the vectors of new values: the maximum of their posterior, by L-BFGS over a few rows."""
+"""Learning of the vectors of new values: by an encoder of their rows, or as the maximum of their posterior."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,10 @@ from attribune.data.token_rows import windows_of
 from attribune.errors import ConfigError, numbered_in_file
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
+from attribune.models.classifier import AttributeModel
 from attribune.models.predictor import Predictor
-from attribune.models.value_slopes import value_spread
+from attribune.models.set_encoder import LabelledDocuments
+from attribune.models.value_vectors import value_spread
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.new_values import NewValues
 from attribune.tasks import TokenTask
@@ -50,12 +52,15 @@ class EnrolSettings:
     """How the vectors of new values are learned.
 
     Args:
+        by: ``posterior``, the maximum of the posterior; ``encoder``, what the encoder says that was trained with the
+            model, in one pass; ``both``, the maximum of the posterior that is found from there.
         steps: maximum number of L-BFGS steps; each takes about one forward and backward pass over all rows.
         prior: weight of the prior, 1 for the one that was learned; 0 fits the rows alone.
         min_rows: values with fewer rows stay unknown.
         batch_size: rows in one pass.
     """
 
+    by: Literal["posterior", "encoder", "both"] = "posterior"
     steps: Count = 20
     prior: Annotated[float, AfterValidator(_in_range)] = 1.0
     min_rows: Count = 1
@@ -84,16 +89,30 @@ class _Table:
     """The rows of new values in one parameter: ``start + spread * change``, where only `change` is learned.
 
     Args:
+        attribute: whose values they are.
         parameter: (ids, ...); the last `new` rows are those of the new values.
         counts: (ids,) rows of each value.
         prior: weight of the prior of `change`.
     """
 
-    def __init__(self, parameter: nn.Parameter, new: int, counts: npt.NDArray[np.int64], *, prior: float) -> None:
-        self.parameter, self.old, self.prior = parameter, len(parameter) - new, prior
+    def __init__(
+        self, attribute: str, parameter: nn.Parameter, new: int, counts: npt.NDArray[np.int64], *, prior: float
+    ) -> None:
+        self.attribute, self.parameter, self.old, self.prior = attribute, parameter, len(parameter) - new, prior
         self.start = parameter.detach()[0].clone()
         self.spread = value_spread(parameter, counts[: self.old])
         self.change = torch.zeros_like(parameter.detach()[self.old :], requires_grad=True)
+
+    @property
+    def numbers(self) -> int:
+        """Size of a value's vector."""
+        return self.start.numel()
+
+    def start_from(self, vectors: torch.Tensor) -> None:
+        """Set the new values' vectors to `start` plus vectors (new, numbers)."""
+        with torch.no_grad():
+            units = torch.where(self.spread > 0, self.spread, 1)
+            self.change.copy_(vectors.view(self.change.shape).to(units.device) / units)
 
     def write(self) -> None:
         """Write the vectors into the table."""
@@ -136,6 +155,7 @@ class ValueLearner:
         self._model.requires_grad_(False)
         self._tables = [
             _Table(
+                attribute,
                 self._model.get_parameter(name),
                 len(new.counts[attribute]),
                 self._model.schema[attribute].counts,
@@ -173,6 +193,54 @@ class ValueLearner:
             with torch.no_grad():
                 losses = self._losses(learn=False)
             return tuple(self._enrolled(losses, losses))
+        before = None if self._settings.by == "posterior" else self._encode()
+        if self._settings.by != "encoder":
+            first = self._maximise(reporter)
+            before = first if before is None else before
+        for table in self._tables:
+            table.write()
+        with torch.no_grad():
+            after = self._losses(learn=False)
+        assert before is not None
+        return tuple(self._enrolled(before, after))
+
+    def _encode(self) -> npt.NDArray[np.float64]:
+        """Start with what the encoder says; returns the losses of the rows before."""
+        model = self._model
+        assert isinstance(model, AttributeModel)
+        losses, parts, order = np.zeros(len(self._rows)), [], []
+        for index, batch in self._batches:
+            labels = batch["labels"]
+            with torch.no_grad(), self._autocast():
+                document, logits = model.documents_and_logits(**{n: x for n, x in batch.items() if n != "labels"})
+            losses[index] = model.row_losses(logits, labels).double().cpu().numpy()
+            parts.append(LabelledDocuments.of(model.task, document.cpu(), logits.cpu(), labels.cpu()))
+            order.append(index)
+        documents = LabelledDocuments.concat(parts, np.concatenate(order))
+        for name, sets in self._sets().items():
+            encoder = model.set_encoder(name)
+            if encoder is None:
+                continue
+            encoder.cpu()
+            with torch.no_grad():  # one after the other, since one may have a thousand times the rows of others
+                vectors = torch.cat([encoder.of_sets(documents, [rows]) for rows in sets])
+            tables = [table for table in self._tables if table.attribute == name]
+            for table, part in zip(tables, torch.split(vectors, [t.numbers for t in tables], dim=1), strict=True):
+                table.start_from(part)
+        return losses
+
+    def _sets(self) -> dict[str, list[npt.NDArray[np.intp]]]:
+        """Return the rows of each new value, by attribute."""
+        found = {}
+        for name, counts in self._new.counts.items():
+            attribute = self._model.schema[name]
+            ids = self._rows.attribute_ids[:, attribute.columns]
+            new = range(attribute.size - len(counts), attribute.size)
+            found[name] = [np.flatnonzero((ids == id_).any(axis=1)) for id_ in new]
+        return found
+
+    def _maximise(self, reporter: Reporter) -> npt.NDArray[np.float64]:
+        """Find the maximum of the posterior; returns the losses of the rows before."""
         steps, tables = self._settings.steps, self._tables
         changes = [table.change for table in tables]
         optimizer = torch.optim.LBFGS(changes, max_iter=steps, max_eval=2 * steps, line_search_fn="strong_wolfe")
@@ -187,11 +255,7 @@ class ValueLearner:
         with reporter.training():
             reporter.started(done=0, total=steps)
             optimizer.step(objective)  # type: ignore[no-untyped-call]
-        for table in self._tables:
-            table.write()
-        with torch.no_grad():
-            after = self._losses(learn=False)
-        return tuple(self._enrolled(passes[0], after))
+        return passes[0]
 
     def remember(self) -> tuple[Enrolled, ...]:
         """Return the values with their losses, for a model that reads their rows."""
@@ -228,9 +292,6 @@ class ValueLearner:
 
     def _enrolled(self, before: npt.NDArray[np.float64], after: npt.NDArray[np.float64]) -> Iterator[Enrolled]:
         for name, counts in self._new.counts.items():
-            attribute = self._model.schema[name]
-            ids = self._rows.attribute_ids[:, attribute.columns]
-            for new_id, (value, count) in enumerate(counts.items(), start=attribute.size - len(counts)):
-                rows = (ids == new_id).any(axis=1)
-                losses = [float(part[rows].mean()) if rows.any() else None for part in (before, after)]
+            for (value, count), rows in zip(counts.items(), self._sets()[name], strict=True):
+                losses = [float(part[rows].mean()) if len(rows) else None for part in (before, after)]
                 yield Enrolled(attribute=name, value=value, rows=count, loss_before=losses[0], loss_after=losses[1])

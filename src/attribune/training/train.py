@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 import transformers
 
@@ -40,6 +39,7 @@ from attribune.training.distributed import from_main, is_main, process_count
 from attribune.training.fitting import fit
 from attribune.training.histories import fit_histories
 from attribune.training.model_building import build_model
+from attribune.training.new_values import check_set_encoders, prepare_new_values
 from attribune.training.own_values import train_own_values
 from attribune.training.plan import DataPlan, ModelPlan, TrainingPlan, comparison_recipes, with_precision
 from attribune.training.preparation import (
@@ -52,7 +52,6 @@ from attribune.training.preparation import (
     shuffle,
 )
 from attribune.training.scoring import score, score_baselines
-from attribune.training.value_priors import learn_value_priors
 
 __all__ = ["train"]
 
@@ -246,6 +245,7 @@ def _train_neural(
     model = build_model(plan, source, data, reporter)
     fit_histories(model, source, data, reporter)
     _check_checkpointing(model, settings)
+    check_set_encoders(model, settings)
     note_count = len(data.notes)
     train = encode_split("train", data, source, model)
     validation = (
@@ -260,31 +260,11 @@ def _train_neural(
     if isinstance(model.task, TokenTask) and isinstance(validation, EncodedRows) and model.task.is_tuned:
         _tune_task(model, model.task, validation, settings)
     if is_main():
-        _learn_value_priors(model, data, source, settings, reporter)
+        outcome["seconds"] += prepare_new_values(
+            model, data, source, settings, reporter, run=_precision(model, settings)
+        )
         model.save_pretrained(folder.model)
         folder.write_outcome({**outcome, "parameters": asdict(model.sizes())})
-
-
-def _learn_value_priors(
-    model: ConditionedModel, data: PreparedData, source: DataPlan, settings: TrainingRecipe, reporter: Reporter
-) -> None:
-    """Learn of the validation rows how far new values are from the unknown one; without it the model is whole, too."""
-    if isinstance(model.task, TokenTask) or source.is_generative or not model.rows_of_values():
-        return
-    split = data.splits["validation"]
-
-    def rows(index: npt.NDArray[np.int64]) -> EncodedRows:
-        chosen = replace(split, table=split.table.select(index), rows=split.rows[index], labels=split.labels[index])
-        return encode_rows_of_split(chosen, source, model)
-
-    started = time.perf_counter()
-    ids, _ = model.schema.encode(split.table)
-    run, size = _precision(model, settings), min(32, settings.batch_size)
-    try:
-        model.config.value_priors = learn_value_priors(model, rows, ids, run=run, batch_size=size) or None
-    except RuntimeError as error:  # of torch: memory, or an operation without derivatives
-        reporter.note(f"the prior of new values was not learned, and will have the weight 1 ({error!s:.200})")
-    _log.info("priors of new values learned in %.1f s: %s", time.perf_counter() - started, model.config.value_priors)
 
 
 def _precision(model: ConditionedModel, settings: TrainingRecipe) -> Callable[[], AbstractContextManager[Any]]:

@@ -23,6 +23,7 @@ from attribune.data.rows import EncodedRows
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
 from attribune.models.value_slopes import ValueSlopes, value_slopes
+from attribune.models.value_vectors import numbers_of_value
 from attribune.schema.attributes import FittedAttribute
 from attribune.schema.revision import is_listed
 from attribune.tasks import Task
@@ -83,15 +84,10 @@ def learn_value_priors(
         return {}
     found: dict[str, float] = {}
     for attribute in model.schema:
-        names = [name for name, owner in model.rows_of_values().items() if owner == attribute.name]
+        numbers = numbers_of_value(model, attribute.name)
         indices = (
-            rows_to_learn_from(
-                attribute_ids,
-                attribute,
-                outputs=model.task.outputs,
-                numbers=sum(model.get_parameter(name)[0].numel() for name in names),
-            )
-            if names and is_listed(attribute)
+            rows_to_learn_from(attribute_ids, attribute, outputs=model.task.outputs, numbers=numbers)
+            if numbers and is_listed(attribute)
             else None
         )
         if indices is None:

@@ -2,7 +2,8 @@
 
 Learn a vector for every value of DATA that the run does not know, from the value's rows with labels, with everything
 else as it is: predictions for the values that it knows stay the same to the bit. Where the values of an attribute were
-described in training, --values describes new ones, with rows or without.
+described in training, --values describes new ones, with rows or without. --by encoder takes one pass over the rows, if
+the model was trained with training.set_encoders=true.
 
 Examples:
   attribune enrol runs/stars new_users.csv
@@ -36,6 +37,7 @@ def add_parser(verbs: Any) -> None:
     add("--undo", action="store_true", help="take the values that were added last out again")
     add("--attributes", **SEVERAL, metavar="COL", help="attributes whose values are added (default: all)")
     add("--values", **SEVERAL, metavar="COL=FILE", help="tables that describe new values")
+    add("--by", metavar="WAY", help="posterior, encoder, or both: from what the encoder says on (default: posterior)")
     add("--min-rows", type=int, metavar="N", help="rows that a value needs to be added (default: 1)")
     add("--steps", type=int, metavar="N", help="training steps, at most (default: 20)")
     prior = "weight of the prior that new values are like the known ones (default: 1)"
@@ -47,7 +49,7 @@ def _run(options: argparse.Namespace) -> None:
     from attribune.runs.enrol import EnrolSettings, enrol, undo_enrolment
 
     console = open_console()
-    settings = {name: getattr(options, name) for name in ("min_rows", "steps", "prior")}
+    settings = {name: getattr(options, name) for name in ("by", "min_rows", "steps", "prior")}
     settings = {name: value for name, value in settings.items() if value is not None}
     if options.undo:
         if options.data is not None or options.attributes or options.values or settings:

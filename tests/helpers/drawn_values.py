@@ -1,0 +1,66 @@
+"""A model whose values matter, and rows whose labels it would give to values of a known spread."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import small_runs
+import torch
+
+from attribune import AttributeModel
+from attribune.backbones.loading import load_tokenizer
+from attribune.data.rows import EncodedRows
+from attribune.methods import METHODS
+from attribune.models.value_vectors import value_spread
+from attribune.schema import Categorical, Schema
+from attribune.tasks import Task, fit_task
+
+__all__ = ["EACH", "TASKS", "VALUES", "drawn_rows", "model_of"]
+
+VALUES, EACH = 60, 6
+
+
+def model_of(task: Task, folder: Path, *, method: str = "injector") -> AttributeModel:
+    names = [f"v{value}" for value in range(VALUES)] * 2
+    schema = Schema.fit({"user": names}, [Categorical("user")])
+    backbone = small_runs.save_backbone(folder / "backbone")
+    torch.manual_seed(0)
+    model = AttributeModel.build(
+        str(backbone), schema, task=task, method=METHODS[method](), dropout=0.0, tokenizer=load_tokenizer(str(backbone))
+    )
+    with torch.no_grad():  # a value matters as soon as its vector does
+        for name, parameter in model.named_parameters():
+            if name.endswith(("W_up", "head.weight")):
+                parameter.normal_(std=0.3)
+    return model.eval()
+
+
+def drawn_rows(model: AttributeModel, task: Task, *, scale: float) -> EncodedRows:
+    """Rows of values whose vectors are the unknown one plus `scale` times the deviation of those in the model."""
+    generator = torch.Generator().manual_seed(1)
+    chance = np.random.default_rng(0)
+    ids = np.repeat(np.arange(1, VALUES + 1), EACH)[:, None]
+    rows = EncodedRows.without_attributes([chance.integers(5, 30, 8).tolist() for _ in ids]).with_attribute_ids(ids)
+    tables = [model.get_parameter(name) for name in model.rows_of_values()]
+    before = [table.detach().clone() for table in tables]
+    with torch.no_grad():
+        for table in tables:
+            noise = torch.randn(table[1:].shape, generator=generator)
+            table[1:] = table[0] + scale * value_spread(table, np.ones(len(table))) * noise
+        logits = torch.cat([model(**batch).logits[index.argsort()] for index, batch in model.batches(rows, size=400)])
+        for table, old in zip(tables, before, strict=True):
+            table.copy_(old)
+    labels = task.sample_labels(logits, generator)
+    assert labels is not None
+    return replace(rows, labels=labels.numpy())
+
+
+TASKS = {
+    "regression": fit_task("regression", [["0", "1", "2"]]),
+    "classification": fit_task("classification", [["a", "b", "c"]]),
+    "several": fit_task("classification", [[["a"], ["b", "c"]]], multi_label=True),
+    "rating": fit_task("rating", [["1", "2", "3"]]),
+    "ordinal": fit_task("ordinal", [["1", "2", "3"]]),
+}
