@@ -44,6 +44,7 @@ __all__ = [
     "EnrolSettings",
     "Enrolled",
     "Enrolment",
+    "check_encoders",
     "check_takes_values",
     "enrol",
     "enrolments",
@@ -113,7 +114,7 @@ def enrol(
             shown = f"{rows.source}: its {len(rows.rows):,} rows with labels have"
         new.check(predictor.schema, min_rows=settings.min_rows, source=shown)
         if settings.by != "posterior":
-            _check_encoders(predictor, new, by=settings.by)
+            check_encoders(predictor, new, by=settings.by)
         model = folder.revised_model(new.revision, backbone=backbone)
         started = time.perf_counter()
         if histories is None or rows is None:
@@ -147,8 +148,12 @@ def check_takes_values(recipe: Recipe, predictor: Predictor) -> None:
         )
 
 
-def _check_encoders(predictor: Predictor, new: NewValues, *, by: str) -> None:
-    """Refuse to encode rows of values of which the model has no encoder."""
+def check_encoders(predictor: Predictor, new: NewValues, *, by: str) -> None:
+    """Refuse to encode rows of values of which the model has no encoder.
+
+    Raises:
+        ConfigError: naming the attribute.
+    """
     model = predictor.model
     for name, counts in new.counts.items():
         if any(counts.values()) and not (isinstance(model, AttributeModel) and model.set_encoder(name) is not None):

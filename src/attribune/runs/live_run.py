@@ -27,7 +27,7 @@ from attribune.models.base import ConditionedModel
 from attribune.models.known_values import KnownValues
 from attribune.models.predictor import Predictor
 from attribune.models.snapshot import ModelSnapshot
-from attribune.runs.enrol import check_takes_values, enrolments, replace_with
+from attribune.runs.enrol import check_encoders, check_takes_values, enrolments, replace_with
 from attribune.runs.folder import RunFolder, load_run
 from attribune.runs.forget import Change, Forgotten, Record, forget
 from attribune.runs.labelled import LabelledRows
@@ -164,6 +164,8 @@ class LiveRun:
         counts = {name: count for name, count in new.counts[attribute].items() if name == value}
         new = replace(new, counts={attribute: counts})
         new.check(schema, min_rows=settings.min_rows, source=f"{rows.source}: its rows have not the value {value!r}, ")
+        if settings.by != "posterior":
+            check_encoders(self.predictor, new, by=settings.by)
         twin = self._twin.model
         assert isinstance(twin, ConditionedModel)
         twin.use_values(self._model.known_values().revised(new.revision(schema)))

@@ -210,6 +210,7 @@ class ValueLearner:
         assert isinstance(model, AttributeModel)
         losses, parts, order = np.zeros(len(self._rows)), [], []
         for index, batch in self._batches:
+            self._pause()
             labels = batch["labels"]
             with torch.no_grad(), self._autocast():
                 document, logits = model.documents_and_logits(**{n: x for n, x in batch.items() if n != "labels"})
@@ -280,8 +281,8 @@ class ValueLearner:
         row_losses = np.zeros(len(self._rows))
         for index, batch in self._batches:
             self._pause()
-            with self._autocast():
-                output = self._model(**batch)
+            # In full precision: that of autocast hides what the search along a line compares.
+            output = self._model(**batch)
             losses = self._model.row_losses(output.logits, batch["labels"])
             np.add.at(row_losses, index, losses.detach().double().cpu().numpy())
             if learn:

@@ -25,11 +25,12 @@ from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_mo
 from attribune.apps.serve.batching import Batcher
 from attribune.errors import ConfigError, DataError, ModelFolderError
 from attribune.models.base import ConditionedModel
+from attribune.models.predictor import Predictor
 from attribune.runs.enrol import enrol, enrolments
 from attribune.runs.folder import RunFolder, load_run
 from attribune.runs.forget import forget
 from attribune.runs.live_run import LiveRun
-from attribune.runs.value_learning import ValueLearner
+from attribune.runs.value_learning import EnrolSettings, ValueLearner
 
 pytestmark = pytest.mark.slow
 
@@ -400,6 +401,9 @@ WRONG: list[tuple[Any, int, str, str]] = [
     (asked(ROW, value="\ud800"), 422, "value", "half of a surrogate pair"),
     (asked(ROW, value="x" * 1001), 422, "value", "1,001 characters"),
     (asked(ROW, attribute="tags", value="noir;opera"), 422, "value", "has ';' in it"),
+    # the way
+    (asked(ROW, by="encoder"), 422, "body", "has no encoder of new values of 'user'"),
+    (asked(ROW, by="hand"), 422, "by", "'posterior', 'encoder' or 'both'"),
     # the rows
     (asked(), 422, "rows", "the list is empty"),
     (asked(*[ROW] * 257), 422, "rows", "257 rows, but at most 256"),
@@ -582,6 +586,31 @@ def test_a_run_in_memory(run: Path) -> None:
         live.learn("price", "3", rows)
     assert live.remove("user", VALUE).models == [str(run)]
     np.testing.assert_allclose(live.predictor.predict(rows)["probability_good"], before, atol=1e-6)
+
+
+def test_what_is_learned_does_not_depend_on_the_precision_of_predictions(run: Path) -> None:
+    """In bfloat16 the losses of near vectors differ by rounding alone."""
+    (recipe, predictor), mark, rows = load_run(run), RunFolder(run).model_mark, Dataset.from_list(NEW)
+    rounded = Predictor(predictor.model, text_input=predictor.text_input, precision="bf16")
+    lives = [LiveRun(run, recipe, one, mark=mark) for one in (predictor, rounded)]
+    exact, other = (live.learn("user", VALUE, rows) for live in lives)
+    assert exact.enrolled == other.enrolled
+    for name, vector in exact.vectors.items():
+        np.testing.assert_array_equal(vector, other.vectors[name])
+
+
+def test_an_encoder_says_what_it_says_to_the_command(runs: Path, tmp_path: Path) -> None:
+    data = small_runs.write_csv(tmp_path / "data.csv", small_runs.reviews(90, seed=3))
+    words = small_runs.train_command(data, tmp_path / "run", backbone=runs / "backbone")
+    assert main([*words, "training.set_encoders=true"]) == 0
+    other = Path(shutil.copytree(tmp_path / "run", tmp_path / "other"))
+    enrol(other, Dataset.from_list(NEW), attributes=["user"], settings=EnrolSettings(by="encoder"))
+    with serving(tmp_path / "run") as client:
+        rows = [{"text": row["text"], "label": row["stars"]} for row in NEW]
+        answer = client.post("/v1/enrol", json=asked(*rows, value=VALUE, by="encoder"))
+        assert answer.status_code == 200, answer.text
+    for name, vector in vectors(other).items():
+        np.testing.assert_allclose(vectors(tmp_path / "run")[name], vector, atol=1e-6)
 
 
 def test_a_twin_has_no_tensors_of_its_own(runs: Path, run: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -61,6 +61,11 @@ class EnrolRequest(RequestBody):
     attribute: StrictStr = Field(description="The attribute that has the value.")
     value: Scalar = Field(description="The value, which the model does not know.")
     rows: SkipValidation[list[LabelledRow]] = Field(description="Texts of this value with their labels.")
+    by: Literal["posterior", "encoder", "both"] = Field(
+        default="posterior",
+        description="How it is learned: the maximum of the posterior; what the encoder says that was trained with the "
+        "model, in one pass; or the maximum that is found from there.",
+    )
 
 
 class EnrolAnswer(BaseModel):
@@ -145,7 +150,9 @@ def read_enrolment(
         read[column_of_labels] = _label(label, number, model)
         for name, column in columns.items():
             column.append(read.get(name))
-    return Enrolment(model=model, attribute=attribute.name, value=value, columns=columns, settings=EnrolSettings())
+    return Enrolment(
+        model=model, attribute=attribute.name, value=value, columns=columns, settings=EnrolSettings(by=request.by)
+    )
 
 
 def _attribute(name: str, model: ServedModel, *, status: int) -> FittedAttribute:
