@@ -599,10 +599,14 @@ def test_what_is_learned_does_not_depend_on_the_precision_of_predictions(run: Pa
         np.testing.assert_array_equal(vector, other.vectors[name])
 
 
-def test_an_encoder_says_what_it_says_to_the_command(runs: Path, tmp_path: Path) -> None:
-    data = small_runs.write_csv(tmp_path / "data.csv", small_runs.reviews(90, seed=3))
+def test_an_encoder_says_what_it_says_to_the_command(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attribune.training.set_encoders._STEPS", 100)
+    rows = [row | {"user": f"u{number % 25}"} for number, row in enumerate(small_runs.reviews(300, seed=3))]
+    data = small_runs.write_csv(tmp_path / "data.csv", rows)
     words = small_runs.train_command(data, tmp_path / "run", backbone=runs / "backbone")
-    assert main([*words, "training.set_encoders=true"]) == 0
+    assert main([*words, "training.set_encoders=true", "--no-baselines", "--tuning", "frozen"]) == 0
     other = Path(shutil.copytree(tmp_path / "run", tmp_path / "other"))
     enrol(other, Dataset.from_list(NEW), attributes=["user"], settings=EnrolSettings(by="encoder"))
     with serving(tmp_path / "run") as client:
