@@ -20,6 +20,7 @@ from attribune.benchmark.source import SetSource
 from attribune.errors import ConfigError, DataError
 from attribune.runs.enrol import EnrolSettings, enrol, enrolments
 from attribune.runs.folder import load_run
+from attribune.runs.live_run import LiveRun
 
 ROWS = small_runs.reviews(80, seed=3)
 NOT_REVISED = (
@@ -139,6 +140,20 @@ def test_rows_move_a_value_from_what_its_description_says(run: Path, folder: Pat
     moved = logits(run, ["new1", "new2", "stranger"])
     assert np.abs(moved[0] - described[0]).max() > 1e-4
     assert moved[1] == pytest.approx(described[1], abs=1e-6)
+
+
+def test_values_that_are_learned_in_memory_are_not_described(run: Path, tmp_path: Path) -> None:
+    rows = Dataset.from_dict({"text": ["a great film"] * 3, "stars": ["bad"] * 3, "user": ["stranger"] * 3})
+    settings = EnrolSettings(prior=1e-4)
+    other = Path(shutil.copytree(run, tmp_path / "other"))
+    enrol(other, rows, settings=settings)
+    live, names = LiveRun.open(run), ["u0", "later", "stranger", "nobody"]
+    live.add([live.learn("user", "stranger", rows, settings=settings)])
+    given = {"text": ["a great film"] * len(names), "user": names}
+    np.testing.assert_array_equal(live.predictor.logits(given)[0], logits(run, names))
+    assert logits(run, names) == pytest.approx(logits(other, names), abs=1e-6)
+    live.remove("user", "u0")
+    np.testing.assert_array_equal(live.predictor.logits(given)[0], logits(run, names))
 
 
 def test_values_without_vectors_of_their_own(folder: Path, tmp_path: Path) -> None:

@@ -41,6 +41,19 @@ def test_a_text_has_its_place(hashes: object, values: list[str], asked: list[str
         assert list(found) == values
 
 
+@settings(max_examples=100, deadline=None)
+@given(values=st.lists(TEXTS, unique=True, max_size=12), cut=st.integers(0, 12))
+@pytest.mark.parametrize("hashes", [None, constant, coarse])
+def test_texts_that_are_added_are_as_if_they_had_always_been_there(hashes: object, values: list[str], cut: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        if hashes is not None:
+            patch.setattr(vocabulary, "_hashes", hashes)
+        found, expected = Vocabulary(values[:cut]).added(values[cut:]), Vocabulary(values)
+        assert found == expected
+        for ours, others in zip(found._index, expected._index, strict=True):
+            np.testing.assert_array_equal(ours, others)
+
+
 @pytest.mark.parametrize("hashes", [None, constant, coarse])
 def test_a_text_that_is_there_twice_is_found(hashes: object, monkeypatch: pytest.MonkeyPatch) -> None:
     if hashes is not None:

@@ -8,12 +8,12 @@ import hashlib
 import json
 import logging
 import warnings
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 import transformers
@@ -52,7 +52,10 @@ __all__ = [
     "locate_backbone",
     "pooling_of",
     "stack_path",
+    "with_same_tensors",
 ]
+
+Module = TypeVar("Module", bound=nn.Module)
 
 _log = logging.getLogger(__name__)
 
@@ -198,7 +201,7 @@ class SharedBackbones:
             self._loaded[key] = loaded, fingerprint(loaded)
             loaded.to(self.device, dtype)
         pretrained, original = self._loaded[key]
-        return _with_same_tensors(pretrained), original
+        return with_same_tensors(pretrained), original
 
     def shared_by(self, backbones: Mapping[str, PreTrainedModel]) -> Iterator[tuple[PreTrainedModel, list[str]]]:
         """Yield each backbone once more, with the names of those that have its embeddings."""
@@ -207,18 +210,22 @@ class SharedBackbones:
                 name for name, backbone in backbones.items() if _embeddings_of(backbone) == _embeddings_of(pretrained)
             ]
             if names:
-                yield _with_same_tensors(pretrained), names
+                yield with_same_tensors(pretrained), names
 
 
 def _embeddings_of(backbone: PreTrainedModel) -> int:
     return cast(nn.Embedding, backbone.get_input_embeddings()).weight.data_ptr()
 
 
-def _with_same_tensors(backbone: PreTrainedModel) -> PreTrainedModel:
-    """Copy the modules of a backbone, but not its tensors."""
-    shared: dict[int, Any] = {id(p): nn.Parameter(p.data, requires_grad=False) for p in backbone.parameters()}
-    shared |= {id(buffer): buffer for buffer in backbone.buffers()}
-    return copy.deepcopy(backbone, shared)
+def with_same_tensors(module: Module, *, shared: Iterable[object] = ()) -> Module:
+    """Copy the modules of a backbone or a model, but not its tensors.
+
+    Args:
+        shared: other objects that are not copied.
+    """
+    same: dict[int, Any] = {id(p): nn.Parameter(p.data, requires_grad=False) for p in module.parameters()}
+    same |= {id(one): one for one in (*module.buffers(), *shared)}
+    return copy.deepcopy(module, same)
 
 
 def load_tokenizer(name: str, *, revision: str | None = None) -> PreTrainedTokenizerBase:

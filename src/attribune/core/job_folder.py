@@ -20,7 +20,11 @@ from filelock import FileLock, Timeout
 from attribune.core.files import clear_drafts, remove, replace_file
 from attribune.errors import ConfigError, ModelFolderError
 
-__all__ = ["JobFolder", "locked"]
+__all__ = ["HeldError", "JobFolder", "locked"]
+
+
+class HeldError(ConfigError):
+    """Another process, or another thread, works in a folder."""
 
 
 _HELD: set[Path] = set()  # the lock files that this process holds
@@ -121,7 +125,7 @@ class JobFolder:
             wait: wait for another process to leave the folder, instead of raising an error.
 
         Raises:
-            ConfigError: when another process holds it.
+            HeldError: when another process holds it.
             ModelFolderError: when the folder cannot be written.
         """
         try:
@@ -132,7 +136,7 @@ class JobFolder:
             ) from error
         with locked(self.lock_file, timeout=-1 if wait else 0) as free:
             if not free:
-                raise ConfigError(f"{_holder(self.lock_file)} works in {self.path}: wait for it, or stop it")
+                raise HeldError(f"{_holder(self.lock_file)} works in {self.path}: wait for it, or stop it")
             clear_drafts(self.path)
             yield
 

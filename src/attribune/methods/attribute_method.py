@@ -101,6 +101,19 @@ class AttributeMethod(Method):
                 table[0] = 0
         return table
 
+    def use_slots(self, slots: Sequence[Slots]) -> None:
+        """Read the same attributes with other values; their tables are changed beside."""
+        self.slots = tuple(slots)
+        for number, described in self.described.items():
+            attribute = self.slots[int(number)]
+            assert attribute.description is not None
+            cast(DescribedValues, described).use_values(attribute.description, attribute.counts)
+
+    @contextmanager
+    def cache_kept(self) -> Iterator[None]:
+        """Keep cached weights over a change in which all known values keep their ids and vectors."""
+        yield
+
     def rows_of_values(self) -> Iterator[tuple[nn.Parameter, str]]:
         """Yield each parameter with one row per id of an attribute, and the name of that attribute."""
         for slots, table in zip(self.slots, self.tables, strict=False):  # there may be no tables

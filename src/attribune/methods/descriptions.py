@@ -42,8 +42,7 @@ class DescribedValues(nn.Module):
     def __init__(self, description: ValueDescriptions, counts: npt.NDArray[np.int64], size: int) -> None:
         super().__init__()
         self._fields = description.fields
-        own = np.where(counts > 0, np.arange(len(counts)), 0) if description.own_vectors else np.zeros_like(counts)
-        self.register_buffer("own_ids", torch.from_numpy(own), persistent=False)
+        self.register_buffer("own_ids", _own_ids(description, counts), persistent=False)
         self.register_buffer("features", torch.from_numpy(description.features), persistent=False)
         self.embeddings, self.projections = nn.ParameterDict(), nn.ParameterDict()
         inputs = 0
@@ -60,6 +59,12 @@ class DescribedValues(nn.Module):
         self.W_1 = nn.Parameter(torch.randn(inputs, _INNER) * inputs**-0.5)
         self.b_1 = nn.Parameter(torch.zeros(_INNER))
         self.W_2 = nn.Parameter(torch.zeros(_INNER, size))
+
+    def use_values(self, description: ValueDescriptions, counts: npt.NDArray[np.int64]) -> None:
+        """Describe other values, by the same fields."""
+        device = self.features.device
+        self.own_ids = _own_ids(description, counts).to(device)
+        self.features = torch.from_numpy(description.features).to(device)
 
     def forward(self, ids: Int[Tensor, "..."]) -> Float[Tensor, "... Z"]:
         """Return the vectors of ids."""
@@ -78,3 +83,8 @@ class DescribedValues(nn.Module):
                 part = part.to(self.W_1.dtype) @ self.projections[name]
             parts.append(part)
         return torch.cat(parts, dim=1)
+
+
+def _own_ids(description: ValueDescriptions, counts: npt.NDArray[np.int64]) -> Int[Tensor, " ids"]:
+    own = np.where(counts > 0, np.arange(len(counts)), 0) if description.own_vectors else np.zeros_like(counts)
+    return torch.from_numpy(own)

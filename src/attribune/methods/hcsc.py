@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar, cast
 
@@ -60,6 +61,8 @@ class Hcsc(AttributeMethodConfig):
 class _Attribute(nn.Module):
     """The parameters of one attribute: its two attentions, the composition of values, and the gate by frequency."""
 
+    frequencies: Tensor
+
     def __init__(self, slots: Slots, *, H: int, A: int, Z: int) -> None:
         super().__init__()
         self.specific, self.shared = nn.Module(), nn.Module()
@@ -82,7 +85,7 @@ class _Attribute(nn.Module):
         composed = functional.shared_vector(mean, self.W_m, self.b_m, table[1:], left_out=left_out)
         shared = attend(self.shared, hidden, mask, composed)
         count = values.membership.sum(dim=1)
-        f = values.membership @ cast(Tensor, self.frequencies)[values.ids] / count.clamp(min=1)
+        f = values.membership @ self.frequencies[values.ids] / count.clamp(min=1)
         g = functional.frequency_gate(f, self.scale, self.shape)
         return specific, shared, g * specific + (1 - g) * shared
 
@@ -110,6 +113,13 @@ class _HcscMethod(AttributeMethod):
         self.W_g = nn.Parameter(torch.randn(rows, M * H) * (M * H) ** -0.5)
         self.b_g = nn.Parameter(torch.zeros(rows))
         self.loss_weights = (1.0,) * (1 + 3 * M)
+
+    def use_slots(self, slots: Sequence[Slots]) -> None:
+        """Read the same attributes with other values."""
+        super().use_slots(slots)
+        for attribute, own in zip(self.attributes, self.slots, strict=True):
+            gate = cast(_Attribute, attribute)
+            gate.frequencies = torch.tensor(_frequencies(own), device=gate.W_m.device)
 
     def pool(self, hidden: States, attention_mask: Mask, condition: Condition, default: Pool) -> Documents:
         states = self.in_own_precision(hidden)

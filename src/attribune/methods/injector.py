@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Literal, Self, cast
@@ -117,6 +118,24 @@ class InjectorMethod(VectorMethod):
     def weight_caches(self) -> Mapping[str, WeightCache]:
         """The cache of each attribute with one value per row."""
         return self._caches
+
+    def use_slots(self, slots: Sequence[Slots]) -> None:
+        """Read the same attributes with other values."""
+        super().use_slots(slots)
+        for attribute in self.slots:
+            if attribute.name in self._caches:
+                self._caches[attribute.name].vocabulary_size = attribute.size
+
+    @contextmanager
+    def cache_kept(self) -> Iterator[None]:
+        """Keep cached weights over a change in which all known values keep their ids and vectors."""
+        with torch.inference_mode():
+            before = self._stamp()
+        yield
+        with torch.inference_mode():
+            after = self._stamp()
+        for cache in self._caches.values():
+            cache.restamp(before, after)
 
     def condition(self, attribute_ids: AttributeIds | None, rows: int, draw: DropoutDraw | None = None) -> Condition:
         """Collect the distinct values of the batch, with their cached weights in passes without gradients."""

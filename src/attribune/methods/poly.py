@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, cast
 
 import torch
@@ -19,6 +19,7 @@ from attribune.methods.config import AttributeMethodConfig, MethodConfig
 from attribune.methods.host import Host
 from attribune.methods.merging import LowRank, MergedMethod, MergeTarget
 from attribune.methods.plain import Plain
+from attribune.schema.slots import Slots
 
 __all__ = ["Poly"]
 
@@ -54,6 +55,13 @@ class _PolyMethod(AttributeMethod):
         super().__init__(config, host)
         for site in host.at("q_proj", "v_proj"):
             self.add_site(site, _PolySite(config, site, tasks=host.slots[0].size))
+
+    def use_slots(self, slots: Sequence[Slots]) -> None:
+        """Read the same attributes with other values."""
+        super().use_slots(slots)
+        for site in cast(Iterable[_PolySite], self.sites):
+            for router in site.mixture.poly_router.values():
+                cast(Any, router).n_tasks = self.slots[0].size
 
     def rows_of_values(self) -> Iterator[tuple[nn.Parameter, str]]:
         """Yield the weights of the skills in each mixture, one row for each task."""

@@ -84,7 +84,12 @@ class WeightCache:
         self._rows: OrderedDict[int, int] = OrderedDict()  # of each value, the one used last at the end
         self.tensors: dict[Hashable, tuple[Tensor, ...]] = {}
         self.sites_read: set[Hashable] = set()
-        self._stamp: Hashable = None
+        self._stamp: tuple[Hashable, torch.dtype] | None = None
+
+    def restamp(self, before: Hashable, after: Hashable) -> None:
+        """Keep what was cached with one stamp for another."""
+        if self._stamp is not None and self._stamp[0] == before:
+            self._stamp = (after, self._stamp[1])
 
     def __reduce__(self) -> tuple[Any, ...]:
         sizes = {"value_size": self.value_size, "sites": self.sites, "vocabulary_size": self.vocabulary_size}

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from attribune.backbones.loading import SharedBackbones
+from attribune.backbones.loading import SharedBackbones, with_same_tensors
 from attribune.core.deprecation import renamed_arguments
 from attribune.core.process import keep_freed_memory
 from attribune.data.batching import batches_by_length
@@ -28,7 +28,7 @@ from attribune.models.classifier import AttributeModel
 from attribune.models.scorer import Scorer
 from attribune.models.shared_pass import SharedPass, refusal
 from attribune.models.token_scores import score_tokens
-from attribune.schema import EncodingReport
+from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_batches, column_names, missing_column
 from attribune.tasks import TokenTask
 
@@ -70,12 +70,34 @@ class Predictor:
             raise ConfigError(
                 "the model does not say which columns are its text: give text_input=TextInput.of('column')"
             )
-        self.model, self.schema, self.task, self.text_input = model, model.schema, model.task, text_input
+        self.model, self.task, self.text_input = model, model.task, text_input
         self.batch_size, self.precision = batch_size, precision
         self._lock = threading.Lock()
         self._encoder = model.row_encoder(text_input)
         self.device = torch.device(device or default_device())
         model.prepare(self.device, cache_mb=cache_mb)
+
+    @property
+    def schema(self) -> Schema:
+        """The attributes, with the values that the model knows now."""
+        return self.model.schema
+
+    def twin(self) -> Predictor:
+        """Return a predictor with modules of its own over the same tensors, which may know other values.
+
+        Raises:
+            ConfigError: for a baseline.
+        """
+        if not isinstance(self.model, ConditionedModel):
+            raise ConfigError("the model is a baseline, which has no tensors to share: load it again")
+        return Predictor(
+            with_same_tensors(self.model, shared=(self.model.schema, self.model.tokenizer)),
+            text_input=self.text_input,
+            batch_size=self.batch_size,
+            precision=self.precision,
+            device=str(self.device),
+            cache_mb=0,
+        )
 
     def use(self, device: torch.device | str) -> None:
         """Score on another device from now on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Self, cast
@@ -26,10 +27,13 @@ from attribune.methods.descriptions import DescribedValues
 from attribune.methods.history import History
 from attribune.models import files as saving
 from attribune.models.config import AttributeConfig
+from attribune.models.known_values import KnownValues
 from attribune.models.sizes import Sizes
+from attribune.models.snapshot import ModelSnapshot
 from attribune.models.text_vectors import TextVectors
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
+from attribune.schema.slots import Slots
 
 __all__ = ["StoredModel"]
 
@@ -45,6 +49,7 @@ class StoredModel(PreTrainedModel):
     is_generative: ClassVar[bool] = False
 
     schema: Schema
+    slots: tuple[Slots, ...]
     tokenizer: PreTrainedTokenizerBase | None
     backbone: PreTrainedModel
     placement: Placement
@@ -105,6 +110,28 @@ class StoredModel(PreTrainedModel):
         """Return the names of the parameters with one row per id of an attribute, and the attribute of each."""
         owners = {id(p): name for method in self._attribute_methods() for p, name in method.rows_of_values()}
         return {name: owners[id(p)] for name, p in self.named_parameters() if id(p) in owners}
+
+    def known_values(self) -> KnownValues:
+        """Return what depends on the values that the model knows; the tables are its own, not copies."""
+        owners = self.rows_of_values()
+        tables = {name: self.get_parameter(name).detach() for name in owners}
+        return KnownValues(schema=self.schema, tables=tables, owners=owners)
+
+    def use_values(self, known: KnownValues, *, adds: bool = False) -> None:
+        """Know other values from now on.
+
+        Args:
+            adds: whether all values known before keep their ids and vectors, so that weights cached for them stay.
+        """
+        methods = self._attribute_methods()
+        with ExitStack() as caches:
+            for method in methods if adds else ():
+                caches.enter_context(method.cache_kept())
+            for name, table in known.tables.items():
+                self.get_parameter(name).data = table
+        self.schema, self.slots = known.schema, known.schema.layout
+        for method in methods:
+            method.use_slots(self.slots)
 
     def described_values(self) -> list[tuple[DescribedValues, str]]:
         """Return what maps descriptions of values to vectors, and the attribute of each."""
@@ -168,20 +195,31 @@ class StoredModel(PreTrainedModel):
         """
         if not is_main_process:
             return
-        tensors = self.state_dict() if state_dict is None else state_dict
+        self.snapshot(state_dict).save_pretrained(Path(save_directory))
+        if push_to_hub:
+            self.push_to_hub(kwargs.pop("repo_id", Path(save_directory).name), **kwargs)
+
+    def snapshot(
+        self, state_dict: Mapping[str, Tensor] | None = None, *, known: KnownValues | None = None
+    ) -> ModelSnapshot:
+        """Return what is saved of the model.
+
+        Args:
+            state_dict: as in `save_pretrained`.
+            known: the values that it knows then, if other ones than now.
+        """
+        known = self.known_values() if known is None else known
+        tensors = {**self.state_dict(), **known.tables} if state_dict is None else state_dict
         self.config.learned = self.learned_names()
         self.config.architectures = [type(self).__name__]
-        saving.write_model(
-            Path(save_directory),
+        return ModelSnapshot(
             tensors={name: tensors[name] for name in self.config.learned},
             config=self.config,
-            schema=self.schema,
+            schema=known.schema,
             tokenizer=self.tokenizer,
             sizes=self.sizes(),
             histories=self.histories,
         )
-        if push_to_hub:
-            self.push_to_hub(kwargs.pop("repo_id", Path(save_directory).name), **kwargs)
 
     def push_to_hub(
         self,
@@ -256,10 +294,12 @@ class StoredModel(PreTrainedModel):
         Every row of a table moves with its value; a new value starts with the vector of unknown values. Errors are
         those of `from_pretrained` and of `change`, which makes the revision of the schema.
         """
-        files = saving.find_model(folder)
-        config, tensors = saving.read_model(files)
-        revision = change(Schema.load(files.schema))
-        return cls._restored(files, config, tensors, backbone=backbone, dtype=torch.float32, revision=revision)
+        model = cls.from_pretrained(folder, backbone=backbone)
+        revision = change(model.schema)
+        model.use_values(model.known_values().revised(revision))
+        if model.histories is not None:
+            model.histories = model.histories.revised(revision)
+        return model
 
     @classmethod
     def _restored(
@@ -271,25 +311,19 @@ class StoredModel(PreTrainedModel):
         backbone: str | None,
         dtype: torch.dtype,
         shared: SharedBackbones | None = None,
-        revision: Revision | None = None,
     ) -> Self:
         """Build a model from the contents of its files."""
-        schema = Schema.load(files.schema) if revision is None else revision.schema
+        schema = Schema.load(files.schema)
         loaded = saving.restore_backbone(config, files.folder, name=backbone, dtype=dtype, shared=shared)
         with meta_tables():
             model = cls(config, schema=schema, backbone=loaded)
-        if revision is not None:
-            for name, attribute in model.rows_of_values().items():
-                if attribute in revision.ids:
-                    tensors[name] = tensors[name][torch.from_numpy(revision.ids[attribute])]
         if shared is not None:
             for name in tensors:  # loading into the backbone must not overwrite weights that other models share
                 parameter = model.get_parameter(name)
                 parameter.data = parameter.data.clone()
         model.load_state_dict(tensors | model._load_tables(tensors))
         if isinstance(model.method_config, History):
-            saved = Histories.load(files.folder, model.method_config, Schema.load(files.schema))
-            model.histories = saved if saved is None or revision is None else saved.revised(revision)
+            model.histories = Histories.load(files.folder, model.method_config, schema)
             model.moved_backbone = backbone
         model.tokenizer = saving.read_tokenizer(files, shared=shared)
         return cast(Self, model.eval())

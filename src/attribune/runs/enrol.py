@@ -26,6 +26,7 @@ from attribune.models.base import ConditionedModel
 from attribune.models.classifier import AttributeModel
 from attribune.models.files import CARD
 from attribune.models.predictor import Predictor
+from attribune.models.snapshot import ModelSnapshot
 from attribune.runs.card import run_card
 from attribune.runs.enrol_histories import add_histories, history_attribute
 from attribune.runs.folder import RunFolder, load_run, predictor_of
@@ -43,6 +44,8 @@ __all__ = [
     "EnrolSettings",
     "Enrolled",
     "Enrolment",
+    "check_encoders",
+    "check_takes_values",
     "enrol",
     "enrolments",
     "replace_with",
@@ -100,7 +103,7 @@ def enrol(
         recipe, predictor = load_run(folder.path, backbone=backbone)
         histories = history_attribute(predictor.model, attributes)
         if histories is None:
-            _check_method(recipe, predictor)
+            check_takes_values(recipe, predictor)
         tables = _described_by(values or {}, recipe, predictor, encoding=encoding, backbone=backbone)
         new = NewValues.described(tables, predictor.schema)
         shown = f"{', '.join(table.source for table in tables.values())}:"
@@ -111,7 +114,7 @@ def enrol(
             shown = f"{rows.source}: its {len(rows.rows):,} rows with labels have"
         new.check(predictor.schema, min_rows=settings.min_rows, source=shown)
         if settings.by != "posterior":
-            _check_encoders(predictor, new, by=settings.by)
+            check_encoders(predictor, new, by=settings.by)
         model = folder.revised_model(new.revision, backbone=backbone)
         started = time.perf_counter()
         if histories is None or rows is None:
@@ -125,8 +128,12 @@ def enrol(
     return Enrolment(values=found, skipped=new.skipped, seconds=seconds)
 
 
-def _check_method(recipe: Recipe, predictor: Predictor) -> None:
-    """Refuse methods to which no values can be added."""
+def check_takes_values(recipe: Recipe, predictor: Predictor) -> None:
+    """Refuse methods to which no values can be added.
+
+    Raises:
+        ConfigError: saying why.
+    """
     model = predictor.model
     described = model.described_values() if isinstance(model, ConditionedModel) else ()
     if not model.rows_of_values() and not described:
@@ -141,8 +148,12 @@ def _check_method(recipe: Recipe, predictor: Predictor) -> None:
         )
 
 
-def _check_encoders(predictor: Predictor, new: NewValues, *, by: str) -> None:
-    """Refuse to encode rows of values of which the model has no encoder."""
+def check_encoders(predictor: Predictor, new: NewValues, *, by: str) -> None:
+    """Refuse to encode rows of values of which the model has no encoder.
+
+    Raises:
+        ConfigError: naming the attribute.
+    """
     model = predictor.model
     for name, counts in new.counts.items():
         if any(counts.values()) and not (isinstance(model, AttributeModel) and model.set_encoder(name) is not None):
@@ -190,7 +201,9 @@ def enrolments(run: str | Path) -> list[list[dict[str, Any]]]:
     return [[asdict(value) for value in step] for step in steps]
 
 
-def replace_with(folder: RunFolder, model: ConditionedModel, record: Sequence[Sequence[Mapping[str, Any]]]) -> None:
+def replace_with(
+    folder: RunFolder, model: ConditionedModel | ModelSnapshot, record: Sequence[Sequence[Mapping[str, Any]]]
+) -> None:
     """Replace a run's model by a revised one, with the run's card and the record of added values.
 
     Raises:

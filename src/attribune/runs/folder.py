@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from attribune.backbones.loading import SharedBackbones
+from attribune.core.checksums import CHECKSUMS
 from attribune.core.config import read_yaml
 from attribune.core.files import move_into_place, read_json_lines, replace_file, write_json
 from attribune.core.job_folder import JobFolder
@@ -19,7 +20,7 @@ from attribune.core.records import checked_record
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.models.auto import load_scorer, model_class
 from attribune.models.base import ConditionedModel
-from attribune.models.files import CARD, find_model, read_config
+from attribune.models.files import CARD, CONFIG, SCHEMA, TENSORS, find_model, read_config
 from attribune.models.predictor import Predictor
 from attribune.models.scorer import Scorer
 from attribune.runs.recipe import RECIPE_END, Recipe
@@ -231,6 +232,12 @@ class RunFolder(JobFolder):
         else:
             self._old_model.rename(self.model)
 
+    def complete_model(self) -> None:
+        """Restore the model after an interrupted `replace_model`; waits for a process that replaces it just now."""
+        if self.lacks_model:
+            with self.held(wait=True):
+                self.recover_model()
+
     @property
     def model_inode(self) -> int | None:
         """The inode of the model folder, another one after `replace_model`; None between its two steps."""
@@ -240,6 +247,11 @@ class RunFolder(JobFolder):
             return None
 
     @property
+    def model_mark(self) -> tuple[tuple[int, int, int] | None, ...]:
+        """What is another after any change of the model's files: inode, size and time of each, None without one."""
+        return tuple(_mark(self.model / name) for name in (CONFIG, SCHEMA, TENSORS, CHECKSUMS))
+
+    @property
     def lacks_model(self) -> bool:
         """Whether `replace_model` is between its two steps, or was interrupted there."""
         return self._old_model.is_dir() and not self.model.exists()
@@ -247,6 +259,14 @@ class RunFolder(JobFolder):
     @property
     def _old_model(self) -> Path:
         return self.path / ".model.old"
+
+
+def _mark(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _write(files: dict[Path, bytes], failure: str) -> None:
@@ -279,9 +299,7 @@ def load_run(
     """
     folder = RunFolder(Path(path))
     recipe = folder.read_recipe()
-    if folder.lacks_model:
-        with folder.held(wait=True):
-            folder.recover_model()
+    folder.complete_model()
     if not folder.outcome.is_file():
         raise ModelFolderError(f"{path} is an interrupted run without a model: go on with `attribune train --resume`")
     inode = folder.model_inode

@@ -6,10 +6,10 @@ Weights that all values share were also learned from these rows. They do not cha
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,11 @@ from attribune.schema.columns import canonical, column_batches
 from attribune.schema.revision import Revision, check_listed
 from attribune.tasks import task_from_dict
 
-__all__ = ["Forgotten", "forget"]
+__all__ = ["Change", "Forgotten", "Record", "forget"]
+
+Change: TypeAlias = Callable[[Schema], Revision]
+Record: TypeAlias = Sequence[Sequence[Mapping[str, Any]]]
+Replace: TypeAlias = Callable[[RunFolder, Change, Record], None]
 
 
 @dataclass(kw_only=True)
@@ -55,7 +59,14 @@ class Forgotten:
     undecided: list[str] = field(default_factory=list)
 
 
-def forget(run: str | Path, attribute: str, values: Sequence[str], *, backbone: str | None = None) -> Forgotten:
+def forget(
+    run: str | Path,
+    attribute: str,
+    values: Sequence[str],
+    *,
+    backbone: str | None = None,
+    replace: Replace | None = None,
+) -> Forgotten:
     """Remove values of an attribute from a run and from the runs trained beside it for comparison.
 
     Each model is replaced in one step; predictions for other values do not change. After an interruption the same call
@@ -64,6 +75,8 @@ def forget(run: str | Path, attribute: str, values: Sequence[str], *, backbone: 
     Args:
         run: folder of a finished run.
         backbone: new location of the backbone's weights, if they were moved.
+        replace: replaces the model of a folder, given the change of its schema and the record of added values; by
+            default it is loaded.
 
     Raises:
         ConfigError: for an attribute without a vocabulary, or values that are nowhere in the run.
@@ -74,11 +87,15 @@ def forget(run: str | Path, attribute: str, values: Sequence[str], *, backbone: 
         raise ConfigError("no value is given to forget: name at least one")
     folder = RunFolder(Path(run))
     folder.read_recipe()
+
+    def loaded(folder: RunFolder, change: Change, record: Record) -> None:
+        replace_with(folder, folder.revised_model(change, backbone=backbone), record)
+
     with folder.held():
-        return _forget(folder, attribute, texts, backbone=backbone)
+        return _forget(folder, attribute, texts, replace or loaded)
 
 
-def _forget(run: RunFolder, attribute: str, texts: Sequence[str], *, backbone: str | None) -> Forgotten:
+def _forget(run: RunFolder, attribute: str, texts: Sequence[str], replace: Replace) -> Forgotten:
     done = Forgotten()
     folders = [run, *map(RunFolder, sorted(run.path.glob("compare/*/")))]
     for folder in folders:
@@ -89,7 +106,7 @@ def _forget(run: RunFolder, attribute: str, texts: Sequence[str], *, backbone: s
                 f"{folder.path} is an interrupted run, whose checkpoints have every value: finish it with `attribune "
                 "train --resume` first, or remove it"
             )
-        _forget_in_model(folder, attribute, texts, done, backbone=backbone)
+        _forget_in_model(folder, attribute, texts, done, replace)
         done.predictions += _forget_rows(folder, recipe, attribute, texts, done)
         if folder.checkpoints.exists():
             shutil.rmtree(folder.checkpoints)
@@ -119,7 +136,7 @@ def _labels(predictions: pa.Table, column: str) -> list[Any]:
 
 
 def _forget_in_model(
-    folder: RunFolder, attribute: str, values: Sequence[str], done: Forgotten, *, backbone: str | None
+    folder: RunFolder, attribute: str, values: Sequence[str], done: Forgotten, replace: Replace
 ) -> None:
     schema = folder.read_schema()
     if attribute not in schema.names and folder.path.parent.name == "compare":
@@ -135,8 +152,7 @@ def _forget_in_model(
             [value for value in step if value["attribute"] != attribute or value["value"] not in values]
             for step in enrolments(folder.path)
         ]
-        model = folder.revised_model(lambda schema: Revision.removing(schema, removed), backbone=backbone)
-        replace_with(folder, model, [step for step in added if step])
+        replace(folder, lambda schema: Revision.removing(schema, removed), [step for step in added if step])
     done.models.append(str(folder.path))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -137,14 +137,21 @@ class ValueLearner:
 
     Args:
         labelled: rows of these values; None where they are described alone.
+        pause: called before every batch; what it raises ends the learning.
     """
 
     def __init__(
-        self, predictor: Predictor, labelled: LabelledRows | None, new: NewValues, settings: EnrolSettings
+        self,
+        predictor: Predictor,
+        labelled: LabelledRows | None,
+        new: NewValues,
+        settings: EnrolSettings,
+        *,
+        pause: Callable[[], None] = lambda: None,
     ) -> None:
         assert isinstance(predictor.model, ConditionedModel)
         self._model, self._settings, self._new = predictor.model, settings, new
-        self._autocast = predictor.autocast
+        self._autocast, self._pause = predictor.autocast, pause
         self._model.requires_grad_(False)
         self._tables = [
             _Table(
@@ -203,6 +210,7 @@ class ValueLearner:
         assert isinstance(model, AttributeModel)
         losses, parts, order = np.zeros(len(self._rows)), [], []
         for index, batch in self._batches:
+            self._pause()
             labels = batch["labels"]
             with torch.no_grad(), self._autocast():
                 document, logits = model.documents_and_logits(**{n: x for n, x in batch.items() if n != "labels"})
@@ -272,8 +280,9 @@ class ValueLearner:
         """Return the loss of each row, and collect the gradients if `learn`."""
         row_losses = np.zeros(len(self._rows))
         for index, batch in self._batches:
-            with self._autocast():
-                output = self._model(**batch)
+            self._pause()
+            # In full precision: that of autocast hides what the search along a line compares.
+            output = self._model(**batch)
             losses = self._model.row_losses(output.logits, batch["labels"])
             np.add.at(row_losses, index, losses.detach().double().cpu().numpy())
             if learn:

@@ -59,7 +59,7 @@ class Revision:
                 unknown = description.features[0]
                 rows = np.array([known.get(value, unknown) for value in new]).reshape(len(new), len(unknown))
                 description = description.take(ids, rows)
-            vocabulary = Vocabulary([*attribute.values, *new])
+            vocabulary = attribute.values.added(list(new))
             return replace(attribute, values=vocabulary, counts=counts, description=description), ids
 
         return cls._of(schema, {name: grown(schema[name]) for name, new in values.items() if new})

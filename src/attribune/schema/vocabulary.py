@@ -34,6 +34,15 @@ class Vocabulary(Sequence[str]):
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._texts: pa.Array = pa.array(values, type=pa.large_string())
 
+    def added(self, values: Sequence[str]) -> Vocabulary:
+        """Return these texts and others behind them; hashes are computed of the others alone."""
+        found, hashes, (known, order) = Vocabulary(), _hashes(values), self._index
+        own = np.argsort(hashes, kind="stable")
+        places = np.searchsorted(known, hashes[own], side="right")
+        found._texts = pa.concat_arrays([self._texts, pa.array(values, type=pa.large_string())])
+        found.__dict__["_index"] = (np.insert(known, places, hashes[own]), np.insert(order, places, own + len(self)))
+        return found
+
     def write(self, folder: Path, stem: str, *, counts: npt.NDArray[np.int64]) -> Path:
         """Write a file for `read`, named by its content; returns its path.
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 import schemathesis
+from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
@@ -16,12 +19,13 @@ from schemathesis.specs.openapi.checks import (
 )
 from tally import tell
 
-from attribune.apps.serve import ServedModel, ServeSettings, create_app
+from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
 
 pytestmark = pytest.mark.slow
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 PATHS = ("/v1/models", "/health", "/metrics")
+CHANGING = ("/v1/enrol", "/v1/values/{attribute}/{value}")
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
@@ -32,8 +36,21 @@ def test_requests_from_the_description(mode: GenerationMode, models: dict[str, S
         if mode == GenerationMode.POSITIVE or found.ok().method == "post":  # a GET without parameters is never wrong
             asked[found.ok().path] = statuses_of(found.ok(), mode)
     assert asked["/v1/predict"] & {404, 422}
+    assert asked.pop("/v1/enrol") == {403}
+    assert asked.pop("/v1/values/{attribute}/{value}", set()) <= {403, 404}  # names of dots are part of the path
     if mode == GenerationMode.POSITIVE:
         assert asked == {"/v1/predict": asked["/v1/predict"], **{path: {200} for path in PATHS}}
+
+
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+def test_requests_that_change_a_run(mode: GenerationMode, runs: Path, tmp_path: Path) -> None:
+    models = load_models([str(shutil.copytree(runs / "injector", tmp_path / "injector"))], enrol=True)
+    app = create_app(models, settings=ServeSettings(max_text_length=1000, enrol=True))
+    with TestClient(app, raise_server_exceptions=False) as client:
+        for found in schemathesis.openapi.from_asgi("/openapi.json", app).get_all_operations():
+            if found.ok().path in CHANGING:
+                assert statuses_of(found.ok(), mode) <= {200, 400, 404, 409, 422}
+        assert client.get("/health").status_code == 200
 
 
 def statuses_of(operation: Any, mode: GenerationMode) -> set[int]:

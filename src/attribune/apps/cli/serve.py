@@ -5,6 +5,7 @@ describes the requests, /v1/models the models, /metrics the metrics for Promethe
 
 Examples:
   attribune serve runs/stars
+  attribune serve runs/stars --enrol
   attribune serve stars=runs/stars verdict=runs/verdict --port 8000 --cache-mb 512
   ATTRIBUNE_SERVE_KEYS=$(openssl rand -hex 16) attribune serve runs/stars --host 0.0.0.0
   curl localhost:8000/v1/predict -H 'content-type: application/json' \
@@ -44,6 +45,7 @@ def add_parser(verbs: Any) -> None:
     add("--max-queue-size", type=int, metavar="N", help="texts that may wait (default: 2,048)")
     add("--max-connections", type=int, metavar="N", help="connections answered at once (default: 512)")
     add("--timeout", type=float, metavar="SECONDS", help="time of one request (default: 30)")
+    add("--enrol", action="store_true", default=None, help="let requests add values to the runs, and take them away")
     add(
         "--allowed-hosts",
         nargs="+",
@@ -76,7 +78,13 @@ def _serve(options: argparse.Namespace) -> None:
     settings = ServeSettings.from_dict({name: value for name, value in flags.items() if value is not None})
     keys_for(options.host)  # before a large model is loaded
     console = open_console()
-    models = load_models(options.runs, backbone=options.backbone, dtype=options.dtype, cache_mb=settings.cache_mb)
+    models = load_models(
+        options.runs,
+        backbone=options.backbone,
+        dtype=options.dtype,
+        cache_mb=settings.cache_mb,
+        enrol=settings.enrol,
+    )
     for model in models.values():
         reads = ", ".join(attribute.name for attribute in model.attributes) or "no attributes"
         console.note(f"{model.name}: {model.predictor.task.kind} from {model.source}, reads {reads}")

@@ -5,22 +5,25 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from importlib import metadata
-from typing import Any, TypeVar
+from typing import Annotated, Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Query, Request
 from fastapi.responses import JSONResponse, Response
 from fastapi_offline import FastAPIOffline
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
-from attribune.apps.serve.batching import Batcher, Overloaded, Stopping
+from attribune.apps.serve.answering import in_time, while_connected
+from attribune.apps.serve.batching import Batcher
 from attribune.apps.serve.limits import LEFT, Gate, refusal
 from attribune.apps.serve.metrics import ServiceMetrics
 from attribune.apps.serve.models import Answer, ServedModel
 from attribune.apps.serve.requests import (
+    LARGE_BODY,
     ErrorAnswer,
     ModelsAnswer,
     PredictAnswer,
@@ -29,29 +32,31 @@ from attribune.apps.serve.requests import (
     read_request,
 )
 from attribune.apps.serve.settings import ServeSettings
-from attribune.errors import AttribuneError, ModelFolderError
+from attribune.apps.serve.value_paths import ValuePaths
+from attribune.apps.serve.value_requests import EnrolAnswer, EnrolRequest, RemoveAnswer
 
 __all__ = ["create_app"]
 
 _LOG = logging.getLogger(__name__)
 _RETRY = {"Retry-After": "1"}
-_LARGE = 1 << 16  # bytes; reading a smaller body takes the event loop a few milliseconds at most
-
-Result = TypeVar("Result")
 _FAULTS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorAnswer, "description": text}
     for status, text in {
         400: "The body is not JSON.",
         401: "The key is missing or wrong.",
-        404: "There is no such model.",
+        403: "The service changes no run: it was started without --enrol.",
+        404: "There is no such model, attribute or value.",
         408: "The body did not come in time.",
+        409: "The value is known already, or is being added.",
         413: "The body is too large.",
         421: "The host that the request names is not one of this service.",
         422: "A field is invalid; the answer has its name and the reason.",
         429: "Too many texts wait: try again later.",
-        503: "The service stops, its models have changed, or the answer took too long: try again later.",
+        503: "The service stops, its models have changed, a run cannot be written, or the answer took too long: try "
+        "again later.",
     }.items()
 }
+_OF_VALUES = (403, 409)
 
 
 def create_app(
@@ -72,9 +77,13 @@ def create_app(
         summary="Predictions for texts and the attributes they come with.",
         lifespan=service.lifespan,
     )
-    schema = {"application/json": {"schema": {"$ref": "#/components/schemas/PredictRequest"}}}
-    body = {"requestBody": {"required": True, "content": schema}}  # which the handler reads itself, within its limits
-    app.post("/v1/predict", response_model=PredictAnswer, responses=_FAULTS, openapi_extra=body)(service.predict)
+    faults = {status: fault for status, fault in _FAULTS.items() if status not in _OF_VALUES}
+    body = _body_of(PredictRequest)
+    app.post("/v1/predict", response_model=PredictAnswer, responses=faults, openapi_extra=body)(service.predict)
+    body = _body_of(EnrolRequest)
+    app.post("/v1/enrol", response_model=EnrolAnswer, responses=_FAULTS, openapi_extra=body)(service.enrol)
+    faults = {status: fault for status, fault in _FAULTS.items() if status != 400}
+    app.delete("/v1/values/{attribute}/{value:path}", response_model=RemoveAnswer, responses=faults)(service.remove)
     closed: dict[int | str, Any] = {status: _FAULTS[status] for status in (401, 421)}
     app.get("/v1/models", response_model=ModelsAnswer, responses=closed)(service.list_models)
     app.get("/health", responses={status: _FAULTS[status] for status in (421, 503)})(service.health)
@@ -83,9 +92,15 @@ def create_app(
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _failed)
     _document_limits(app, models, settings)
-    paths = {path for route in app.routes if (path := getattr(route, "path", None))}
+    paths = {path for route in app.routes if (path := getattr(route, "path_format", None))}
     app.add_middleware(Gate, settings=settings, keys=keys, metrics=metrics, paths=paths)
     return app
+
+
+def _body_of(request: type[BaseModel]) -> dict[str, Any]:
+    """Describe a body, which the handler reads itself, within its limits."""
+    schema = {"application/json": {"schema": {"$ref": f"#/components/schemas/{request.__name__}"}}}
+    return {"requestBody": {"required": True, "content": schema}}
 
 
 def _document_limits(app: FastAPI, models: Mapping[str, ServedModel], settings: ServeSettings) -> None:
@@ -93,11 +108,15 @@ def _document_limits(app: FastAPI, models: Mapping[str, ServedModel], settings: 
     schemas = app.openapi()["components"]["schemas"]
     body = PredictRequest.model_json_schema(ref_template="#/components/schemas/{model}")
     schemas |= body.pop("$defs") | {"PredictRequest": body}
+    new_value = EnrolRequest.model_json_schema(ref_template="#/components/schemas/{model}")
+    schemas |= new_value.pop("$defs") | {"EnrolRequest": new_value}
     request, row = (schemas[name]["properties"] for name in ("PredictRequest", "Row"))
     strings = {kind.get("type"): kind for kind in (*request["model"]["anyOf"], *request["rows"]["anyOf"])}
     strings["string"]["enum"] = list(models)
-    strings["array"] |= {"minItems": 1, "maxItems": settings.max_rows}
-    for text in (request["text"], row["text"]):
+    new_value["properties"]["model"]["anyOf"][0]["enum"] = list(models)
+    for rows in (strings["array"], new_value["properties"]["rows"]):
+        rows |= {"minItems": 1, "maxItems": settings.max_rows}
+    for text in (request["text"], row["text"], schemas["LabelledRow"]["properties"]["text"]):
         next(kind for kind in text["anyOf"] if kind.get("type") == "string")["maxLength"] = settings.max_text_length
     reads = "; ".join(
         f"{model.name} reads {', '.join(attribute.name for attribute in model.attributes) or 'none'}"
@@ -112,6 +131,7 @@ class _Service:
     def __init__(self, models: Mapping[str, ServedModel], settings: ServeSettings, metrics: ServiceMetrics) -> None:
         self._models, self._settings, self._metrics = models, settings, metrics
         self._batcher: Batcher | None = None
+        self._values: ValuePaths | None = None
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attribune-reader")
 
     @asynccontextmanager
@@ -119,8 +139,12 @@ class _Service:
         """Start the batcher, and at the end let it answer what waits."""
         self._batcher = Batcher(max_queue_size=self._settings.max_queue_size, observe=self._metrics.batch_sizes.observe)
         self._metrics.watch(self._batcher)
+        self._values = ValuePaths(
+            self._models, self._settings, self._metrics, batcher=self._batcher, reader=self._reader
+        )
         yield
         self._reader.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(self._values.close)
         await asyncio.to_thread(self._batcher.close)
 
     async def predict(self, request: Request) -> Response:
@@ -130,23 +154,8 @@ class _Service:
         `unknown`, and is the prediction for a text without them.
         """
         body = await request.body()  # what comes after it says that the caller has left
-        try:
-            async with asyncio.timeout(self._settings.timeout):
-                work = self._answer(body, request.headers.get("content-type", ""))
-                answered = await _while_connected(request, work)
-        except Overloaded:
-            raise Refused(
-                429, "body", f"more than {self._settings.max_queue_size:,} texts wait already: try again later"
-            ) from None
-        except Stopping:
-            raise Refused(503, "body", "the service stops: try again later") from None
-        except TimeoutError:
-            raise Refused(
-                503, "body", f"no answer within {self._settings.timeout:g} seconds: send fewer texts, or later"
-            ) from None
-        except AttribuneError as error:
-            status, field = (503, "model") if isinstance(error, ModelFolderError) else (422, "body")
-            raise Refused(status, field, str(error).encode("ascii", "backslashreplace").decode()) from None
+        async with in_time(self._settings):
+            answered = await while_connected(request, self._answer(body, request.headers.get("content-type", "")))
         if answered is None:
             return Response(status_code=LEFT)
         model, answers = answered
@@ -158,9 +167,32 @@ class _Service:
         """Read a request and wait for its answers; a large body is read on a thread, one at a time."""
         read = functools.partial(read_request, body, content_type, self._models, self._settings)
         loop = asyncio.get_running_loop()
-        request = read() if len(body) < _LARGE else await loop.run_in_executor(self._reader, read)
+        request = read() if len(body) < LARGE_BODY else await loop.run_in_executor(self._reader, read)
         assert self._batcher is not None
         return request[0], await asyncio.wrap_future(self._batcher.submit(*request))
+
+    async def enrol(self, request: Request) -> Response:
+        """Learn a new value of an attribute from its rows with labels.
+
+        From the answer on every prediction knows it, also after the service was started again: it is stored with the
+        run. Predictions for other values do not change.
+        """
+        assert self._values is not None
+        return await self._values.enrol(request)
+
+    async def remove(
+        self,
+        request: Request,
+        attribute: str,
+        value: str,
+        model: Annotated[str | None, Query(description="Name of the model; needed where several are served.")] = None,
+    ) -> Response:
+        """Forget a value of an attribute: its vectors, its name, and what the run has stored of its rows.
+
+        Names are percent-encoded, a slash as %2F. Weights that all values share stay as they are.
+        """
+        assert self._values is not None
+        return await self._values.remove(request, model)
 
     async def list_models(self) -> Response:
         """List the models, with the texts and attributes that each reads."""
@@ -176,22 +208,6 @@ class _Service:
     async def metrics(self) -> Response:
         """Return metrics in Prometheus' text format."""
         return Response(self._metrics.text(), media_type="text/plain; version=1.0.0; charset=utf-8")
-
-
-async def _while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result | None:
-    """Wait for the result of work on a request; when its caller leaves, the work is cancelled, and there is None."""
-    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_leave(request))
-    try:
-        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
-        return working.result() if working.done() else None
-    finally:
-        working.cancel()
-        leaving.cancel()
-
-
-async def _leave(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 async def _refused(_: Request, error: Exception) -> Response:

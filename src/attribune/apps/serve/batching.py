@@ -6,10 +6,10 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from attribune.apps.serve.compute import start
 from attribune.apps.serve.models import Answer, ServedModel
@@ -19,6 +19,7 @@ from attribune.models.panel import Panel
 
 __all__ = ["Batcher", "Overloaded", "Stopping"]
 
+Result = TypeVar("Result")
 _PATIENCE = 0.05  # share of the time of a batch
 _RETURN_SECONDS = 3  # between two returns of freed memory, each of which takes 20 ms
 
@@ -40,13 +41,20 @@ class _Waiting:
     answers: Future[list[Answer]] = field(default_factory=Future)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Job:
+    function: Callable[[], Any]
+    rows: int
+    result: Future[Any] = field(default_factory=Future)
+
+
 class Batcher:
     """Answers the requests that wait, batch by batch, on the one thread on which models predict.
 
     Requests gather while a model works; when it is done, those for the model of the oldest request, and for models that
     share its backbone, are answered together. Where a batch had several requests, their callers are likely to ask
     again: the next batch waits for as many texts, for a twentieth of the time of the last one at most. A single caller
-    never waits.
+    never waits. Other work on that thread, `call`, is done between the batches.
 
     Args:
         max_queue_size: texts that may wait.
@@ -60,6 +68,7 @@ class Batcher:
         self.max_queue_size, self.max_batch_size = max_queue_size, max_batch_size
         self._observe = observe
         self._queue: deque[_Waiting] = deque()
+        self._jobs: deque[_Job] = deque()
         self._changed = threading.Condition()
         self._working = self._closed = False
         self._expected, self._patience = 0, 0.0  # texts to wait for, and seconds for which
@@ -91,19 +100,50 @@ class Batcher:
         """
         rows = len(next(iter(columns.values()))) * (1 if panel is None else len(panel))
         request = _Waiting(model=model, columns=columns, rows=rows, panel=panel)
+        with self._taking(rows):
+            self._queue.append(request)
+        request.answers.add_done_callback(lambda answers: self._forget(request) if answers.cancelled() else None)
+        return request.answers
+
+    def call(self, function: Callable[[], Result], *, rows: int = 0) -> Future[Result]:
+        """Queue a function; the future has its result or its error.
+
+        Args:
+            rows: that it works on, if it takes long; it then calls `give_way` now and then.
+
+        Raises:
+            Overloaded: when rows wait, and the queue is full.
+            Stopping: after `close`.
+        """
+        job = _Job(function=function, rows=rows)
+        with self._taking(rows):
+            self._jobs.append(job)
+        return job.result
+
+    def give_way(self) -> None:
+        """Answer a batch of those that wait and do what is short, within a function that takes long."""
+        with self._changed:
+            batch = self._next_batch() if self._queue else []
+            short = [job for job in self._jobs if not job.rows]
+            self._jobs = deque(job for job in self._jobs if job.rows)
+        for job in short:
+            _do(job)
+        self._score(batch)
+
+    @contextlib.contextmanager
+    def _taking(self, rows: int) -> Iterator[None]:
+        """Put something into a queue within the block."""
         with self._changed:
             if self._closed:
                 raise Stopping
             waiting = self._rows()
-            if waiting and waiting + request.rows > self.max_queue_size:
+            if rows and waiting and waiting + rows > self.max_queue_size:
                 raise Overloaded
-            self._queue.append(request)
+            yield
             self._changed.notify_all()
             if not self._working:
                 self._working = True
                 start(self._work)
-        request.answers.add_done_callback(lambda answers: self._forget(request) if answers.cancelled() else None)
-        return request.answers
 
     def _forget(self, request: _Waiting) -> None:
         with self._changed, contextlib.suppress(ValueError):  # it may be in a batch already
@@ -117,7 +157,7 @@ class Batcher:
             self._changed.wait_for(lambda: not self._working)
 
     def _rows(self) -> int:
-        return sum(request.rows for request in self._queue)
+        return sum(request.rows for request in self._queue) + sum(job.rows for job in self._jobs)
 
     def _work(self) -> None:
         """Answer until the queue is empty; an unexpected error ends the service, and `/health` says so."""
@@ -126,30 +166,38 @@ class Batcher:
         except BaseException:
             with self._changed:
                 self._closed, self._working = True, False
-                for request in self._queue:
-                    request.answers.set_exception(Stopping())
+                for future in (*(one.answers for one in self._queue), *(job.result for job in self._jobs)):
+                    if not future.cancelled():
+                        future.set_exception(Stopping())
                 self._queue.clear()
+                self._jobs.clear()
                 self._changed.notify_all()
             raise
 
     def _answer_all(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._closed or self._rows() >= self._expected, timeout=self._patience)
+                self._changed.wait_for(
+                    lambda: self._closed or self._jobs or self._rows() >= self._expected, timeout=self._patience
+                )
                 self._expected, self._patience = 0, 0.0
-                if not self._queue:
+                if not self._queue and not self._jobs:
                     self._working = False
                     self._changed.notify_all()
                     return
-                batch = self._next_batch()
-            batch = [request for request in batch if request.answers.set_running_or_notify_cancel()]
-            if batch:
-                self._score(batch)
+                job = self._jobs.popleft() if self._jobs else None
+                batch = self._next_batch() if self._queue else []
+            self._score(batch)
+            if job is not None:
+                _do(job)
             if time.monotonic() - self._returned > _RETURN_SECONDS:
                 return_freed_memory()
                 self._returned = time.monotonic()
 
     def _score(self, batch: Sequence[_Waiting]) -> None:
+        batch = [request for request in batch if request.answers.set_running_or_notify_cancel()]
+        if not batch:
+            return
         start_time, rows = time.monotonic(), sum(request.rows for request in batch)
         try:
             self._observe(rows)
@@ -175,6 +223,19 @@ class Batcher:
                 others.append(request)
         self._queue = others
         return batch
+
+
+def _do(job: _Job) -> None:
+    if not job.result.set_running_or_notify_cancel():
+        return
+    try:
+        result = job.function()
+    except BaseException as error:
+        job.result.set_exception(error)
+        if not isinstance(error, Exception):
+            raise
+    else:
+        job.result.set_result(result)
 
 
 def _answer(batch: Sequence[_Waiting]) -> None:

@@ -69,7 +69,8 @@ class Gate:
                 await body(scope, receive, send_and_record)
         finally:
             self._held -= len(body) if isinstance(body, bytes) else 0
-            path = scope["path"] if scope["path"] in self._paths else "other"
+            path = getattr(scope.get("route"), "path_format", scope["path"])  # as it is declared, without names in it
+            path = path if path in self._paths else "other"
             self._metrics.requests.labels(path, str(status)).inc()
             self._metrics.durations.labels(path).observe(time.perf_counter() - started)
 

@@ -43,6 +43,8 @@ class ServiceMetrics:
             ("model", "attribute", "status"),
             registry=self.registry,
         )
+        self.enrolments = Counter("attribune_enrolments", "Values added.", ("model",), registry=self.registry)
+        self.removals = Counter("attribune_removals", "Values forgotten.", ("model",), registry=self.registry)
         self._models = list(models)
         self._renamed = RenamedMetrics(
             self._models,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -56,9 +58,24 @@ class MappedFiles:
         paths = {one.path for one in maps if one.path.endswith(_SUFFIXES)}
         return cls({path: _stamp(path) for path in sorted(paths.difference(apart_from.stamps if apart_from else ()))})
 
+    @contextmanager
+    def own_change(self, folder: Path) -> Iterator[None]:
+        """Let a folder be replaced within a block; what the process has mapped of the one before stays what it was.
+
+        Files that had changed before are still reported.
+        """
+        below = f"{folder.resolve()}{os.sep}"
+        own = [path for path, stamp in self.stamps.items() if path.startswith(below) and _stamp(path) == stamp]
+        for path in own:
+            del self.stamps[path]
+        try:
+            yield
+        finally:
+            self.stamps.update({path: _stamp(path) for path in own})
+
     def changed(self) -> list[str]:
         """Return the files that are no longer what they were, or no longer there."""
-        return [path for path, stamp in self.stamps.items() if _stamp(path) != stamp]
+        return [path for path, stamp in list(self.stamps.items()) if _stamp(path) != stamp]
 
 
 def _stamp(path: str) -> tuple[int, ...] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,14 +16,15 @@ from attribune.apps.serve.compute import compute
 from attribune.apps.serve.model_files import MappedFiles, copy_into_memory
 from attribune.backbones.loading import SharedBackbones
 from attribune.data.writing import finite
-from attribune.errors import ConfigError, ModelFolderError
+from attribune.errors import AttribuneError, ConfigError, ModelFolderError
 from attribune.methods.weight_cache import WeightCache
 from attribune.models.auto import load_model
 from attribune.models.base import ConditionedModel
 from attribune.models.panel import Panel
 from attribune.models.predictor import Predictor, PredictorGroup, default_device
 from attribune.runs.folder import RunFolder, load_run
-from attribune.schema import MultiLabel, Numeric
+from attribune.runs.live_run import LiveRun
+from attribune.schema import MultiLabel, Numeric, Schema
 from attribune.schema.attributes import FittedAttribute
 
 __all__ = ["Answer", "ServedModel", "load_models"]
@@ -54,14 +55,18 @@ class ServedModel:
         group: the predictors of all models of the service.
         source: its folder.
         files: those from which the system reads the model while it is served.
-        panels: of the attributes for which one was asked.
+        panels: of the attributes for which one was asked, each with the schema whose values it has.
+        live: its run, if values can be added and taken away.
+        fixed: why they cannot.
     """
 
     name: str
     group: PredictorGroup
     source: str
     files: MappedFiles = field(default_factory=MappedFiles)
-    panels: dict[str, Panel] = field(default_factory=dict, repr=False)
+    panels: dict[str, tuple[Schema, Panel]] = field(default_factory=dict, repr=False)
+    live: LiveRun | None = None
+    fixed: str = "it was loaded without `enrol`"
 
     def changed_files(self) -> list[str]:
         """Return the files that have changed since the model was loaded, from which it reads on."""
@@ -89,9 +94,10 @@ class ServedModel:
 
     def panel(self, attribute: str) -> Panel:
         """Return the panel of all values of an attribute; ConfigError where there is none."""
-        if attribute not in self.panels:
-            self.panels[attribute] = Panel.of(self.predictor, attribute)
-        return self.panels[attribute]
+        schema = self.predictor.schema
+        if attribute not in self.panels or self.panels[attribute][0] is not schema:
+            self.panels[attribute] = schema, Panel.of(self.predictor, attribute)
+        return self.panels[attribute][1]
 
     def panel_answers(self, panel: Panel, columns: Columns) -> list[Answer]:
         """Ask a panel about rows, given as columns of texts and attributes; errors as in `answer_together`.
@@ -99,6 +105,8 @@ class ServedModel:
         Who dissents stays with the service, whose callers need not know the values that a model knows.
         """
         self._check_files()
+        (asked,) = (one.name for one in self.attributes if panel.columns[one.columns].all())
+        panel = self.panel(asked)  # of the values that the model knows now
         opinions = panel.predict(self.predictor, columns)
         opinions.pop("dissenters", None)
         attributes = [one for one in self.attributes if not panel.columns[one.columns].all()]
@@ -190,7 +198,12 @@ def _plain(value: Any) -> Any:
 
 
 def load_models(
-    runs: Sequence[str], *, backbone: str | None = None, dtype: str = "float32", cache_mb: float = 256
+    runs: Sequence[str],
+    *,
+    backbone: str | None = None,
+    dtype: str = "float32",
+    cache_mb: float = 256,
+    enrol: bool = False,
 ) -> dict[str, ServedModel]:
     """Load runs for a service, on the thread that will predict; those with the same backbone share its weights.
 
@@ -199,31 +212,60 @@ def load_models(
         backbone: where the backbones' weights are, if no longer where they were.
         dtype: of the backbones' weights, ``float32`` or ``bfloat16``.
         cache_mb: size of the weight caches of all models together, in MiB.
+        enrol: whether values can be added and taken away.
 
     Raises:
-        ConfigError: for two runs of one name, or without a run.
+        ConfigError: for two runs of one name, or without a run; or for a run that is there twice, or another dtype,
+            where values can be added.
         ModelFolderError: for a folder that is no run, or whose model is missing or damaged.
     """
     if not runs:
         raise ConfigError("no run is given to serve: name the folder of one that `attribune train` wrote")
     if dtype not in ("float32", "bfloat16"):
         raise ConfigError(f"--dtype {dtype}: choose float32 or bfloat16")
-    return compute(lambda: _load_models(runs, backbone=backbone, dtype=dtype, cache_mb=cache_mb))
+    if enrol and dtype != "float32":
+        raise ConfigError(f"--dtype {dtype} with --enrol: weights are stored again with new values, so leave it out")
+    return compute(lambda: _load_models(runs, backbone=backbone, dtype=dtype, cache_mb=cache_mb, enrol=enrol))
 
 
-def _load_models(runs: Sequence[str], *, backbone: str | None, dtype: str, cache_mb: float) -> dict[str, ServedModel]:
+def _load_models(
+    runs: Sequence[str], *, backbone: str | None, dtype: str, cache_mb: float, enrol: bool
+) -> dict[str, ServedModel]:
     mapped = MappedFiles.of_this_process()
+    folders = [RunFolder(Path(_parse_run(run)[1]).resolve()) for run in runs if enrol]
+    for folder in folders:
+        folder.complete_model()
+    marks = {folder.path: folder.model_mark for folder in folders}
+    if len(marks) < len(folders):
+        raise ConfigError("--enrol with one run under two names: only one of them would learn; give it once")
     sources, group = _load_group(runs, backbone=backbone, dtype=dtype)
     copy_into_memory(group.networks())
     gc.collect()  # nothing may hold what has been copied
     files = MappedFiles.of_this_process(apart_from=mapped)
     models = {name: ServedModel(name=name, group=group, source=source, files=files) for name, source in sources.items()}
+    if enrol:
+        models = {name: _with_run(model, marks, backbone) for name, model in models.items()}
     neural = [model for served in models.values() if isinstance(model := served.predictor.model, ConditionedModel)]
     for model in neural:
         model.enable_weight_cache(cache_mb / len(neural))
     for served in models.values():
         served.check()
     return models
+
+
+def _with_run(
+    model: ServedModel, marks: Mapping[Path, tuple[tuple[int, int, int] | None, ...]], backbone: str | None
+) -> ServedModel:
+    """Return a model with its run in memory, or with the reason why its values cannot change."""
+    folder = RunFolder(Path(model.source).resolve())
+    if not folder.is_begun:
+        return replace(model, fixed=f"{model.source} is a model without its run: serve the folder of the run")
+    try:
+        recipe, mark = folder.read_recipe(), marks[folder.path]
+        live = LiveRun(folder.path, recipe, model.predictor, mark=mark, backbone=backbone)
+    except AttribuneError as error:
+        return replace(model, fixed=str(error))
+    return replace(model, live=live)
 
 
 def _load_group(runs: Sequence[str], *, backbone: str | None, dtype: str) -> tuple[dict[str, str], PredictorGroup]:

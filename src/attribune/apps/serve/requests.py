@@ -28,20 +28,43 @@ from attribune.models.panel import Panel
 from attribune.schema import FittedAttribute, MultiLabel, Numeric, Schema
 from attribune.schema.columns import canonical
 
-__all__ = ["ErrorAnswer", "Fault", "ModelsAnswer", "PredictAnswer", "PredictRequest", "Refused", "read_request"]
+__all__ = [
+    "LARGE_BODY",
+    "ErrorAnswer",
+    "Fault",
+    "ModelsAnswer",
+    "PredictAnswer",
+    "PredictRequest",
+    "Refused",
+    "RequestBody",
+    "Row",
+    "Scalar",
+    "check_characters",
+    "check_rows",
+    "checked",
+    "choose_model",
+    "parse_body",
+    "read_request",
+    "read_row",
+    "read_text",
+    "shown",
+]
 
 Body = TypeVar("Body", bound=BaseModel)
 Scalar = StrictStr | StrictBool | StrictInt | StrictFloat | None
 Words = StrictStr | list[StrictStr]
+LARGE_BODY = 1 << 16  # bytes; reading a smaller one takes the event loop a few milliseconds at most
 _MAX_VALUES = 1_000  # of one attribute of one text
 _MAX_FAULTS = 10  # in an answer
 
 
-class _Body(BaseModel):
+class RequestBody(BaseModel):
+    """A body, or a part of one, with no other fields than its own."""
+
     model_config = ConfigDict(extra="forbid")
 
 
-class Row(_Body):
+class Row(RequestBody):
     """A text with its attributes."""
 
     text: Words | dict[str, Words | None] = Field(
@@ -55,7 +78,7 @@ class Row(_Body):
     )
 
 
-class PredictRequest(_Body):
+class PredictRequest(RequestBody):
     """One text with its attributes, or many as `rows`."""
 
     # What is skipped here is checked row by row, so that a body is refused at its first bad row.
@@ -138,13 +161,8 @@ def read_request(
     Raises:
         Refused: naming the field, the value seen and the cure.
     """
-    kind = content_type.partition(";")[0].strip().lower()
-    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
-        raise Refused(422, "body", f"its type is {_shown(kind)!r}: send JSON, with 'content-type: application/json'")
-    if not body:
-        raise Refused(422, "body", "Field required: the body is empty")
-    request = _checked(PredictRequest, _parse(body), "")
-    model = _choose(models, request.model)
+    request = checked(PredictRequest, parse_body(body, content_type), "")
+    model = choose_model(models, request.model)
     columns = _columns(request, model, settings)
     return model, columns, None if request.panel is None else _panel(request.panel, model, columns, settings)
 
@@ -154,7 +172,7 @@ def _panel(name: str, model: ServedModel, columns: Mapping[str, Sequence[Any]], 
     known = [attribute.name for attribute in model.attributes]
     if name not in known:
         listed = ", ".join(known) or "none"
-        raise Refused(422, "panel", f"model {model.name!r} has no attribute {_shown(name)!r}: it has {listed}")
+        raise Refused(422, "panel", f"model {model.name!r} has no attribute {shown(name)!r}: it has {listed}")
     try:
         panel = model.panel(name)
     except ConfigError as error:
@@ -170,7 +188,13 @@ def _panel(name: str, model: ServedModel, columns: Mapping[str, Sequence[Any]], 
     return panel
 
 
-def _parse(body: bytes) -> Any:
+def parse_body(body: bytes, content_type: str) -> Any:
+    """Return what the JSON of a body says."""
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
+        raise Refused(422, "body", f"its type is {shown(kind)!r}: send JSON, with 'content-type: application/json'")
+    if not body:
+        raise Refused(422, "body", "Field required: the body is empty")
     collects = gc.isenabled()
     gc.disable()  # millions of new lists would be visited again and again, which takes most of the time
     try:
@@ -187,7 +211,8 @@ def _parse(body: bytes) -> Any:
             gc.enable()
 
 
-def _choose(models: Mapping[str, ServedModel], name: str | None) -> ServedModel:
+def choose_model(models: Mapping[str, ServedModel], name: str | None) -> ServedModel:
+    """Return the model of a name, which may be left out where there is one."""
     listed = ", ".join(models)
     if name is None:
         if len(models) > 1:
@@ -208,22 +233,27 @@ def _columns(request: PredictRequest, model: ServedModel, settings: ServeSetting
         if request.text is not None or request.attributes:
             field = "attributes" if request.text is None else "text"
             raise Refused(422, field, f"there are rows beside {field}: put it into each row")
-        if not isinstance(rows, list):
-            raise Refused(422, "rows", "Input should be a valid list")
-        if not rows:
-            raise Refused(422, "rows", "the list is empty: give at least one row")
-        if len(rows) > settings.max_rows:
-            raise Refused(422, "rows", f"{len(rows)} rows, but at most {settings.max_rows} in a request: send several")
+        check_rows(rows, settings)
         prefix = "rows[{}]."
     columns: dict[str, list[Any]] = {name: [] for name in model.predictor.columns}
     for number, row in enumerate(rows):
-        read = _row(row, prefix.format(number), model, settings)
+        read = read_row(row, prefix.format(number), model, settings)
         for name, column in columns.items():
             column.append(read.get(name))
     return columns
 
 
-def _row(given: Any, prefix: str, model: ServedModel, settings: ServeSettings) -> dict[str, Any]:
+def check_rows(rows: Any, settings: ServeSettings) -> None:
+    """Refuse rows that are no list, and too many of them."""
+    if not isinstance(rows, list):
+        raise Refused(422, "rows", "Input should be a valid list")
+    if not rows:
+        raise Refused(422, "rows", "the list is empty: give at least one row")
+    if len(rows) > settings.max_rows:
+        raise Refused(422, "rows", f"{len(rows)} rows, but at most {settings.max_rows} in a request: send several")
+
+
+def read_row(given: Any, prefix: str, model: ServedModel, settings: ServeSettings) -> dict[str, Any]:
     """Read a row: the values of its text columns and attributes."""
     known = {attribute.name: attribute for attribute in model.attributes}
     if isinstance(given, dict):
@@ -235,17 +265,17 @@ def _row(given: Any, prefix: str, model: ServedModel, settings: ServeSettings) -
         )
         _check_words(given.get("text"), f"{prefix}text", model, settings)
         _check_numbers(given.get("attributes"), f"{prefix}attributes.")
-    row = _checked(Row, given, prefix)
+    row = checked(Row, given, prefix)
     schema = model.predictor.schema
     values: dict[str, Any] = {
-        name: _value(value, known[name], f"{prefix}attributes.{_shown(name)}", schema)
+        name: _value(value, known[name], f"{prefix}attributes.{shown(name)}", schema)
         for name, value in row.attributes.items()
     }
     values |= _texts(row.text, prefix, model, settings)
     return values
 
 
-def _checked(kind: type[Body], given: Any, prefix: str) -> Body:
+def checked(kind: type[Body], given: Any, prefix: str) -> Body:
     """Check an object of a body by its types."""
     if not isinstance(given, dict):
         raise Refused(422, prefix.removesuffix(".") or "body", "Input should be a valid dictionary or object")
@@ -259,14 +289,14 @@ def _checked(kind: type[Body], given: Any, prefix: str) -> Body:
 def _check_names(given: Any, known: Iterable[str], prefix: str, reason: str) -> None:
     unknown = next((name for name in given if name not in known), None) if isinstance(given, dict) else None
     if unknown is not None:
-        raise Refused(422, f"{prefix}{_shown(unknown)}", reason)
+        raise Refused(422, f"{prefix}{shown(unknown)}", reason)
 
 
 def _check_numbers(attributes: Any, prefix: str) -> None:
     for name, values in attributes.items() if isinstance(attributes, dict) else ():
         if isinstance(values, list) and len(values) > _MAX_VALUES:
             reason = f"{len(values):,} values, but at most {_MAX_VALUES:,} are read: leave some out"
-            raise Refused(422, f"{prefix}{_shown(name)}", reason)
+            raise Refused(422, f"{prefix}{shown(name)}", reason)
 
 
 def _check_words(given: Any, field: str, model: ServedModel, settings: ServeSettings) -> None:
@@ -290,9 +320,9 @@ def _texts(text: Any, prefix: str, model: ServedModel, settings: ServeSettings) 
         text = {names[0]: text}
     for name, value in text.items():
         if value is not None:
-            field = f"{prefix}text" if len(names) == 1 else f"{prefix}text.{_shown(name)}"
+            field = f"{prefix}text" if len(names) == 1 else f"{prefix}text.{shown(name)}"
             joined = value if isinstance(value, str) else "".join(value)
-            _check_characters(joined, field)
+            check_characters(joined, field)
             if len(joined) > settings.max_text_length:
                 limit = f"at most {settings.max_text_length:,} are read"
                 raise Refused(422, field, f"{len(joined):,} characters, but {limit}: cut the text")
@@ -310,11 +340,11 @@ def _value(value: Any, attribute: FittedAttribute, field: str, schema: Schema) -
             value = value.split(spec.separator)
         values = value if isinstance(value, list) else [value]
         _check_numbers({"": values}, field)  # also those of one text with separators
-        texts = [_text(item, f"{field}[{index}]") for index, item in enumerate(values)]
+        texts = [read_text(item, f"{field}[{index}]") for index, item in enumerate(values)]
         return [text for text in texts if not schema.means_missing(text)] or None
     if isinstance(value, list):
         raise Refused(422, field, "a list, but a text has one value of this attribute: give it alone")
-    text = _text(value, field)
+    text = read_text(value, field)
     if text is None or schema.means_missing(text):
         return None
     _check_value(text, attribute, field)
@@ -329,23 +359,25 @@ def _check_value(text: str, attribute: FittedAttribute, field: str) -> None:
         except ValueError:
             finite = False
         if not finite:
-            raise Refused(422, field, f"{_shown(text)!r} is not a finite number: give one, or null where it is missing")
+            raise Refused(422, field, f"{shown(text)!r} is not a finite number: give one, or null where it is missing")
     elif spec.derives_values or spec.unseen == "error":
         try:
             unknown = attribute.unknown(pa.array([text]), missing=frozenset())[0]
         except DataError as error:
             raise Refused(422, field, str(error).encode("ascii", "backslashreplace").decode()) from None
         if unknown and spec.unseen == "error":
-            raise Refused(422, field, f"{_shown(text)!r} was not seen in training, and this model refuses such values")
+            raise Refused(422, field, f"{shown(text)!r} was not seen in training, and this model refuses such values")
 
 
-def _text(value: Any, field: str) -> str | None:
+def read_text(value: Any, field: str) -> str | None:
+    """Return a value as canonical text, None where it is missing."""
     if isinstance(value, str):
-        _check_characters(value, field)
+        check_characters(value, field)
     return canonical(value)
 
 
-def _check_characters(text: str, field: str) -> None:
+def check_characters(text: str, field: str) -> None:
+    """Refuse text that is not valid Unicode."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -354,7 +386,8 @@ def _check_characters(text: str, field: str) -> None:
         ) from None
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
+    """Return text of the caller for a message: short, and in ASCII."""
     short = text if len(text) <= 60 else f"{text[:57]}..."
     return short.encode("ascii", "backslashreplace").decode()
 
@@ -368,7 +401,7 @@ def _faults(errors: Sequence[Any], prefix: str) -> list[Fault]:
             if isinstance(part, int):
                 field = f"{field.removesuffix('.')}[{part}]."
             elif not _is_branch(part):
-                field += f"{_shown(part)}."
+                field += f"{shown(part)}."
         faults.setdefault(field.removesuffix(".") or "body", error["msg"].encode("ascii", "backslashreplace").decode())
     return [Fault(field=field, reason=reason) for field, reason in list(faults.items())[:_MAX_FAULTS]]
 

@@ -32,6 +32,7 @@ class ServeSettings(Settings):
             their callers.
         timeout: seconds that a request may take: its head, its body, the answer, and the reading of that.
         cache_mb: size of the weight caches of all models together, in MiB.
+        enrol: whether values may be added to the runs, and taken away.
         allowed_hosts: names that requests may ask for in their Host header, such as ``example.org`` or
             ``*.example.org``; any if empty.
     """
@@ -50,6 +51,7 @@ class ServeSettings(Settings):
     max_connections: int = Field(default=512, ge=1)
     timeout: float = Field(default=30, gt=0)
     cache_mb: float = Field(default=256, ge=0)
+    enrol: bool = False
     allowed_hosts: tuple[str, ...] = ()
 
 

@@ -1,0 +1,57 @@
+"""How long an answer is waited for, and what becomes of errors on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from fastapi import Request
+
+from attribune.apps.serve.batching import Overloaded, Stopping
+from attribune.apps.serve.requests import Refused
+from attribune.apps.serve.settings import ServeSettings
+from attribune.core.job_folder import HeldError
+from attribune.errors import AttribuneError, ModelFolderError
+
+__all__ = ["in_time", "while_connected"]
+
+Result = TypeVar("Result")
+
+
+@asynccontextmanager
+async def in_time(settings: ServeSettings) -> AsyncIterator[None]:
+    """Refuse a request whose work within the block fails, or takes too long."""
+    try:
+        async with asyncio.timeout(settings.timeout):
+            yield
+    except Overloaded:
+        raise Refused(
+            429, "body", f"more than {settings.max_queue_size:,} texts wait already: try again later"
+        ) from None
+    except Stopping:
+        raise Refused(503, "body", "the service stops: try again later") from None
+    except TimeoutError:
+        raise Refused(
+            503, "body", f"no answer within {settings.timeout:g} seconds: send fewer texts, or later"
+        ) from None
+    except AttribuneError as error:
+        status, field = (503, "model") if isinstance(error, ModelFolderError | HeldError) else (422, "body")
+        raise Refused(status, field, str(error).encode("ascii", "backslashreplace").decode()) from None
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, Result]) -> Result | None:
+    """Wait for the result of work on a request; when its caller leaves, the work is cancelled, and there is None."""
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_leave(request))
+    try:
+        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        working.cancel()
+        leaving.cancel()
+
+
+async def _leave(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,264 @@
+"""The bodies and paths of requests that add values to a served run, or take them from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation, StrictStr
+
+from attribune.apps.serve.models import ServedModel
+from attribune.apps.serve.requests import (
+    Refused,
+    RequestBody,
+    Row,
+    Scalar,
+    check_rows,
+    checked,
+    choose_model,
+    parse_body,
+    read_row,
+    read_text,
+    shown,
+)
+from attribune.apps.serve.settings import ServeSettings
+from attribune.errors import AttribuneError, ConfigError, DataError
+from attribune.runs.live_run import LiveRun
+from attribune.runs.value_learning import EnrolSettings
+from attribune.schema import FittedAttribute, MultiLabel
+from attribune.schema.revision import check_listed
+
+__all__ = ["EnrolAnswer", "EnrolRequest", "Enrolment", "RemoveAnswer", "read_enrolment", "read_removal"]
+
+_PATH = b"/v1/values/"
+_LONGEST = 1_000  # characters of a new value
+
+
+class LabelledRow(Row):
+    """A text with its label, and the attributes that it has beside the new value."""
+
+    label: Scalar | list[Scalar] | dict[str, Scalar] = Field(description="What the model should predict.")
+
+
+class EnrolRequest(RequestBody):
+    """A new value of an attribute, and rows from which it is learned."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "example": {
+                "attribute": "user",
+                "value": "u99",
+                "rows": [{"text": "A joy from start to end.", "attributes": {"product": "p3"}, "label": "good"}],
+            }
+        },
+    )
+
+    model: StrictStr | None = Field(default=None, description="Name of the model; needed where several are served.")
+    attribute: StrictStr = Field(description="The attribute that has the value.")
+    value: Scalar = Field(description="The value, which the model does not know.")
+    rows: SkipValidation[list[LabelledRow]] = Field(description="Texts of this value with their labels.")
+    by: Literal["posterior", "encoder", "both"] = Field(
+        default="posterior",
+        description="How it is learned: the maximum of the posterior; what the encoder says that was trained with the "
+        "model, in one pass; or the maximum that is found from there.",
+    )
+
+
+class EnrolAnswer(BaseModel):
+    """A value that the model knows from now on."""
+
+    model: str
+    attribute: str
+    value: str
+    rows: int
+    loss_before: float = Field(description="Mean loss of the rows with the value unknown.")
+    loss_after: float = Field(description="Mean loss of the rows with the value known; new rows have a higher one.")
+    seconds: float = Field(description="Of learning.")
+    stored: bool = Field(description="Whether the run's folder has it.")
+
+
+class RemoveAnswer(BaseModel):
+    """A value that the model knew."""
+
+    model: str
+    attribute: str
+    value: str
+    models: int = Field(description="Models that had it: the run's, and those trained beside it for comparison.")
+    predictions: int = Field(description="Stored predictions of its rows, which were removed.")
+    checkpoints: int = Field(description="Folders of checkpoints, which were removed.")
+    notes: list[str]
+    remaining: list[str] = Field(description="Files of the run in which it is still found, or may be.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Enrolment:
+    """A request for a new value.
+
+    Attributes:
+        value: as the vocabulary will have it.
+        columns: of the rows, by name, with the labels.
+    """
+
+    model: ServedModel
+    attribute: str
+    value: str
+    columns: Mapping[str, list[Any]]
+    settings: EnrolSettings
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return len(next(iter(self.columns.values())))
+
+
+def live_run(model: ServedModel) -> LiveRun:
+    """Return the run of a model in memory.
+
+    Raises:
+        Refused: for a model whose values stay as they are.
+    """
+    if model.live is None:
+        raise Refused(422, "model", f"the values of model {model.name!r} cannot change: {_printable(model.fixed)}")
+    return model.live
+
+
+def read_enrolment(
+    body: bytes, content_type: str, models: Mapping[str, ServedModel], settings: ServeSettings
+) -> Enrolment:
+    """Read the body of a request for a new value, as `read_request` reads one for predictions.
+
+    Raises:
+        Refused: naming the field, the value seen and the cure.
+    """
+    request = checked(EnrolRequest, parse_body(body, content_type), "")
+    model = choose_model(models, request.model)
+    live = live_run(model)
+    if live.refusal is not None:
+        raise Refused(422, "model", f"model {model.name!r} learns no values: {_printable(live.refusal)}")
+    attribute = _attribute(request.attribute, model, status=422)
+    text, value = _new_value(request.value, attribute, model)
+    check_rows(request.rows, settings)
+    (column_of_labels,) = live.recipe.label_columns
+    columns: dict[str, list[Any]] = {name: [] for name in (*model.predictor.columns, column_of_labels)}
+    for number, given in enumerate(request.rows):
+        label = given.pop("label", None) if isinstance(given, dict) else None
+        read = _row_with_value(given, f"rows[{number}].", attribute, text, model, settings)
+        read[column_of_labels] = _label(label, number, model)
+        for name, column in columns.items():
+            column.append(read.get(name))
+    return Enrolment(
+        model=model, attribute=attribute.name, value=value, columns=columns, settings=EnrolSettings(by=request.by)
+    )
+
+
+def _attribute(name: str, model: ServedModel, *, status: int) -> FittedAttribute:
+    """Return an attribute whose values are a list."""
+    found = next((attribute for attribute in model.attributes if attribute.name == name), None)
+    if found is None:
+        listed = ", ".join(one.name for one in model.attributes) or "none"
+        raise Refused(status, "attribute", f"model {model.name!r} has no attribute {shown(name)!r}: it has {listed}")
+    try:
+        check_listed(found)
+    except ConfigError as error:
+        raise Refused(422, "attribute", _printable(str(error))) from None
+    return found
+
+
+def _new_value(given: Any, attribute: FittedAttribute, model: ServedModel) -> tuple[str, str]:
+    """Return a value as a cell has it, and as the vocabulary will have it."""
+    text = read_text(given, "value")
+    if text is None or model.predictor.schema.means_missing(text):
+        raise Refused(422, "value", "it stands for no value: give another name")
+    separator = getattr(attribute.spec, "separator", None)
+    if separator is not None and separator in text:
+        raise Refused(422, "value", f"{shown(text)!r} has {separator!r} in it, which separates values: leave it out")
+    if len(text) > _LONGEST:
+        raise Refused(
+            422, "value", f"{len(text):,} characters, but a value has {_LONGEST:,} at most: give a shorter one"
+        )
+    cell = text if not isinstance(attribute.spec, MultiLabel) else [text]
+    try:
+        unknown = attribute.unknown(pa.array([cell]), missing=frozenset())[0]
+    except DataError as error:
+        raise Refused(422, "value", _printable(str(error))) from None
+    if not unknown:
+        reason = f"attribute {attribute.name!r} has the value {shown(text)!r} already: forget it first to learn it anew"
+        raise Refused(409, "value", reason)
+    return text, unknown[0]
+
+
+def _row_with_value(
+    given: Any, prefix: str, attribute: FittedAttribute, text: str, model: ServedModel, settings: ServeSettings
+) -> dict[str, Any]:
+    """Read a row without its label, and give it the new value."""
+    name, several = attribute.name, isinstance(attribute.spec, MultiLabel)
+    read = read_row(given, prefix, model, settings)
+    if read.get(name) is not None and not several:
+        raise Refused(
+            422, f"{prefix}attributes.{shown(name)}", f"every row has the new value of {name!r}: leave it out"
+        )
+    if all(read_text(read.get(column), f"{prefix}text") is None for column in model.predictor.text_input.names):
+        raise Refused(422, f"{prefix}text", "it is blank: give a text, or leave the row out")
+    read[name] = [text, *(read.get(name) or ())] if several else text  # the first have their slots
+    return read
+
+
+def _label(given: Any, number: int, model: ServedModel) -> Any:
+    """Check the label of a row by itself; returns it as a cell of a column of one type."""
+    task, field = model.predictor.task, f"rows[{number}].label"
+    given = _cell(given, field, takes_shares=bool(getattr(task, "soft_labels", False)))
+    try:
+        is_there = bool(task.encode_labels([[given]], first_row=number + 1)[1][0])
+        unseen = task.unseen_labels([[given]])
+    except AttribuneError as error:
+        raise Refused(422, field, _printable(str(error))) from None
+    if not is_there:
+        raise Refused(422, field, "there is no label: give one, or leave the row out")
+    if unseen:
+        known = ", ".join(map(str, getattr(task, "class_names", ())))
+        cure = f"give one of {shown(known)}" if known else "give one of those"
+        raise Refused(422, field, f"{shown(next(iter(unseen)))!r} is no label of the training rows: {cure}")
+    return given
+
+
+def _cell(given: Any, field: str, *, takes_shares: bool) -> Any:
+    if isinstance(given, dict) and not takes_shares:
+        raise Refused(422, field, "an object, but the labels of this model are no shares: give one label")
+    parts = [*given, *given.values()] if isinstance(given, dict) else given if isinstance(given, list) else [given]
+    if any(isinstance(part, dict | list) for part in parts):
+        raise Refused(422, field, "lists or objects are within it: give texts or numbers")
+    texts = [read_text(part, field) for part in parts]
+    return given if isinstance(given, dict) else texts if isinstance(given, list) else texts[0]
+
+
+def read_removal(path: bytes, name: str | None, models: Mapping[str, ServedModel]) -> tuple[ServedModel, str, str]:
+    """Read the path of a request that takes a value away: the model, the attribute and the value.
+
+    Args:
+        path: as it was sent, in which a slash within a name is ``%2F``.
+        name: of the model.
+
+    Raises:
+        Refused: for a path that cannot be read, or a model or an attribute that is not there.
+    """
+    model = choose_model(models, name)
+    live_run(model)
+    parts = path.partition(_PATH)[2].split(b"/")
+    if len(parts) != 2:
+        raise Refused(422, "path", "it is not /v1/values/ATTRIBUTE/VALUE: write a slash in a name as %2F")
+    try:
+        attribute, given = (unquote(part.decode("ascii"), errors="strict") for part in parts)
+    except UnicodeDecodeError:
+        raise Refused(422, "path", "it is not percent-encoded UTF-8: encode the names") from None
+    value = read_text(given, "value")
+    if value is None:
+        raise Refused(422, "value", "it is empty: name a value")
+    return model, _attribute(attribute, model, status=404).name, value
+
+
+def _printable(text: str) -> str:
+    return text.encode("ascii", "backslashreplace").decode()

@@ -1,0 +1,628 @@
+"""Values that are learned over HTTP: as `attribune enrol` learns them, stored with the run, and forgotten."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import small_runs
+from datasets import Dataset
+from fastapi.testclient import TestClient
+from live_service import until
+
+from attribune.apps.cli import main
+from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
+from attribune.apps.serve.batching import Batcher
+from attribune.errors import ConfigError, DataError, ModelFolderError
+from attribune.models.base import ConditionedModel
+from attribune.models.predictor import Predictor
+from attribune.runs.enrol import enrol, enrolments
+from attribune.runs.folder import RunFolder, load_run
+from attribune.runs.forget import forget
+from attribune.runs.live_run import LiveRun
+from attribune.runs.value_learning import EnrolSettings, ValueLearner
+
+pytestmark = pytest.mark.slow
+
+OLD = small_runs.reviews(30, seed=8)
+NEW = [{**row, "user": "u 9/9"} for row in small_runs.reviews(12, seed=4)]
+VALUE = "u 9/9"
+PATH = "/v1/values/user/u%209%2F9"
+
+
+def attributes_of(row: dict[str, Any], *, without: str = "") -> dict[str, Any]:
+    tags = row["tags"].split(";") if row["tags"] else None
+    found = {"user": row["user"], "tags": tags, "price": float(row["price"]) if row["price"] else None}
+    return {name: value for name, value in found.items() if name != without}
+
+
+def body(rows: list[dict[str, Any]] = NEW, *, value: Any = VALUE, **more: Any) -> dict[str, Any]:
+    """A request that adds a user."""
+    labelled = [
+        {"text": row["text"], "attributes": attributes_of(row, without="user"), "label": row["stars"]} for row in rows
+    ]
+    return {"attribute": "user", "value": value, "rows": labelled, **more}
+
+
+def outputs(client: TestClient, rows: list[dict[str, Any]], **more: Any) -> list[dict[str, Any]]:
+    given = [{"text": row["text"], "attributes": attributes_of(row)} for row in rows]
+    answer = client.post("/v1/predict", json={"rows": given, **more})
+    assert answer.status_code == 200, answer.text
+    return list(answer.json()["predictions"])
+
+
+def same(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
+    """Up to the last digits, which depend on what is in the weight cache already."""
+    for one, other in zip(found, expected, strict=True):
+        assert one["unknown"] == other["unknown"]
+        assert one["output"] == pytest.approx(other["output"], abs=1e-6)
+
+
+@pytest.fixture
+def run(runs: Path, tmp_path: Path) -> Path:
+    """A run that may change."""
+    return Path(shutil.copytree(runs / "injector", tmp_path / "injector"))
+
+
+@contextmanager
+def serving(*runs: Path, **settings: Any) -> Iterator[TestClient]:
+    models = load_models([str(run) for run in runs], enrol=True)
+    app = create_app(models, settings=ServeSettings(enrol=True, **settings))
+    with TestClient(app, raise_server_exceptions=False) as client:
+        client.models = models  # type: ignore[attr-defined]
+        yield client
+
+
+@pytest.fixture
+def client(run: Path) -> Iterator[TestClient]:
+    """A service of the run alone, to which values can be added."""
+    with serving(run) as client:
+        yield client
+
+
+def fault(answer: httpx.Response, status: int) -> tuple[str, str]:
+    assert answer.status_code == status, answer.text
+    found = answer.json()["errors"][0]
+    return found["field"], found["reason"]
+
+
+def vectors(run: Path, value: str = VALUE) -> dict[str, Any]:
+    model: Any = load_run(run)[1].model
+    number = model.schema["user"].values.ids([value])[0]
+    assert number
+    owners = model.rows_of_values().items()
+    return {name: model.get_parameter(name).detach()[number].numpy() for name, owner in owners if owner == "user"}
+
+
+def test_it_is_learned_as_the_command_learns_it(runs: Path, run: Path, client: TestClient, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(runs / "injector", tmp_path / "other"))
+    (expected,) = enrol(other, str(small_runs.write_csv(tmp_path / "new.csv", NEW)), attributes=["user"]).values
+    found = client.post("/v1/enrol", json=body())
+    assert found.status_code == 200, found.text
+    answer = found.json()
+    assert answer.pop("seconds") > 0
+    assert answer.pop("loss_before") == pytest.approx(expected.loss_before, abs=1e-6)
+    assert answer.pop("loss_after") == pytest.approx(expected.loss_after, abs=1e-6)
+    assert answer == {"model": "injector", "attribute": "user", "value": VALUE, "rows": 12, "stored": True}
+    for name, vector in vectors(other).items():
+        np.testing.assert_allclose(vectors(run)[name], vector, atol=1e-6)
+    probabilities = load_run(other)[1].predict(Dataset.from_list(NEW))["probability_good"]
+    served = outputs(client, NEW)
+    assert all(not one["unknown"] for one in served)
+    np.testing.assert_allclose([one["output"]["probability_good"] for one in served], probabilities, atol=1e-6)
+    assert served != outputs(client, [{**row, "user": "nobody"} for row in NEW])
+    metrics = client.get("/metrics").text
+    assert 'attribune_enrolments_total{model="injector"} 1.0' in metrics
+    assert 'attribune_requests_total{path="/v1/enrol",status="200"} 1.0' in metrics
+
+
+def test_it_is_there_after_a_restart_and_can_be_undone(run: Path, tmp_path: Path) -> None:
+    known = [row for row in OLD if row["user"] != VALUE]
+    before = load_run(run)[1].predict(Dataset.from_list(known))["probability_good"]
+    with serving(run) as client:
+        for number in range(2):
+            assert client.post("/v1/enrol", json=body(NEW[number::2], value=f"new{number}")).status_code == 200
+        rows = [{**row, "user": f"new{number % 2}"} for number, row in enumerate(NEW)]
+        served = outputs(client, rows)
+    with serving(run) as client:
+        same(outputs(client, rows), served)
+    assert [[value["value"] for value in step] for step in enrolments(run)] == [["new0"], ["new1"]]
+    data = small_runs.write_csv(tmp_path / "rows.csv", rows)
+    assert main(["predict", str(run), str(data), "--output", str(tmp_path / "found.csv")]) == 0
+    assert main(["enrol", str(run), "--undo"]) == 0
+    assert [[value["value"] for value in step] for step in enrolments(run)] == [["new0"]]
+    after = load_run(run)[1].predict(Dataset.from_list(known))["probability_good"]
+    np.testing.assert_array_equal(before, after)
+
+
+def test_what_is_known_stays_to_the_bit_and_other_models_do_not_grow(runs: Path, run: Path, tmp_path: Path) -> None:
+    pln = Path(shutil.copytree(runs / "pln", tmp_path / "pln"))
+    with serving(run, pln) as client:
+
+        def ask() -> dict[str, Any]:
+            alone = [outputs(client, [row], model=model) for row in OLD[:6] for model in ("injector", "pln")]
+            return {"all": [outputs(client, OLD, model=model) for model in ("injector", "pln")], "alone": alone}
+
+        def sizes() -> list[int]:
+            found = client.get("/v1/models").json()["models"]
+            return [attribute["values"] for model in found for attribute in model["attributes"][:1]]
+
+        before, other = ask(), outputs(client, NEW, model="pln")
+        misses = {name: cache.misses for name, cache in client.models["injector"].weight_caches.items()}  # type: ignore[attr-defined]
+        assert sizes() == [7, 7]
+        assert client.post("/v1/enrol", json=body(model="injector")).status_code == 200
+        assert sizes() == [8, 7]
+        assert ask() == before
+        caches = client.models["injector"].weight_caches  # type: ignore[attr-defined]
+        assert {name: cache.misses for name, cache in caches.items()} == misses, "what was cached stays"
+        assert outputs(client, NEW, model="pln") == other
+        assert outputs(client, NEW, model="injector")[0]["unknown"] == {}
+        assert client.post("/v1/enrol", json=body(model="pln")).status_code == 200
+        assert sizes() == [8, 8]
+
+
+def test_forgetting_is_that_of_the_command(runs: Path, run: Path, client: TestClient, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(runs / "injector", tmp_path / "other"))
+    assert client.post("/v1/enrol", json=body()).status_code == 200
+    assert client.post("/v1/enrol", json=body(value="more")).status_code == 200
+    everybody = outputs(client, [{**row, "user": "more"} for row in NEW])
+    answer = client.delete(PATH)
+    assert answer.status_code == 200, answer.text
+    found = answer.json()
+    assert (found["value"], found["models"], found["remaining"]) == (VALUE, 1, [])
+    assert outputs(client, NEW)[0]["unknown"] == {"user": [VALUE]}
+    assert outputs(client, [{**row, "user": "more"} for row in NEW]) == everybody
+    assert client.delete("/v1/values/user/u3").json()["predictions"] == forget(other, "user", ["u3"]).predictions
+    assert outputs(client, [{**OLD[0], "user": "u3"}])[0]["unknown"] == {"user": ["u3"]}
+    assert client.delete("/v1/values/user/more").status_code == 200
+    assert load_run(run)[1].schema["user"].values == load_run(other)[1].schema["user"].values
+    rows = Dataset.from_list(OLD)
+    np.testing.assert_array_equal(load_run(run)[1].logits(rows)[0], load_run(other)[1].logits(rows)[0])
+    assert fault(client.delete(PATH), 404)[0] == "value"
+    assert 'attribune_removals_total{model="injector"} 3.0' in client.get("/metrics").text
+    assert client.post("/v1/enrol", json=body(value="u3")).status_code == 200, "it can be learned anew"
+    with serving(run) as again:
+        same(outputs(again, OLD), outputs(client, OLD))
+
+
+def test_panels_have_who_is_known(client: TestClient, run: Path) -> None:
+    def panel() -> float:
+        return float(outputs(client, OLD[:1], panel="user")[0]["output"]["probability_good"])
+
+    before = panel()
+    assert client.post("/v1/enrol", json=body()).status_code == 200
+    assert panel() != before
+    assert client.delete(PATH).status_code == 200
+    assert panel() == pytest.approx(before, abs=1e-6)
+
+
+def test_those_who_come_together_are_written_together(
+    run: Path, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, free, writes, replace_model = threading.Event(), threading.Event(), list[int](), RunFolder.replace_model
+
+    def slow(self: RunFolder, save: Callable[[Path], Any]) -> None:
+        writes.append(len(enrolments(self.path)))
+        begun.set()
+        assert free.wait(20)
+        replace_model(self, save)
+
+    monkeypatch.setattr(RunFolder, "replace_model", slow)
+    before = outputs(client, OLD)
+    with ThreadPoolExecutor(8) as pool:
+        first = pool.submit(client.post, "/v1/enrol", json=body(value="first"))
+        assert begun.wait(20)
+        assert outputs(client, OLD) == before, "predictions do not wait for the disk"
+        assert outputs(client, [{**OLD[0], "user": "first"}])[0]["unknown"], "nor does anyone know it before"
+        twice = fault(client.post("/v1/enrol", json=body(value="first")), 409)
+        assert twice == ("value", "another request is adding it just now: wait for that")
+        more = [pool.submit(client.post, "/v1/enrol", json=body(value=f"more{number}")) for number in range(4)]
+        writer: Any = client.app.router.lifespan_context  # type: ignore[attr-defined]
+        service = writer.__self__
+        until(lambda: sum(map(len, service._values._writer._waiting.values())) == 4)
+        free.set()
+        assert [one.result().status_code for one in (first, *more)] == [200] * 5
+    assert writes == [0, 1]
+    assert sorted(step[0]["value"] for step in enrolments(run)) == ["first", "more0", "more1", "more2", "more3"]
+    rows = [{**OLD[0], "user": value} for value in ("first", "more0", "more3")]
+    served = outputs(client, rows)
+    assert not any(one["unknown"] for one in served)
+    assert outputs(client, OLD) == before
+    with serving(run) as again:
+        same(outputs(again, rows), served)
+
+
+def test_predictions_go_on_between_the_passes_over_the_rows(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a value is learned, callers are answered as before."""
+    before, passes, answered = outputs(client, OLD), list[int](), threading.Event()
+    losses = ValueLearner._losses
+
+    def waiting(self: ValueLearner, *, learn: bool) -> Any:
+        passes.append(len(passes))
+        if len(passes) == 2:
+            batcher = client.app.router.lifespan_context.__self__._batcher  # type: ignore[attr-defined]
+            until(lambda: batcher.waiting > 0)
+        if len(passes) > 2:
+            assert answered.wait(20), "who came before the second pass has the answer before the third"
+        return losses(self, learn=learn)
+
+    monkeypatch.setattr(ValueLearner, "_losses", waiting)
+    with ThreadPoolExecutor(1) as pool:
+        learned = pool.submit(client.post, "/v1/enrol", json=body())
+        until(lambda: len(passes) >= 2)
+        assert outputs(client, OLD) == before
+        answered.set()
+        assert learned.result().status_code == 200
+    assert outputs(client, OLD) == before
+
+
+def test_long_work_lets_others_through() -> None:
+    batcher = Batcher(max_queue_size=10)
+    begun, seen = threading.Event(), list[str]()
+
+    def long() -> str:
+        begun.set()
+        until(lambda: bool(batcher._jobs))
+        batcher.give_way()
+        assert seen == ["short"]
+        return "long"
+
+    first = batcher.call(long, rows=1)
+    assert begun.wait(20)
+    short, broken = batcher.call(lambda: seen.append("short")), batcher.call(lambda: 1 // 0)
+    assert first.result() == "long"
+    assert short.result() is None
+    assert isinstance(broken.exception(), ZeroDivisionError)
+    batcher.close()
+
+
+# What goes wrong
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), ModelFolderError("it is full")])
+def test_a_full_disk_keeps_the_value_out(
+    error: Exception, run: Path, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise error
+
+    files = {path.name: path.read_bytes() for path in (run / "model").iterdir() if path.is_file()}
+    before = outputs(client, [*OLD, *NEW])
+    with monkeypatch.context() as patch:
+        patch.setattr("attribune.models.snapshot.write_model", full)
+        field, reason = fault(client.post("/v1/enrol", json=body()), 503)
+        assert field == "model"
+        assert "full" in reason or "No space left" in reason
+        assert fault(client.delete("/v1/values/user/u3"), 503)[0] == "model"
+    assert outputs(client, [*OLD, *NEW]) == before
+    assert {path.name: path.read_bytes() for path in (run / "model").iterdir() if path.is_file()} == files
+    assert client.post("/v1/enrol", json=body()).status_code == 200
+    assert client.delete(PATH).status_code == 200
+
+
+def test_a_run_that_another_command_works_in(run: Path, client: TestClient) -> None:
+    with RunFolder(run).held():
+        field, reason = fault(client.post("/v1/enrol", json=body()), 503)
+        assert (field, "works in" in reason) == ("model", True)
+        assert fault(client.delete("/v1/values/user/u3"), 503)[0] == "model"
+        assert outputs(client, NEW)[0]["unknown"] == {"user": [VALUE]}
+    assert client.post("/v1/enrol", json=body()).status_code == 200
+
+
+def test_a_run_that_another_command_changed(run: Path, client: TestClient, tmp_path: Path) -> None:
+    """Its values are not lost: the service must be started again before it adds more."""
+    before = outputs(client, OLD)
+    enrol(run, str(small_runs.write_csv(tmp_path / "new.csv", [{**row, "user": "theirs"} for row in NEW])))
+    paths = [f"/v1/values/user/{name}" for name in ("u3", "nobody")]
+    for answer in (client.post("/v1/enrol", json=body()), *map(client.delete, paths)):
+        field, reason = fault(answer, 503)
+        assert (field, "was changed since it was loaded" in reason) == ("model", True)
+    assert outputs(client, OLD) == before
+    assert "theirs" in load_run(run)[1].schema["user"].values
+
+
+def test_files_that_are_mapped(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own changes do not stop the service, those of others do."""
+    monkeypatch.setattr("attribune.apps.serve.model_files._LARGEST_COPY", 0)
+    with serving(run) as client:
+        before = outputs(client, OLD)
+        assert any("model.safetensors" in path for path in client.models["injector"].files.stamps)  # type: ignore[attr-defined]
+        assert client.post("/v1/enrol", json=body()).status_code == 200
+        assert outputs(client, OLD) == before
+        assert client.get("/health").status_code == 200
+        assert client.delete(PATH).status_code == 200
+        assert client.get("/health").status_code == 200
+        file = run / "model" / "model.safetensors"
+        shutil.copy(file, file.with_suffix(".copy"))
+        file.with_suffix(".copy").replace(file)
+        assert client.get("/health").status_code == 503
+        assert client.post("/v1/predict", json={"text": "x"}).status_code == 503
+
+
+def test_learning_that_takes_too_long_is_given_up(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    passes, free, losses = list[int](), threading.Event(), ValueLearner._losses
+
+    def slow(self: ValueLearner, *, learn: bool) -> Any:
+        passes.append(1)
+        assert free.wait(20)
+        return losses(self, learn=learn)
+
+    with serving(run, timeout=0.5) as client:
+        before = outputs(client, OLD)
+        with monkeypatch.context() as patch:
+            patch.setattr(ValueLearner, "_losses", slow)
+            assert "no answer within 0.5 seconds" in fault(client.post("/v1/enrol", json=body()), 503)[1]
+            free.set()
+            assert outputs(client, OLD) == before
+        assert len(passes) == 1
+        assert not enrolments(run)
+        assert client.post("/v1/enrol", json=body()).status_code == 200
+
+
+ROW = {"text": "a great film", "label": "good"}
+
+
+def asked(*rows: Any, **more: Any) -> dict[str, Any]:
+    return {"attribute": "user", "value": "new", "rows": list(rows), **more}
+
+
+WRONG: list[tuple[Any, int, str, str]] = [
+    # the body
+    (b"{", 400, "body", "not JSON"),
+    ([], 422, "body", "valid dictionary"),
+    ({}, 422, "attribute", "Field required"),
+    (asked(ROW, stars=1), 422, "stars", "there is no such field"),
+    (asked(ROW, model="nobody"), 404, "model", "there is no such model"),
+    (asked(ROW, model=1), 422, "model", "valid string"),
+    # the attribute
+    (asked(ROW, attribute="nobody"), 422, "attribute", "has no attribute 'nobody': it has user, tags, price"),
+    (asked(ROW, attribute="\ud800"), 422, "attribute", "has no attribute"),
+    (asked(ROW, attribute="price"), 422, "attribute", "bins are those of training"),
+    (asked(ROW, attribute=["user"]), 422, "attribute", "valid string"),
+    # the value
+    (asked(ROW, value="u3"), 409, "value", "has the value 'u3' already"),
+    (asked(ROW, attribute="tags", value="war"), 409, "value", "has the value 'war' already"),
+    *((asked(ROW, value=value), 422, "value", "stands for no value") for value in ("", "  ", None, "NaN", "null")),
+    (asked(ROW, value=float("nan")), 422, "value", "stands for no value"),
+    (asked(ROW, value=["a"]), 422, "value", "valid"),
+    (asked(ROW, value={"a": 1}), 422, "value", "valid"),
+    (asked(ROW, value="\ud800"), 422, "value", "half of a surrogate pair"),
+    (asked(ROW, value="x" * 1001), 422, "value", "1,001 characters"),
+    (asked(ROW, attribute="tags", value="noir;opera"), 422, "value", "has ';' in it"),
+    # the way
+    (asked(ROW, by="encoder"), 422, "body", "has no encoder of new values of 'user'"),
+    (asked(ROW, by="hand"), 422, "by", "'posterior', 'encoder' or 'both'"),
+    # the rows
+    (asked(), 422, "rows", "the list is empty"),
+    (asked(*[ROW] * 257), 422, "rows", "257 rows, but at most 256"),
+    ({"attribute": "user", "value": "new"}, 422, "rows", "Field required"),
+    (asked() | {"rows": None}, 422, "rows", "valid list"),
+    (asked() | {"rows": "many"}, 422, "rows", "valid list"),
+    (asked(ROW, None), 422, "rows[1]", "valid dictionary"),
+    (asked(ROW, {"label": "good"}), 422, "rows[1].text", "Field required"),
+    (asked(ROW, {**ROW, "text": "  "}), 422, "rows[1].text", "it is blank"),
+    (asked(ROW, {**ROW, "text": None}), 422, "rows[1].text", "valid"),
+    (asked(ROW, {**ROW, "text": ["a", "film"]}), 422, "rows[1].text", "reads a text"),
+    (asked({**ROW, "text": "x" * 100_001}), 422, "rows[0].text", "at most 100,000"),
+    (asked({**ROW, "stars": 3}), 422, "rows[0].stars", "there is no such field"),
+    (asked({**ROW, "attributes": {"user": "u1"}}), 422, "rows[0].attributes.user", "leave it out"),
+    (asked({**ROW, "attributes": {"price": "dear"}}), 422, "rows[0].attributes.price", "not a finite number"),
+    (asked({**ROW, "attributes": {"x": 1}}), 422, "rows[0].attributes.x", "has no such attribute"),
+    # the labels
+    (asked(ROW, ROW, ROW, {"text": "x"}), 422, "rows[3].label", "there is no label"),
+    *((asked(ROW, {**ROW, "label": label}), 422, "rows[1].label", "no label") for label in (None, "", "nan")),
+    *((asked(ROW, {**ROW, "label": label}), 422, "rows[1].label", "no label of the") for label in ("fine", 3, True)),
+    (asked({**ROW, "label": "GOOD"}), 422, "rows[0].label", "give one of bad, good"),
+    (asked({**ROW, "label": ["good"]}), 422, "rows[0].label", "is the list"),
+    (asked({**ROW, "label": [["good"]]}), 422, "rows[0].label", "lists or objects"),
+    (asked({**ROW, "label": {"good": 1}}), 422, "rows[0].label", "no shares"),
+    (asked({**ROW, "label": "\ud800"}), 422, "rows[0].label", "half of a surrogate pair"),
+]
+
+
+def test_requests_that_cannot_be_used(run: Path, client: TestClient) -> None:
+    mark = RunFolder(run).model_mark
+    for given, status, field, reason in WRONG:
+        content = given if isinstance(given, bytes) else json.dumps(given).encode()
+        answer = client.post("/v1/enrol", content=content, headers={"content-type": "application/json"})
+        found = fault(answer, status)
+        assert (found[0], reason in found[1]) == (field, True), (given, found)
+        assert found[1].isascii()
+    assert RunFolder(run).model_mark == mark
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "field", "reason"),
+    [
+        ("/v1/values/user/nobody", 404, "value", "has no value 'nobody'"),
+        ("/v1/values/nobody/u3", 404, "attribute", "has no attribute 'nobody'"),
+        ("/v1/values/price/3", 422, "attribute", "bins are those of training"),
+        ("/v1/values/user/a/b", 422, "path", "write a slash in a name as %2F"),
+        ("/v1/values/user/", 422, "value", "it is empty"),
+        ("/v1/values/user/%20", 422, "value", "it is empty"),
+        ("/v1/values/user/%ff", 422, "path", "percent-encoded UTF-8"),
+        ("/v1/values", 404, "path", "no such path"),
+        ("/v1/values/user/u3?model=stars", 404, "model", "there is no such model"),
+    ],
+)
+def test_paths_that_name_no_value(path: str, status: int, field: str, reason: str, client: TestClient) -> None:
+    found = fault(client.delete(path), status)
+    assert (found[0], reason in found[1]) == (field, True), found
+
+
+def test_values_of_every_kind(client: TestClient) -> None:
+    """Numbers are their canonical text; a value of several in a row stands beside others."""
+    noir = asked({**ROW, "attributes": {"tags": ["war", "mime"], "user": 3}}, attribute="tags", value="noir")
+    assert client.post("/v1/enrol", json=noir).json()["value"] == "noir"
+    answer = client.post("/v1/predict", json={"text": "x", "attributes": {"tags": ["noir", "mime"]}}).json()
+    assert answer["predictions"][0]["unknown"] == {"tags": ["mime"]}
+    assert client.post("/v1/enrol", json=asked(ROW, value=17.0)).json()["value"] == "17"
+    assert fault(client.post("/v1/enrol", json=asked(ROW, value="17")), 409)[0] == "value"
+    assert client.post("/v1/enrol", json=asked({"text": "a", "label": "good"}, value="Zoë")).status_code == 200
+    assert client.delete("/v1/values/user/Zo%C3%AB").json()["value"] == "Zoë"
+
+
+def test_a_service_that_was_not_told_to(runs: Path, models: dict[str, ServedModel]) -> None:
+    with TestClient(create_app(models), raise_server_exceptions=False) as client:
+        for answer in (client.post("/v1/enrol", json=body(model="injector")), client.delete("/v1/values/user/u1")):
+            assert fault(answer, 403) == (
+                "path",
+                "this service changes no run: start it with `attribune serve --enrol`",
+            )
+        described = client.get("/openapi.json").json()
+        assert {"/v1/enrol", "/v1/values/{attribute}/{value}"} <= described["paths"].keys()
+    app = create_app(models, settings=ServeSettings(enrol=True))
+    with TestClient(app, raise_server_exceptions=False) as client:
+        found = fault(client.post("/v1/enrol", json=body(model="injector")), 422)
+        assert found == ("model", "the values of model 'injector' cannot change: it was loaded without `enrol`")
+    with pytest.raises(ConfigError, match="--dtype bfloat16 with --enrol"):
+        load_models([str(runs / "injector")], dtype="bfloat16", enrol=True)
+    with pytest.raises(ConfigError, match="one run under two names"):
+        load_models([f"a={runs / 'injector'}", f"b={runs / 'injector'}"], enrol=True)
+
+
+def test_a_service_with_keys_wants_them_here_too(run: Path) -> None:
+    models = load_models([str(run)], enrol=True)
+    app = create_app(models, settings=ServeSettings(enrol=True), keys=["0123456789abcdef"])
+    with TestClient(app, raise_server_exceptions=False) as client:
+        for answer in (client.post("/v1/enrol", json=body()), client.delete("/v1/values/user/u1")):
+            assert fault(answer, 401)[0] == "header.authorization"
+        answer = client.post("/v1/enrol", json=body(), headers={"authorization": "Bearer 0123456789abcdef"})
+        assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("bare", "is a model without its run: serve the folder of the run"),
+        ("linear", "method 'linear' has no vector for each value that could change in memory"),
+        ("none", "method 'none' has no vector for each value: new values need a training with them"),
+    ],
+)
+def test_models_that_cannot_learn(name: str, reason: str, runs: Path, tmp_path: Path) -> None:
+    source = runs / "injector" / "model" if name == "bare" else runs / name
+    copy = Path(shutil.copytree(source, tmp_path / name))
+    with serving(copy) as client:
+        field, found = fault(client.post("/v1/enrol", json=body()), 422)
+        assert (field, reason in found) == ("model", True), found
+        assert client.post("/v1/predict", json={"text": "x"}).status_code == 200
+        assert client.delete("/v1/values/user/u3").status_code in (404, 422)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (["--label", "look", "taste", "--task", "aspects"], "more than one cell"),
+        (["--method", "hcsc"], "would change what is predicted for the others"),
+        (["--method", "history"], "has no vector for each value that could change in memory"),
+        (["--method", "poly"], ""),
+        (["--set", "evaluation.cluster=look"], ""),
+        (["--label", "taste", "--task", "rating"], ""),
+        (["--label", "taste", "--task", "regression"], ""),
+    ],
+)
+def test_methods_and_tasks(settings: list[str], reason: str, runs: Path, tmp_path: Path) -> None:
+    data = small_runs.write_csv(tmp_path / "data.csv", small_runs.reviews(60, seed=3))
+    method = settings[1] if settings[0] == "--method" else "injector"
+    words = small_runs.train_command(data, tmp_path / "run", backbone=runs / "backbone", method=method)
+    label = "stars"
+    if settings[0] == "--label":
+        label, place = settings[-3], words.index("--label")
+        words[place : place + 2] = settings
+    elif settings[0] == "--set":
+        words += settings[1:]  # behind others
+    assert main(words) == 0
+    rows = [{"text": row["text"], "label": row[label]} for row in NEW]
+    with serving(tmp_path / "run") as client:
+        answer = client.post("/v1/enrol", json=asked(*rows))
+        if reason:
+            assert reason in fault(answer, 422)[1]
+        else:
+            assert answer.status_code == 200, answer.text
+            assert answer.json()["loss_after"] <= answer.json()["loss_before"] + 1e-6
+            wrong = client.post("/v1/enrol", json=asked({**rows[0], "label": "dear"}, value="other"))
+            assert fault(wrong, 422)[0] == "rows[0].label"
+        if method != "history":
+            assert client.delete("/v1/values/user/u3").json()["models"] == 1
+            answer = client.post("/v1/predict", json={"text": "x", "attributes": {"user": "u3"}}).json()
+            assert answer["predictions"][0]["unknown"] == {"user": ["u3"]}
+            expected = load_run(tmp_path / "run")[1].predict([{"text": "x", "user": "u1"}])
+            answer = client.post("/v1/predict", json={"text": "x", "attributes": {"user": "u1"}}).json()
+            found = answer["predictions"][0]["output"]
+            for name, (value,) in expected.items():
+                assert found[name] == (value if isinstance(value, str) else pytest.approx(value, abs=1e-5))
+
+
+# Without a service
+
+
+def test_a_run_in_memory(run: Path) -> None:
+    live = LiveRun.open(run)
+    rows = Dataset.from_list(NEW)
+    before = live.predictor.predict(rows)["probability_good"]
+    learned = live.learn("user", VALUE, rows)
+    np.testing.assert_array_equal(live.predictor.predict(rows)["probability_good"], before)
+    live.add([learned])
+    after = live.predictor.predict(rows)["probability_good"]
+    assert np.abs(after - before).min() > 0
+    np.testing.assert_array_equal(load_run(run)[1].predict(rows)["probability_good"], after)
+    with pytest.raises(DataError, match="has the value 'u 9/9' already"):
+        live.learn("user", VALUE, rows)
+    with pytest.raises(DataError, match="its rows have not the value 'u77'"):
+        live.learn("user", "u77", rows)
+    with pytest.raises(ConfigError, match="attribute 'price' is numeric"):
+        live.learn("price", "3", rows)
+    assert live.remove("user", VALUE).models == [str(run)]
+    np.testing.assert_allclose(live.predictor.predict(rows)["probability_good"], before, atol=1e-6)
+
+
+def test_what_is_learned_does_not_depend_on_the_precision_of_predictions(run: Path) -> None:
+    """In bfloat16 the losses of near vectors differ by rounding alone."""
+    (recipe, predictor), mark, rows = load_run(run), RunFolder(run).model_mark, Dataset.from_list(NEW)
+    rounded = Predictor(predictor.model, text_input=predictor.text_input, precision="bf16")
+    lives = [LiveRun(run, recipe, one, mark=mark) for one in (predictor, rounded)]
+    exact, other = (live.learn("user", VALUE, rows) for live in lives)
+    assert exact.enrolled == other.enrolled
+    for name, vector in exact.vectors.items():
+        np.testing.assert_array_equal(vector, other.vectors[name])
+
+
+def test_an_encoder_says_what_it_says_to_the_command(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attribune.training.set_encoders._STEPS", 100)
+    rows = [row | {"user": f"u{number % 25}"} for number, row in enumerate(small_runs.reviews(300, seed=3))]
+    data = small_runs.write_csv(tmp_path / "data.csv", rows)
+    words = small_runs.train_command(data, tmp_path / "run", backbone=runs / "backbone")
+    assert main([*words, "training.set_encoders=true", "--no-baselines", "--tuning", "frozen"]) == 0
+    other = Path(shutil.copytree(tmp_path / "run", tmp_path / "other"))
+    enrol(other, Dataset.from_list(NEW), attributes=["user"], settings=EnrolSettings(by="encoder"))
+    with serving(tmp_path / "run") as client:
+        rows = [{"text": row["text"], "label": row["stars"]} for row in NEW]
+        answer = client.post("/v1/enrol", json=asked(*rows, value=VALUE, by="encoder"))
+        assert answer.status_code == 200, answer.text
+    for name, vector in vectors(other).items():
+        np.testing.assert_allclose(vectors(tmp_path / "run")[name], vector, atol=1e-6)
+
+
+def test_a_twin_has_no_tensors_of_its_own(runs: Path, run: Path) -> None:
+    predictor = load_run(run)[1]
+    model, twin = predictor.model, predictor.twin().model
+    assert isinstance(model, ConditionedModel)
+    assert isinstance(twin, ConditionedModel)
+    pairs = list(zip(model.parameters(), twin.parameters(), strict=True))
+    assert all(one is not other and one.data_ptr() == other.data_ptr() for one, other in pairs)
+    with pytest.raises(ConfigError, match="the model is a baseline"):
+        load_run(runs / "linear")[1].twin()
