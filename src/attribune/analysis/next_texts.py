@@ -1,9 +1,10 @@
-"""Which texts a person should judge next: those whose answers tell most about the vector of the person.
+"""Which texts a person should judge next: those whose answers tell most about what the person says of the others.
 
 The vector of a new value is N(0, σ²) around the unknown one, or around what is known of it, with the width that the end
 of the training learned (`attribune.training.value_priors`); of a value with rows it is narrower by what as many texts
-tell on average. Logits are taken as linear in the vector. A text's worth is the mutual information between its answer
-and the vector (Houlsby et al. 2011); after each choice the vector is known as if the answer was.
+tell on average. Logits are taken as linear in the vector. A text's worth is how much its answer is expected to lower
+the loss of the texts of the table (Cohn, Ghahramani and Jordan 1996); after each choice the vector is known as if the
+answer was.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -22,7 +22,6 @@ from attribune.core.process import require_memory
 from attribune.data.rows import EncodedRows
 from attribune.data.tables import read_table, table_source_name
 from attribune.errors import ConfigError, DataError, numbered_in_file
-from attribune.metrics.distributions import disagreement
 from attribune.models.base import ConditionedModel
 from attribune.models.panel import Panel, check_panel
 from attribune.models.predictor import Predictor
@@ -35,7 +34,6 @@ from attribune.tasks import Regression, Task
 
 __all__ = ["NextText", "next_texts"]
 
-_SAMPLES = 32
 _NUMBERS = 4096  # of a value, above which no covariance is computed
 
 
@@ -45,12 +43,13 @@ class NextText:
 
     Args:
         row: its number in the table, from 1.
-        information: in nats, between its answer and the vector, those before it being judged.
+        gain: how much its answer is expected to lower the mean loss of the texts in the table, those before it being
+            judged.
     """
 
     row: int
     text: str
-    information: float
+    gain: float
 
 
 def next_texts(
@@ -104,8 +103,7 @@ def next_texts(
     text_input = recipe.data.text_input()
     texts = text_input.read_all({name: table[name] for name in text_input.names})
     return [
-        NextText(row=int(readable[row]) + 1, text=texts[readable[row]], information=information)
-        for row, information in known.choose(count)
+        NextText(row=int(readable[row]) + 1, text=texts[readable[row]], gain=gain) for row, gain in known.choose(count)
     ]
 
 
@@ -132,18 +130,13 @@ def _checked(predictor: Predictor, attribute: str) -> FittedAttribute:
 
 @dataclass(kw_only=True)
 class _Vector:
-    """What is known of a value's vector, and how the logits of n texts depend on it.
+    """What is known of a value's vector, and what the answers to n texts would tell of it.
 
     Attributes:
-        logits: (n, C).
-        J: (n, C, D).
         G: (n, D, K), of which the outer product is the information that an answer is expected to give.
         Sigma: (D, D), the covariance.
     """
 
-    task: Task
-    logits: Tensor
-    J: Tensor
     G: Tensor
     Sigma: Tensor
 
@@ -165,43 +158,29 @@ class _Vector:
         if seen:
             every = torch.einsum("ndk,nek->de", G, G) * (seen / len(rows))
             Sigma = torch.linalg.inv(torch.linalg.inv(Sigma) + every)
-        return cls(task=model.task, logits=found.logits, J=found.J, G=G, Sigma=Sigma)
+        return cls(G=G, Sigma=Sigma)
 
     def choose(self, count: int) -> list[tuple[int, float]]:
-        """Choose texts one after the other; returns the row of each and what its answer tells."""
+        """Choose texts one after the other; returns the row of each and its gain."""
         chosen: list[tuple[int, float]] = []
-        for _ in range(min(count, len(self.logits))):
-            information = self._information()
-            information[[row for row, _ in chosen]] = -1
-            best = int(information.argmax())
-            chosen.append((best, float(information[best])))
+        M = torch.einsum("ndk,nek->de", self.G, self.G) / len(self.G)
+        for _ in range(min(count, len(self.G))):
+            gains = functional.prediction_gain(self.Sigma, self.G, M)
+            gains[[row for row, _ in chosen]] = -1
+            best = int(gains.argmax())
+            chosen.append((best, float(gains[best])))
             self.Sigma = functional.value_covariance_after(self.Sigma, self.G[best])
         return chosen
-
-    def _information(self) -> npt.NDArray[np.float64]:
-        """Return the mutual information (n,) between answers and the vector, in nats."""
-        S = torch.einsum("ncd,de,nfe->ncf", self.J, self.Sigma, self.J)
-        if isinstance(self.task, Regression):
-            return np.asarray(0.5 * torch.log1p(S[:, 0, 0]))
-        values, vectors = torch.linalg.eigh(S)
-        root = vectors * values.clamp(min=0).sqrt().unsqueeze(1)
-        noise = torch.randn(_SAMPLES // 2, S.shape[1], generator=torch.Generator().manual_seed(0), dtype=S.dtype)
-        noise = torch.cat([noise, -noise])
-        sampled = self.logits.unsqueeze(1) + torch.einsum("ncf,sf->nsc", root, noise)
-        n, s, C = sampled.shape
-        p = self.task.answer_probabilities(sampled.reshape(n * s, C).numpy())
-        assert p is not None
-        return disagreement(p.reshape(n, s, -1))[0]
 
 
 def _information_root(task: Task, logits: Tensor) -> Tensor:
     """Return (n, C, K), whose outer products are the information of answers about the logits (n, C).
 
     For K answers it is the expected outer product of the gradients of their losses, for numbers the Hessian of the
-    squared error / 2: labels are standardised, and the noise is taken as 1.
+    squared error.
     """
     if isinstance(task, Regression):
-        return torch.ones(len(logits), 1, 1, dtype=logits.dtype)
+        return torch.full((len(logits), 1, 1), 2**0.5, dtype=logits.dtype)
     p = task.answer_probabilities(logits.numpy())
     assert p is not None
     parts = []

@@ -68,6 +68,7 @@ The parameters and their names in the papers:
 | `preference_log_probability` | `r_1`, `r_2` | B, B | log π_1, log π_2 |
 | `value_log_evidence`, `value_mode_step` | `K`, `W`, `a` | V n n, V n n, V n | covariance, Hessian, coefficients |
 | `value_covariance_after` | `Sigma`, `G` | D D, D K | the covariance before, a root of the rows' information |
+| `prediction_gain` | `Sigma`, `G`, `M` | D D, n D K, D D | the covariance, roots of the texts' information, its mean |
 | `value_log_evidence` | `loss` | V | negative log-likelihood of a value's rows |
 | `value_mode_step` | `g` | V n | its gradient in the logits |
 | `ordinal_log_probabilities` | `score`, `b` | B, B | the linear predictor, the shift of the cut points |
@@ -107,7 +108,12 @@ from attribune.functional.recurrent import bilstm, lstm, lstm_by_row
 from attribune.functional.set_encoding import residual_features, set_encoding
 from attribune.functional.tokens import control_tokens
 from attribune.functional.upnn import value_matrix_words
-from attribune.functional.value_prior import value_covariance_after, value_log_evidence, value_mode_step
+from attribune.functional.value_prior import (
+    prediction_gain,
+    value_covariance_after,
+    value_log_evidence,
+    value_mode_step,
+)
 
 __all__ = [
     "Activation",
@@ -155,6 +161,7 @@ __all__ = [
     "phm_full_weight",
     "phm_projection",
     "phm_weight",
+    "prediction_gain",
     "preference_log_probability",
     "projected_adapter",
     "residual_features",

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["value_covariance_after", "value_log_evidence", "value_mode_step"]
+__all__ = ["prediction_gain", "value_covariance_after", "value_log_evidence", "value_mode_step"]
 
 
 def value_mode_step(
@@ -59,6 +59,28 @@ def value_covariance_after(Sigma: Float[Tensor, "D D"], G: Float[Tensor, "D K"])
     inner = torch.eye(G.shape[1], dtype=G.dtype, device=G.device) + G.T @ known
     after: Tensor = Sigma - known @ torch.linalg.solve(inner, known.T)
     return (after + after.T) / 2
+
+
+def prediction_gain(
+    Sigma: Float[Tensor, "D D"], G: Float[Tensor, "n D K"], M: Float[Tensor, "D D"]
+) -> Float[Tensor, " n"]:
+    """Return by how much the answer to each text lowers the expected loss of others, ``tr((I + G'ΣG)⁻¹ G'ΣMΣG)/2``.
+
+    It is ``tr(M (Σ - Σ_after))/2`` with the `value_covariance_after`, to second order in the vector: the expected
+    variance of predictions, weighted by their information.
+
+    Source: Cohn, Ghahramani and Jordan 1996, Active Learning with Statistical Models.
+
+    Args:
+        Sigma: the covariance of the vector.
+        G: columns whose outer products add up to the information of a text.
+        M: the mean of these outer products over the texts that are predicted.
+    """
+    known = Sigma @ G
+    inner = torch.eye(G.shape[2], dtype=G.dtype, device=G.device) + G.mT @ known
+    moved = known.mT @ M @ known
+    gain: Tensor = torch.linalg.solve(inner, moved).diagonal(dim1=1, dim2=2).sum(dim=1) / 2
+    return gain
 
 
 def _curvature(K: Float[Tensor, "V n n"], W: Float[Tensor, "V n n"]) -> Float[Tensor, "V n n"]:

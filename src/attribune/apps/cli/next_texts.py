@@ -1,7 +1,7 @@
 """Which texts a person should judge next.
 
 Choose the texts of DATA whose answers would tell most about a value, such as a person who has just begun to judge: each
-by the mutual information between its answer and the vector of the value, those before it being judged.
+by how much its answer is expected to lower the loss of the other texts of DATA, those before it being judged.
 
 Examples:
   attribune next runs/stars texts.csv --for user=new
@@ -53,5 +53,5 @@ def _run(options: argparse.Namespace) -> None:
     if options.json:
         show_json([asdict(text) for text in found], ensure_ascii=False)
         return
-    cells = [[str(text.row), f"{text.information:.4f}", " ".join(text.text.split())[:_WIDTH]] for text in found]
-    show(text_cells([["row", "information (nats)", "text"], *cells]))
+    cells = [[str(text.row), f"{text.gain:.5f}", " ".join(text.text.split())[:_WIDTH]] for text in found]
+    show(text_cells([["row", "gain", "text"], *cells]))
