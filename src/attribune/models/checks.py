@@ -1,4 +1,4 @@
-"""What is checked and found out before a model is built."""
+"""What is checked and found out before a model is built, or reads a batch."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from attribune.backbones.loading import pooling_of
 from attribune.backbones.placement import Pooling
 from attribune.backbones.word_models import WordModel
 from attribune.data.texts import TextInput
-from attribune.errors import ConfigError
+from attribune.errors import ConfigError, DataError
 
-__all__ = ["check_head", "checked_chunk", "claim", "own_pooling"]
+__all__ = ["check_head", "check_length", "checked_chunk", "claim", "own_pooling"]
 
 
 def claim(backbone: PreTrainedModel, *, acting: bool) -> None:
@@ -50,3 +50,19 @@ def checked_chunk(chunk: int | None, text_input: TextInput | None) -> int | None
     if chunk is not None and chunk < 1:
         raise ConfigError(f"chunk is {chunk}: it must be at least 1, or None to read a text at once")
     return chunk
+
+
+def check_length(length: int, *, chunk: int | None, limit: int | None) -> None:
+    """Refuse texts, or chunks of texts, that are longer than the backbone takes.
+
+    Raises:
+        DataError: naming both numbers and the cure.
+    """
+    if limit is None or min(length, chunk or length) <= limit:
+        return
+    if chunk is None:
+        raise DataError(
+            f"a text of {length} ids is longer than the {limit} that the backbone takes: encode with a shorter "
+            "window, or build the model with chunk= or a text_input whose window is chunks"
+        )
+    raise DataError(f"chunks of {chunk} ids are longer than the {limit} that the backbone takes")

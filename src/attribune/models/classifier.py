@@ -29,7 +29,7 @@ from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.condition import Condition
 from attribune.methods.history import History
 from attribune.models.base import ConditionedModel
-from attribune.models.checks import check_head, checked_chunk, own_pooling
+from attribune.models.checks import check_head, check_length, checked_chunk, own_pooling
 from attribune.models.chunk_encoders import TransformerConfig, chunk_encoder_from_dict
 from attribune.models.set_encoder import SetEncoder
 from attribune.models.text_vectors import history_encoder
@@ -180,14 +180,11 @@ class AttributeModel(ConditionedModel):
             self.add_set_encoder(name)
 
     def add_set_encoder(self, attribute: str) -> SetEncoder:
-        """Add an untrained encoder of an attribute's new values."""
-        encoder = SetEncoder(
-            features=(self.head if self.hidden_layer is None else self.hidden_layer).in_features,
-            outputs=self.task.outputs,
-            numbers=numbers_of_value(self, attribute),
-        )
-        key = str(self.schema.names.index(attribute))
-        self.set_encoders[key] = encoder.to(self.device)
+        """Add an untrained encoder of an attribute's new values, which is stored with the model."""
+        features = (self.head if self.hidden_layer is None else self.hidden_layer).in_features
+        numbers, key = numbers_of_value(self, attribute), str(self.schema.names.index(attribute))
+        encoder = SetEncoder(features=features, outputs=self.task.outputs, numbers=numbers).to(self.device)
+        self.set_encoders[key] = encoder
         stored = [f"set_encoders.{key}.{name}" for name, _ in encoder.named_parameters()]
         self.config.learned = list(dict.fromkeys([*(self.config.learned or ()), *stored]))
         self.config.set_encoders = list(dict.fromkeys([*(self.config.set_encoders or ()), attribute]))
@@ -265,16 +262,6 @@ class AttributeModel(ConditionedModel):
         loss = None if labels is None else self.weighted_loss(logits, labels, weights)
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
-    def document_vectors(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        attribute_ids: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-    ) -> Tensor:
-        """Return the vectors (B, H) of documents, which the head reads; arguments and errors are those of `forward`."""
-        return self._document(*self._read(input_ids, attention_mask, attribute_ids, token_type_ids))
-
     def documents_and_logits(
         self,
         input_ids: Tensor,
@@ -282,7 +269,7 @@ class AttributeModel(ConditionedModel):
         attribute_ids: Tensor | None = None,
         token_type_ids: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return what `document_vectors` and `forward` do, of one pass."""
+        """Return the vectors (B, H) of documents, which the head reads, and its logits; arguments as in `forward`."""
         hidden, attention_mask, condition = self._read(input_ids, attention_mask, attribute_ids, token_type_ids)
         document = self._document(hidden, attention_mask, condition)
         return document, self._classified(document, condition)
@@ -307,7 +294,8 @@ class AttributeModel(ConditionedModel):
             condition = condition.repeated(count)
             input_ids, attention_mask = input_ids.flatten(0, 1), attention_mask.flatten(0, 1)
             token_type_ids = None if token_type_ids is None else token_type_ids.flatten(0, 1)
-        self._check_length(input_ids.shape[1])
+        limit = None if self.most_positions is None else self.most_positions - self.method.extra_positions
+        check_length(input_ids.shape[1], chunk=self.config.chunk, limit=limit)
         return *self._states(input_ids, attention_mask, token_type_ids, condition), condition
 
     def logits_of(self, hidden: Tensor, attention_mask: Tensor, condition: Condition) -> Tensor:
@@ -383,17 +371,6 @@ class AttributeModel(ConditionedModel):
         if weights is None:
             return self.task.loss(logits, labels)
         return self.task.weighted_loss(logits, labels, weights)
-
-    def _check_length(self, length: int) -> None:
-        limit = None if self.most_positions is None else self.most_positions - self.method.extra_positions
-        if limit is None or min(length, self.config.chunk or length) <= limit:
-            return
-        if self.config.chunk is None:
-            raise DataError(
-                f"a text of {length} ids is longer than the {limit} that the backbone takes: encode with a shorter "
-                "window, or build the model with chunk= or a text_input whose window is chunks"
-            )
-        raise DataError(f"chunks of {self.config.chunk} ids are longer than the {limit} that the backbone takes")
 
     def _states(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None, condition: Condition
