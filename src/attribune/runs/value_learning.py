@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +23,8 @@ from attribune.models.base import ConditionedModel
 from attribune.models.classifier import AttributeModel
 from attribune.models.predictor import Predictor
 from attribune.models.set_encoder import LabelledDocuments
+from attribune.models.value_modes import value_mode
+from attribune.models.value_slopes import value_slopes
 from attribune.models.value_vectors import value_spread
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.new_values import NewValues
@@ -30,6 +33,8 @@ from attribune.tasks import TokenTask
 __all__ = ["EnrolSettings", "Enrolled", "ValueLearner"]
 
 _LARGEST_PRIOR = 1e12  # with which new values stay where they start
+_DERIVATIVES = 20_000_000  # numbers that are held at once
+_NUMBERS = 200_000  # of a row's derivatives, above which L-BFGS takes fewer passes
 
 
 def _in_range(value: float, info: ValidationInfo) -> float:
@@ -52,9 +57,12 @@ class EnrolSettings:
     """How the vectors of new values are learned.
 
     Args:
-        by: ``posterior``, the maximum of the posterior; ``encoder``, what the encoder says that was trained with the
-            model, in one pass; ``both``, the maximum of the posterior that is found from there.
-        steps: maximum number of L-BFGS steps; each takes about one forward and backward pass over all rows.
+        by: ``posterior``, the maximum of the posterior with logits that are linear in the vector, as the prior was
+            learned; of tasks that score tokens and attributes with several values a row, with the model's own logits.
+            ``encoder``, what the encoder says that was trained with the model, without gradients; ``both``, the maximum
+            of the posterior with the model's own logits that is found from there.
+        steps: maximum number of L-BFGS steps for the model's own logits; each takes about one forward and backward pass
+            over all rows.
         prior: weight of the prior, 1 for the one that was learned; 0 fits the rows alone.
         min_rows: values with fewer rows stay unknown.
         batch_size: rows in one pass.
@@ -193,16 +201,69 @@ class ValueLearner:
             with torch.no_grad():
                 losses = self._losses(learn=False)
             return tuple(self._enrolled(losses, losses))
-        before = None if self._settings.by == "posterior" else self._encode()
-        if self._settings.by != "encoder":
-            first = self._maximise(reporter)
-            before = first if before is None else before
+        if self._settings.by == "posterior":
+            before = self._most_probable(reporter)
+        else:
+            before = self._encode()
+            if self._settings.by == "both":
+                self._maximise(self._tables, reporter)
         for table in self._tables:
             table.write()
         with torch.no_grad():
             after = self._losses(learn=False)
-        assert before is not None
         return tuple(self._enrolled(before, after))
+
+    def _most_probable(self, reporter: Reporter) -> npt.NDArray[np.float64]:
+        """Find the maxima of the posterior; returns the losses of the rows before."""
+        with torch.no_grad():
+            before = self._losses(learn=False)
+        names = dict.fromkeys(table.attribute for table in self._tables)
+        searched = [name for name in names if not self._find_linear(name)]
+        if searched:
+            self._maximise([table for table in self._tables if table.attribute in searched], reporter)
+        return before
+
+    def _find_linear(self, name: str) -> bool:
+        """Find the vectors of an attribute's new values with linear logits, unless that cannot be done."""
+        model, attribute, sets = self._model, self._model.schema[name], self._sets()[name]
+        tables = [table for table in self._tables if table.attribute == name]
+        numbers = model.task.outputs * sum(table.numbers for table in tables)
+        is_simple = isinstance(model, AttributeModel) and not isinstance(model.task, TokenTask) and attribute.slots == 1
+        if not is_simple or max(map(len, sets)) * numbers > _DERIVATIVES or numbers > _NUMBERS:
+            return False
+        counts = attribute.counts.copy()
+        counts[attribute.size - len(sets) :] = 0  # their vectors say nothing of the spread
+        vectors = torch.zeros(len(sets), numbers // model.task.outputs)
+        for group in _groups(sets, limit=_DERIVATIVES // numbers):
+            rows = np.concatenate([sets[number] for number in group])
+            owners = self._rows.attribute_ids[rows, attribute.columns.start]
+            slopes = value_slopes(
+                cast(AttributeModel, model),
+                replace(attribute, counts=counts),
+                self._rows.take(rows),
+                self._paused,
+                own=owners,
+                described=owners,
+                batch_size=self._settings.batch_size,
+            )
+            if slopes is None:
+                continue
+            labels, starts = torch.stack(slopes.labels), np.cumsum([0, *(len(sets[number]) for number in group)])
+            for number, start, end in zip(group, starts, starts[1:], strict=False):
+                own = slice(int(start), int(end))
+                vectors[number] = value_mode(
+                    model.task, slopes.logits[own], slopes.J[own], labels[own], weight=tables[0].prior
+                )
+        for table, part in zip(tables, torch.split(vectors, [t.numbers for t in tables], dim=1), strict=True):
+            with torch.no_grad():
+                table.change.copy_(part.view(table.change.shape))
+            table.write()
+        return True
+
+    @contextmanager
+    def _paused(self) -> Iterator[None]:
+        self._pause()
+        yield
 
     def _encode(self) -> npt.NDArray[np.float64]:
         """Start with what the encoder says; returns the losses of the rows before."""
@@ -240,23 +301,23 @@ class ValueLearner:
             found[name] = [np.flatnonzero((ids == id_).any(axis=1)) for id_ in new]
         return found
 
-    def _maximise(self, reporter: Reporter) -> npt.NDArray[np.float64]:
-        """Find the maximum of the posterior; returns the losses of the rows before."""
-        steps, tables = self._settings.steps, self._tables
+    def _maximise(self, tables: Sequence[_Table], reporter: Reporter) -> None:
+        """Find the maximum of the posterior of tables by L-BFGS, from where they are."""
+        steps = self._settings.steps
         changes = [table.change for table in tables]
         optimizer = torch.optim.LBFGS(changes, max_iter=steps, max_eval=2 * steps, line_search_fn="strong_wolfe")
-        passes: list[npt.NDArray[np.float64]] = []
+        passes = 0
 
         def objective() -> float:
-            passes.append(self._gradients())
-            reporter.step(done=min(len(passes), steps), loss=float(passes[-1].mean()))
+            nonlocal passes
+            losses, passes = self._gradients(), passes + 1
+            reporter.step(done=min(passes, steps), loss=float(losses.mean()))
             squares = sum(table.prior * float(table.change.detach().square().sum()) for table in tables)
-            return float(passes[-1].sum()) + squares / 2
+            return float(losses.sum()) + squares / 2
 
         with reporter.training():
             reporter.started(done=0, total=steps)
             optimizer.step(objective)  # type: ignore[no-untyped-call]
-        return passes[0]
 
     def remember(self) -> tuple[Enrolled, ...]:
         """Return the values with their losses, for a model that reads their rows."""
@@ -296,3 +357,18 @@ class ValueLearner:
             for (value, count), rows in zip(counts.items(), self._sets()[name], strict=True):
                 losses = [float(part[rows].mean()) if len(rows) else None for part in (before, after)]
                 yield Enrolled(attribute=name, value=value, rows=count, loss_before=losses[0], loss_after=losses[1])
+
+
+def _groups(sets: Sequence[npt.NDArray[np.intp]], *, limit: int) -> Iterator[list[int]]:
+    """Yield the numbers of sets that have at most `limit` rows together; sets without rows are left out."""
+    group: list[int] = []
+    rows = 0
+    for number, one in enumerate(sets):
+        if group and rows + len(one) > limit:
+            yield group
+            group, rows = [], 0
+        if len(one):
+            group.append(number)
+            rows += len(one)
+    if group:
+        yield group
