@@ -1,9 +1,9 @@
 """Enrolment of values that a trained model has not seen: their vectors are learned from a few rows.
 
-The vector z of a new value is the maximum of its posterior: the rows' likelihood, and as prior a normal distribution
-around the vector of unknown values, or what its description says. Its variance in each dimension is that of the trained
-vectors around theirs, times a factor that was learned from the validation rows at the end of the training
-(`attribune.training.value_priors`).
+The vector z of a new value is the maximum of its posterior: the rows' likelihood, with logits that are linear in z, and
+as prior a normal distribution around the vector of unknown values, or what its description says. Its variance in each
+dimension is that of the trained vectors around theirs, times a factor that was learned from the validation rows at the
+end of the training (`attribune.training.value_priors`).
 Old values keep their ids and vectors, so that predictions for them are bit-identical.
 """
 

@@ -39,7 +39,7 @@ def add_parser(verbs: Any) -> None:
     add("--values", **SEVERAL, metavar="COL=FILE", help="tables that describe new values")
     add("--by", metavar="WAY", help="posterior, encoder, or both: from what the encoder says on (default: posterior)")
     add("--min-rows", type=int, metavar="N", help="rows that a value needs to be added (default: 1)")
-    add("--steps", type=int, metavar="N", help="training steps, at most (default: 20)")
+    add("--steps", type=int, metavar="N", help="steps of L-BFGS, where it is needed, at most (default: 20)")
     prior = "weight of the prior that new values are like the known ones (default: 1)"
     add("--prior", type=float, metavar="X", help=prior)
     add_shared(parser, "--json", "--backbone", "--encoding")
