@@ -6,12 +6,21 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
+import yaml
 from published import csv_text, read_rows, write
 from published_judgements import NEW, OLD, PARTS, convarg_files, convarg_judgement, judged_item, judged_request
+from small_runs import save_backbone
 
+from attribune.apps.cli import main
+from attribune.datasets.preparation import prepare
+from attribune.datasets.prepared import load_prepared
 from attribune.datasets.row_log import Row, RowLog
+from attribune.datasets.sets import find_card
 from attribune.errors import DataError
+from attribune.runs.folder import load_run
+from attribune.runs.recipe import Recipe
 
 FILES = {name: file for name, (file, _, _) in (OLD | NEW).items()}
 
@@ -192,3 +201,90 @@ class TestConvarg:
             self.read(tmp_path, known[0], known[1] | changes)
         rows, log = self.read(tmp_path, *known, skip_bad=True)
         assert (len(rows), log.bad.total()) == (1, 1)
+
+
+ABOUT = {"gender": "Woman", "race": "White", "age": "50-54", "occupation": "Student", "education": "College degree"}
+
+
+class TestPopquorn:
+    def write(self, folder: Path, judged: list[dict[str, Any]]) -> None:
+        rows = [
+            {"instance_id": str(n), "user_id": "7", "text": f"Text {n}"} | ABOUT | row for n, row in enumerate(judged)
+        ]
+        write(folder / "offensiveness" / "raw_data.csv", csv_text(rows))
+
+    def test_every_judgement_is_a_row_with_what_is_known_of_the_annotator(self, tmp_path: Path) -> None:
+        others = {"user_id": "0", "gender": "Prefer not to disclose", "offensiveness": "5"}
+        self.write(
+            tmp_path,
+            [
+                {"offensiveness": "1.0"},
+                others,
+                {"text": " ", "offensiveness": "2"},
+                {"user_id": "", "offensiveness": "2"},
+            ],
+        )
+        rows, log = read_rows("popquorn-offensiveness", tmp_path)
+        assert [row for _, row in rows] == [
+            {"text": "Text 0", "offensiveness": "1", "annotator": "7"} | ABOUT,
+            {"text": "Text 1", "offensiveness": "5", "annotator": "0"} | ABOUT | {"gender": ""},
+        ]
+        assert log.left_out == {"no text": 1, "no annotator": 1}
+
+    @pytest.mark.parametrize("answer", ["0", "6", "2.5", "", "very"])
+    def test_other_answers_are_refused(self, answer: str, tmp_path: Path) -> None:
+        self.write(tmp_path, [{"offensiveness": answer}])
+        with pytest.raises(DataError, match="line 2: the offensiveness is not a whole number from 1 to 5"):
+            read_rows("popquorn-offensiveness", tmp_path)
+
+    def test_annotators_are_a_table_with_which_it_trains(self, tmp_path: Path) -> None:
+        judged = [
+            {
+                "user_id": str(n % 6),
+                "offensiveness": str(1 + n % 5),
+                "age": f"{20 + n % 6}-",
+                "gender": "Man" if n % 2 else "Woman",
+            }
+            for n in range(120)
+        ]
+        judged[30] |= {"age": "99"}  # the annotator said something else before
+        self.write(tmp_path, judged)
+        prepared = prepare(find_card("popquorn-offensiveness"), source=tmp_path, output=tmp_path / "prepared")
+        table = pq.read_table(tmp_path / "prepared" / "annotator-values.parquet").to_pylist()
+        assert table[1] == ABOUT | {"annotator": "1", "age": "21-", "gender": "Man"}
+        assert len(table) == prepared.manifest["values"]["annotator"]["values"] == 6
+        assert prepared.manifest["remarks"] == {
+            "rows that describe their annotator in other words than an earlier row": 1
+        }
+        recipe = Recipe.from_dict(yaml.safe_load((tmp_path / "prepared" / "recipe.yaml").read_text()))
+        assert [field["name"] for field in recipe.data.values["annotator"].fields or ()] == list(ABOUT)
+        assert "age" not in pq.read_table(prepared.file("train")).column_names
+        save_backbone(tmp_path / "backbone")
+        words = [
+            "--backbone",
+            str(tmp_path / "backbone"),
+            "--no-baselines",
+            "--max-length",
+            "32",
+            "--set",
+            "training.steps=2",
+        ]
+        assert (
+            main(
+                [
+                    "train",
+                    "--config",
+                    str(tmp_path / "prepared" / "recipe.yaml"),
+                    "--output",
+                    str(tmp_path / "run"),
+                    *words,
+                ]
+            )
+            == 0
+        )
+        description = load_run(tmp_path / "run")[1].schema["annotator"].description
+        assert description is not None
+        assert [one.spec.name for one in description.fields] == list(ABOUT)
+        (tmp_path / "prepared" / "annotator-values.parquet").unlink()
+        with pytest.raises(DataError, match=r"annotator-values\.parquet is missing"):
+            load_prepared(tmp_path / "prepared")

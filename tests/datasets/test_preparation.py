@@ -79,6 +79,7 @@ class TestEverySet:
                 "sha256": sha256(path),
             }
         files = {".lock", "manifest.json", "recipe.yaml", *(part["file"] for part in manifest["parts"].values())}
+        files |= {about["file"] for about in manifest.get("values", {}).values()}
         assert {path.name for path in (tmp_path / "out").iterdir()} == files  # and no draft
         assert (manifest["name"], manifest["title"]) == (name, CARDS[name].title)
         assert all(
@@ -103,9 +104,10 @@ class TestEverySet:
         places = [[order[which(part, row)] for row in parts[part].to_pylist()] for part in PARTS]
         assert sorted(chain.from_iterable(places)) == list(range(len(source)))  # each row once, in one part
         assert all(part and part == sorted(part) for part in places)
-        group = getattr(CARDS[name].split, "group", None)  # is not kept
+        group = getattr(CARDS[name].split, "group", None)  # is not kept, nor what describes values
+        apart = {group, *chain.from_iterable(CARDS[name].values.values())}
         kept = [{"text": ""} | row for table in parts.values() for row in table.to_pylist()]
-        read = [{key: value for key, value in row.items() if key != group} for _, row in source]
+        read = [{key: value for key, value in row.items() if key not in apart} for _, row in source]
         assert sorted(kept, key=str) == sorted(read, key=str)
 
     @pytest.mark.parametrize("name", CARDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,8 @@ class TestEverySet:
         rows, log = read_rows(name, write_source(tmp_path, name, packed=packed))
         assert len(rows) + log.left_out.total() == ROWS
         assert not log.bad
-        columns = ["text", *(["text_pair"] if card.pair else []), *card.labels, *card.names()]
+        described = chain.from_iterable(card.values.values())
+        columns = ["text", *(["text_pair"] if card.pair else []), *card.labels, *card.names(), *described]
         kinds: dict[str, type] = dict.fromkeys(columns, str)
         kinds |= {str(spec["name"]): list if spec["kind"] == "multi_label" else str for spec in card.attributes}
         group = card.split.group if isinstance(card.split, Hashed) else None

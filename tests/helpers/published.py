@@ -203,6 +203,14 @@ def _tables(name: str, rows: int) -> dict[str, str | bytes]:
         written = [{"text_id": i, "text": f"Visit number {i}"} for i in numbers]
         return {"text_data.csv": csv_text(written), "annotation_data.csv": csv_text(judged)}
     made: dict[str, tuple[str, Any]] = {
+        "popquorn-offensiveness": (
+            "raw_data.csv",
+            [
+                {"user_id": i % 5, "text": f"Comment {i}", "offensiveness": f"{1 + i % 5}.0"}
+                | dict.fromkeys(("gender", "race", "age", "occupation", "education"), f"of {i % 5}")
+                for i in numbers
+            ],
+        ),
         "polmed": (
             "political_social_media.csv",
             [message(text=f"Vote {i}", message="policy" if i % 2 else "attack", label=f"P{i % 7}") for i in numbers],

@@ -158,6 +158,7 @@ class Card:
         licence: its name, or `NOT_STATED`; `terms` of use are in words.
         citation: the paper that introduced the set.
         attributes: as a recipe has them, in the paper's order; so is `task`. There may be none.
+        values: by attribute, the columns of rows that describe its values, which become a table of their own.
         labels: columns that are predicted.
         classes: number of classes; 0 for numbers, and for answers that are parts of the text.
         pair: whether a row has a second text, the column ``text_pair``.
@@ -186,6 +187,7 @@ class Card:
     metric: str
     preparation: str
     pair: bool = False
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     window: str = "head+tail:250+250"
     recipe: str | None = "injectors-2022"
     published: Mapping[str, float] = field(default_factory=dict)

@@ -21,7 +21,7 @@ import yaml
 from attribune.data.writing import open_writer
 from attribune.datasets.card import Card, Folds, Hashed, Shuffled
 from attribune.datasets.prepared import ALL, PARTS, RECIPE, PreparedFolder, PreparedSet, sha256_of, size_of
-from attribune.datasets.row_log import GET_AGAIN, RowLog
+from attribune.datasets.row_log import GET_AGAIN, Row, RowLog
 from attribune.errors import DataError
 from attribune.schema.columns import MISSING
 from attribune.schema.kinds import KINDS, MultiLabel
@@ -84,10 +84,11 @@ def prepare(
                 raise DataError(f"{card.name}: no row is left ({_log_summary(log)}): give the files of the source")
             described = rows.described(card)
             parts = _write_parts(described, draft, rows, folder.path)
+            values = _write_values(described, rows, folder.path)
         finally:
             with contextlib.suppress(OSError):
                 draft.unlink(missing_ok=True)
-        manifest = _manifest_of(described, origin, log, parts, folder.path)
+        manifest = _manifest_of(described, origin, log, parts, folder.path) | ({"values": values} if values else {})
         manifest["differences"] = _differences(card, manifest)
         folder.finish(manifest, _recipe(described, folder.path))
     return PreparedSet(folder=folder.path, manifest=manifest)
@@ -141,6 +142,7 @@ class _Rows:
         texts: a number for the text of each row, or for its two texts.
         hashes: of 64 bits of the text of each row, of its two texts, or of its group.
         filled: names of the attributes of which a row has a value.
+        about: by attribute, what describes each of its values.
     """
 
     def __init__(self) -> None:
@@ -148,6 +150,7 @@ class _Rows:
         self.texts: list[int] = []
         self.hashes = array("Q")
         self.filled: set[str] = set()
+        self.about: dict[str, dict[str, tuple[str, ...]]] = {}
         self._numbers: dict[bytes, int] = {}
 
     def tables(self, card: Card, files: Mapping[str, Path], log: RowLog) -> Iterator[pa.Table]:
@@ -161,7 +164,15 @@ class _Rows:
                 self.texts.append(self._numbers.setdefault(digest, len(self._numbers)))
                 self.hashes.append(int.from_bytes(digest if group is None else _digest(row[group]), "big"))
                 self.filled.update(name for name in names if row.get(name) and row[name] not in MISSING)
+                self._remember(card, row, log)
             yield pa.Table.from_pylist([row for _, row in batch], schema=schema)
+
+    def _remember(self, card: Card, row: Row, log: RowLog) -> None:
+        """Remember what describes the values of a row, the first time that a value is met."""
+        for name, columns in card.values.items():
+            said = tuple(str(row.get(column) or "") for column in columns)
+            if self.about.setdefault(name, {}).setdefault(str(row[name]), said) != said:
+                log.remarks[f"rows that describe their {name} in other words than an earlier row"] += 1
 
     def described(self, card: Card) -> Card:
         """Return the card without the attributes of which no row has a value."""
@@ -252,6 +263,23 @@ def _write_parts(card: Card, draft: Path, rows: _Rows, output: Path) -> dict[str
     }
 
 
+def _write_values(card: Card, rows: _Rows, output: Path) -> dict[str, Any]:
+    """Write what describes the values of attributes; returns what the manifest says of each file."""
+    written = {}
+    for name in [name for name in card.values if name in card.names()]:
+        path, about = output / _values_file(name), rows.about[name]
+        columns = dict(zip(card.values[name], zip(*about.values(), strict=True), strict=True))
+        with open_writer(path) as writer:
+            writer.write(pa.table({name: pa.array(about, pa.string()), **columns}))
+        written[name] = {"file": path.name, "values": len(about), "bytes": path.stat().st_size}
+        written[name]["sha256"] = sha256_of(path)
+    return written
+
+
+def _values_file(attribute: str) -> str:
+    return f"{attribute}-values.parquet"
+
+
 def _assign_parts(card: Card, rows: _Rows) -> tuple[tuple[str, ...], npt.NDArray[np.int8], npt.NDArray[np.int8] | None]:
     """Return the names of the parts, the number of each row's part and, for cross-validation, each row's fold."""
     row_count = len(rows.parts)
@@ -289,6 +317,7 @@ def _recipe(card: Card, output: Path) -> str:
         **({"text_pair": "text_pair"} if card.pair else {}),
         "label": list(card.labels),
         "attributes": [dict(attribute) for attribute in card.attributes],
+        **({"values": _described_by(card, output)} if card.values else {}),
         "window": card.window,
     }
     method = {} if card.attributes else {"method": {"name": "adapter"}}  # the usual method reads attributes
@@ -296,3 +325,15 @@ def _recipe(card: Card, output: Path) -> str:
     return comment + yaml.safe_dump(
         {"data": data, "task": dict(card.task), **method}, sort_keys=False, allow_unicode=True
     )
+
+
+def _described_by(card: Card, output: Path) -> dict[str, Any]:
+    """Return the tables of values as a recipe has them; all columns that the source has are categories."""
+    return {
+        name: {
+            "table": str(output / _values_file(name)),
+            "fields": [{"kind": "categorical", "name": column} for column in columns],
+        }
+        for name, columns in card.values.items()
+        if name in card.names()
+    }

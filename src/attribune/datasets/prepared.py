@@ -163,8 +163,9 @@ class PreparedFolder(JobFolder):
         return manifest
 
     def damaged_file(self, manifest: Mapping[str, Any]) -> Path | None:
-        """Return the first part that is missing or of another size; None if there is none."""
-        sizes = {self.path / str(part["file"]): part["bytes"] for part in manifest["parts"].values()}
+        """Return the first file that is missing or of another size; None if there is none."""
+        files = (*manifest["parts"].values(), *manifest.get("values", {}).values())
+        sizes = {self.path / str(file["file"]): file["bytes"] for file in files}
         return next((path for path, size in sizes.items() if not path.is_file() or path.stat().st_size != size), None)
 
 
