@@ -48,6 +48,7 @@ from .models.writer import Writer as Writer
 from .prediction.generate import generate as generate
 from .prediction.predict import predict as predict
 from .runs.folder import load_run as load_run
+from .runs.live_run import LiveRun as LiveRun
 from .runs.recipe import Recipe as Recipe
 from .schema import Schema as Schema
 from .schema.description_kinds import Text as Text
