@@ -238,3 +238,42 @@ def test_hashed_and_numeric_attributes_have_none(tmp_path: Path) -> None:
     assert can_encode_sets(model, user)
     assert not can_encode_sets(torch.nn.Linear(1, 1), user)
     assert not can_encode_sets(model, replace(user, spec=replace(user.spec, unseen="hash", buckets=8)))
+
+
+def test_a_failure_loses_no_trained_model(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Memory that runs out in the middle of the episodes: the model is stored without an encoder, and loads."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(set_encoders._Episodes, "loss", fail)
+    assert main(words(folder, tmp_path / "run")) == 0
+    assert "encoder of new values of 'user': not trained (out of memory)" in capsys.readouterr().err
+    model = AttributeModel.from_pretrained(tmp_path / "run" / "model")
+    assert model.config.set_encoders is None
+    assert model.set_encoder("user") is None
+
+
+def test_an_interruption_is_resumed_to_the_same_model(
+    original: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(set_encoders._Episodes, "loss", interrupt)
+        assert main(words(folder, tmp_path / "run")) == 130
+    assert main([*words(folder, tmp_path / "run"), "--resume"]) == 0
+    found, expected = ((run / "model" / "model.safetensors").read_bytes() for run in (tmp_path / "run", original))
+    assert found == expected
+
+
+def test_rows_of_values_are_found_at_once(run: Path) -> None:
+    """Values with rows between each other, and of several in a table."""
+    users = ["n3", "u1", "n1", "n3", None, "n2", "n1", "n3"]
+    rows = {"text": [f"film n{number}" for number in range(8)], "stars": ["good", "bad"] * 4, "user": users}
+    found = enrol(run, Dataset.from_dict(rows)).values
+    assert {value.value: value.rows for value in found} == {"n3": 3, "n1": 2, "n2": 1}
+    assert all(value.loss_before is not None for value in found)

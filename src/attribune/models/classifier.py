@@ -177,18 +177,20 @@ class AttributeModel(ConditionedModel):
         self.pool = _POOLINGS[self.config.pooling]
         self.set_encoders = nn.ModuleDict()
         for name in self.config.set_encoders or ():
-            self.add_set_encoder(name)
+            self.add_set_encoder(name, self.build_set_encoder(name))
 
-    def add_set_encoder(self, attribute: str) -> SetEncoder:
-        """Add an untrained encoder of an attribute's new values, which is stored with the model."""
+    def build_set_encoder(self, attribute: str) -> SetEncoder:
+        """Return an untrained encoder of an attribute's new values."""
         features = (self.head if self.hidden_layer is None else self.hidden_layer).in_features
-        numbers, key = numbers_of_value(self, attribute), str(self.schema.names.index(attribute))
-        encoder = SetEncoder(features=features, outputs=self.task.outputs, numbers=numbers).to(self.device)
-        self.set_encoders[key] = encoder
+        return SetEncoder(features=features, outputs=self.task.outputs, numbers=numbers_of_value(self, attribute))
+
+    def add_set_encoder(self, attribute: str, encoder: SetEncoder) -> None:
+        """Add an encoder of an attribute's new values, which is stored with the model."""
+        key = str(self.schema.names.index(attribute))
+        self.set_encoders[key] = encoder.to(self.device)
         stored = [f"set_encoders.{key}.{name}" for name, _ in encoder.named_parameters()]
         self.config.learned = list(dict.fromkeys([*(self.config.learned or ()), *stored]))
         self.config.set_encoders = list(dict.fromkeys([*(self.config.set_encoders or ()), attribute]))
-        return encoder
 
     def set_encoder(self, attribute: str) -> SetEncoder | None:
         """Return the encoder of an attribute's new values, if there is one."""

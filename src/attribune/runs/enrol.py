@@ -105,14 +105,9 @@ def enrol(
         if histories is None:
             check_takes_values(recipe, predictor)
         tables = _described_by(values or {}, recipe, predictor, encoding=encoding, backbone=backbone)
-        new = NewValues.described(tables, predictor.schema)
-        shown = f"{', '.join(table.source for table in tables.values())}:"
         rows = None if data is None else _labelled(recipe, predictor, data, encoding, reporter)
-        if rows is not None:
-            names = attributes if histories is None else [histories]
-            new = new.with_rows(rows, predictor.schema, names, min_rows=settings.min_rows)
-            shown = f"{rows.source}: its {len(rows.rows):,} rows with labels have"
-        new.check(predictor.schema, min_rows=settings.min_rows, source=shown)
+        names = attributes if histories is None else [histories]
+        new = _new_values(tables, rows, predictor, names, min_rows=settings.min_rows)
         if settings.by != "posterior":
             check_encoders(predictor, new, by=settings.by)
         model = folder.revised_model(new.revision, backbone=backbone)
@@ -126,6 +121,24 @@ def enrol(
         seconds = time.perf_counter() - started
         replace_with(folder, model, [*enrolments(folder.path), [asdict(value) for value in found]])
     return Enrolment(values=found, skipped=new.skipped, seconds=seconds)
+
+
+def _new_values(
+    tables: Mapping[str, ValueTable],
+    rows: LabelledRows | None,
+    predictor: Predictor,
+    attributes: Sequence[str] | None,
+    *,
+    min_rows: int,
+) -> NewValues:
+    """Find the new values of tables that describe them, and of rows."""
+    new = NewValues.described(tables, predictor.schema)
+    shown = f"{', '.join(table.source for table in tables.values())}:"
+    if rows is not None:
+        new = new.with_rows(rows, predictor.schema, attributes, min_rows=min_rows)
+        shown = f"{rows.source}: its {len(rows.rows):,} rows with labels have"
+    new.check(predictor.schema, min_rows=min_rows, source=shown)
+    return new
 
 
 def check_takes_values(recipe: Recipe, predictor: Predictor) -> None:

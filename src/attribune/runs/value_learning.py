@@ -178,13 +178,24 @@ class ValueLearner:
             if isinstance(module, AttributeMethod):
                 module.sparse_gradients = True
         self._rows = EncodedRows.without_attributes([])
+        self._sets = {name: [np.zeros(0, np.intp)] * len(counts) for name, counts in new.counts.items()}
         self._batches: list[tuple[npt.NDArray[np.intp], dict[str, torch.Tensor]]] = []
         if labelled is None or not len(new.rows):
             return
         with numbered_in_file(labelled.numbers[new.rows], labelled.source):
             rows = predictor.encode(labelled.rows.select(new.rows))
         self._rows = rows if rows.labels is not None else replace(rows, labels=labelled.labels[new.rows])
+        self._sets = {name: self._rows_of_each(name, len(counts)) for name, counts in new.counts.items()}
         self._batches = list(self._row_batches(settings.batch_size))
+
+    def _rows_of_each(self, name: str, count: int) -> list[npt.NDArray[np.intp]]:
+        """Return the rows of each of the last `count` values of an attribute."""
+        attribute = self._model.schema[name]
+        new = self._rows.attribute_ids[:, attribute.columns] - (attribute.size - count)
+        rows, slots = np.nonzero(new >= 0)
+        values = new[rows, slots]
+        order = np.argsort(values, kind="stable")
+        return np.split(rows[order], np.searchsorted(values[order], np.arange(1, count)))
 
     def _row_batches(self, size: int) -> Iterator[tuple[npt.NDArray[np.intp], dict[str, torch.Tensor]]]:
         """Cut the rows into batches, with the row of each entry: a row may have several windows."""
@@ -225,7 +236,7 @@ class ValueLearner:
 
     def _find_linear(self, name: str) -> bool:
         """Find the vectors of an attribute's new values with linear logits, unless that cannot be done."""
-        model, attribute, sets = self._model, self._model.schema[name], self._sets()[name]
+        model, attribute, sets = self._model, self._model.schema[name], self._sets[name]
         tables = [table for table in self._tables if table.attribute == name]
         numbers = model.task.outputs * sum(table.numbers for table in tables)
         is_simple = isinstance(model, AttributeModel) and not isinstance(model.task, TokenTask) and attribute.slots == 1
@@ -279,7 +290,7 @@ class ValueLearner:
             parts.append(LabelledDocuments.of(model.task, document.cpu(), logits.cpu(), labels.cpu()))
             order.append(index)
         documents = LabelledDocuments.concat(parts, np.concatenate(order))
-        for name, sets in self._sets().items():
+        for name, sets in self._sets.items():
             encoder = model.set_encoder(name)
             if encoder is None:
                 continue
@@ -290,16 +301,6 @@ class ValueLearner:
             for table, part in zip(tables, torch.split(vectors, [t.numbers for t in tables], dim=1), strict=True):
                 table.start_from(part)
         return losses
-
-    def _sets(self) -> dict[str, list[npt.NDArray[np.intp]]]:
-        """Return the rows of each new value, by attribute."""
-        found = {}
-        for name, counts in self._new.counts.items():
-            attribute = self._model.schema[name]
-            ids = self._rows.attribute_ids[:, attribute.columns]
-            new = range(attribute.size - len(counts), attribute.size)
-            found[name] = [np.flatnonzero((ids == id_).any(axis=1)) for id_ in new]
-        return found
 
     def _maximise(self, tables: Sequence[_Table], reporter: Reporter) -> None:
         """Find the maximum of the posterior of tables by L-BFGS, from where they are."""
@@ -354,7 +355,7 @@ class ValueLearner:
 
     def _enrolled(self, before: npt.NDArray[np.float64], after: npt.NDArray[np.float64]) -> Iterator[Enrolled]:
         for name, counts in self._new.counts.items():
-            for (value, count), rows in zip(counts.items(), self._sets()[name], strict=True):
+            for (value, count), rows in zip(counts.items(), self._sets[name], strict=True):
                 losses = [float(part[rows].mean()) if len(rows) else None for part in (before, after)]
                 yield Enrolled(attribute=name, value=value, rows=count, loss_before=losses[0], loss_after=losses[1])
 

@@ -76,14 +76,15 @@ def prepare_new_values(
     started, split = time.perf_counter(), _Split.of(data.splits["train"], source, model)
     for attribute in model.schema:
         if can_encode_sets(model, attribute):
-            with reporter.training():
-                found = learn_set_encoder(
-                    model, attribute, split.rows, split.ids, run=run, seed=settings.seed, batch_size=size
-                )
-            reporter.note(
-                f"encoder of new values of {attribute.name!r}: "
-                + ("not trained, since too few values have two rows" if found is None else str(found))
-            )
+            try:
+                with reporter.training():
+                    found = learn_set_encoder(
+                        model, attribute, split.rows, split.ids, run=run, seed=settings.seed, batch_size=size
+                    )
+                what = "not trained, since too few values have two rows" if found is None else str(found)
+            except RuntimeError as error:  # as above: the model is trained, and must not be lost
+                what = f"not trained ({error!s:.200})"
+            reporter.note(f"encoder of new values of {attribute.name!r}: {what}")
     return time.perf_counter() - started
 
 

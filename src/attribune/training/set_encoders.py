@@ -182,11 +182,11 @@ _Episode = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
 def _learn(
     model: AttributeModel, attribute: FittedAttribute, episodes: _Episodes, chance: np.random.Generator
 ) -> LearnedEncoder:
-    """Train an encoder, which stays in the model as it was at its best step."""
+    """Train an encoder, and add it to the model as it was at its best step."""
     values = chance.permutation(len(episodes.of_value))
     count = max(_VALUES // 4, int(_HELD_OUT * len(values)))
     held_out = [episodes.draw(int(v), chance, queries=_CHECKED) for v in values[:count] for _ in range(_DRAWS)]
-    encoder = model.add_set_encoder(attribute.name).cpu()
+    encoder = model.build_set_encoder(attribute.name)
     maps = [parameter for name, parameter in encoder.named_parameters() if name != "kappa"]
     groups: list[dict[str, Any]] = [
         {"params": maps},
@@ -214,5 +214,5 @@ def _learn(
             break
     encoder.load_state_dict(state)
     encoder.change_units(spread_of_value(model, attribute).cpu())
-    encoder.eval().requires_grad_(False).to(model.device)
+    model.add_set_encoder(attribute.name, encoder.eval().requires_grad_(False))
     return LearnedEncoder(values=len(values) - count, loss_without=without, loss_with=least)
