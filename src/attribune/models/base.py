@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from attribune.backbones.families import placement_for
@@ -28,8 +25,10 @@ from attribune.core.process import require_memory
 from attribune.data.batching import batches_by_length
 from attribune.data.collator import Collator
 from attribune.data.history_encoding import with_histories
+from attribune.data.passages import PassageEncoder
 from attribune.data.rows import EncodedRows
 from attribune.data.texts import TextEncoder, TextInput
+from attribune.data.token_rows import WordEncoder
 from attribune.data.windows import SpecialTokens, longest_input
 from attribune.errors import ConfigError, DataError
 from attribune.methods import (
@@ -43,11 +42,11 @@ from attribune.methods import (
 from attribune.methods.attribute_method import has_meta_tables
 from attribune.methods.base import Method
 from attribune.methods.condition import Condition, check_attribute_ids
+from attribune.models.checkpointing import CheckpointedModel
 from attribune.models.checks import claim
 from attribune.models.config import AttributeConfig
-from attribune.models.stored import StoredModel
 from attribune.schema import Schema
-from attribune.tasks import Task, task_from_dict
+from attribune.tasks import Spans, Task, TokenTask, task_from_dict
 
 if TYPE_CHECKING:
     from attribune.data.encoding import RowEncoder
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
 __all__ = ["ConditionedModel"]
 
 
-class ConditionedModel(StoredModel):
+class ConditionedModel(CheckpointedModel):
     """A pretrained backbone conditioned on the attributes of each text.
 
     Args:
@@ -228,6 +227,20 @@ class ConditionedModel(StoredModel):
             self._own_tokenizer(), window=window, limit=self.longest_text(), segments=self._tells_segments_apart
         )
 
+    def _token_encoder(self, task: TokenTask, text: TextInput | None) -> RowEncoder:
+        """Return the encoder of a task that scores words, or the parts of a text."""
+        window, limit = None if text is None else text.window, self.longest_text()
+        if not isinstance(task, Spans):
+            return WordEncoder(self._own_tokenizer(), window=window, limit=limit)
+        return PassageEncoder(
+            self._own_tokenizer(),
+            task,
+            window=window,
+            limit=limit,
+            segments=self._tells_segments_apart,
+            is_causal=self.placement.pooling == "last",
+        )
+
     @property
     def _tells_segments_apart(self) -> bool:
         """Whether the backbone has learned embeddings of two segments at least."""
@@ -373,36 +386,6 @@ class ConditionedModel(StoredModel):
     def get_input_embeddings(self) -> nn.Module:
         """Return the token embeddings of the backbone."""
         return cast(nn.Module, self.backbone.get_input_embeddings())
-
-    @property
-    def supports_gradient_checkpointing(self) -> bool:
-        """Whether the backbone's family can be checkpointed (ALBERT and MPNet cannot)."""
-        return bool(self.backbone.supports_gradient_checkpointing)
-
-    def _set_gradient_checkpointing(
-        self,
-        enable: bool = True,
-        gradient_checkpointing_func: Callable[..., Any] = checkpoint,
-        every_n_layers: int = 1,
-    ) -> None:
-        if enable:
-            if getattr(gradient_checkpointing_func, "keywords", {}).get("use_reentrant"):
-                raise ConfigError(
-                    "reentrant gradient checkpointing loses the attributes of the batch: pass "
-                    "{'use_reentrant': False}, which is the default"
-                )
-            gradient_checkpointing_func = partial(self._checkpoint, gradient_checkpointing_func)
-        super()._set_gradient_checkpointing(enable, gradient_checkpointing_func, every_n_layers)
-
-    def _checkpoint(self, function: Callable[..., Any], run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Checkpoint one layer so that its second run, in backward, sees the attributes of its first."""
-        kwargs.setdefault("use_reentrant", False)
-        if not torch.compiler.is_compiling():
-            kwargs["context_fn"] = partial(self._contexts, self.method.holder.current)
-        return function(run, *args, **kwargs)
-
-    def _contexts(self, condition: Condition) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-        return nullcontext(), self.method.holder.use(condition)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

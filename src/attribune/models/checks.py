@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from torch import Tensor
 from transformers import PreTrainedModel
 
+from attribune import functional
 from attribune.backbones.families import placement_for
 from attribune.backbones.loading import pooling_of
 from attribune.backbones.placement import Pooling
@@ -11,7 +15,7 @@ from attribune.backbones.word_models import WordModel
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 
-__all__ = ["check_head", "check_length", "checked_chunk", "claim", "own_pooling"]
+__all__ = ["check_head", "check_length", "checked_chunk", "claim", "own_pooling", "pooling_named"]
 
 
 def claim(backbone: PreTrainedModel, *, acting: bool) -> None:
@@ -35,6 +39,21 @@ def own_pooling(backbone: PreTrainedModel, name: str, revision: str | None) -> P
     return pooling_of(name, placement, revision=revision) if is_stored else placement.pooling
 
 
+_POOLINGS: dict[Pooling, Callable[[Tensor, Tensor], Tensor]] = {
+    "first": functional.first_token,
+    "mean": functional.mean_tokens,
+    "last": functional.last_token,
+    "max": functional.max_tokens,
+}
+
+
+def pooling_named(name: str | None) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return the function of a pooling; ConfigError for an unknown name."""
+    if name not in _POOLINGS:
+        raise ConfigError(f"unknown pooling {name!r}: choose one of {', '.join(_POOLINGS)}")
+    return _POOLINGS[name]
+
+
 def check_head(dropout: float, head_size: int | None) -> None:
     """Refuse a dropout or a size that is out of range."""
     if not 0 <= dropout < 1:
@@ -52,13 +71,17 @@ def checked_chunk(chunk: int | None, text_input: TextInput | None) -> int | None
     return chunk
 
 
-def check_length(length: int, *, chunk: int | None, limit: int | None) -> None:
+def check_length(length: int, chunk: int | None, *, most: int | None, own: int) -> None:
     """Refuse texts, or chunks of texts, that are longer than the backbone takes.
+
+    Args:
+        most: positions of the backbone, if they are limited.
+        own: positions that the method takes of them.
 
     Raises:
         DataError: naming both numbers and the cure.
     """
-    if limit is None or min(length, chunk or length) <= limit:
+    if most is None or min(length, chunk or length) <= (limit := most - own):
         return
     if chunk is None:
         raise DataError(

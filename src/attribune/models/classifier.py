@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -19,9 +19,8 @@ from attribune.backbones.sparse_attention import padded_inputs
 from attribune.backbones.word_models import WordModel, WordOutput
 from attribune.data.candidates import CandidateCollator, CandidateEncoder
 from attribune.data.collator import Collator
-from attribune.data.passages import PassageEncoder
 from attribune.data.texts import TextEncoder, TextInput
-from attribune.data.token_rows import TokenCollator, WordEncoder
+from attribune.data.token_rows import TokenCollator
 from attribune.data.windows import Chunks, SentenceChunks
 from attribune.errors import ConfigError, DataError
 from attribune.methods import Host, MethodConfig, check_compares, check_reads_tokens
@@ -29,25 +28,18 @@ from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.condition import Condition
 from attribune.methods.history import History
 from attribune.models.base import ConditionedModel
-from attribune.models.checks import check_head, check_length, checked_chunk, own_pooling
+from attribune.models.checks import check_head, check_length, checked_chunk, own_pooling, pooling_named
 from attribune.models.chunk_encoders import TransformerConfig, chunk_encoder_from_dict
 from attribune.models.set_encoder import SetEncoder
 from attribune.models.text_vectors import history_encoder
 from attribune.models.value_vectors import numbers_of_value
 from attribune.schema import Schema
-from attribune.tasks import Spans, Task, TokenTask
+from attribune.tasks import Task, TokenTask
 
 if TYPE_CHECKING:
     from attribune.data.encoding import RowEncoder
 
 __all__ = ["AttributeModel"]
-
-_POOLINGS: dict[Pooling, Callable[[Tensor, Tensor], Tensor]] = {
-    "first": functional.first_token,
-    "mean": functional.mean_tokens,
-    "last": functional.last_token,
-    "max": functional.max_tokens,
-}
 
 
 class AttributeModel(ConditionedModel):
@@ -172,9 +164,7 @@ class AttributeModel(ConditionedModel):
         self.hidden_layer = None if host.head_size is None else nn.Linear(features, host.head_size)
         self.head = nn.Linear(host.head_size or features, host.outputs)
         self.link = self.task.build_link(self._vector_sizes() if self.reads_attributes else None)
-        if self.config.pooling not in _POOLINGS:
-            raise ConfigError(f"unknown pooling {self.config.pooling!r}: choose one of {', '.join(_POOLINGS)}")
-        self.pool = _POOLINGS[self.config.pooling]
+        self.pool = pooling_named(self.config.pooling)
         self.set_encoders = nn.ModuleDict()
         for name in self.config.set_encoders or ():
             self.add_set_encoder(name, self.build_set_encoder(name))
@@ -186,10 +176,7 @@ class AttributeModel(ConditionedModel):
 
     def add_set_encoder(self, attribute: str, encoder: SetEncoder) -> None:
         """Add an encoder of an attribute's new values, which is stored with the model."""
-        key = str(self.schema.names.index(attribute))
-        self.set_encoders[key] = encoder.to(self.device)
-        stored = [f"set_encoders.{key}.{name}" for name, _ in encoder.named_parameters()]
-        self.config.learned = list(dict.fromkeys([*(self.config.learned or ()), *stored]))
+        self.set_encoders[str(self.schema.names.index(attribute))] = encoder.to(self.device)
         self.config.set_encoders = list(dict.fromkeys([*(self.config.set_encoders or ()), attribute]))
 
     def set_encoder(self, attribute: str) -> SetEncoder | None:
@@ -205,17 +192,7 @@ class AttributeModel(ConditionedModel):
         if not isinstance(self.task, TokenTask):
             encoder = super().row_encoder(text)
             return CandidateEncoder(cast(TextEncoder, encoder)) if self.task.candidates > 1 else encoder
-        window, limit = None if text is None else text.window, self.longest_text()
-        if not isinstance(self.task, Spans):
-            return WordEncoder(self._own_tokenizer(), window=window, limit=limit)
-        return PassageEncoder(
-            self._own_tokenizer(),
-            self.task,
-            window=window,
-            limit=limit,
-            segments=self._tells_segments_apart,
-            is_causal=self.placement.pooling == "last",
-        )
+        return self._token_encoder(self.task, text)
 
     def collator(self, schema: Schema | None = None) -> Collator:
         """Return the collator of rows, or of the windows of a task that scores tokens; see `ConditionedModel`."""
@@ -296,8 +273,7 @@ class AttributeModel(ConditionedModel):
             condition = condition.repeated(count)
             input_ids, attention_mask = input_ids.flatten(0, 1), attention_mask.flatten(0, 1)
             token_type_ids = None if token_type_ids is None else token_type_ids.flatten(0, 1)
-        limit = None if self.most_positions is None else self.most_positions - self.method.extra_positions
-        check_length(input_ids.shape[1], chunk=self.config.chunk, limit=limit)
+        check_length(input_ids.shape[1], self.config.chunk, most=self.most_positions, own=self.method.extra_positions)
         return *self._states(input_ids, attention_mask, token_type_ids, condition), condition
 
     def logits_of(self, hidden: Tensor, attention_mask: Tensor, condition: Condition) -> Tensor:
@@ -317,8 +293,7 @@ class AttributeModel(ConditionedModel):
 
     def _classified(self, document: Tensor, condition: Condition) -> Tensor:
         # Rewards are subtracted, and their difference would be lost in the rounding of bf16.
-        exact = self.task.candidates > 1
-        with torch.autocast(document.device.type, enabled=False) if exact else nullcontext():
+        with torch.autocast(document.device.type, enabled=False) if self.task.candidates > 1 else nullcontext():
             outputs = self.method.classify(self._features(document, self.head.weight.dtype), condition, self.head)
         return self._linked(outputs, condition)
 

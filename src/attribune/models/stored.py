@@ -68,9 +68,10 @@ class StoredModel(PreTrainedModel):
         return stack_path(self.backbone, is_generative=self.is_generative)
 
     def learned_names(self) -> list[str]:
-        """Return the names of the stored tensors: those trained when the model was built, and those trained now."""
-        before = set(self.config.learned or ())
-        return [name for name, p in self.named_parameters() if p.requires_grad or name in before]
+        """Return the names of the stored tensors: those trained when the model was built, or later, and those now."""
+        before, later = set(self.config.learned or ()), "set_encoders."
+        named = self.named_parameters()
+        return [name for name, p in named if p.requires_grad or name in before or name.startswith(later)]
 
     def sizes(self) -> Sizes:
         """Count the parameters."""

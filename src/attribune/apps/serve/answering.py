@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from fastapi import Request
 
 from attribune.apps.serve.batching import Overloaded, Stopping
-from attribune.apps.serve.requests import Refused
+from attribune.apps.serve.bodies import Refused
 from attribune.apps.serve.settings import ServeSettings
 from attribune.core.job_folder import HeldError
 from attribune.errors import AttribuneError, ModelFolderError

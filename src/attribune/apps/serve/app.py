@@ -19,18 +19,11 @@ from starlette.exceptions import HTTPException
 
 from attribune.apps.serve.answering import in_time, while_connected
 from attribune.apps.serve.batching import Batcher
+from attribune.apps.serve.bodies import ErrorAnswer, ModelsAnswer, PredictAnswer, PredictRequest, Refused
 from attribune.apps.serve.limits import LEFT, Gate, refusal
 from attribune.apps.serve.metrics import ServiceMetrics
 from attribune.apps.serve.models import Answer, ServedModel
-from attribune.apps.serve.requests import (
-    LARGE_BODY,
-    ErrorAnswer,
-    ModelsAnswer,
-    PredictAnswer,
-    PredictRequest,
-    Refused,
-    read_request,
-)
+from attribune.apps.serve.requests import LARGE_BODY, read_request
 from attribune.apps.serve.settings import ServeSettings
 from attribune.apps.serve.value_paths import ValuePaths
 from attribune.apps.serve.value_requests import EnrolAnswer, EnrolRequest, RemoveAnswer

@@ -1,4 +1,4 @@
-"""The bodies of requests and answers, and the columns that a model reads from a request."""
+"""The columns that a model reads from the body of a request."""
 
 from __future__ import annotations
 
@@ -9,18 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SkipValidation,
-    StrictBool,
-    StrictFloat,
-    StrictInt,
-    StrictStr,
-    ValidationError,
-)
+from pydantic import BaseModel, ValidationError
 
+from attribune.apps.serve.bodies import Fault, PredictRequest, Refused, Row
 from attribune.apps.serve.models import ServedModel
 from attribune.apps.serve.settings import ServeSettings
 from attribune.errors import ConfigError, DataError
@@ -30,15 +21,6 @@ from attribune.schema.columns import canonical
 
 __all__ = [
     "LARGE_BODY",
-    "ErrorAnswer",
-    "Fault",
-    "ModelsAnswer",
-    "PredictAnswer",
-    "PredictRequest",
-    "Refused",
-    "RequestBody",
-    "Row",
-    "Scalar",
     "check_characters",
     "check_rows",
     "checked",
@@ -51,103 +33,9 @@ __all__ = [
 ]
 
 Body = TypeVar("Body", bound=BaseModel)
-Scalar = StrictStr | StrictBool | StrictInt | StrictFloat | None
-Words = StrictStr | list[StrictStr]
 LARGE_BODY = 1 << 16  # bytes; reading a smaller one takes the event loop a few milliseconds at most
 _MAX_VALUES = 1_000  # of one attribute of one text
 _MAX_FAULTS = 10  # in an answer
-
-
-class RequestBody(BaseModel):
-    """A body, or a part of one, with no other fields than its own."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class Row(RequestBody):
-    """A text with its attributes."""
-
-    text: Words | dict[str, Words | None] = Field(
-        description="The text; for a model of several text columns, an object with each one's text; for a model of "
-        "words, their list, or text with spaces between them."
-    )
-    attributes: dict[str, Scalar | list[Scalar]] = Field(
-        default_factory=dict,
-        description="Values by attribute, any subset: null or left out where a value is not known; a list for an "
-        "attribute with several values.",
-    )
-
-
-class PredictRequest(RequestBody):
-    """One text with its attributes, or many as `rows`."""
-
-    # What is skipped here is checked row by row, so that a body is refused at its first bad row.
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"example": {"text": "A joy from start to end.", "attributes": {"user": "u17"}}},
-    )
-
-    model: StrictStr | None = Field(default=None, description="Name of the model; needed where several are served.")
-    text: SkipValidation[Words | dict[str, Words | None] | None] = Field(
-        default=None, description="The text, unless `rows` are given."
-    )
-    attributes: SkipValidation[dict[str, Scalar | list[Scalar]]] = Field(
-        default_factory=dict, description="Of `text`: values by attribute, any subset."
-    )
-    rows: SkipValidation[list[Row] | None] = Field(
-        default=None, description="Many texts, in place of `text` and `attributes`."
-    )
-    panel: StrictStr | None = Field(
-        default=None,
-        description="An attribute, for what all of its values would say of each text, together: the output is that of "
-        "`attribune predict --panel`, without names.",
-    )
-
-
-class Prediction(BaseModel):
-    """The prediction for one text."""
-
-    output: dict[str, Any] = Field(
-        description="Prediction and probabilities, by the column names that `attribune predict` writes."
-    )
-    unknown: dict[str, list[str]] = Field(
-        description="By attribute, the values that the model does not know; it answered as if they were missing."
-    )
-
-
-class PredictAnswer(BaseModel):
-    """A prediction for each text, in the order of the request."""
-
-    model: str
-    predictions: list[Prediction]
-
-
-class ModelsAnswer(BaseModel):
-    """The models of this service."""
-
-    models: list[dict[str, Any]]
-
-
-class Fault(BaseModel):
-    """Why a request is refused."""
-
-    field: str = Field(description="The place in the request, such as rows[3].attributes.user.")
-    reason: str
-
-
-class ErrorAnswer(BaseModel):
-    """Why a request is refused."""
-
-    errors: list[Fault]
-
-
-class Refused(Exception):  # noqa: N818 - an answer, not a mistake
-    """A request that is answered with an HTTP status and faults: the field and the reason of each, with the cure."""
-
-    def __init__(self, status: int, field: str = "body", reason: str = "", faults: Sequence[Fault] = ()) -> None:
-        self.status, self.faults = status, list(faults) or [Fault(field=field, reason=reason)]
-        super().__init__(self.faults[0].reason)
 
 
 def read_request(

@@ -16,10 +16,11 @@ from fastapi.responses import JSONResponse, Response
 
 from attribune.apps.serve.answering import in_time, while_connected
 from attribune.apps.serve.batching import Batcher
+from attribune.apps.serve.bodies import Refused
 from attribune.apps.serve.limits import LEFT
 from attribune.apps.serve.metrics import ServiceMetrics
 from attribune.apps.serve.models import ServedModel
-from attribune.apps.serve.requests import LARGE_BODY, Refused
+from attribune.apps.serve.requests import LARGE_BODY
 from attribune.apps.serve.settings import ServeSettings
 from attribune.apps.serve.value_requests import Enrolment, read_enrolment, read_removal
 from attribune.apps.serve.value_writing import ValueWriter

@@ -10,20 +10,9 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, StrictStr
 
+from attribune.apps.serve.bodies import Refused, RequestBody, Row, Scalar
 from attribune.apps.serve.models import ServedModel
-from attribune.apps.serve.requests import (
-    Refused,
-    RequestBody,
-    Row,
-    Scalar,
-    check_rows,
-    checked,
-    choose_model,
-    parse_body,
-    read_row,
-    read_text,
-    shown,
-)
+from attribune.apps.serve.requests import check_rows, checked, choose_model, parse_body, read_row, read_text, shown
 from attribune.apps.serve.settings import ServeSettings
 from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.runs.live_run import LiveRun
