@@ -52,5 +52,5 @@ def set_encoding(
     """
     scores = ((g @ U).tanh() @ q).masked_fill(~mask, -torch.inf)
     n = mask.sum(dim=1, keepdim=True)
-    w = torch.where(n > 0, scores, 0).softmax(dim=1) * mask
+    w = torch.where(n > 0, scores, 0).softmax(dim=1)
     return n / (n + kappa) * torch.einsum("vn,vnd->vd", w, g)
