@@ -109,6 +109,11 @@ def glue() -> list[str]:
     return [*overall("glue_small"), "", *scores("glue_small")]
 
 
+def classification() -> list[str]:
+    """Means over the sets of texts, and every set."""
+    return [*overall("classification_small"), "", *scores("classification_small")]
+
+
 def base_size() -> list[str]:
     """Two tasks with a model of base size."""
     return [*overall("base_size"), "", *scores("base_size"), "", *costs("base_size")]
@@ -164,6 +169,7 @@ def drawing() -> str:
 TABLES = {
     "one_frozen_model.md": {
         "glue": glue,
+        "classification": classification,
         "base size": base_size,
         "sizes": sizes,
         "initialisation": initialisation,

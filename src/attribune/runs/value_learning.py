@@ -195,7 +195,7 @@ class ValueLearner:
         rows, slots = np.nonzero(new >= 0)
         values = new[rows, slots]
         order = np.argsort(values, kind="stable")
-        return np.split(rows[order], np.searchsorted(values[order], np.arange(1, count)))
+        return np.split(rows[order], np.searchsorted(values[order], np.arange(1, count)))[:count]
 
     def _row_batches(self, size: int) -> Iterator[tuple[npt.NDArray[np.intp], dict[str, torch.Tensor]]]:
         """Cut the rows into batches, with the row of each entry: a row may have several windows."""
