@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections.abc import Callable
 
 # On tensors this small, threads cost five times what they save; the processes that tests start read it, too.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # No test asks the hub, which is tried for minutes where there is no network.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+# What a shell starts in the background ignores interrupts, and so would all that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import families
 import hypothesis
