@@ -229,6 +229,30 @@ def test_a_record_holds_all_that_the_tables_say(
     assert f"{file} is a record of test rows, --split asks for validation rows" in capsys.readouterr().err
 
 
+def test_any_setting_can_be_the_reference(
+    finished: BenchmarkFolder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (table,) = benchmark_tables(finished, reference="user alone")
+    (usual,) = benchmark_tables(finished)
+    reference = {line.name: line for line in table.lines}["user alone"]
+    assert reference.against is None
+    for line, same in zip(table.lines, usual.lines, strict=True):
+        assert line.metrics == same.metrics
+        if line is not reference:
+            assert line.against == line.group.against(reference.group)["accuracy"]
+    file, words = tmp_path / "record.json", ["--reference", "user alone"]
+    assert main(["benchmark", "table", str(finished.path), *words, "--json", str(file)]) == 0
+    for place in (finished.path, file):
+        assert main(["benchmark", "table", str(place), *words]) == 0
+        assert "| user alone" in capsys.readouterr().out
+    assert main(["benchmark", "report", str(finished.path), *words, "--output", str(tmp_path / "page.html")]) == 0
+    assert "than user alone" in (tmp_path / "page.html").read_text()
+    assert main(["benchmark", "table", str(file), "--reference", "none"]) == 1
+    assert "is a record of differences to user alone, --reference asks for none" in capsys.readouterr().err
+    assert main(["benchmark", "table", str(finished.path), "--reference", "user"]) == 1
+    assert "has no setting 'user': choose from none, injector," in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

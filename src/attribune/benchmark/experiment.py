@@ -258,6 +258,14 @@ class Experiment(Settings):
         sources = [plan.attributes_from for plan in self.sets if plan.name in names and plan.attributes_from]
         return self.model_copy(update={"sets": tuple(known[name] for name in dict.fromkeys([*sources, *names]))})
 
+    def compared_with(self, reference: str | None) -> Experiment:
+        """Return the experiment with another reference, if one is given; ConfigError for an unknown name."""
+        if reference is None:
+            return self
+        if reference not in (names := [setting.name for setting in self.settings]):
+            raise ConfigError(f"the experiment has no setting {reference!r}: choose from {', '.join(names)}")
+        return self.model_copy(update={"reference": reference})
+
     def setting(self, name: str) -> Setting:
         """Return a setting by its name."""
         return next(setting for setting in self.settings if setting.name == name)

@@ -79,9 +79,11 @@ class Summary(Settings):
         replace_file(Path(path), f"{readable_json(tree)}\n".encode())
 
 
-def summarize(folder: BenchmarkFolder, *, part: Literal["test", "validation"] = "test") -> Summary:
-    """Make the record of a folder; ModelFolderError if it holds no benchmark."""
-    experiment = folder.experiment()
+def summarize(
+    folder: BenchmarkFolder, *, part: Literal["test", "validation"] = "test", reference: str | None = None
+) -> Summary:
+    """Make the record of a folder, of the tables that `benchmark_tables` makes; it raises what that raises."""
+    experiment = folder.experiment().compared_with(reference)
     trainings, environments = [], []
     for result in folder.results(experiment):
         known = {name: getattr(result.record, name) for name in Training.model_fields if name != "cell"}
@@ -89,7 +91,7 @@ def summarize(folder: BenchmarkFolder, *, part: Literal["test", "validation"] = 
         environment = result.record.environment
         if environment is not None and environment not in environments:
             environments.append(environment)
-    tables = tuple(benchmark_tables(folder, part=part))
+    tables = tuple(benchmark_tables(folder, part=part, reference=reference))
     return Summary(
         experiment=experiment,
         part=part,

@@ -104,13 +104,18 @@ def verdict(pair: PairedResult, *, higher_is_better: bool) -> int:
     return sign if higher_is_better else -sign
 
 
-def benchmark_tables(folder: BenchmarkFolder, *, part: str = "test") -> list[SetTable]:
-    """Return the tables of all sets with a cell that is done; `part`, ``test`` or ``validation``, is scored.
+def benchmark_tables(folder: BenchmarkFolder, *, part: str = "test", reference: str | None = None) -> list[SetTable]:
+    """Return the tables of all sets with a cell that is done.
+
+    Args:
+        part: ``test`` or ``validation``, whose rows are scored.
+        reference: the setting that others are compared with, if not that of the experiment.
 
     Raises:
         ModelFolderError: for a folder that holds no benchmark.
+        ConfigError: if there is no such setting.
     """
-    experiment = folder.experiment()
+    experiment = folder.experiment().compared_with(reference)
     return [table for plan in experiment.sets if (table := _table(folder, experiment, plan, part)) is not None]
 
 

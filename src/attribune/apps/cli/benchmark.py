@@ -50,6 +50,10 @@ def add_parser(verbs: Any) -> None:
     add_renamed_flag(table, "--part", "--split")
     table.add_argument("--json", metavar="FILE", help="write a record of the tables to a file, and show its path")
     report.add_argument("--output", metavar="FILE", help="report.html in the folder unless given")
+    for action in (table, report):
+        action.add_argument(
+            "--reference", metavar="SETTING", help="compare with this setting (default: the experiment's)"
+        )
 
 
 def _add_run(actions: Any) -> None:
@@ -178,7 +182,7 @@ def _status(options: argparse.Namespace) -> None:
 def _table(options: argparse.Namespace) -> None:
     from attribune.benchmark.rendering import render
 
-    summary = _summary(Path(options.folder), options.split)
+    summary = _summary(Path(options.folder), options.split, options.reference)
     if not summary.tables:
         raise ConfigError(
             f"{options.folder}: no cell is done yet: run `attribune benchmark run --output {options.folder}`"
@@ -190,18 +194,24 @@ def _table(options: argparse.Namespace) -> None:
         show(options.json)
 
 
-def _summary(path: Path, split: Literal["test", "validation"] | None) -> Summary:
+def _summary(path: Path, split: Literal["test", "validation"] | None, reference: str | None) -> Summary:
     """Summarize a benchmark's folder, or read a record."""
     from attribune.benchmark.results import BenchmarkFolder
     from attribune.benchmark.summary import Summary, summarize
 
     if not path.is_file():
-        return summarize(BenchmarkFolder(path), part=split or "test")
+        return summarize(BenchmarkFolder(path), part=split or "test", reference=reference)
     summary = Summary.read(path)
     if split not in (None, summary.part):
         raise ConfigError(
             f"{path} is a record of {summary.part} rows, --split asks for {split} rows: make another record of the "
             f"benchmark's folder with `attribune benchmark table DIR --split {split} --json FILE`"
+        )
+    if reference not in (None, summary.experiment.first):
+        raise ConfigError(
+            f"{path} is a record of differences to {summary.experiment.first}, --reference asks for {reference}: make "
+            f"another record of the benchmark's folder with `attribune benchmark table DIR --reference {reference!r} "
+            "--json FILE`"
         )
     return summary
 
@@ -212,4 +222,10 @@ def _report(options: argparse.Namespace) -> None:
     from attribune.benchmark.results import BenchmarkFolder
 
     folder = BenchmarkFolder(Path(options.folder))
-    show(str(write_page(options.output or folder.path / "report.html", benchmark_page(folder))))
+    show(
+        str(
+            write_page(
+                options.output or folder.path / "report.html", benchmark_page(folder, reference=options.reference)
+            )
+        )
+    )

@@ -27,14 +27,10 @@ _MAX_BINS = 10
 _MAX_CURVES = 6
 
 
-def benchmark_page(folder: BenchmarkFolder) -> str:
-    """Render the page; nothing in it is loaded from elsewhere.
-
-    Raises:
-        ModelFolderError: for a folder that holds no benchmark.
-    """
-    experiment = folder.experiment()
-    tables = benchmark_tables(folder)
+def benchmark_page(folder: BenchmarkFolder, *, reference: str | None = None) -> str:
+    """Render the page of the tables that `benchmark_tables` makes; nothing in it is loaded from elsewhere."""
+    experiment = folder.experiment().compared_with(reference)
+    tables = benchmark_tables(folder, reference=reference)
     sections = [*_overall_section(experiment, tables), *(_section(table) for table in tables)]
     introduction = "" if sections else "No cell is done yet."
     return render_page(experiment.title or experiment.name, sections, introduction=introduction)
