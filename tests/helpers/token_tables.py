@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
-__all__ = ["questions", "tagged_words", "write_json_lines"]
+from attribune.apps.cli import main
+
+__all__ = ["every_other_verb", "questions", "tagged_words", "write_json_lines"]
 
 _KINDS = {"great": "GOOD", "lovely": "GOOD", "awful": "BAD", "poor": "BAD"}
 
@@ -56,3 +59,39 @@ def write_json_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
     """Write the rows; returns the path."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+def every_other_verb(run: Path, folder: Path, scratch: Path, rows: list[dict[str, Any]], capsys: Any) -> Path:
+    """Give a run to each verb that takes runs whose task scores tokens, and to each that refuses them.
+
+    Args:
+        folder: has ``rows.jsonl``, the rows of the training.
+        rows: some of them, for a value that is new.
+
+    Returns:
+        A copy of the run that has learned the new value and forgotten ``u1``.
+    """
+    copied = scratch / "run"
+    shutil.copytree(run, copied)
+    new = write_json_lines(scratch / "new.jsonl", [row | {"user": "zoe"} for row in rows])
+    for words in (
+        ["evaluate", str(run), str(folder / "rows.jsonl")],
+        ["describe", str(run)],
+        ["compare", str(run), str(run)],
+        ["report", str(copied)],
+        ["report", str(copied), str(new)],
+        ["ablate", str(run), str(folder / "rows.jsonl"), "--rows", "10"],
+        ["enrol", str(copied), str(new)],
+        ["forget", str(copied), "--attribute", "user", "--value", "u1"],
+        ["evaluate", str(copied), str(new)],
+    ):
+        assert main(words) == 0, words
+    for words in (
+        ["export", str(run), "--for", "user=u1", "--output", str(scratch / "exported")],
+        ["explain", str(run), str(folder / "rows.jsonl")],
+        ["playground", str(run)],
+    ):
+        capsys.readouterr()
+        assert main(words) == 1
+        assert "scores tokens" in capsys.readouterr().err
+    return copied

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 import small_runs
 from fastapi.testclient import TestClient
-from token_tables import questions, write_json_lines
+from token_tables import every_other_verb, questions, write_json_lines
 
 from attribune.apps.cli import main
 from attribune.apps.serve import create_app, load_models
@@ -128,29 +127,7 @@ def test_all_forms_of_labels_are_one(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_other_verbs(run: Path, folder: Path, tmp_path: Path, capsys: Any) -> None:
-    copied = tmp_path / "run"
-    shutil.copytree(run, copied)
-    new = write_json_lines(tmp_path / "new.jsonl", [row | {"user": "zoe"} for row in ROWS[:20]])
-    for words in (
-        ["evaluate", str(run), str(folder / "rows.parquet")],
-        ["describe", str(run)],
-        ["compare", str(run), str(run)],
-        ["report", str(copied)],
-        ["report", str(copied), str(new)],
-        ["ablate", str(run), str(folder / "rows.jsonl"), "--rows", "10"],
-        ["enrol", str(copied), str(new)],
-        ["forget", str(copied), "--attribute", "user", "--value", "u1"],
-        ["evaluate", str(copied), str(new)],
-    ):
-        assert main(words) == 0, words
-    for words in (
-        ["export", str(run), "--for", "user=u1", "--output", str(tmp_path / "exported")],
-        ["explain", str(run), str(folder / "rows.jsonl")],
-        ["playground", str(run)],
-    ):
-        capsys.readouterr()
-        assert main(words) == 1
-        assert "'spans' scores tokens" in capsys.readouterr().err
+    every_other_verb(run, folder, tmp_path, ROWS[:20], capsys)
 
 
 def test_the_service_answers(run: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import small_runs
 import torch
 from families import BERT_METHODS
 from fastapi.testclient import TestClient
-from token_tables import tagged_words, write_json_lines
+from token_tables import every_other_verb, tagged_words, write_json_lines
 
 import attribune
 from attribune.apps.cli import main
@@ -99,31 +98,9 @@ def test_stored_scores_are_those_of_the_rows(run: Path, folder: Path) -> None:
 
 
 def test_other_verbs(run: Path, folder: Path, tmp_path: Path, capsys: Any) -> None:
-    copied = tmp_path / "run"
-    shutil.copytree(run, copied)
-    new = write_json_lines(tmp_path / "new.jsonl", [row | {"user": "zoe"} for row in ROWS[:20]])
-    for words in (
-        ["evaluate", str(run), str(folder / "rows.csv")],
-        ["describe", str(run)],
-        ["compare", str(run), str(run)],
-        ["report", str(copied)],
-        ["report", str(copied), str(new)],
-        ["ablate", str(run), str(folder / "rows.jsonl"), "--rows", "10"],
-        ["enrol", str(copied), str(new)],
-        ["forget", str(copied), "--attribute", "user", "--value", "u1"],
-        ["evaluate", str(copied), str(new)],
-    ):
-        assert main(words) == 0, words
+    copied = every_other_verb(run, folder, tmp_path, ROWS[:20], capsys)
     users = read_table(folder / "rows.jsonl").select(StoredScores.read(copied).parts["test"]["rows"])["user"]
     assert "u1" not in users
-    for words in (
-        ["export", str(run), "--for", "user=u1", "--output", str(tmp_path / "exported")],
-        ["explain", str(run), str(folder / "rows.jsonl")],
-        ["playground", str(run)],
-    ):
-        capsys.readouterr()
-        assert main(words) == 1
-        assert "'tags' scores tokens" in capsys.readouterr().err
 
 
 def test_the_service_takes_words(run: Path) -> None:
