@@ -30,6 +30,7 @@ from .methods import ConcatWord as ConcatWord
 from .methods import E2ln as E2ln
 from .methods import Injector as Injector
 from .methods import Maa as Maa
+from .methods import Modulated as Modulated
 from .methods import Plain as Plain
 from .methods import Pln as Pln
 from .methods import Plora as Plora

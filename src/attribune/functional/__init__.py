@@ -56,6 +56,8 @@ The parameters and their names in the papers:
 | `personalised_norm` | `bias` | H | β |
 | `personalised_low_rank` | `A`, `B` | r in, out r | A, B |
 | `personalised_low_rank` | `P` | r MZ | P_j side by side |
+| `modulated_low_rank` | `A`, `B` | r in, out r | A, B |
+| `modulated_low_rank` | `M`, `P` | r MZ, r MZ | M_j side by side, P_j side by side |
 | `own_low_rank` | `A`, `B` | r in, out r | A, B |
 | `own_low_rank` | `dA`, `dB` | B r in, B out r | A_u - A, B_u - B |
 | `cut_points`, `ordinal_log_probabilities` | `first` | 1 | θ_1 |
@@ -99,6 +101,7 @@ from attribune.functional.injector import (
     projected_adapter,
 )
 from attribune.functional.ma_bert import concatenate, multi_attribute_attention, multi_attribute_layer
+from attribune.functional.modulated import modulated_low_rank
 from attribune.functional.ordinal import cut_points, ordinal_log_probabilities
 from attribune.functional.own_low_rank import own_low_rank
 from attribune.functional.plora import personalised_low_rank
@@ -150,6 +153,7 @@ __all__ = [
     "max_tokens",
     "mean_tokens",
     "mixed_bases",
+    "modulated_low_rank",
     "multi_attribute_attention",
     "multi_attribute_layer",
     "ordinal_log_probabilities",

@@ -23,6 +23,7 @@ from attribune.methods.huapa import Huapa
 from attribune.methods.iaa import Iaa
 from attribune.methods.injector import Injector
 from attribune.methods.ma_bert import AttentionBias, Maa, TinyMaa
+from attribune.methods.modulated import Modulated
 from attribune.methods.one_per_value import OnePerValue
 from attribune.methods.plain import Plain
 from attribune.methods.pln import Pln
@@ -53,6 +54,7 @@ __all__ = [
     "Maa",
     "Method",
     "MethodConfig",
+    "Modulated",
     "OnePerValue",
     "Plain",
     "Pln",
@@ -86,6 +88,7 @@ METHODS: dict[str, type[MethodConfig]] = {
         Pln,
         E2ln,
         Plora,
+        Modulated,
         Poly,
         Upnn,
         Basis,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import torch
 from jaxtyping import Float
-from pydantic import PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
 from attribune import functional
@@ -20,58 +20,77 @@ from attribune.methods.host import Host
 from attribune.methods.merging import LowRank, MergedMethod, MergeTarget
 from attribune.methods.plain import Plain
 
-__all__ = ["Plora"]
+__all__ = ["LowRankConfig", "LowRankMethod", "LowRankSite", "Plora"]
+
+Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj"]
+# Not strict, since JSON has lists and no tuples.
+Projections = Annotated[tuple[Projection, ...], Field(strict=False, min_length=1)]
 
 
-class Plora(AttributeMethodConfig):
-    """Queries and values become ``W x + b + (alpha / r) B (A x + sum_j P_j a_j)``.
-
-    Zhang et al. 2024, *Personalized LoRA for Human-Centered Text Understanding*, with attribute dropout as its
-    personalised dropout and without its mutual-information objective. B and the attributes' vectors start at zero, so
-    that training starts from the plain model.
+class LowRankConfig(AttributeMethodConfig):
+    """Settings of low-rank adaptation with attributes inside.
 
     Args:
         rank: r.
         alpha: of the scale alpha / r.
         vector_size: Z, the size of the attributes' vectors.
+        target_modules: the projections of the attention that are adapted.
     """
-
-    name: ClassVar[str] = "plora"
 
     rank: PositiveInt = 8
     alpha: PositiveFloat = 16.0
     vector_size: PositiveInt = 64
+    target_modules: Projections = ("q_proj", "v_proj")
+
+
+class Plora(LowRankConfig):
+    """Queries and values become ``W x + b + (alpha / r) B (A x + sum_j P_j a_j)``.
+
+    Zhang et al. 2024, *Personalized LoRA for Human-Centered Text Understanding*, with attribute dropout as its
+    personalised dropout and without its mutual-information objective. B and the attributes' vectors start at zero, so
+    that training starts from the plain model.
+    """
+
+    name: ClassVar[str] = "plora"
 
     def build(self, host: Host) -> Method:
-        """Build one module for queries and one for values in every layer."""
-        return _PloraMethod(self, host)
+        """Build one module for each projection in every layer."""
+        return LowRankMethod(self, host, LowRankSite)
 
 
-class _PloraMethod(AttributeMethod):
-    def __init__(self, config: Plora, host: Host) -> None:
+class LowRankMethod(AttributeMethod):
+    """One module of a class for each projection that is adapted."""
+
+    def __init__(self, config: LowRankConfig, host: Host, module: type[LowRankSite]) -> None:
         super().__init__(config, host, sizes=[config.vector_size] * len(host.slots), initial=nn.init.zeros_)
-        for site in host.at("q_proj", "v_proj"):
-            self.add_site(site, _PloraSite(config, site, width=config.vector_size * len(host.slots)))
+        for site in host.at(*config.target_modules):
+            self.add_site(site, module(config, site, width=config.vector_size * len(host.slots)))
 
     def merge(self, config: MethodConfig, condition: Condition, target: MergeTarget) -> MergedMethod:
-        """Merge into LoRA with a bias: ``B (A x + sum_j P_j a_j)`` is ``B A x`` and the bias ``B sum_j P_j a_j``."""
+        """Merge into LoRA with a bias, for which the attributes stand in a constant of the inner features."""
         a = condition.vectors()[0]
-        sites = zip(self.acts_at, cast(Iterable[_PloraSite], self.sites), strict=True)
-        low_rank = (LowRank(site, m.A.detach(), m.B.detach(), m.B @ (m.P @ a), m.scale) for site, m in sites)
-        return MergedMethod(config=Plain(), low_rank=tuple(low_rank))
+        sites = zip(self.acts_at, cast(Iterable[LowRankSite], self.sites), strict=True)
+        return MergedMethod(config=Plain(), low_rank=tuple(module.merge(site, a) for site, module in sites))
 
 
-class _PloraSite(SiteModule):
-    def __init__(self, config: Plora, site: Site, *, width: int) -> None:
+class LowRankSite(SiteModule):
+    """A, P and B of one projection."""
+
+    def __init__(self, config: LowRankConfig, site: Site, *, width: int) -> None:
         super().__init__()
         self.scale = config.alpha / config.rank
         self.A = nn.Parameter(torch.randn(config.rank, site.inputs) * site.inputs**-0.5)
         self.P = nn.Parameter(torch.randn(config.rank, width))
         self.B = nn.Parameter(torch.zeros(site.features, config.rank))
 
+    def merge(self, site: Site, a: Float[Tensor, " MZ"]) -> LowRank:
+        """For a row's vectors: ``B (A x + P a)`` is ``B A x`` and the bias ``B P a``."""
+        return LowRank(site, self.A.detach(), self.B.detach(), self.B @ (self.P @ a), self.scale)
+
     def act(
         self, module: nn.Module, inputs: tuple[Any, ...], output: Float[Tensor, "B T out"], condition: Condition
     ) -> Float[Tensor, "B T out"]:
+        """Add the term to the output of the projection."""
         x = inputs[0].to(output.dtype)
         return functional.personalised_low_rank(
             output, x, condition.vectors(), self.A, self.P, self.B, scale=self.scale

@@ -1,7 +1,8 @@
-"""Personalised low-rank adaptation against loops written from Zhang et al. 2024 (PLoRA), in float64.
+"""Low-rank adaptation with attributes, `plora` and `modulated`, against loops written from the equations, in float64.
 
-In a whole backbone, forward hooks written here put numbers of the loops in the place of what a projection made of its
-input. Where the projections stand in a family is written down here once more.
+The equation of `plora` is that of Zhang et al. 2024; the other one has a scale of the inner features in front. In a
+whole backbone, forward hooks written here put numbers of the loops in the place of what a projection made of its input.
+Where the projections stand in a family is written down here once more.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from tiny_models import NUMBERS, at_random, exactly, make_batch, make_model, rec
 from torch import Tensor, nn
 
 from attribune import functional
-from attribune.methods import Plain, Plora
+from attribune.errors import ConfigError
+from attribune.methods import MethodConfig, Modulated, Plain, Plora
 from attribune.models.classifier import AttributeModel
 
 TOLERANCE = 1e-10
@@ -50,9 +52,14 @@ def added(*vectors: Row) -> Row:
     return [sum(numbers) for numbers in zip(*vectors, strict=True)]
 
 
-def slow_change(x: Row, e: list[Row], A: list[Row], P: list[list[Row]], B: list[Row], scale: float) -> Row:
-    """(alpha / r) B (A x + sum_j P_j a_j)."""
+def slow_change(
+    x: Row, e: list[Row], A: list[Row], P: list[list[Row]], B: list[Row], scale: float, M: list[list[Row]] | None = None
+) -> Row:
+    """(alpha / r) B ((1 + sum_j M_j a_j) ⊙ (A x) + sum_j P_j a_j), without M that of PLoRA."""
     inner = linear(A, x)
+    if M is not None:
+        factors = added([1.0] * len(A), *(linear(M_j, a_j) for M_j, a_j in zip(M, e, strict=True)))
+        inner = [factor * number for factor, number in zip(factors, inner, strict=True)]
     for P_j, a_j in zip(P, e, strict=True):
         inner = added(inner, linear(P_j, a_j))
     return [scale * number for number in linear(B, inner)]
@@ -67,7 +74,8 @@ def split(P: list[Row], sizes: Sequence[int]) -> list[list[Row]]:
 
 def changer(site: nn.Module, sizes: Sequence[int], scale: float) -> Callable[[Row, list[Row]], Row]:
     p = {name: parameter.tolist() for name, parameter in site.named_parameters()}
-    return lambda x, e: slow_change(x, e, p["A"], split(p["P"], sizes), p["B"], scale)
+    M = split(p["M"], sizes) if "M" in p else None
+    return lambda x, e: slow_change(x, e, p["A"], split(p["P"], sizes), p["B"], scale, M)
 
 
 class ProjectionByHand:
@@ -142,13 +150,15 @@ def difference(found: Tensor, expected: Tensor) -> float:
     return float((found - expected).abs().max())
 
 
-def scattered(family: str, config: Plora, *, attributes: int = 2) -> AttributeModel:
+def scattered(family: str, config: MethodConfig, *, attributes: int = 2) -> AttributeModel:
     model = exactly(make_model(family, config, attributes=attributes))
     at_random(model.method, size=0.5)
     return model
 
 
 CONFIG = Plora(rank=3, alpha=5.0, vector_size=4)
+CONFIGS = [CONFIG, Modulated(rank=3, alpha=5.0, vector_size=4)]
+BOTH = pytest.mark.parametrize("config", CONFIGS, ids=["plora", "modulated"])
 
 
 # The function
@@ -165,30 +175,37 @@ def test_function(inputs: int, features: int, r: int, Z: int, M: int) -> None:
     output, x, attributes = draw(4, 4, features), draw(4, 4, inputs), [draw(4, Z) for _ in range(M)]
     attributes[0][1] = 0  # a missing value
     A, P, B = draw(r, inputs), [draw(r, Z) for _ in range(M)], draw(features, r)
-    side_by_side = torch.cat(attributes, dim=1), A, torch.cat(P, dim=1), B
-    found = functional.personalised_low_rank(output, x, *side_by_side, scale=1.7)
-    assert found.shape == output.shape
+    scales = [draw(r, Z) for _ in range(M)]
+    a = torch.cat(attributes, dim=1)
+    plain = functional.personalised_low_rank(output, x, a, A, torch.cat(P, dim=1), B, scale=1.7)
+    modulated = functional.modulated_low_rank(
+        output, x, a, A, torch.cat(scales, dim=1), torch.cat(P, dim=1), B, scale=1.7
+    )
+    assert plain.shape == modulated.shape == output.shape
     for row in range(4):
-        e = [a[row].tolist() for a in attributes]
-        changes = [slow_change(t, e, A.tolist(), [p.tolist() for p in P], B.tolist(), 1.7) for t in x[row].tolist()]
-        expected = output[row] + torch.tensor(changes, dtype=torch.float64)
-        assert difference(found[row], expected) < TOLERANCE
+        e, given = [a[row].tolist() for a in attributes], (A.tolist(), [p.tolist() for p in P], B.tolist(), 1.7)
+        for found, M_j in ((plain, None), (modulated, [m.tolist() for m in scales])):
+            changes = [slow_change(token, e, *given, M_j) for token in x[row].tolist()]
+            expected = output[row] + torch.tensor(changes, dtype=torch.float64)
+            assert difference(found[row], expected) < TOLERANCE
 
 
 # Whole backbones
 
 
+@BOTH
 @pytest.mark.parametrize("family", PLACES)
-def test_whole_backbone(family: str) -> None:
-    model, batch = scattered(family, CONFIG), make_batch(2)
+def test_whole_backbone(family: str, config: MethodConfig) -> None:
+    model, batch = scattered(family, config), make_batch(2)
     assert difference(states_of(model, batch), by_hand(model, family, batch, scale=5 / 3)) < TOLERANCE
 
 
 @pytest.mark.parametrize("padding", ["right", "left"])
 @pytest.mark.parametrize("M", NUMBERS)
-def test_rows(M: int, padding: str) -> None:
+@BOTH
+def test_rows(config: MethodConfig, M: int, padding: str) -> None:
     """Several values, one twice, none."""
-    model, batch = scattered("bert", CONFIG, attributes=M), make_batch(M, padding=padding)
+    model, batch = scattered("bert", config, attributes=M), make_batch(M, padding=padding)
     assert difference(states_of(model, batch), by_hand(model, "bert", batch, scale=5 / 3)) < TOLERANCE
 
 
@@ -219,11 +236,12 @@ def test_a_single_row_as_long_as_the_relative_positions() -> None:
 # The start
 
 
+@pytest.mark.parametrize("config", [Plora(attribute_dropout=0.0), Modulated(attribute_dropout=0.0)])
 @pytest.mark.parametrize("family", PLACES)
-def test_starts_as_the_plain_model_to_the_last_bit(family: str, tmp_path: Path) -> None:
+def test_starts_as_the_plain_model_to_the_last_bit(family: str, config: MethodConfig, tmp_path: Path) -> None:
     """In evaluation, in the first step of training with the same dropout, and after saving and loading."""
     tiny_backbone(family).save_pretrained(tmp_path / "backbone")
-    model, other = make_model(family, Plora(attribute_dropout=0.0)), make_model(family, Plain())
+    model, other = make_model(family, config), make_model(family, Plain())
     model.head.load_state_dict(other.head.state_dict())
     batch = make_batch(2)
     ids = batch.pop("attribute_ids")
@@ -233,7 +251,7 @@ def test_starts_as_the_plain_model_to_the_last_bit(family: str, tmp_path: Path) 
     loaded = AttributeModel.from_pretrained(tmp_path / "model", backbone=str(tmp_path / "backbone"))
     for each in (model, loaded):
         for name, parameter in each.method.named_parameters():
-            assert bool(parameter.any()) == (name.rpartition(".")[2] in ("A", "P")), name
+            assert bool(parameter.any()) == (name.rpartition(".")[2] in ("A", "M", "P")), name
     assert torch.equal(loaded(**batch, attribute_ids=ids).logits, expected)
     first_steps = []
     for each, inputs in ((model.train(), {**batch, "attribute_ids": ids}), (other.train(), batch)):
@@ -242,9 +260,10 @@ def test_starts_as_the_plain_model_to_the_last_bit(family: str, tmp_path: Path) 
     assert torch.equal(*first_steps)
 
 
-def test_the_vectors_learn_from_the_second_step() -> None:
-    """B alone has a gradient at first; A, P and the vectors of what was seen follow once it has moved."""
-    model, batch = make_model("bert", Plora()), {**make_batch(2), "labels": torch.tensor([0, 1, 2, 0])}
+@pytest.mark.parametrize("config", [Plora(), Modulated()])
+def test_the_vectors_learn_from_the_second_step(config: MethodConfig) -> None:
+    """B alone has a gradient at first; A, M, P and the vectors of what was seen follow once it has moved."""
+    model, batch = make_model("bert", config), {**make_batch(2), "labels": torch.tensor([0, 1, 2, 0])}
     moved = []
     for _ in range(2):
         model.zero_grad()
@@ -255,7 +274,7 @@ def test_the_vectors_learn_from_the_second_step() -> None:
             for parameter in parameters.values():
                 parameter -= 0.1 * parameter.grad
     assert moved[0] == {f"sites.{i}.B" for i in range(4)}
-    # P stands before vectors that are zero still.
+    # M and P stand before vectors that are zero still.
     assert moved[1] == {f"sites.{i}.{name}" for i in range(4) for name in "AB"} | {"tables.0", "tables.1"}
     tables = model.method.tables
     assert [{i for i, row in enumerate(t.grad) if bool(row.any())} for t in tables] == [{1, 2, 3, 4, 5}, {1, 3}]
@@ -298,3 +317,25 @@ def test_values_in_the_place_of_keys_in_a_fused_projection_are_seen(monkeypatch:
     right = by_hand(model, "gpt2", batch, scale=5 / 3)
     model.method.acts_at[1] = replace(model.method.acts_at[1], start=48)
     assert difference(states_of(model, batch), right) > MISTAKE
+
+
+def test_a_scale_of_the_wrong_side_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batch = scattered("bert", CONFIGS[1]), make_batch(2)
+    expected, right = by_hand(model, "bert", batch, scale=5 / 3), functional.modulated_low_rank
+    assert difference(states_of(model, batch), expected) < TOLERANCE
+    for wrong in (
+        lambda output, x, a, A, M, P, B, *, scale: right(output, x, a, A, 0 * M, P, B, scale=scale),
+        lambda output, x, a, A, M, P, B, *, scale: right(output, x, a, A, P, M, B, scale=scale),
+        lambda output, x, a, A, M, P, B, *, scale: (
+            output + scale * ((1 + a @ M.T).unsqueeze(1) * (x @ A.T + (a @ P.T).unsqueeze(1))) @ B.T
+        ),  # the shift is scaled too
+    ):
+        monkeypatch.setattr(functional, "modulated_low_rank", wrong)
+        assert difference(states_of(model, batch), expected) > MISTAKE
+
+
+def test_projections_by_name() -> None:
+    model = make_model("bert", Modulated(target_modules=("k_proj", "o_proj")))
+    assert {site.path.rpartition("attention.")[2] for site in model.method.acts_at} == {"self.key", "output.dense"}
+    with pytest.raises(ConfigError, match="target_modules"):
+        Modulated.from_dict({"target_modules": ["query"]})
