@@ -6,7 +6,11 @@ from attribune.benchmark.summary import Summary
 from pages.cells import machine_line, measured, table
 from pages.experiments import difference, record, score, scores
 
-FAMILIES = {"MiniLM": "", "BiLSTM": "_bilstm", "NSC": "_nsc"}  # the plain systems, and the records of differences to them
+FAMILIES = {
+    "MiniLM": "",
+    "BiLSTM": "_bilstm",
+    "NSC": "_nsc",
+}  # plain systems, and records of differences to them
 
 
 def with_and_without() -> list[str]:
