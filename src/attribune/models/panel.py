@@ -157,8 +157,7 @@ class Panel:
         flat = task.answer_probabilities(logits.reshape(n * J, outputs))
         assert flat is not None
         p = flat.reshape(n, J, flat.shape[1])
-        names = task.decode(np.zeros((1, outputs))).probability_columns
-        answers = [name.removeprefix("probability_") for name in names]
+        answers = task.answer_names
         mean, own = p.mean(axis=1), p.argmax(axis=2)
         best = mean.argmax(axis=1)
         people, doubt = disagreement(p)
