@@ -239,7 +239,8 @@ def _knowledge_sentence(found: Sequence[JudgeMetric], words: str) -> str:
         return f"Of {_counted(len(found))}, none is shown to have another {words} with the attributes than without."
     rest = len(found) - better - worse
     undecided = f"; for the other {rest} no difference is shown" if rest else ""
-    return f"With the attributes {words} is better for {better} of {_counted(len(found))}, and worse for {worse}{undecided}."
+    judges = _counted(len(found))
+    return f"With the attributes {words} is better for {better} of {judges}, and worse for {worse}{undecided}."
 
 
 def _disagreement(figures: TextFigures, units: _Units) -> Section:
