@@ -25,10 +25,6 @@ __all__ = ["judge_sections"]
 _LISTED = 8  # judges at each end
 _LISTED_TEXTS = 6  # as predicted, and as seen
 _EXCERPT, _NAME = 140, 24  # characters
-_WIDENED = (
-    "Of the judges with twenty judgements or more the most frequent are analysed, {count} of them; the lowest and the "
-    "highest are shown."
-)
 
 
 def judge_sections(rows: RunRows) -> Iterator[Section]:
@@ -135,7 +131,7 @@ def _answers(rows: RunRows, judgements: Judgements, units: _Units) -> Section:
         )
         sentences.insert(0, _outliers(f"in bias (they answer {direction} than others do)", biases, names))
         figures.append(_bias_plot(units, [(names[at], biases[at]) for at in places]))
-    notes = [_WIDENED.format(count=len(found)), units.note]
+    notes = [_who_is_analysed(len(found), "judgements"), units.note]
     if judgements.repeated:
         notes.append(f"{judgements.repeated:,} repeated judgements of a text by the same judge are left out.")
     head = [column, "judgements", *([units.bias, "random rows", "shrunken"] if biases else [])]
@@ -170,6 +166,11 @@ def _outliers(what: str, figures: Sequence[RangedFigure], names: Sequence[str]) 
     more = " ..." if len(out) > _LISTED else ""
     verb = "differs" if len(out) == 1 else "differ"
     return f"{subject}, {len(out)} {verb} from random rows {what}: {', '.join(out[:_LISTED])}{more}."
+
+
+def _who_is_analysed(judges: int, what: str) -> str:
+    some = "; the lowest and the highest are shown" if judges > 2 * _LISTED else ""
+    return f"Of the judges with twenty {what} or more the most frequent are analysed, {judges} of them{some}."
 
 
 def _counted(judges: int) -> str:
@@ -223,7 +224,7 @@ def _knowledge(rows: RunRows) -> Iterator[Section]:
             [column, "rows", "training rows", info.label, "attributes hidden", "difference"],
             *(_knowledge_line(found[at], names[at], metric) for at in places),
         ],
-        notes=[_WIDENED.format(count=len(found)).replace("judgements", "rows")],
+        notes=[_who_is_analysed(len(found), "rows")],
     )
 
 
