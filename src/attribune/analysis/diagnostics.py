@@ -24,13 +24,16 @@ from attribune.tasks import Aspects, Classification, Rating, Regression, Task
 from attribune.tasks.soft_labels import most_frequent
 
 __all__ = [
+    "VALUE_LIMIT",
     "Bin",
     "Calibration",
     "Head",
     "ScoredRows",
     "ValueFigure",
     "calibration",
+    "compared_in_bins",
     "heads",
+    "random_row_range",
     "row_bins",
     "value_figures",
 ]
@@ -38,7 +41,8 @@ __all__ = [
 Array = npt.NDArray[Any]
 _RESAMPLES = 2_000
 _BINS = 10
-_VALUE_LIMIT = 50  # values of an attribute that are analysed: the most frequent in the rows
+VALUE_LIMIT = 50
+"""Values of an attribute that are analysed: the most frequent in the rows."""
 _DRAWS, _DRAW_CHUNK = 10_000, 500
 
 
@@ -51,6 +55,7 @@ class ScoredRows:
         labels: as the task encodes them.
         counts: numbers (n,) by which rows are grouped, such as the words of each text, by name.
         ids: (n, slots) of attributes; None where they are not known.
+        hidden: (n, outputs) logits with every attribute hidden; None where they are not known.
         clusters: those of rows that are not independent.
     """
 
@@ -59,25 +64,34 @@ class ScoredRows:
     labels: Array
     counts: Mapping[str, Array]
     ids: Array | None = None
+    hidden: Array | None = None
     clusters: Clusters = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def select(self, mask: Array) -> ScoredRows:
-        """Return the rows for which a mask (n,) holds."""
+        """Return the rows for which a mask (n,) holds, or those of some numbers."""
         return replace(
             self,
             logits=self.logits[mask],
             labels=self.labels[mask],
             counts={name: values[mask] for name, values in self.counts.items()},
             ids=None if self.ids is None else self.ids[mask],
+            hidden=None if self.hidden is None else self.hidden[mask],
             clusters={name: kind[mask] for name, kind in self.clusters.items()},
         )
 
     def metric(self) -> Metric:
         """Return the main metric of the task."""
-        return clustered(self.task.metrics(self.logits, self.labels), self.clusters)[self.task.main_metric]
+        return self._metric(self.logits)
+
+    def hidden_metric(self) -> Metric | None:
+        """Return the same with every attribute hidden."""
+        return None if self.hidden is None else self._metric(self.hidden)
+
+    def _metric(self, logits: Array) -> Metric:
+        return clustered(self.task.metrics(logits, self.labels), self.clusters)[self.task.main_metric]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +182,11 @@ def calibration(scored_rows: ScoredRows) -> Calibration | None:
     pair = _predicted_and_true(scored_rows)
     if pair is None or len(pair[0]) < LEAST_ROWS:
         return None
-    predicted, true = pair
+    return compared_in_bins(*pair, quantity="number" if isinstance(scored_rows.task, Regression) else "probability")
+
+
+def compared_in_bins(predicted: Array, true: Array, *, quantity: Literal["probability", "number"]) -> Calibration:
+    """Compare predictions with what is true, (n,) each, in bins of about equal size."""
     order = np.argsort(predicted, kind="stable")
     bins = tuple(
         Bin(
@@ -180,7 +198,7 @@ def calibration(scored_rows: ScoredRows) -> Calibration | None:
         for rows in np.array_split(order, min(_BINS, max(1, len(predicted) // LEAST_ROWS)))
     )
     return Calibration(
-        quantity="number" if isinstance(scored_rows.task, Regression) else "probability",
+        quantity=quantity,
         bins=bins,
         gap=interval(mean_of("gap", predicted - true), resamples=_RESAMPLES),
         error=float(sum(one.rows * abs(one.predicted - one.figure.value) for one in bins) / len(predicted)),
@@ -254,20 +272,29 @@ def value_figures(scored_rows: ScoredRows, attribute: FittedAttribute) -> list[V
     ids = scored_rows.ids[:, attribute.columns]
     row_counts = np.bincount(ids.reshape(-1), minlength=len(attribute.values) + 1)[1 : len(attribute.values) + 1]
     by_rows = np.argsort(-row_counts, kind="stable").tolist()
-    frequent = [index for index in by_rows if row_counts[index] >= LEAST_ROWS][:_VALUE_LIMIT]
+    frequent = [index for index in by_rows if row_counts[index] >= LEAST_ROWS][:VALUE_LIMIT]
     metric, figures, rng = scored_rows.metric(), [], np.random.default_rng(0)
     for index in frequent:
         rows = scored_rows.select((ids == index + 1).any(axis=1))
-        tail = 0.025 / len(frequent)
-        draws = _random_row_values(metric, len(rows), rng)
-        low, high = np.quantile(draws, [tail, 1 - tail], method="closest_observation").tolist()
+        low, high = random_row_range(metric, len(rows), rng, tests=len(frequent))
         value, figure = str(attribute.values[index]), rows.metric().value()
         figures.append(ValueFigure(value=value, rows=len(rows), figure=figure, low=low, high=high))
     return sorted(figures, key=lambda item: item.figure)
 
 
+def random_row_range(metric: Metric, rows: int, rng: np.random.Generator, *, tests: int) -> tuple[float, float]:
+    """Return the ends between which the metric of `rows` rows is that are drawn from all with replacement.
+
+    Args:
+        tests: number of ranges that are looked at together; the share of draws within each is 1 - 0.05 / tests.
+    """
+    tail = 0.025 / tests
+    draws = _random_row_values(metric, rows, rng)
+    low, high = np.quantile(draws, [tail, 1 - tail], method="closest_observation").tolist()
+    return low, high
+
+
 def _random_row_values(metric: Metric, rows: int, rng: np.random.Generator) -> Array:
-    """Return the metric of many sets of `rows` rows, drawn from all with replacement."""
     statistics = metric.statistics.toarray() if sparse.issparse(metric.statistics) else metric.statistics
     values = []
     for _ in range(_DRAWS // _DRAW_CHUNK):

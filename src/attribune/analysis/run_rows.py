@@ -39,6 +39,7 @@ class RunRows:
         results: metrics of the run and of what it is compared with.
         comparisons: of the run with each of these.
         notes: what could not be read or scored.
+        table: the rows themselves; None where they could not be read.
     """
 
     run: str
@@ -51,6 +52,7 @@ class RunRows:
     results: Sequence[ResultRow]
     comparisons: Sequence[Comparison]
     notes: list[str]
+    table: Dataset | None = None
 
     @property
     def method(self) -> str:
@@ -86,13 +88,15 @@ def _stored_rows(folder: RunFolder) -> RunRows:
     # The table does not say which shuffled attributes a row had.
     schema = folder.read_schema() if recipe.reads_attributes and not recipe.data.shuffled else Schema([])
     notes = []
+    table = None
     try:
-        table = read_table(source, encoding=recipe.data.encoding).select(arrays["rows"])
-        labels, _ = scores.task.encode_labels([list(table[column]) for column in recipe.label_columns])
+        found = read_table(source, encoding=recipe.data.encoding).select(arrays["rows"])
+        labels, _ = scores.task.encode_labels([list(found[column]) for column in recipe.label_columns])
         if not np.array_equal(labels, arrays["labels"]):
             raise DataError(f"{source} has other labels than when the run was trained: give the table of then as DATA")
-        scored_rows = _with_counts(scores.task, arrays["logits"], labels, recipe=recipe, schema=schema, table=table)
-        scored_rows = replace(scored_rows, clusters=unpacked_clusters(arrays))
+        scored_rows = _with_counts(scores.task, arrays["logits"], labels, recipe=recipe, schema=schema, table=found)
+        scored_rows = replace(scored_rows, clusters=unpacked_clusters(arrays), hidden=arrays.get("hidden"))
+        table = found
     except (AttribuneError, OSError, IndexError, KeyError) as error:
         notes.append(f"The rows themselves could not be read, so that their texts and values are missing here: {error}")
         scored_rows = ScoredRows(task=scores.task, logits=arrays["logits"], labels=arrays["labels"], counts={})
@@ -107,6 +111,7 @@ def _stored_rows(folder: RunFolder) -> RunRows:
         results=results.table(part),
         comparisons=results.comparisons,
         notes=notes,
+        table=table,
     )
 
 
@@ -123,12 +128,13 @@ def _new_rows(folder: RunFolder, data: Any, *, backbone: str | None, encoding: s
         recipe=recipe,
         training=training,
         log=folder.read_log(),
-        scored_rows=replace(scored_rows, clusters=rows.clusters),
+        scored_rows=replace(scored_rows, clusters=rows.clusters, hidden=evaluation.hidden),
         source=f"labelled rows of {rows.source}",
         attributes=list(schema),
         results=[ResultRow(name=names[key], metrics=metrics) for key, metrics in evaluation.metrics.items()],
         comparisons=compare(scored, metric=task.main_metric, part="given"),
         notes=evaluation.notes,
+        table=rows.rows,
     )
 
 

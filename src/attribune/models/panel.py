@@ -46,13 +46,14 @@ class Panel:
         return len(self.names)
 
     @classmethod
-    def of(cls, predictor: Predictor, members: Any, *, encoding: str | None = None) -> Self:
+    def of(cls, predictor: Predictor, members: Any, *, encoding: str | None = None, limit: int | None = None) -> Self:
         """Make a panel for the attributes that a model reads.
 
         Args:
             members: ``all``, for every value of the only attribute; the name of an attribute, for every value of it; or
                 a table with a row for each member, anything `read_table` takes, whose columns are attributes, and
                 perhaps ``name``.
+            limit: how many values of an attribute are members at most, the first of its list; None for all.
 
         Raises:
             ConfigError: for a model or a task without panels, or values that are no list.
@@ -69,9 +70,10 @@ class Panel:
                     f"({', '.join(listed) or 'none'}), or a table with a member in each row"
                 )
             attribute = schema[name]
-            ids = np.zeros((attribute.size - 1, schema.slots), dtype=np.int64)
-            ids[:, attribute.columns.start] = np.arange(1, attribute.size)
-            return cls(names=tuple(attribute.values), ids=ids, columns=_columns(predictor, [name]))
+            names = tuple(attribute.values[:limit])
+            ids = np.zeros((len(names), schema.slots), dtype=np.int64)
+            ids[:, attribute.columns.start] = np.arange(1, len(names) + 1)
+            return cls(names=names, ids=ids, columns=_columns(predictor, [name]))
         return cls._of_table(predictor, members, encoding)
 
     @classmethod
@@ -157,8 +159,7 @@ class Panel:
         flat = task.answer_probabilities(logits.reshape(n * J, outputs))
         assert flat is not None
         p = flat.reshape(n, J, flat.shape[1])
-        names = task.decode(np.zeros((1, outputs))).probability_columns
-        answers = [name.removeprefix("probability_") for name in names]
+        answers = task.answer_names
         mean, own = p.mean(axis=1), p.argmax(axis=2)
         best = mean.argmax(axis=1)
         people, doubt = disagreement(p)

@@ -19,7 +19,11 @@ __all__ = ["StoredScores"]
 
 @dataclass(frozen=True, kw_only=True)
 class StoredScores:
-    """Scores of a run: for each part, ``rows`` (n,) of the table, ``labels`` and ``logits`` as the task has them."""
+    """Scores of a run: for each part, ``rows`` (n,) of the table, ``labels`` and ``logits`` as the task has them.
+
+    A model that reads attributes also has ``hidden``, the logits with every attribute hidden; not one that scores
+    tokens, nor one of an earlier release.
+    """
 
     task: Task
     parts: dict[str, dict[str, npt.NDArray[Any]]]

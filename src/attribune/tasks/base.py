@@ -190,6 +190,12 @@ class Task(ABC):
         return None
 
     @property
+    def answer_names(self) -> list[str]:
+        """The names of the answers that have a probability; empty for a task without any."""
+        columns = self.decode(np.zeros((1, self.outputs))).probability_columns
+        return [name.removeprefix("probability_") for name in columns]
+
+    @property
     def positions(self) -> Array | None:
         """The numbers (K,) of answers that are ordered; None for others."""
         return None

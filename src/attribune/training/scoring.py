@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,8 @@ from attribune.models.linear import LinearModel, choose_c
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.runs.value_marks import value_marks
+from attribune.schema import Schema
+from attribune.tasks import Task
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import PreparedData, PreparedSplit
 
@@ -80,29 +83,58 @@ def score(
     source: DataPlan,
     *,
     folder: RunFolder | None = None,
-    hide_attributes: bool = False,
-) -> Scored:
-    """Compute the metrics on validation and test rows, and write the predictions into `folder`, if given."""
-    metrics, judgements = {}, {}
-    started = time.perf_counter()
-    for split_name, split in data.scored.items():
-        logits, _ = predictor.logits(split.table, hide_attributes=hide_attributes)
-        task = predictor.task
-        metrics[split_name] = clustered(task.metrics(logits, split.labels), split.clusters)
-        judgements[split_name] = judgement_metrics(task, logits, split.labels, split.clusters)
+    also_hidden: bool = False,
+) -> list[Scored]:
+    """Compute the metrics on validation and test rows, and write the predictions into `folder`, if given.
+
+    Args:
+        also_hidden: score the rows a second time with every attribute hidden.
+    """
+    cases = (False, True) if also_hidden else (False,)
+    metrics: dict[bool, dict[str, Any]] = {case: {} for case in cases}
+    judgements: dict[bool, dict[str, Any]] = {case: {} for case in cases}
+    task, started = predictor.task, time.perf_counter()
+    for part, split in data.scored.items():
+        logits = {case: predictor.logits(split.table, hide_attributes=case)[0] for case in cases}
+        for case, scores in logits.items():
+            metrics[case][part] = clustered(task.metrics(scores, split.labels), split.clusters)
+            judgements[case][part] = judgement_metrics(task, scores, split.labels, split.clusters)
         if folder is not None:
-            columns = {column: prediction_array(value) for column, value in task.decode(logits).columns().items()}
-            true = {f"true_{column}": list(split.table[column]) for column in source.true_columns}
-            sink = io.BytesIO()
-            pq.write_table(pa.table({"row": split.rows, **true, **columns}), sink)
-            arrays = {"rows": split.rows, **task.packed({"labels": split.labels, "logits": logits})}
-            own = split.table if split.unshuffled is None else split.unshuffled
-            arrays |= value_marks(own, data.schema) | packed_clusters(split.clusters)
-            stored = save({key: np.ascontiguousarray(array) for key, array in arrays.items()})
-            folder.write_predictions(split_name, table=sink.getvalue(), logits=stored)
+            _write_predictions(folder, part, split, logits, task=task, schema=data.schema, columns=source.true_columns)
     _log.info("%s: validation and test rows scored in %.1f s", name, time.perf_counter() - started)
-    condition = condition_of(shuffled=source.source.shuffled, hidden=hide_attributes)
-    return Scored(name=name, condition=condition, metrics=metrics, judgements=judgements)
+    return [
+        Scored(
+            name=f"{name}, attributes hidden" if case else name,
+            condition=condition_of(shuffled=source.source.shuffled, hidden=case),
+            metrics=metrics[case],
+            judgements=judgements[case],
+        )
+        for case in cases
+    ]
+
+
+def _write_predictions(
+    folder: RunFolder,
+    part: str,
+    split: PreparedSplit,
+    logits: Mapping[bool, npt.NDArray[Any]],
+    *,
+    task: Task,
+    schema: Schema,
+    columns: Sequence[str],
+) -> None:
+    """Write the predictions of a part, and the logits with the attributes hidden beside the others if there are any."""
+    sink = io.BytesIO()
+    predicted = {name: prediction_array(value) for name, value in task.decode(logits[False]).columns().items()}
+    true = {f"true_{column}": list(split.table[column]) for column in columns}
+    pq.write_table(pa.table({"row": split.rows, **true, **predicted}), sink)
+    arrays = {"rows": split.rows, **task.packed({"labels": split.labels, "logits": logits[False]})}
+    if True in logits and not task.reads_tokens:  # those of tokens are packed, and no page shows them
+        arrays["hidden"] = logits[True]
+    own = split.table if split.unshuffled is None else split.unshuffled
+    arrays |= value_marks(own, schema) | packed_clusters(split.clusters)
+    stored = save({key: np.ascontiguousarray(array) for key, array in arrays.items()})
+    folder.write_predictions(part, table=sink.getvalue(), logits=stored)
 
 
 def score_baselines(source: DataPlan, data: PreparedData, reporter: Reporter, *, exclude: set[str]) -> list[Scored]:
@@ -118,7 +150,7 @@ def score_baselines(source: DataPlan, data: PreparedData, reporter: Reporter, *,
         some = f" on {_BASELINE_ROWS:,} of {row_count:,} rows" if row_count > _BASELINE_ROWS else ""
         reporter.note(f"fitting the baseline {method}{some}")
         predictor = Predictor(fit_linear(data, text), text_input=source.text)
-        scored.append(score(method, predictor, data, source))
+        scored += score(method, predictor, data, source)
     labels = data.splits["train"].labels
     majority = {
         name: clustered(data.task.majority(labels, split.labels), split.clusters) for name, split in data.scored.items()

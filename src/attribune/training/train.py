@@ -224,9 +224,8 @@ def _train_and_score(
     record = {"parameters": asdict(model.sizes()), **outcome}
     checked_record(record, TrainingRecord, source=folder.outcome, what="training record")
     predictor = predictor_of(plan.recipe, model)
-    scored = [score(plan.name, predictor, data, plan.data, folder=folder)]
-    if len(predictor.schema) and plan.reads_attributes:
-        scored.append(score(f"{plan.name}, attributes hidden", predictor, data, plan.data, hide_attributes=True))
+    also_hidden = len(predictor.schema) > 0 and plan.reads_attributes
+    scored = score(plan.name, predictor, data, plan.data, folder=folder, also_hidden=also_hidden)
     return scored, record, predictor.task
 
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,12 @@ import small_runs
 
 from attribune import load_run
 from attribune.apps.cli import main
-from attribune.apps.playground import Session
+from attribune.apps.playground import PanelAnswer, Session
 from attribune.errors import ConfigError
 
 pytest.importorskip("gradio")
 
-from attribune.apps.playground.page import answer_html
+from attribune.apps.playground.page import answer_html, panel_html
 
 pytestmark = pytest.mark.slow
 
@@ -96,6 +97,59 @@ def test_two_values_differ_in_the_attribute_alone(session: Session) -> None:
     )
     with pytest.raises(ConfigError, match="has no value 'stranger'"):
         session.compare("the film", {}, "user", ["u1", "stranger"])
+
+
+def test_a_panel_puts_the_answers_of_all_values_together(session: Session) -> None:
+    answer = session.ask_panel("the film was great", {"user": ["u5"], "tags": ["war"]}, "user")
+    values = list(session.predictor.schema["user"].values)
+    each = np.stack(
+        [session.ask("the film was great", {"user": [value], "tags": ["war"]}).numbers[0] for value in values]
+    )
+    assert answer.members == len(values) == 7
+    assert answer.probabilities == pytest.approx(dict(zip(["bad", "good"], each.mean(axis=0), strict=True)), abs=1e-6)
+    own = each.argmax(axis=1)
+    assert answer.shares == pytest.approx({"bad": np.mean(own == 0), "good": np.mean(own == 1)})
+    best = int(each.mean(axis=0).argmax())
+    assert answer.prediction == ["bad", "good"][best]
+    order = np.argsort(each[:, best], kind="stable")
+    assert answer.dissenters == [values[place] for place in order if own[place] != best]
+    doubt = np.mean([-(p * np.log(p)).sum() for p in each])
+    mean = each.mean(axis=0)
+    assert answer.figures == pytest.approx(
+        {"disagreement": -(mean * np.log(mean)).sum() - doubt, "doubt": doubt}, abs=1e-6
+    )
+    assert answer.notes == []
+
+
+def test_of_many_values_the_first_are_asked_and_the_others_counted(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("attribune.apps.playground.session._MAX_MEMBERS", 3)
+    answer = session.ask_panel("the film was great", {}, "user")
+    assert answer.members == 3
+    assert answer.notes == ["3 of 7 values were asked, the first of the list"]
+    each = [
+        session.ask("the film was great", {"user": [value]}).numbers[0]
+        for value in session.predictor.schema["user"].values[:3]
+    ]
+    assert list(answer.probabilities.values()) == pytest.approx(np.mean(each, axis=0), abs=1e-6)
+
+
+def test_only_attributes_are_asked_and_never_a_table(session: Session, place: Path) -> None:
+    for name in (str(place / "train.csv"), "all", "nobody", ""):
+        with pytest.raises(ConfigError, match="there is no attribute"):
+            session.ask_panel("the film", {}, name)
+
+
+@pytest.mark.parametrize("method", ["linear", "none"])
+def test_a_panel_of_a_model_without_vectors_is_asked_or_refused(method: str, run_of: Callable[..., Path]) -> None:
+    session = Session.open(run_of(method))
+    if session.attributes:
+        assert session.no_panel is None
+        assert sum(session.ask_panel("the film was great", {}, "user").shares.values()) == pytest.approx(1)
+    else:
+        assert session.no_panel is not None
+        assert "this one reads none" in session.no_panel
 
 
 def test_a_map_has_the_vectors_and_the_mean_labels_of_training_rows(session: Session) -> None:
@@ -182,6 +236,22 @@ def test_texts_that_cannot_be_read_are_refused(text: str, said: str, session: Se
 def test_names_are_escaped_in_the_answer(session: Session) -> None:
     answer = session.ask("<b>film</b>", {"user": ["<img src=x onerror=alert(1)>"]})
     assert "<img" not in answer_html(answer)
+    panel = replace(session.ask_panel("<b>film</b>", {}, "user"), dissenters=["<img src=x>"], prediction="<img>")
+    assert "<img" not in panel_html(panel, "<img>")
+
+
+def test_a_panel_of_numbers_has_their_mean_and_spread_alone() -> None:
+    answer = PanelAnswer(
+        members=4,
+        prediction="3.25",
+        probabilities={},
+        shares={},
+        figures={"spread": 0.5},
+        dissenters=[],
+        notes=["3 of 4 were asked"],
+    )
+    shown = " ".join(re.sub("<[^>]*>", " ", panel_html(answer, "user")).split())
+    assert shown == "4 values of user together: 3.25 spread 0.5 3 of 4 were asked."
 
 
 # The page, served by a process of its own
@@ -225,6 +295,13 @@ def test_the_page_answers_over_http(address: str, session: Session) -> None:
     assert "read as unknown" in call(address, "predict", "the film", "stranger", "", [])
     assert "two different values" in call(address, "compare", "film", "user", "u1", "u1", None, "", [])
     assert "has no value" in call(address, "compare", "film", "user", "u1", "stranger", None, "", [])
+    asked, panel = session.ask_panel("the film was great", {"tags": ["war"]}, "user"), ("the film was great", "user")
+    found = call(address, "panel", *panel, None, "", ["war"])
+    shown = [
+        (asked.probabilities[name], asked.shares[name]) for name in sorted(asked.shares, key=asked.shares.get)[::-1]
+    ]
+    assert re.findall(r"<td>(\d\.\d{3})", found) == [f"{number:.3f}" for pair in shown for number in pair]
+    assert "no text" in call(address, "panel", " ", "user", None, "", [])
     assert "Nearest vectors, by cosine" in call(address, "compare", "the film", "user", "u1", "u2", None, "", [])
 
 

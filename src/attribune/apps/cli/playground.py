@@ -1,8 +1,8 @@
 """Try a run in the browser: texts, values, and what the values change.
 
 Open a page for this machine alone: the prediction of a text with and without each attribute, two values side by side, a
-map of the values' vectors coloured by their mean label, and a search for values. Nothing is loaded from elsewhere and
-nothing is sent away.
+panel of all values, a map of the values' vectors coloured by their mean label, and a search for values. Nothing is
+loaded from elsewhere and nothing is sent away.
 
 Examples:
   attribune playground runs/stars

@@ -1,8 +1,9 @@
 """Write a page about a run: learning curves, confusion matrix, calibration, metrics by group of rows.
 
 Write one HTML file, which loads nothing from elsewhere: learning curves, confusion matrix, calibration, and the main
-metric for frequent and rare values, for short and long texts and by value, each with a sentence that says what it
-shows. Without DATA it is about the run's own test rows, which are not scored again.
+metric for frequent and rare values, for short and long texts and by value, and where several people judge a text each
+judge and the texts they disagree about; each with a sentence that says what it shows. Without DATA it is about the
+run's own test rows, which are not scored again.
 
 Examples:
   attribune report runs/stars

@@ -1,5 +1,5 @@
 """A page in the browser to try a model: texts and values, side by side."""
 
-from attribune.apps.playground.session import Answer, Session, ValueMap
+from attribune.apps.playground.session import Answer, PanelAnswer, Session, ValueMap
 
-__all__ = ["Answer", "Session", "ValueMap"]
+__all__ = ["Answer", "PanelAnswer", "Session", "ValueMap"]

@@ -14,7 +14,7 @@ from jinja2 import Environment
 from starlette.middleware import Middleware
 
 from attribune.apps.playground.guard import PageGuard
-from attribune.apps.playground.session import Answer, Session, ValueMap, is_listed, takes_several
+from attribune.apps.playground.session import Answer, PanelAnswer, Session, ValueMap, is_listed, takes_several
 from attribune.errors import AttribuneError
 from attribune.schema import FittedAttribute
 
@@ -57,6 +57,31 @@ _ANSWER = _JINJA.from_string("""
 {% for note in answer.notes %}<p>{{ note }}.</p>{% endfor %}
 {% if hidden %}<p>{{ "{:,}".format(hidden) }} less probable ones are not shown.</p>{% endif %}
 </div>""")
+_PANEL = _JINJA.from_string("""
+<div class=attribune-answer>
+<p>{{ "{:,}".format(answer.members) }} values of {{ name }} together:
+<span class=prediction>{{ answer.prediction }}</span></p>
+{% if numbers %}
+<table>
+<tr><th></th><th>mean probability</th><th>values who say so</th></tr>
+{% for name in numbers %}
+<tr><th>{{ name }}</th>
+{% for number in (answer.probabilities[name], answer.shares[name]) %}
+<td>{{ "%.3f" % number }}
+<span class=track><span class=bar style="width:{{ "%.1f" % (100 * number) }}%"></span></span></td>
+{% endfor %}
+</tr>
+{% endfor %}
+</table>
+{% endif %}
+<p>{% for figure, number in answer.figures.items() %}
+{{ figure }} {{ "%.3g" % number }}{{ "" if loop.last else "," }}
+{% endfor %}</p>
+{% if answer.dissenters %}<p>Those who dissent, the farthest first: {{ answer.dissenters | join(", ") }}.</p>
+{% elif numbers %}<p>Nobody dissents.</p>{% endif %}
+{% for note in answer.notes %}<p>{{ note }}.</p>{% endfor %}
+{% if hidden %}<p>{{ "{:,}".format(hidden) }} less probable ones are not shown.</p>{% endif %}
+</div>""")
 _MATCHES = _JINJA.from_string("""
 {% if matches %}
 <div class=attribune-answer><table>
@@ -86,6 +111,8 @@ def build_page(session: Session, *, title: str) -> gr.Blocks:
         if names:
             with gr.Tab("Two values"):
                 _two_values(session, names, text, pickers)
+            with gr.Tab("A panel"):
+                _panel(session, names, text, pickers)
             with gr.Tab("Map of the values"):
                 _map(session, names, page)
             with gr.Tab("Search a value"):
@@ -216,6 +243,34 @@ def _about(session: Session, attribute: str, value: str) -> str:
         near = ""
     nearest = f" Nearest vectors, by cosine: {html.escape(near)}." if near else ""
     return f"<p>{html.escape(value)}{known}.{nearest}</p>"
+
+
+def _panel(session: Session, names: Sequence[str], text: gr.Textbox, pickers: Sequence[Any]) -> None:
+    if (reason := session.no_panel) is not None:
+        gr.Markdown(html.escape(reason))
+        return
+    gr.Markdown(
+        "The text of the first tab as if each of the values had written or judged it. Disagreement is how much their "
+        "answers differ, doubt how undecided the model is about each of them, both in nats; spread is the standard "
+        "deviation of their numbers."
+    )
+    attribute = gr.Dropdown(choices=list(names), value=names[0], label="Attribute", elem_id="panel-attribute")
+    button = gr.Button("Ask", variant="primary", elem_id="panel")
+    answer = gr.HTML(elem_id="panel-answer")
+    button.click(_with_alerts(session, _ask_panel), [text, attribute, *pickers], answer, api_name="panel")
+
+
+def _ask_panel(session: Session, text: str, attribute: str, *picked: Any) -> str:
+    pair, *values = picked if session.reads_pairs else ("", *picked)
+    answer = session.ask_panel(text, _assignments(session, values), attribute, second=pair)
+    return panel_html(answer, attribute)
+
+
+def panel_html(answer: PanelAnswer, name: str) -> str:
+    """Render what a panel says: mean probabilities and shares with bars, and who dissents."""
+    numbers = sorted(answer.probabilities, key=lambda one: -answer.probabilities[one])
+    hidden = len(numbers[_MAX_NUMBERS:])
+    return _PANEL.render(answer=answer, name=name, numbers=numbers[:_MAX_NUMBERS], hidden=hidden)
 
 
 def _map(session: Session, names: Sequence[str], page: gr.Blocks) -> None:

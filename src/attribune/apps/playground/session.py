@@ -11,8 +11,9 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from attribune.analysis.explain.single import counterfactuals
+from attribune.analysis.explain.single import counterfactuals, rows_of
 from attribune.errors import AttribuneError, ConfigError
+from attribune.models.panel import Panel, check_panel
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import load_run
 from attribune.runs.labelled import LabelledRows
@@ -21,7 +22,7 @@ from attribune.schema import FittedAttribute, MultiLabel, Numeric
 from attribune.schema.assignments import assigned_ids, assignments_text
 from attribune.tasks import Aspects, Classification, Rating, Regression, Task
 
-__all__ = ["Answer", "Session", "ValueMap"]
+__all__ = ["Answer", "PanelAnswer", "Session", "ValueMap"]
 
 Array = npt.NDArray[Any]
 _MAX_MAPPED = 2_000  # the most frequent values
@@ -29,6 +30,7 @@ _MAX_EXAMPLES = 40
 _MAX_MATCHES = 50
 _MAX_TRAINING_ROWS = 200_000  # for the mean labels
 _MAX_TEXT_LENGTH = 100_000  # characters
+_MAX_MEMBERS = 500  # of a panel, some seconds on two cores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +51,29 @@ class Answer:
     numbers: Array
     predictions: list[str]
     probabilities: bool
+    notes: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PanelAnswer:
+    """What the values of an attribute say of one text, see `Panel.opinions`.
+
+    Args:
+        members: number of values that were asked.
+        prediction: the answer of all together, in words.
+        probabilities: mean probability of each answer; empty for a regression.
+        shares: share of the members who give each answer, by name; empty for a regression.
+        figures: disagreement, doubt, and what numbers have, by name.
+        dissenters: members with another answer, the farthest first.
+        notes: values that were not used as they were typed, and members who were not asked.
+    """
+
+    members: int
+    prediction: str
+    probabilities: dict[str, float]
+    shares: dict[str, float]
+    figures: dict[str, float]
+    dissenters: list[str]
     notes: list[str]
 
 
@@ -168,6 +193,52 @@ class Session:
         names = {assignments_text(assignment) for assignment in instead}
         compared = [case for case in cases if case["as"] in names]
         return self._answer([*compared, {**cases[0], "as": f"without {attribute}"}], notes)
+
+    @property
+    def no_panel(self) -> str | None:
+        """Why no panel can be asked; None where one can."""
+        try:
+            check_panel(self.predictor)
+        except ConfigError as error:
+            return str(error)
+        return None
+
+    def ask_panel(
+        self, text: str, assignments: Mapping[str, Sequence[str]], attribute: str, *, second: str = ""
+    ) -> PanelAnswer:
+        """Predict a text with each value of an attribute, or the first ones of many, and put the answers together.
+
+        Args:
+            assignments: values of the other attributes.
+            second: the second text of a pair.
+
+        Raises:
+            DataError: for a text that the model cannot read.
+            ConfigError: for an empty text, or a model, a task or an attribute without panels.
+        """
+        self._check(text, second)
+        if attribute not in self.predictor.schema.names:  # the name of a file would be read as a table of members
+            raise ConfigError(f"there is no attribute {attribute!r}: choose one of the list")
+        panel = Panel.of(self.predictor, attribute, limit=_MAX_MEMBERS)
+        known, notes = self._known({name: listed for name, listed in assignments.items() if name != attribute})
+        opinions = panel.ask(self.predictor, rows_of(self.predictor, [(text, second)], self._ids(known)[None]))
+        total = len(self.predictor.schema[attribute].values)
+        if len(panel) < total:
+            notes.append(f"{len(panel):,} of {total:,} values were asked, the first of the list")
+        answers = self.predictor.task.answer_names
+        return PanelAnswer(
+            members=len(panel),
+            prediction=_in_words({"prediction": opinions["prediction"][0]}),
+            probabilities={name: float(opinions[f"probability_{name}"][0]) for name in answers},
+            shares={name: float(opinions[f"share_{name}"][0]) for name in answers},
+            figures={
+                name: float(opinions[name][0])
+                for name in ("disagreement", "doubt", "expected", "spread")
+                if name in opinions
+            },
+            dissenters=opinions.get("dissenters", [[]])[0],
+            notes=notes,
+        )
 
     def _check(self, *texts: str) -> None:
         if not any(text.strip() for text in texts):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -198,6 +199,7 @@ def _figure(
             "font.size": 10,
             "svg.fonttype": "none",
             "svg.hashsalt": "attribune",
+            "text.parse_math": False,  # names of classes and values may hold dollar signs
             "axes.spines.top": False,
             "axes.spines.right": False,
             "axes.edgecolor": GREY,
@@ -217,7 +219,9 @@ def _figure(
 def _svg(figure: Figure) -> str:
     """Return the drawing as wide as the page, without a date, so that equal values give equal files."""
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # the reader's browser has its own
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     text = text[text.index("<svg") :]
     return re.sub(r'<svg ([^>]*?)width="[^"]*" height="[^"]*"|<svg ', r'<svg role="img" \1', text, count=1)

@@ -21,6 +21,7 @@ from attribune.analysis.diagnostics import (
     value_figures,
 )
 from attribune.analysis.run_rows import RunRows, rows_of_run
+from attribune.apps.report.judge_sections import judge_sections
 from attribune.apps.report.page import Figure, Section, render_page, write_page
 from attribune.apps.report.plots import Curve, Estimate, binned_plot, calibration_plot, confusion_plot, curve_plot
 from attribune.data.clusters import what_is_drawn
@@ -78,6 +79,7 @@ def run_page(rows: RunRows) -> str:
             *_calibration(scored_rows),
             *_bins(scored_rows),
             *_values(rows),
+            *judge_sections(rows),
         ],
         introduction=f"Run {rows.run}: {model}. {len(scored_rows):,} {rows.source}.",
         notes=rows.notes,
