@@ -282,6 +282,18 @@ def test_the_mark_of_tokenized_sentences_is_no_word(folder: Path, tmp_path: Path
     assert [*tokenized_words(["a <sssss> film"], tokenization="whitespace")] == [["a", "film"]]
 
 
+@pytest.mark.parametrize("tokenization", ["words", "whitespace"])
+def test_marks_that_texts_have_themselves_are_no_words(tokenization: str) -> None:
+    texts = ["A good ␞ film , ␞", "A ␞ ␞ film"]
+    vocabulary = WordVocabulary.fit(tokenized_words(texts, tokenization=tokenization), limit=9, min_count=1)
+    assert set(vocabulary.words) == {"a", "good", "film", ","}
+    tree = word_tokenizer(vocabulary, tokenization=tokenization, language="en")
+    end = tree.convert_tokens_to_ids("␞")
+    assert end == len(vocabulary) == len(tree) - 1
+    assert [tree(text)["input_ids"].count(end) for text in texts] == [2, 2]
+    assert 1 not in tree(texts)["input_ids"][0]
+
+
 def test_sentences_are_read_without_their_mark_too() -> None:
     ids = torch.tensor([[5, 6, 7, 8]])
     for options in ({"sentences": "mean"}, {"sentences": "gru"}, {}):
