@@ -100,6 +100,14 @@ def test_word_vectors_are_the_first_ones(folder: Path, tmp_path: Path, capsys: A
     assert not weight[0].any()
 
 
+def test_random_vectors_that_do_not_learn_are_told(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    frozen = ["--set", "backbone.options.train_vectors=false"]
+    assert main(command(folder, tmp_path / "random", *frozen)) == 0
+    assert "word vectors: random, and not trained" in capsys.readouterr().err
+    assert main(command(folder, tmp_path / "file", *frozen, "--word-vectors", str(folder / "vectors.txt"))) == 0
+    assert "not trained" not in capsys.readouterr().err
+
+
 def test_an_interrupted_training_goes_on(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(command(folder, tmp_path / "whole")) == 0
     saved = trainer.AttributeTrainer._save_checkpoint
