@@ -7,6 +7,7 @@ from pathlib import PurePath
 import pytest
 import yaml
 
+from attribune.backbones.word_options import WORD_MODELS
 from attribune.benchmark.experiment import Experiment
 from attribune.benchmark.presets import experiment_names, read_experiment
 from attribune.datasets.sets import CARDS
@@ -33,6 +34,21 @@ def test_every_cell_has_a_recipe(name: str) -> None:
             continue
         sizes = recipe.method.get("vector_sizes")
         assert sizes is None or len(sizes) == len(recipe.data.attributes), cell.path
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_systems_without_pretraining_train_as_they_say(name: str) -> None:
+    """And not with the learning rate of pretrained weights, or for the steps of other settings."""
+    experiment = EXPERIMENTS[name]
+    for cell in experiment.cells():
+        own, backbone = cell.setting.training, {**experiment.backbone, **cell.setting.backbone}
+        if backbone.get("name") not in WORD_MODELS:
+            continue
+        data = {"train": "x", "text": "text", "label": "label", "attributes": [{"name": "user"}, {"name": "product"}]}
+        recipe = Recipe.from_dict(experiment.recipe(cell, data=data, task={"kind": "classification"}))
+        assert recipe.backbone_learning_rate == recipe.training.learning_rate == own["learning_rate"]
+        assert (recipe.training.steps is None) == ("epochs" in own)
+        assert recipe.training.evaluate_every == "epoch" or "epochs" not in own
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

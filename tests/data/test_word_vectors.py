@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 from pathlib import Path
 
@@ -40,16 +41,17 @@ FORMS = {
     "glove.txt.gz": gzip.compress(lines()),
     "glove.txt.bz2": bz2.compress(lines()),
     "twice.txt": lines() + b"cat 9 9 9\n",
+    "byte order mark.txt": codecs.BOM_UTF8 + lines(),
+    "byte order mark and header.txt": codecs.BOM_UTF8 + lines(header=True),
 }
 
 
 @pytest.mark.parametrize("name", FORMS)
 def test_every_form_of_text_is_read(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(FORMS[name])
-    wanted = ["Größe", "cat", "at name@domain.com", "dog", "1,5"]
-    vectors = read_word_vectors(tmp_path / name, wanted)
-    assert vectors.words == ("cat", "at name@domain.com", "Größe", "1,5")
-    np.testing.assert_array_equal(vectors.matrix, MATRIX[1:])
+    vectors = read_word_vectors(tmp_path / name, ["Größe", "cat", "at name@domain.com", "dog", "the"])
+    assert vectors.words == ("the", "cat", "at name@domain.com", "Größe")
+    np.testing.assert_array_equal(vectors.matrix, MATRIX[:4])
     assert vectors.matrix.dtype == np.float32
     assert vectors.size == 3
 

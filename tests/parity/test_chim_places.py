@@ -290,3 +290,13 @@ def test_a_bias_at_attention_is_attention_with_attributes() -> None:
     expected = functional.attention_pool(hidden, mask, condition.vectors(), own.W_h.T, weights.Q, weights.b_q, own.v)
     found = method.pool(hidden, mask, condition, functional.max_tokens)
     assert float((found - expected).detach().abs().max()) < TOLERANCE
+
+
+@pytest.mark.parametrize("representation", ["chim", "matrix", "bias"])
+@pytest.mark.parametrize("places", CHOICES, ids="+".join)
+def test_what_the_attributes_make_is_not_learned_beside(places: tuple[str, ...], representation: str) -> None:
+    """All that is trained has a gradient, which training by several processes needs."""
+    model = built(places, representation).train()
+    model(**make_batch(2), labels=torch.tensor([0, 1, 2, 0])).loss.backward()
+    assert [name for name, one in model.named_parameters() if one.requires_grad and one.grad is None] == []
+    assert [name for name, one in model.named_parameters() if not one.requires_grad] == list(model.method.unused)

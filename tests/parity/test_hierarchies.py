@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -223,27 +222,47 @@ def test_texts_beside_it_change_nothing(name: str) -> None:
         assert float((alone[0] - together[row]).abs().max()) < 1e-6
 
 
-def test_run_reads_padding_and_sentences_without_words() -> None:
-    """As released code does: every row has as many sentences, all as long as the longest."""
-    model = built("none", padding="run").eval()
-    backbone = model.backbone
-    ids = torch.tensor(TEXTS)
-    found = backbone(ids, (ids != PAD).long())
-    table = copy.deepcopy(backbone.embeddings.weight)
+# How the last branch pools words, and the attributes that it reads.
+POOLS: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "none": (lambda method, states, a: mean(states), ()),
+    "la": (lambda method, states, a: slow_pool(method.sites[0], states, a), ()),
+    "upa": (lambda method, states, a: slow_pool(method.sites[0], states, a), (0, 1)),
+    "huapa": (lambda method, states, a: slow_pool(method.sites[1], states, a), (1,)),
+    "iaa": (lambda method, states, a: slow_bilinear(method.sites[2].attention, states, a), (1,)),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_run_reads_padding_and_sentences_without_words(name: str) -> None:
+    """As released code does: every row has as many sentences, all as long as the longest.
+
+    A sentence without words is what pooling makes of each of its places alone, on average.
+    """
+    model, (pool, attributes) = built(name, padding="run").eval(), POOLS[name]
+    method, ids = model.method, torch.tensor(TEXTS)
+    with method.holder.use(method.condition(IDS, 4)):
+        found = model.backbone(ids, (ids != PAD).long())
+    table, branch = model.backbone.embeddings.weight, model.backbone.branches[-1]
     sentences = [sentences_of(text) for text in TEXTS]
     S, W = max(map(len, sentences)), max(len(words) for text in sentences for words in text)
     for row, text in enumerate(sentences):
+        a = [x for m in attributes for x in method.tables[m][IDS[row, m]].tolist()]
         pooled = []
-        for number in range(S):
-            words = text[number] if number < len(text) else []
+        for words in text + [[]] * (S - len(text)):
             vectors = [table[word].tolist() for word in words] + [[0.0] * table.shape[1]] * (W - len(words))
-            states = slow_states(backbone.branches[0].words, vectors)
-            pooled.append(mean(states[: len(words)] or states))
-        expected = slow_states(backbone.branches[0].sentences, pooled)
-        assert (
-            float((found.last_hidden_state[row] - torch.tensor(expected, dtype=torch.float64)).abs().max()) < TOLERANCE
-        )
+            states = slow_states(branch.words, vectors)
+            alone = [states[: len(words)]] if words else [[state] for state in states]
+            pooled.append(mean([pool(method, one, a) for one in alone]))
+        expected = torch.tensor(slow_states(branch.sentences, pooled), dtype=torch.float64)
+        assert float((found.last_hidden_state[row, :, -6:] - expected).abs().max()) < TOLERANCE
         assert found.attention_mask[row].tolist() == [1] * len(text) + [0] * (S - len(text))
+
+
+def test_run_where_all_sentences_have_words() -> None:
+    model = built("upa", padding="run").eval()
+    ids = torch.tensor([[2, 3, 4, 9, 5, 6], [7, 8, 9, 2, 3, 4]])
+    found, packed = model(ids, None, IDS[:2]).logits, built("upa").eval()(ids, None, IDS[:2]).logits
+    assert float((found - packed).abs().max()) > 1e-4  # a sentence of two words beside one of three
 
 
 def test_bilinear_attention_over_scattered_words() -> None:

@@ -14,7 +14,7 @@ from tiny_models import at_random
 from torch import Tensor, nn
 
 from attribune import functional
-from attribune.backbones.word_models import FilterBank, WordModel
+from attribune.backbones.word_models import WordModel
 from attribune.functional.convolution import Filters
 from attribune.functional.recurrent import LSTMWeights
 
@@ -321,15 +321,30 @@ def test_dropping_unknown_words_is_deleting_them(model_type: str, options: dict[
 
 
 def test_dropped_words_are_not_in_windows_around_others() -> None:
-    """Against the loops: the bank of filters around each word reads the text as if they were not there."""
-    bank = at_random(FilterBank(5, (2, 3), 4, centred=True)).double()
-    x = torch.randn(4, 6, 5, dtype=torch.float64)
+    """Against the loops: the filters around each word read the text as if they were not there."""
+    backbone = small("word-bilstm-cnn", unknown_words="drop")
     with torch.no_grad():
-        found = bank(x, SCATTERED, scattered=True)
-    for row in range(4):
-        places = [t for t in range(6) if SCATTERED[row, t]]
-        each = [slow_centred(x[row, places], one) for one in bank.each()]
-        expected = torch.zeros(6, 8, dtype=torch.float64)
+        found = backbone(TEXTS, (TEXTS != 0).long()).last_hidden_state[..., 6:]
+    for row, ids in enumerate(TEXTS.tolist()):
+        places = [t for t, word in enumerate(ids) if word not in (0, UNKNOWN)]
+        words = vectors_of(backbone, [ids[t] for t in places])
+        each = [slow_centred(words, one) for one in backbone.filters.each()]
+        expected = torch.zeros(9, 8, dtype=torch.float64)
         for number, place in enumerate(places):
             expected[place] = torch.tensor([value for maps in each for value in maps[number]], dtype=torch.float64)
         assert float((found[row] - expected).abs().max()) < TOLERANCE
+
+
+@pytest.mark.parametrize("model_type", ["word-bilstm", "word-bilstm-cnn"])
+def test_a_layer_that_runs_over_padding_does_not_read_dropped_words(model_type: str) -> None:
+    """Against the loops: words that are left, and then padding up to the length of the batch."""
+    backbone = small(model_type, unknown_words="drop", padding="run")
+    with torch.no_grad():
+        found = backbone(TEXTS, (TEXTS != 0).long()).last_hidden_state[..., :6]
+    for row, ids in enumerate(TEXTS.tolist()):
+        places = [t for t, word in enumerate(ids) if word not in (0, UNKNOWN)]
+        words = vectors_of(backbone, [ids[t] for t in places]).tolist() + [[0.0] * 5] * (len(ids) - len(places))
+        forward, backward = backbone.recurrent.directions()
+        states = zip(slow_lstm(words, forward), slow_lstm(words[::-1], backward)[::-1], strict=True)
+        for place, (one, other) in zip(places, states, strict=False):
+            assert found[row, place].tolist() == pytest.approx(one + other, abs=TOLERANCE)

@@ -100,6 +100,14 @@ def test_word_vectors_are_the_first_ones(folder: Path, tmp_path: Path, capsys: A
     assert not weight[0].any()
 
 
+def test_random_vectors_that_do_not_learn_are_told(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    frozen = ["--set", "backbone.options.train_vectors=false"]
+    assert main(command(folder, tmp_path / "random", *frozen)) == 0
+    assert "word vectors: random, and not trained" in capsys.readouterr().err
+    assert main(command(folder, tmp_path / "file", *frozen, "--word-vectors", str(folder / "vectors.txt"))) == 0
+    assert "not trained" not in capsys.readouterr().err
+
+
 def test_an_interrupted_training_goes_on(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert main(command(folder, tmp_path / "whole")) == 0
     saved = trainer.AttributeTrainer._save_checkpoint
@@ -280,6 +288,18 @@ def test_the_mark_of_tokenized_sentences_is_no_word(folder: Path, tmp_path: Path
     end = tree.convert_tokens_to_ids("␞")
     assert tree("A good . <sssss> film .")["input_ids"] == [*whole[:3], end, *whole[3:]]
     assert [*tokenized_words(["a <sssss> film"], tokenization="whitespace")] == [["a", "film"]]
+
+
+@pytest.mark.parametrize("tokenization", ["words", "whitespace"])
+def test_marks_that_texts_have_themselves_are_no_words(tokenization: str) -> None:
+    texts = ["A good ␞ film , ␞", "A ␞ ␞ film"]
+    vocabulary = WordVocabulary.fit(tokenized_words(texts, tokenization=tokenization), limit=9, min_count=1)
+    assert set(vocabulary.words) == {"a", "good", "film", ","}
+    tree = word_tokenizer(vocabulary, tokenization=tokenization, language="en")
+    end = tree.convert_tokens_to_ids("␞")
+    assert end == len(vocabulary) == len(tree) - 1
+    assert [tree(text)["input_ids"].count(end) for text in texts] == [2, 2]
+    assert 1 not in tree(texts)["input_ids"][0]
 
 
 def test_sentences_are_read_without_their_mark_too() -> None:

@@ -44,12 +44,24 @@ class Hierarchy(nn.Module):
 
     def forward(self, x: Float[Tensor, "N W E"], sentences: Sentences) -> Float[Tensor, "B S H"]:
         """Return the states of sentences."""
-        words = sentences.words
+        words, rows = sentences.words, sentences.rows
         hidden = self.words(x, words)
-        if self.words.padding == "run":  # as released code does: a sentence without words pools its padding
-            words = torch.where(words.any(dim=1, keepdim=True), words, torch.ones_like(words))
-        states: Tensor = self.sentences(sentences.by_row(self.word_pool(hidden, words, sentences.rows)), sentences.real)
+        vectors = self.word_pool(hidden, words, rows)
+        if self.words.padding == "run":
+            empty = ~words.any(dim=1)
+            vectors = vectors.index_put((empty,), self._evenly(hidden[empty], rows[empty]))
+        states: Tensor = self.sentences(sentences.by_row(vectors), sentences.real)
         return states
+
+    def _evenly(self, hidden: Float[Tensor, "N W H"], rows: Int[Tensor, " N"]) -> Float[Tensor, "N H"]:
+        """Pool all places of sentences with the same weight, as released code does where a sentence has no word.
+
+        Methods may change what is added up, so that each place is pooled alone.
+        """
+        N, W, H = hidden.shape
+        alone = self.word_pool(hidden.reshape(N * W, 1, H), hidden.new_ones(N * W, 1), rows.repeat_interleave(W))
+        pooled: Tensor = alone.view(N, W, H).mean(dim=1)
+        return pooled
 
 
 class HierarchicalModel(SentenceModel):

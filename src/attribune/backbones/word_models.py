@@ -179,24 +179,35 @@ class FilterBank(nn.Module):
         """Return the filters of each width."""
         return [Filters(W, b) for W, b in zip(self.W, self.b, strict=True)]
 
-    def forward(
-        self, x: Float[Tensor, "B T E"], attention_mask: Shaped[Tensor, "B T"], *, scattered: bool = False
+    def forward(self, x: Float[Tensor, "B T E"], attention_mask: Shaped[Tensor, "B T"]) -> Float[Tensor, "B T states"]:
+        """Return the values of the filters at each word; real words come first."""
+        return functional.convolved_words(x, attention_mask, self.each(), centred=self.centred)
+
+
+class FlatModel(WordModel):
+    """A backbone that reads the words of a text one after the other.
+
+    Words that are dropped are read as padding behind the others, and the states stand where the words are.
+    """
+
+    @abstractmethod
+    def states_of(
+        self, x: Float[Tensor, "B T E"], attention_mask: Shaped[Tensor, "B T"]
     ) -> Float[Tensor, "B T states"]:
-        """Return the values of the filters at each word.
+        """Return the states of words, of which the real ones come first."""
 
-        Args:
-            scattered: whether real words may stand behind others that do not count, and must be put first.
-        """
-        filters = self.each()
-        if not scattered:
-            return functional.convolved_words(x, attention_mask, filters, centred=self.centred)
+    def encode(self, x: Tensor, attention_mask: Tensor, input_ids: Tensor | None) -> WordOutput:
+        """Return the states of the words."""
+        if self.dropped_id is None:
+            return WordOutput(last_hidden_state=self.states_of(x, attention_mask), attention_mask=attention_mask)
         order = real_words_first(attention_mask).unsqueeze(-1)
-        first, mask = x.gather(1, order.expand_as(x)), attention_mask.gather(1, order.squeeze(-1))
-        states = functional.convolved_words(first, mask, filters, centred=self.centred)
-        return torch.zeros_like(states).scatter(1, order.expand_as(states), states)
+        mask = attention_mask.gather(1, order.squeeze(-1))
+        states = self.states_of(x.gather(1, order.expand_as(x)) * mask.unsqueeze(-1).to(x.dtype), mask)
+        states = torch.zeros_like(states).scatter(1, order.expand_as(states), states)
+        return WordOutput(last_hidden_state=states, attention_mask=attention_mask)
 
 
-class CNNModel(WordModel):
+class CNNModel(FlatModel):
     """Filters over windows of words; states are 0 where a window would reach beyond the text."""
 
     config_class = CNNConfig
@@ -207,10 +218,9 @@ class CNNModel(WordModel):
         self.filters = FilterBank(options.input_size, options.widths, options.filters)
         self.post_init()
 
-    def encode(self, x: Tensor, attention_mask: Tensor, input_ids: Tensor | None) -> WordOutput:
+    def states_of(self, x: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the values of the filters from each word on."""
-        states = self.filters(x, attention_mask, scattered=self.dropped_id is not None)
-        return WordOutput(last_hidden_state=states, attention_mask=attention_mask)
+        return cast(Tensor, self.filters(x, attention_mask))
 
 
 class Recurrent(nn.Module):
@@ -242,7 +252,7 @@ class Recurrent(nn.Module):
         return functional.bilstm(x, attention_mask, *directions, padding=self.padding)
 
 
-class BiLSTMModel(WordModel):
+class BiLSTMModel(FlatModel):
     """A recurrent layer over the words."""
 
     config_class = BiLSTMConfig
@@ -254,13 +264,13 @@ class BiLSTMModel(WordModel):
         self.recurrent = Recurrent(size, config.chosen)
         self.post_init()
 
-    def encode(self, x: Tensor, attention_mask: Tensor, input_ids: Tensor | None) -> WordOutput:
+    def states_of(self, x: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the states of the recurrent layer."""
         words = x if self.projection is None else self.projection(x).tanh()
-        return WordOutput(last_hidden_state=self.recurrent(words, attention_mask), attention_mask=attention_mask)
+        return cast(Tensor, self.recurrent(words, attention_mask))
 
 
-class BiLSTMCNNModel(WordModel):
+class BiLSTMCNNModel(FlatModel):
     """A recurrent layer and filters around each word, side by side."""
 
     config_class = BiLSTMCNNConfig
@@ -272,11 +282,9 @@ class BiLSTMCNNModel(WordModel):
         self.filters = FilterBank(options.input_size, options.widths, options.filters, centred=True)
         self.post_init()
 
-    def encode(self, x: Tensor, attention_mask: Tensor, input_ids: Tensor | None) -> WordOutput:
+    def states_of(self, x: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the states of the recurrent layer and the values of the filters."""
-        filtered = self.filters(x, attention_mask, scattered=self.dropped_id is not None)
-        states = torch.cat([self.recurrent(x, attention_mask), filtered], dim=-1)
-        return WordOutput(last_hidden_state=states, attention_mask=attention_mask)
+        return torch.cat([self.recurrent(x, attention_mask), self.filters(x, attention_mask)], dim=-1)
 
 
 _LSTM_NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")

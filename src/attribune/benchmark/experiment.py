@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import yaml
 from pydantic import Field, field_validator, model_validator
 
+from attribune.backbones.word_options import WORD_MODELS
 from attribune.core.config import Settings, read_yaml
 from attribune.errors import ConfigError
 from attribune.models.baselines import BASELINES
@@ -84,6 +85,8 @@ class Setting(Settings):
         attributes: names of the attributes; by default all.
         data: changes to the data part of the recipe, such as ``shuffled: true``.
         backbone: changes to the backbone part, such as ``tuning: full``.
+        training: changes to the training part; where they name `epochs`, common `steps` do not count, nor does a common
+            `backbone_learning_rate` where the backbone is not pretrained.
         rates: whether the learning rates are tuned for this setting; the name of a setting takes its rates.
         series: settings of one series differ in size or in one option, and are joined by a line in plots.
         at: the place on the axis of such a plot, such as the value of the option; by default the number of trained
@@ -331,8 +334,17 @@ class Experiment(Settings):
             "task": dict(task),
             "method": {**self.methods.get(setting.method["name"], {}), **setting.method},
             "backbone": {**self.backbone, **setting.backbone},
-            "training": {**self.training, **cell.set.training, **setting.training, "seed": cell.fold},
+            "training": self._training(cell),
         }
+
+    def _training(self, cell: Cell) -> dict[str, Any]:
+        own, backbone = cell.setting.training, {**self.backbone, **cell.setting.backbone}
+        common = {**self.training, **cell.set.training}
+        if "epochs" in own:
+            common.pop("steps", None)
+        if backbone.get("name") in WORD_MODELS:
+            common.pop("backbone_learning_rate", None)
+        return {**common, **own, "seed": cell.fold}
 
 
 def _slug(name: str) -> str:

@@ -71,11 +71,12 @@ def _with_end(sentence: str) -> str:
 
 
 def tokenized_words(texts: Sequence[str], *, tokenization: str = "words") -> Iterator[list[str]]:
-    """Split texts into words as the tokenizer does: what a vocabulary is fitted on."""
+    """Split texts into words as the tokenizer does: what a vocabulary is fitted on, of which `SENTENCE_END` is none."""
     split = _SPLITS[tokenization]
     for text in texts:
         plain = text.replace(_MARK, " ") if tokenization == "whitespace" else text
-        yield [word for word, _ in split.pre_tokenize_str(_NORMALIZER.normalize_str(plain))]
+        words = [word for word, _ in split.pre_tokenize_str(_NORMALIZER.normalize_str(plain))]
+        yield [word for word in words if word != SENTENCE_END]
 
 
 def word_tokenizer(

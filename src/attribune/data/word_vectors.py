@@ -7,6 +7,7 @@ Shapes: V words, E numbers of a vector.
 
 from __future__ import annotations
 
+import codecs
 import io
 import re
 from collections.abc import Collection, Iterator
@@ -80,7 +81,7 @@ Vectors = Iterator[tuple[str, bytes, npt.NDArray[np.float32]]]
 
 def _vectors(path: Path, file: IO[bytes], wanted: Collection[bytes]) -> Vectors:
     """Yield the wanted vectors of a file in whatever format."""
-    first = _line(path, file, 1)
+    first = _line(path, file, 1).removeprefix(codecs.BOM_UTF8)
     if not first.strip():
         raise DataError(f"{path}: {'line 1 is' if first else 'the file is'} empty: {_CURE}")
     fields = first.split()

@@ -11,7 +11,7 @@ from pydantic import Field, PositiveInt, model_validator
 from torch import Tensor, nn
 
 from attribune import functional
-from attribune.backbones.placement import Placement
+from attribune.backbones.placement import Placement, SiteKind
 from attribune.backbones.word_models import Recurrent
 from attribune.errors import ConfigError
 from attribune.functional.recurrent import LSTMWeights, RowLSTMWeights
@@ -229,9 +229,8 @@ class _ChimMethod(VectorMethod):
         self.attention = None
         if "attention" in config.places:
             self.attention = _Attention(H, A, self._weights(shapes["attention"], width))
-        made = {"matrix": ("weight",), "bias": ("bias",)}.get(config.representation, ())
+        self.unused = _not_learned(config, host)
         if "classifier" in config.places:
-            self.unused = tuple(f"head.{name}" for name in made)
             rows, labels = shapes["classifier"]
             size = {"chim": rows // self.repeats * labels, "matrix": rows * labels, "bias": labels}[
                 config.representation
@@ -241,6 +240,18 @@ class _ChimMethod(VectorMethod):
 
     def _weights(self, shape: tuple[int, int], width: int) -> _Weights:
         return _Weights(self.config, shape, width, repeats=self.repeats)
+
+
+def _not_learned(config: Chim, host: Host) -> tuple[str, ...]:
+    """Return the names of the model's own weights or biases in whose place those made of the attributes are read."""
+    made = {"matrix": "weight", "bias": "bias"}.get(config.representation)
+    if made is None:
+        return ()
+    kinds: dict[str, SiteKind] = {"embedding": "word_proj", "encoder": "recurrent"}
+    sites = [site for place in config.places if place in kinds for site in host.at(kinds[place])]
+    names = [f"{site.path}.{name}" for site in sites for name, _ in _module(host, site.path).named_parameters()]
+    inside = tuple(f"backbone.{name}" for name in names if name.rpartition(".")[2].startswith(made))
+    return (*inside, f"head.{made}") if "classifier" in config.places else inside
 
 
 class _PoolingChim(_ChimMethod):
@@ -276,8 +287,12 @@ class _PoolingAndClassifyingChim(_PoolingChim, _ClassifyingChim):
 
 def _hidden_size(host: Host, path: str) -> int:
     """Return the size of the states of one direction of a recurrent layer."""
+    return int(cast(Recurrent, _module(host, path)).lstm.hidden_size)
+
+
+def _module(host: Host, path: str) -> nn.Module:
     assert host.backbone is not None
-    return int(cast(Recurrent, host.backbone.get_submodule(path)).lstm.hidden_size)
+    return host.backbone.get_submodule(path)
 
 
 def divisor(size: int, repeats: int | None) -> int:

@@ -57,6 +57,8 @@ def build_word_backbone(
         )
     from_file = f", {len(known):,} of them from {recipe.word_vectors}" if known else ""
     reporter.note(f"words: {len(vocabulary.words):,} of {len(words):,} have a vector of their own{from_file}")
+    if vectors is None and not chosen.train_vectors:
+        reporter.note("word vectors: random, and not trained; give pretrained ones, or leave train_vectors out")
     options = method.word_options(recipe.name, attributes=len(data.schema)) | dict(recipe.options)
     if vectors is not None and options.setdefault("embedding_size", vectors.size) != vectors.size:
         raise ConfigError(
