@@ -15,7 +15,7 @@ from attribune.backbones.sites import Site
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.base import Method, SiteModule
 from attribune.methods.condition import Condition
-from attribune.methods.config import AttributeMethodConfig, MethodConfig
+from attribune.methods.config import AttributeMethodConfig, LayerMethodConfig, MethodConfig
 from attribune.methods.host import Host
 from attribune.methods.merging import LowRank, MergedMethod, MergeTarget
 from attribune.methods.plain import Plain
@@ -23,7 +23,7 @@ from attribune.methods.plain import Plain
 __all__ = ["Plora"]
 
 
-class Plora(AttributeMethodConfig):
+class Plora(LayerMethodConfig, AttributeMethodConfig):
     """Queries and values become ``W x + b + (alpha / r) B (A x + sum_j P_j a_j)``.
 
     Zhang et al. 2024, *Personalized LoRA for Human-Centered Text Understanding*, with attribute dropout as its
