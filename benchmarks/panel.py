@@ -1,11 +1,12 @@
-"""A panel of many members: texts that are read once, against rows read one by one, and a prediction for each member.
+"""A panel of many members: texts that are read once, against rows that are read one by one.
 
-    python benchmarks/panel.py [--members 400] [--texts 1 8] [--methods injector plora:3 upa] [--rounds 3] [--members-apart]
+    python benchmarks/panel.py [--members 400] [--texts 1 8x50] [--methods injector plora:3] [--rounds 3]
+        [--members-apart]
 
 MiniLM and a method whose vectors are drawn at random: what is timed does not depend on what was learned. `plora:3` is
-`plora` with `first_layer=3`. `shared` is `Panel.predict`; `apart` the same without what tells it that rows share a
-text, so that each row goes through the whole backbone; `one by one`, with `--members-apart`, predicts the texts once for
-each member, as a loop around `Predictor.predict` does. By turns, in one process; the ratios are medians over the rounds.
+`plora` with `first_layer=3`. `shared` is `Panel.predict`; `apart` the same without what tells that rows share a text,
+so that each row goes through the whole backbone; `one by one`, with `--members-apart`, predicts the texts once for each
+member, as a loop around `Predictor.predict` does. By turns, in one process; the ratios are medians over the rounds.
 `8x50` in `--texts` is eight texts for the first fifty members. The answers are compared.
 Writes benchmarks/results/panel.json.
 """
