@@ -1,21 +1,28 @@
-"""A panel of many members against a prediction for each member.
+"""A panel of many members: texts that are read once, against rows that are read one by one.
 
-    python benchmarks/panel.py [--members 400] [--texts 1 32] [--methods injector pln plora] [--rounds 3]
+    python benchmarks/panel.py [--members 400] [--texts 1 8x50] [--methods injector plora:3] [--rounds 3]
+        [--members-apart]
 
-MiniLM and a method whose vectors are drawn at random: what is timed does not depend on what was learned. `panel` is
-`Panel.predict`; `members` predicts the texts once for each member, as a loop around `Predictor.predict` does. By turns,
-in one process; the median of the rounds. Their answers are compared. Writes benchmarks/results/panel.json.
+MiniLM and a method whose vectors are drawn at random: what is timed does not depend on what was learned. `plora:3` is
+`plora` with `first_layer=3`. `shared` is `Panel.predict`; `apart` the same without what tells that rows share a text,
+so that each row goes through the whole backbone; `one by one`, with `--members-apart`, predicts the texts once for each
+member, as a loop around `Predictor.predict` does. By turns, in one process; the ratios are medians over the rounds.
+`8x50` in `--texts` is eight texts for the first fifty members. The answers are compared.
+Writes benchmarks/results/panel.json.
 """
 
 from __future__ import annotations
 
-import time
+import statistics
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
-from harness import arguments, snippets, write_result
+from harness import arguments, by_turns, ratio, seconds, snippets, write_result
 
 from attribune import AttributeModel, Categorical, Classification, Schema, TextInput, load_tokenizer
 from attribune.backbones.loading import DEFAULT_BACKBONE
@@ -26,14 +33,15 @@ from attribune.models.predictor import Predictor
 
 
 def predictor(method: str, members: int) -> Predictor:
-    """An untrained model whose members differ."""
+    """An untrained model whose members differ, of a method such as `plora` or `plora:3`."""
     schema = Schema.fit({"judge": [f"j{number}" for number in range(members)]}, [Categorical("judge")])
+    name, _, first = method.partition(":")
     torch.manual_seed(0)
     model = AttributeModel.build(
         DEFAULT_BACKBONE,
         schema,
         task=Classification(classes=("no", "yes")),
-        method=METHODS[method](),
+        method=METHODS[name](**({"first_layer": int(first)} if first else {})),
         tokenizer=load_tokenizer(DEFAULT_BACKBONE),
         text_input=TextInput(("text",)),
     )
@@ -46,42 +54,57 @@ def predictor(method: str, members: int) -> Predictor:
     return Predictor(model)
 
 
-def measure(one: Predictor, texts: list[str], *, rounds: int) -> dict[str, float]:
-    """Seconds of both ways by turns, and the largest difference of a probability."""
-    panel = Panel.of(one, "judge")
+def unshared(one: Predictor) -> AbstractContextManager[Any]:
+    """A block in which every row is a text of its own."""
+    return patch.object(one.model, "shared_depth", 0)
 
-    def ask_panel() -> Any:
-        return panel.predict(one, {"text": texts})["probability_yes"]
 
-    def ask_members() -> Any:
-        each = [one.predict({"text": texts, "judge": [name] * len(texts)}) for name in panel.names]
-        return np.mean([answers["probability_yes"] for answers in each], axis=0)
-
-    ways: dict[str, Callable[[], Any]] = {"panel": ask_panel, "members": ask_members}
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
+def measure(one: Predictor, texts: list[str], *, members: int, rounds: int, singly: bool) -> dict[str, float]:
+    """Ratios of the ways by turns, milliseconds a member and text, and the largest difference of a probability."""
+    everyone = Panel.of(one, "judge")
+    panel = replace(everyone, names=everyone.names[:members], ids=everyone.ids[:members])
     found: dict[str, Any] = {}
-    for _ in range(rounds):
-        for name, ask in ways.items():
-            begun = time.perf_counter()
-            found[name] = ask()
-            seconds[name].append(time.perf_counter() - begun)
-    apart = float(np.abs(np.asarray(found["panel"]) - found["members"]).max())
-    return {name: float(np.median(values)) for name, values in seconds.items()} | {"difference": apart}
+
+    def ask_panel(name: str) -> Callable[[], float]:
+        def ask() -> None:
+            with unshared(one) if name == "apart" else nullcontext():
+                found[name] = panel.predict(one, {"text": texts})["probability_yes"]
+
+        return lambda: seconds(ask)
+
+    def ask_members() -> None:
+        each = [one.predict({"text": texts, "judge": [name] * len(texts)}) for name in panel.names]
+        found["one by one"] = np.mean([answers["probability_yes"] for answers in each], axis=0)
+
+    ways = {name: ask_panel(name) for name in ("shared", "apart")}
+    if singly:
+        ways["one by one"] = lambda: seconds(ask_members)
+    times = by_turns(ways, rounds, warm=1)
+    apart = max(float(np.abs(np.asarray(found["shared"]) - other).max()) for other in found.values())
+    figures = {name: statistics.median(each) for name, each in times.items()}
+    ratios = {f"{name} to shared": ratio(each, times["shared"]) for name, each in times.items() if name != "shared"}
+    rate = 1e3 * figures["shared"] / (members * len(texts))
+    return figures | ratios | {"ms a member and text": rate, "difference": apart}
 
 
 def main() -> None:
     parser = arguments(__doc__, "panel", rounds=3)
     parser.add_argument("--members", type=int, default=400, metavar="N")
-    parser.add_argument("--texts", type=int, nargs="+", default=[1, 32], metavar="N")
-    parser.add_argument("--methods", nargs="+", default=["injector", "pln", "plora"], metavar="NAME")
+    parser.add_argument("--texts", nargs="+", default=["1", "8x50"], metavar="N[xMEMBERS]")
+    cases = ["upa", "chim", "plora:3", "injector:3", "injector", "pln", "plora"]
+    parser.add_argument("--methods", nargs="+", default=cases, metavar="NAME[:FIRST LAYER]")
+    parser.add_argument("--members-apart", action="store_true", help="time predictions for each member, too")
     options = parser.parse_args()
     quiet_libraries()
     lines: list[dict[str, Any]] = []
     for method in options.methods:
         one = predictor(method, options.members)
-        for count in options.texts:
-            texts = [row["text"] for row in snippets()[:count]]
-            lines.append({"method": method, "texts": count, **measure(one, texts, rounds=options.rounds)})
+        for case in options.texts:
+            count, _, some = case.partition("x")
+            members = int(some or options.members)
+            texts = [row["text"] for row in snippets()[: int(count)]]
+            figures = measure(one, texts, members=members, rounds=options.rounds, singly=options.members_apart)
+            lines.append({"method": method, "texts": int(count), "members": members, **figures})
             print(lines[-1], flush=True)
     write_result(options.output, {"members": options.members, "lines": lines})
 

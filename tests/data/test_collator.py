@@ -20,7 +20,7 @@ def row(ids: list[int], **more: Any) -> dict[str, Any]:
 
 def test_rows_are_padded_to_the_longest(tokenizer: Any) -> None:
     batch = Collator(tokenizer, SCHEMA)([row([5, 6, 7], labels=1), row([8], labels=-100)])
-    assert set(batch) == {"input_ids", "attention_mask", "attribute_ids", "labels"}
+    assert set(batch) == {"input_ids", "attention_mask", "attribute_ids", "text_keys", "labels"}
     assert batch["input_ids"].tolist() == [[5, 6, 7], [8, 0, 0]]
     assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 0, 0]]
     assert batch["attribute_ids"].tolist() == [[1, 2, 0], [1, 2, 0]]

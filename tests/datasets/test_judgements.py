@@ -6,11 +6,22 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from published import csv_text, read_rows, write
-from published_judgements import NEW, OLD, PARTS, convarg_files, convarg_judgement, judged_item, judged_request
+from published import csv_text, read_rows, write, write_source
+from published_judgements import (
+    NEW,
+    OLD,
+    PARTS,
+    convarg_files,
+    convarg_judgement,
+    judged_item,
+    judged_request,
+    tid8_folder,
+    tid8_judgement,
+)
 from small_runs import save_backbone
 
 from attribune.apps.cli import main
@@ -288,3 +299,61 @@ class TestPopquorn:
         (tmp_path / "prepared" / "annotator-values.parquet").unlink()
         with pytest.raises(DataError, match=r"annotator-values\.parquet is missing"):
             load_prepared(tmp_path / "prepared")
+
+
+class TestTid8:
+    def rows(self, folder: Path, name: str, *items: dict[str, Any], ending: str = "csv") -> tuple[list[Any], RowLog]:
+        """What the reader makes of training rows; one row tests."""
+        for part, members in (("train", items), ("test", (tid8_judgement(name, 0),))):
+            path = folder / tid8_folder(name) / f"{part}.{ending}"
+            if ending == "csv":
+                write(path, csv_text(list(members)))
+                continue
+            path = path.parent / part / "0000.parquet"
+            path.parent.mkdir(parents=True)
+            pq.write_table(pa.Table.from_pylist(list(members)), path)
+        return read_rows(name, folder)
+
+    @pytest.mark.parametrize("ending", ["csv", "parquet"])
+    def test_a_judgement_is_a_row_and_the_parts_of_its_text_are_lines(self, tmp_path: Path, ending: str) -> None:
+        items = [tid8_judgement("tid8-humor", 4), tid8_judgement("tid8-humor", 5, question="One alone")]
+        rows, log = self.rows(tmp_path, "tid8-humor", *items, ending=ending)
+        assert rows == [
+            (None, {"text": "First 4\nSecond 4", "funnier": "B", "annotator": "w4"}),
+            (None, {"text": "One alone", "funnier": "X", "annotator": "w5"}),
+            ("test", {"text": "First 0\nSecond 0", "funnier": "A", "annotator": "w0"}),
+        ]
+        assert log.read == {"train": 2, "test": 1}
+
+    def test_what_is_empty_is_left_out(self, tmp_path: Path) -> None:
+        given: list[dict[str, Any]] = [{"question": "</s> "}, {"annotator_id": None}, {"answer": None}, {}]
+        items = [tid8_judgement("tid8-humor", 1, **changes) for changes in given]
+        rows, log = self.rows(tmp_path, "tid8-humor", *items, ending="parquet")
+        assert len(rows) == 2
+        assert log.left_out == {"no text": 1, "no annotator": 1, "no answer": 1}
+
+    def test_another_answer_or_another_file_is_refused(self, tmp_path: Path) -> None:
+        odd = tid8_judgement("tid8-humor", 1, answer="C")
+        with pytest.raises(DataError, match=r"0000\.parquet, row 2: the answer is none of A, B, X \('C'\)"):
+            self.rows(tmp_path / "a", "tid8-humor", tid8_judgement("tid8-humor", 1), odd, ending="parquet")
+        other = {"text": "a", "answer": "A"}
+        with pytest.raises(DataError, match=r"has no column question, annotator_id \(it has: text, answer\)"):
+            self.rows(tmp_path / "b", "tid8-humor", other, ending="parquet")
+        path = tmp_path / "a" / "humor-ann" / "train" / "0000.parquet"
+        path.write_bytes(path.read_bytes()[:90])
+        with pytest.raises(DataError, match=r"0000\.parquet: truncated, or not a Parquet file .*: get the file again"):
+            read_rows("tid8-humor", tmp_path / "a")
+
+    def test_any_answer_is_taken_where_they_are_not_known(self, tmp_path: Path) -> None:
+        items = tid8_judgement("tid8-sentiment", 1, answer="Very negative"), tid8_judgement("tid8-sentiment", 2)
+        rows, _ = self.rows(tmp_path, "tid8-sentiment", *items)
+        assert [row["sentiment"] for _, row in rows] == ["Very negative", "Neutral", "Neutral"]
+
+    def test_new_annotators_are_in_no_other_part(self, tmp_path: Path) -> None:
+        source = write_source(tmp_path / "source", "tid8-goemotions-annotators", 120)
+        prepare(find_card("tid8-goemotions-annotators"), source=source, output=tmp_path / "out")
+        parts = load_prepared(tmp_path / "out").parts().values()
+        people = [set(table["annotator"].to_pylist()) for table in parts]
+        assert all(people)
+        assert sum(map(len, people)) == len(set.union(*people))
+        assert "person" not in next(iter(parts)).column_names

@@ -6,7 +6,16 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["convarg_files", "convarg_judgement", "judged_files", "judged_item", "judged_request"]
+__all__ = [
+    "convarg_files",
+    "convarg_judgement",
+    "judged_files",
+    "judged_item",
+    "judged_request",
+    "tid8_files",
+    "tid8_folder",
+    "tid8_judgement",
+]
 
 PARTS = ("train", "dev", "test")
 OLD = {
@@ -21,6 +30,18 @@ NEW = {
     "paraphrase": ("Paraphrase", ("-5", "5"), ("Question1", "Question2")),
     "varierr-nli": ("VariErrNLI", ("entailment,neutral", "contradiction"), ("context", "statement")),
 }
+TID8 = {
+    "tid8-commitmentbank": ("-3", "0", "2"),
+    "tid8-friends-qia": ("1", "2", "4"),
+    "tid8-goemotions": ("positive", "neutral"),
+    "tid8-hs-brexit": ("hate_speech", "not_hate_speech"),
+    "tid8-humor": ("A", "B", "X"),
+    "tid8-md-agreement": ("offensive_speech", "not_offensive_speech"),
+    "tid8-pejorative": ("pejorative", "undecided"),
+    "tid8-sentiment": ("Neutral", "Very positive"),
+}
+TID8_VALIDATED = ("tid8-friends-qia", "tid8-hs-brexit", "tid8-md-agreement")
+"""Those whose files say which rows validate, where judgements are split."""
 
 
 def judged_request(number: int, **changes: Any) -> dict[str, Any]:
@@ -59,6 +80,32 @@ def convarg_files(judgements: list[dict[str, Any]], csv_text: Callable[..., str]
     return {"ukpconvarg1_crowd.csv": csv_text(judgements), "ukpconvarg1_arguments.csv": csv_text(arguments)}
 
 
+def tid8_judgement(name: str, number: int, **changes: Any) -> dict[str, Any]:
+    """A judgement of a set of TID-8, with the columns that all of them have at their ends."""
+    answers = TID8[name.removesuffix("-annotators")]
+    known = {"question": f"First {number}</s>Second {number}", "uid": number // 3, "id": number}
+    answer = number % len(answers)
+    return known | {"annotator_id": f"w{number % 7}", "answer": answers[answer], "answer_label": answer} | changes
+
+
+def tid8_folder(name: str) -> str:
+    """The folder of a set's files."""
+    base = name.removesuffix("-annotators").removeprefix("tid8-")
+    folder = base.replace("-", "_") if base in ("friends-qia", "hs-brexit") else base
+    return f"{folder}-{'atr' if name.endswith('-annotators') else 'ann'}"
+
+
+def tid8_files(name: str, rows: int, csv_text: Callable[..., str]) -> dict[str, str]:
+    """The files of a set of TID-8 as CSV, in which nobody who is tested is trained on in the second split."""
+    parts = ("train", "validation", "test") if name in TID8_VALIDATED else ("train", "test")
+    files = {}
+    for place, part in enumerate(parts):
+        own = "new" if name.endswith("-annotators") and part == "test" else "w"
+        judgements = [tid8_judgement(name, n, annotator_id=f"{own}{n % 31}") for n in range(place, rows, len(parts))]
+        files[f"{tid8_folder(name)}/{part}.csv"] = csv_text(judgements)
+    return files
+
+
 def judged_files(name: str, rows: int, csv_text: Callable[..., str]) -> dict[str, str] | None:
     """Files of a set with so many judgements, by their names; None for sets that are not of judgements."""
     if name == "politeness":
@@ -67,6 +114,8 @@ def judged_files(name: str, rows: int, csv_text: Callable[..., str]) -> dict[str
             f"{site}.annotated.csv": csv_text(requests[place::2])
             for place, site in enumerate(("wikipedia", "stack-exchange"))
         }
+    if name.startswith("tid8-"):
+        return tid8_files(name, rows, csv_text)
     if name == "ukpconvarg1":
         return convarg_files([convarg_judgement(number) for number in range(rows)], csv_text)
     if name not in OLD | NEW:

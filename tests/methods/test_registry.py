@@ -64,8 +64,14 @@ def test_no_method_at_all() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"name": "adapter", "botleneck": 3}, "method 'adapter' has no option botleneck; its options: bottleneck,"),
-        ({"name": "adapter", "z": 1, "a": 2}, "method 'adapter' has no option a, z; its options: bottleneck,"),
+        (
+            {"name": "adapter", "botleneck": 3},
+            "method 'adapter' has no option botleneck; its options: first_layer, bottleneck,",
+        ),
+        (
+            {"name": "adapter", "z": 1, "a": 2},
+            "method 'adapter' has no option a, z; its options: first_layer, bottleneck,",
+        ),
         ({"name": "none", "bottleneck": 3}, "method 'none' has no option bottleneck; its options: none"),
         ({"name": "adapter", "phm": True}, "method 'adapter' has no option phm"),
     ],

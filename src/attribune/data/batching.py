@@ -113,7 +113,12 @@ def padding_share(lengths: Sequence[int] | npt.NDArray[np.int64], *, batch_size:
 
 
 def batches_by_length(
-    lengths: npt.NDArray[np.int64], *, size: int, device: torch.device
+    lengths: npt.NDArray[np.int64],
+    *,
+    size: int,
+    device: torch.device,
+    texts: npt.NDArray[np.int64] | None = None,
+    room: int = 0,
 ) -> Iterator[npt.NDArray[np.intp]]:
     """Cut rows into batches of at most `size` rows of similar length, the longest first; yields their indices.
 
@@ -121,25 +126,37 @@ def batches_by_length(
 
     Args:
         lengths: (n,) number of ids of each row.
+        texts: (n,) number of each row's text; rows of one text then come one after the other.
+        room: see `length_cuts`.
     """
-    order = np.argsort(-lengths, kind="stable")
+    order = np.argsort(-lengths, kind="stable") if texts is None else np.lexsort((texts, -lengths))
     busy = _BUSY.get(device.type, _BUSY_OTHER)
-    for cut in length_cuts(lengths[order].tolist(), size=size, busy=busy):
+    ordered = None if texts is None else texts[order].tolist()
+    for cut in length_cuts(lengths[order].tolist(), size=size, busy=busy, texts=ordered, room=room):
         yield order[cut]
 
 
-def length_cuts(lengths: Sequence[int], *, size: int, busy: int) -> Iterator[slice]:
+def length_cuts(
+    lengths: Sequence[int], *, size: int, busy: int, texts: Sequence[int] | None = None, room: int = 0
+) -> Iterator[slice]:
     """Cut rows that are sorted, the longest first, into batches of similar length.
 
     Args:
         lengths: number of ids of each row, descending.
         size: maximum number of rows of a batch.
         busy: number of ids that keep the processor busy; a batch with fewer takes shorter rows too.
+        texts: number of each row's text, rows of one text being neighbours; by default each row has its own.
+        room: number of ids up to which a batch has more than `size` rows, of at most `size` texts. With it, an id that
+            several rows share keeps the processor busy once.
     """
-    start = 0
+    start, distinct = 0, 0
     for end in range(1, len(lengths) + 1):
+        distinct += texts is None or end - 1 == start or texts[end - 1] != texts[end - 2]
+        is_last = end == len(lengths)
+        is_new = not is_last and (texts is None or texts[end] != texts[end - 1])
         longest, rows = lengths[start], end - start
-        shorter = end < len(lengths) and lengths[end] < _SIMILAR * longest and rows * longest >= busy
-        if end == len(lengths) or rows == size or shorter:
+        shorter = not is_last and lengths[end] < _SIMILAR * longest and (distinct if room else rows) * longest >= busy
+        is_full = rows >= size and (not room or (rows + 1) * longest > room or (distinct == size and is_new))
+        if is_last or is_full or shorter:
             yield slice(start, end)
-            start = end
+            start, distinct = end, 0

@@ -51,6 +51,8 @@ class CandidateCollator(Collator):
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
         """Make a batch as `Collator` does, whose `input_ids`, `attention_mask` and `token_type_ids` are (B, 2, length).
 
+        `text_keys` are (B, 2).
+
         Args:
             rows: `input_ids` and perhaps `segment_start` of both texts; `attribute_ids`, `labels` and `weights` of the
                 row.
@@ -63,6 +65,6 @@ class CandidateCollator(Collator):
         ]
         batch = super().__call__(texts)
         attribute_ids = batch.pop("attribute_ids")[::_CANDIDATES]
-        batch = {name: values.view(len(rows), _CANDIDATES, -1) for name, values in batch.items()}
+        batch = {name: values.view(len(rows), _CANDIDATES, *values.shape[1:]) for name, values in batch.items()}
         targets = self.targets(rows, length=batch["input_ids"].shape[2])
         return batch | {"attribute_ids": attribute_ids} | targets

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from attribune.data.rows import text_key
 from attribune.data.windows import FILLER
 from attribune.errors import ConfigError, DataError
 from attribune.schema import Schema
@@ -50,16 +51,27 @@ class Collator:
                 or none; the rest is ignored.
 
         Returns:
-            `input_ids` and `attention_mask` (B, length) and `attribute_ids` (B, slots), int64; `labels` (B,) or
-            (B, k), int64 or float32 as the rows have them; `weights` (B,), float32; `token_type_ids` (B, length), 1 in
-            the second segment.
+            `input_ids` and `attention_mask` (B, length) and `attribute_ids` (B, slots), int64; `text_keys` (B,), int64,
+            equal for rows with the same text; `labels` (B,) or (B, k), int64 or float32 as the rows have them;
+            `weights` (B,), float32; `token_type_ids` (B, length), 1 in the second segment.
 
         Raises:
             DataError: for no rows, rows of another schema, or labels in some rows only.
         """
         if not rows:
             raise DataError("a batch needs at least one row")
-        texts = [torch.as_tensor(row["input_ids"], dtype=torch.int64) for row in rows]
+        keys = [text_key(row["input_ids"], row.get("segment_start")) for row in rows]
+        batch, length = self._texts(rows, keys)
+        batch["attribute_ids"] = self._attribute_ids(rows)
+        batch["text_keys"] = torch.tensor(keys)
+        return batch | self.targets(rows, length=length)
+
+    def _texts(self, rows: Sequence[Mapping[str, Any]], keys: Sequence[int]) -> tuple[dict[str, torch.Tensor], int]:
+        """Pad the texts of rows, each distinct one once; returns what the backbone reads, and the length."""
+        numbers: dict[int, int] = {}
+        index = [numbers.setdefault(key, len(numbers)) for key in keys]
+        distinct = list(dict(zip(keys, rows, strict=True)).values())
+        texts = [torch.as_tensor(row["input_ids"], dtype=torch.int64) for row in distinct]
         real = [text != FILLER for text in texts]
         texts = [text.where(is_real, self.pad_id) for text, is_real in zip(texts, real, strict=True)]
         longest = max(len(text) for text in texts)
@@ -67,14 +79,13 @@ class Collator:
         batch = {
             "input_ids": self.padded(texts, length=length, filler=self.pad_id, left=self.left),
             "attention_mask": self.padded(real, length=length, filler=0, left=self.left),
-            "attribute_ids": self._attribute_ids(rows),
         }
         if "segment_start" in rows[0]:
             kinds = [
-                torch.arange(len(text)) >= int(row["segment_start"]) for text, row in zip(texts, rows, strict=True)
+                torch.arange(len(text)) >= int(row["segment_start"]) for text, row in zip(texts, distinct, strict=True)
             ]
             batch["token_type_ids"] = self.padded(kinds, length=length, filler=0, left=self.left)
-        return batch | self.targets(rows, length=length)
+        return {name: x[index] for name, x in batch.items()}, length
 
     @staticmethod
     def padded(lists: Sequence[Any], *, length: int, filler: int, left: bool) -> torch.Tensor:

@@ -156,6 +156,12 @@ class PromptCollator(Collator):
         super().__init__(tokenizer, schema, pad_to_multiple_of=pad_to_multiple_of)
         self.separate, self.left = separate, left
 
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
+        """Make a batch as `Collator` does, without `text_keys`: the ids of a row are its prompt and its response."""
+        batch = super().__call__(rows)
+        del batch["text_keys"]
+        return batch
+
     def labels(self, rows: Sequence[Mapping[str, Any]], *, length: int) -> torch.Tensor | None:
         """Return the labels (B, length), or of an encoder-decoder (B, the longest), -100 where there is padding."""
         labels = [row["labels"] for row in rows if row.get("labels") is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import Any, Self
 
 import numpy as np
@@ -11,9 +12,25 @@ import numpy.typing as npt
 
 from attribune.schema import EncodingReport
 
-__all__ = ["EncodedRows"]
+__all__ = ["EncodedRows", "text_key"]
 
 Flags = npt.NDArray[np.bool_]
+
+
+def text_key(ids: Any, segment_start: Any = None) -> int:
+    """Return a number of 64 bits that is the same for equal texts, and different for others as far as can be told.
+
+    Args:
+        ids: of a text, or of several that are compared.
+        segment_start: where the second of two texts begins, or of each.
+    """
+    parts = ids if isinstance(ids, tuple) else (ids,)
+    digest = blake2b(digest_size=8)
+    for part in (*parts, () if segment_start is None else segment_start):
+        numbers = np.atleast_1d(np.asarray(part, dtype=np.int64))
+        digest.update(len(numbers).to_bytes(8, "little"))
+        digest.update(numbers.tobytes())
+    return int.from_bytes(digest.digest(), "little", signed=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +90,13 @@ class EncodedRows:
         """Number of ids of each row, (rows,); of texts that are compared that of the longest."""
         sizes = (max(map(len, ids)) if isinstance(ids, tuple) else len(ids) for ids in self.inputs)
         return np.fromiter(sizes, dtype=np.int64, count=len(self.inputs))
+
+    def text_numbers(self) -> npt.NDArray[np.int64]:
+        """Number the distinct texts in their order: (rows,), equal for rows with the same text."""
+        starts = [None] * len(self) if self.segment_starts is None else self.segment_starts
+        known: dict[int, int] = {}
+        keys = (text_key(ids, start) for ids, start in zip(self.inputs, starts, strict=True))
+        return np.fromiter((known.setdefault(key, len(known)) for key in keys), dtype=np.int64, count=len(self))
 
     def with_attribute_ids(self, attribute_ids: npt.NDArray[np.int64], *, report: EncodingReport | None = None) -> Self:
         """Return the same texts with other attributes, (rows, slots)."""

@@ -26,6 +26,7 @@ __all__ = [
     "Source",
     "check_same_columns",
     "header_columns",
+    "open_parquet",
     "read_table",
     "refuse_input_as_output",
     "table_batches",
@@ -114,7 +115,7 @@ def header_columns(path: Path, *, encoding: str | None = None) -> list[str] | No
     """
     ending = _ending(path)
     if ending == ".parquet":
-        with _parquet(path) as file:
+        with open_parquet(path) as file:
             return list(file.schema_arrow.names)
     delimiter = _delimiter(ending)
     return None if delimiter is None else csv_header(path, encoding=encoding, delimiter=delimiter)
@@ -223,16 +224,17 @@ def _delimiter(ending: str) -> str | None:
 
 
 @contextmanager
-def _parquet(path: Path) -> Iterator[pq.ParquetFile]:
+def open_parquet(path: Path, *, cure: str = "write it again") -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file; DataError with the cure for one that is damaged, within the block, too."""
     try:
         with readable(path), pq.ParquetFile(path) as file:
             yield file
     except pa.ArrowException as error:
-        raise DataError(f"{path}: truncated, or not a Parquet file ({error}): write it again") from error
+        raise DataError(f"{path}: truncated, or not a Parquet file ({error}): {cure}") from error
 
 
 def _read_parquet(path: Path) -> Iterator[pa.Table]:
-    with _parquet(path) as file:
+    with open_parquet(path) as file:
         if not file.metadata.num_rows:
             raise DataError(f"{path}: the file has columns but no rows: give a file with rows")
         checked_columns(file.schema_arrow.names, source=str(path))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from attribune.data.json_lines import json_objects
+from attribune.data.tables import open_parquet
 from attribune.data.text_files import csv_rows, find_encoding, open_text, readable
 from attribune.errors import DataError
 
@@ -24,6 +25,7 @@ __all__ = [
     "read_csv",
     "read_json_lines",
     "read_json_object",
+    "read_parquet",
     "read_reviews",
     "read_tsv",
     "separated",
@@ -196,12 +198,33 @@ def read_csv(
     for number, (place, row) in enumerate(rows):
         missing = [name for name in needs if name not in row] if not number else []
         if missing:
-            raise DataError(
-                f"{path}: the file has no column {', '.join(missing)} (it has: {', '.join(row)}): it is another file "
-                "than the one that the source publishes; get that one"
-            )
+            raise _other_file(path, missing, row)
         log.read[role] += 1
         yield place, row
+
+
+def read_parquet(path: Path, *, role: str, log: RowLog, needs: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the columns in `needs` of a Parquet file as text, "" where there is nothing, each row with its place.
+
+    Raises:
+        DataError: for a file that is damaged, or lacks one of the columns.
+    """
+    with open_parquet(path, cure=GET_AGAIN) as file:
+        if missing := [name for name in needs if name not in file.schema_arrow.names]:
+            raise _other_file(path, missing, file.schema_arrow.names)
+        number = 0
+        for batch in file.iter_batches(columns=list(needs)):
+            for row in batch.to_pylist():
+                log.read[role] += 1
+                number += 1
+                yield f"{path}, row {number}", {name: "" if row[name] is None else str(row[name]) for name in needs}
+
+
+def _other_file(path: Path, missing: Sequence[str], columns: Iterable[str]) -> DataError:
+    return DataError(
+        f"{path}: the file has no column {', '.join(missing)} (it has: {', '.join(columns)}): it is another file "
+        "than the one that the source publishes; get that one"
+    )
 
 
 def read_tsv(

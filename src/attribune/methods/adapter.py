@@ -15,7 +15,7 @@ from attribune import functional
 from attribune.backbones.placement import SiteKind
 from attribune.methods.base import GroupedSites, Method, SiteModule, joined
 from attribune.methods.condition import Condition
-from attribune.methods.config import MethodConfig
+from attribune.methods.config import LayerMethodConfig
 from attribune.methods.host import Host
 from attribune.methods.shapes import States
 
@@ -30,7 +30,7 @@ _ACTIVATIONS: dict[str, functional.Activation] = {
 }
 
 
-class Adapter(MethodConfig):
+class Adapter(LayerMethodConfig):
     """Two adapters per layer: ``h + f(h W_down + b_down) W_up + b_up`` (Houlsby et al. 2019, section 2.1).
 
     One follows the attention and one the feed-forward sub-layer, each before the residual addition; by default the

@@ -170,6 +170,12 @@ class Method(nn.Module):
         methods = (module for module in self.modules() if isinstance(module, Method))
         return tuple(sorted({site.layer for method in methods for site in method.acts_at}))
 
+    def first_layer(self) -> int | None:
+        """Return the first layer of the backbone in which the method acts, 0 for hooks of its own; None for none."""
+        if type(self).install is not Method.install:
+            return 0
+        return min(self.site_layers(), default=None)
+
     def enable_weight_cache(self, megabytes: float) -> None:
         """Cache the weights generated for the values seen last, if the method generates any."""
 
@@ -219,6 +225,8 @@ class Method(nn.Module):
 
     def _at_site(self, index: int, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
         site, condition = self.acts_at[index], self.holder.current
+        if condition.is_bare:
+            return output
         if site.relative_attention is not None and args[0] is not self._inputs[site.relative_attention]:
             return output  # the call on relative positions
         if site.time_first:

@@ -105,7 +105,7 @@ class _CombinedMethod(Method):
     def __init__(self, config: Combined, host: Host) -> None:
         super().__init__()
         self.slots = tuple(host.slots)
-        self.parts = nn.ModuleList(part.build(host) for part in config.parts)
+        self.parts = nn.ModuleList(part.build_within(host) for part in config.parts)
         self.extra_positions = sum(part.extra_positions for part in self._each())
         self.document_size = next((part.document_size for part in self._each() if part.document_size), None)
         self.unused = tuple(name for part in self._each() for name in part.unused)
@@ -198,6 +198,9 @@ class _CombinedMethod(Method):
         """Return the method at a point, or the first if there is none, and its condition."""
         index = self.acting.get(point, 0)
         return self._each()[index], condition.parts[index]
+
+    def first_layer(self) -> int | None:
+        return min((layer for part in self._each() if (layer := part.first_layer()) is not None), default=None)
 
     def install(self, backbone: nn.Module) -> None:
         for part in self._each():

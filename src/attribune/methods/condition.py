@@ -86,6 +86,7 @@ class Condition:
         token_mask: 1 where the backbone's batch has a real token of the text; known inside the backbone.
         without: the same with an attribute missing, for the layers in which an `Ablation` hides it.
         memory: what sites store for later sites in the same pass.
+        is_bare: whether the pass is one of texts without attributes, in which sites change nothing.
         auxiliary: logits of further losses, (B, L) each, which methods append in training.
         auxiliary_documents: document vectors, (B, D) each, for further losses of the model's own classifier.
     """
@@ -97,6 +98,7 @@ class Condition:
     chunks: int = 1
     token_mask: Mask | None = None
     without: Condition | None = None
+    is_bare: bool = False
     memory: dict[str | int, Any] = field(default_factory=dict, compare=False, repr=False)
     auxiliary: list[Tensor] = field(default_factory=list, compare=False, repr=False)
     auxiliary_documents: list[Tensor] = field(default_factory=list, compare=False, repr=False)
@@ -104,6 +106,10 @@ class Condition:
     def vectors(self) -> Float[Tensor, "B width"]:
         """Return the rows' attribute vectors side by side, of sizes Z_1 to Z_M; several values are summed."""
         return torch.cat(self.vectors_per_attribute(), dim=1)
+
+    def bare(self, rows: int) -> Condition:
+        """Return the condition of a pass of so many texts in which no site acts."""
+        return Condition(rows=rows, parts=tuple(part.bare(rows) for part in self.parts), is_bare=True)
 
     def over_chunks(self, chunks: int) -> Condition:
         """Return the condition of a batch in which each row is cut into `chunks` rows; they share the memory."""

@@ -6,9 +6,10 @@ import inspect
 import re
 from collections import ChainMap
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from pydantic import ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+from pydantic import ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
 from torch import nn
 
 from attribune.backbones.placement import Placement
@@ -16,7 +17,7 @@ from attribune.core.config import Settings
 from attribune.errors import ConfigError
 from attribune.methods.host import Host
 
-__all__ = ["AttributeMethodConfig", "MethodConfig", "Point", "Probability", "VectorMethodConfig"]
+__all__ = ["AttributeMethodConfig", "LayerMethodConfig", "MethodConfig", "Point", "Probability", "VectorMethodConfig"]
 
 Point = Literal["text", "embed", "sites", "encode", "pool", "classify"]
 Probability = Annotated[float, Field(ge=0, lt=1)]
@@ -73,6 +74,10 @@ class MethodConfig(Settings):
         """Build the module, a `Method`."""
         raise NotImplementedError(type(self).__name__)
 
+    def build_within(self, host: Host) -> nn.Module:
+        """Build the module for the layers in which the settings let it act."""
+        return self.build(host)
+
     def refusal(self, placement: Placement) -> str | None:
         """Return why the method cannot act in a family, with the cure; None if it can."""
         if "sites" in self.points and not placement.has_sites:
@@ -104,6 +109,26 @@ class MethodConfig(Settings):
     def from_dict(cls, settings: Any, *, source: str | None = None, saved: bool = False) -> Self:
         """Read options from a dictionary without the name; its arguments are those of `Settings.from_dict`."""
         return cls(**{str(option): value for option, value in settings.items()})
+
+
+class LayerMethodConfig(MethodConfig):
+    """Settings of methods that act in the layers alone, or in those from one on (Rücklé et al. 2021, AdapterDrop).
+
+    Args:
+        first_layer: the first layer in which the method acts, from 0; what is below it is computed once for all rows of
+            a batch that share a text.
+    """
+
+    first_layer: NonNegativeInt = 0
+
+    def build_within(self, host: Host) -> nn.Module:
+        """Build the module for the sites of the layers from the first on; ConfigError for one that is not there."""
+        if self.first_layer >= max(1, len(host.layers)):
+            raise ConfigError(
+                f"{self.name}: first_layer is {self.first_layer}, but the backbone has the layers 0 to "
+                f"{len(host.layers) - 1}, those that share their weights counting once: choose one of them"
+            )
+        return self.build(replace(host, sites=tuple(site for site in host.sites if site.layer >= self.first_layer)))
 
 
 class AttributeMethodConfig(MethodConfig):

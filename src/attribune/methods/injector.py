@@ -21,7 +21,7 @@ from attribune.methods.adapter import Adapter, AdapterSite, Bottleneck
 from attribune.methods.attribute_method import VectorMethod
 from attribune.methods.base import Method, SiteModule
 from attribune.methods.condition import Condition, Values
-from attribune.methods.config import MethodConfig
+from attribune.methods.config import LayerMethodConfig, MethodConfig
 from attribune.methods.generators import Generator, GeneratorSettings, build_generator, check_memory
 from attribune.methods.host import Host
 from attribune.methods.merging import MergedMethod, MergeTarget, own_tensors
@@ -34,7 +34,7 @@ __all__ = ["AttributeAdapter", "Injector", "InjectorMethod"]
 _KINDS: tuple[SiteKind, ...] = ("attention", "feed_forward")
 
 
-class Injector(GeneratorSettings):
+class Injector(LayerMethodConfig, GeneratorSettings):
     """At both sites of every layer: a task adapter, then one attribute adapter per attribute, in schema order.
 
     ``h_j = h_{j-1} + f(h_{j-1} W_{z_j} + b_{z_j}) W_up + b_up`` with ``b = sum_k G z_k + c`` and
@@ -165,7 +165,8 @@ class InjectorMethod(VectorMethod):
         for number, adapter in enumerate(adapter for site in sites for adapter in site.merge(condition)):
             tensors |= {f"sites.{number}.{name}": tensor for name, tensor in adapter.items()}
             width, stacked = adapter["b_down"].numel(), (number + 1) // len(sites)
-        return MergedMethod(config=Adapter(bottleneck=width, stacked=stacked), tensors=tensors)
+        first = cast(Injector, config).first_layer
+        return MergedMethod(config=Adapter(bottleneck=width, stacked=stacked, first_layer=first), tensors=tensors)
 
     def _cached(self, slots: Slots, values: Values, ids: Tensor, stamp: Hashable) -> CachedRows | None:
         cache = self._caches.get(slots.name)

@@ -18,7 +18,7 @@ from attribune.errors import ConfigError
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.base import Method, SiteModule
 from attribune.methods.condition import Condition
-from attribune.methods.config import MethodConfig
+from attribune.methods.config import LayerMethodConfig, MethodConfig
 from attribune.methods.host import Host
 from attribune.methods.merging import LowRank, MergedMethod, MergeTarget
 from attribune.methods.plain import Plain
@@ -27,7 +27,7 @@ from attribune.methods.shapes import AttributeIds, DropoutDraw
 __all__ = ["OnePerValue", "OnePerValueMethod"]
 
 
-class OnePerValue(MethodConfig):
+class OnePerValue(LayerMethodConfig):
     """Queries and values become ``W x + b + (alpha / r) B_u A_u x``: LoRA with factors of each value's own.
 
     A baseline: the factors are trained for all rows, with the head, then copied for each value and trained further on

@@ -16,7 +16,7 @@ from attribune.errors import ConfigError
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.base import Method, SiteModule
 from attribune.methods.condition import Condition
-from attribune.methods.config import AttributeMethodConfig, MethodConfig
+from attribune.methods.config import AttributeMethodConfig, LayerMethodConfig, MethodConfig
 from attribune.methods.host import Host
 from attribune.methods.merging import MergedMethod, MergeTarget, add_to_bias, base_layer
 from attribune.methods.plain import Plain
@@ -87,7 +87,7 @@ class NormConfig(AttributeMethodConfig):
         return [site for site in sites if self.layers is None or site.layer + 1 in self.layers]
 
 
-class Pln(NormConfig):
+class Pln(LayerMethodConfig, NormConfig):
     """Gains and biases of LayerNorms depend on the attributes: ``LN(x; (1 + L_g e) ⊙ gain, L_b e + bias)``.
 
     Zhang et al. 2024 (E2LN), equations 5 and 6, without chunks and their memory. The attributes' vectors e start at
@@ -101,6 +101,11 @@ class Pln(NormConfig):
     def _personalises(self) -> Self:
         if self.norms == self.bias_terms == "none":
             raise ConfigError("pln: norms and bias_terms are both 'none', so nothing is personalised: choose one")
+        if self.layers is not None and min(self.layers) <= self.first_layer:
+            raise ConfigError(
+                f"pln: layers names layer {min(self.layers)}, counted from 1, and first_layer is {self.first_layer}, "
+                "counted from 0, which leaves it out: give one of the two"
+            )
         return self
 
     def build(self, host: Host) -> Method:

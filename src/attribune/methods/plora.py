@@ -15,7 +15,7 @@ from attribune.backbones.sites import Site
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.base import Method, SiteModule
 from attribune.methods.condition import Condition
-from attribune.methods.config import AttributeMethodConfig, MethodConfig
+from attribune.methods.config import AttributeMethodConfig, LayerMethodConfig, MethodConfig
 from attribune.methods.host import Host
 from attribune.methods.merging import LowRank, MergedMethod, MergeTarget
 from attribune.methods.plain import Plain
@@ -27,7 +27,7 @@ Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj"]
 Projections = Annotated[tuple[Projection, ...], Field(strict=False, min_length=1)]
 
 
-class LowRankConfig(AttributeMethodConfig):
+class LowRankConfig(LayerMethodConfig, AttributeMethodConfig):
     """Settings of low-rank adaptation with attributes inside.
 
     Args:

@@ -15,7 +15,7 @@ from attribune.errors import ConfigError
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.base import Method, SiteModule
 from attribune.methods.condition import Condition
-from attribune.methods.config import AttributeMethodConfig, MethodConfig
+from attribune.methods.config import AttributeMethodConfig, LayerMethodConfig, MethodConfig
 from attribune.methods.host import Host
 from attribune.methods.merging import LowRank, MergedMethod, MergeTarget
 from attribune.methods.plain import Plain
@@ -24,7 +24,7 @@ from attribune.schema.slots import Slots
 __all__ = ["Poly"]
 
 
-class Poly(AttributeMethodConfig):
+class Poly(LayerMethodConfig, AttributeMethodConfig):
     """Queries and values get a mixture of low-rank maps, weighted by the value of the first attribute.
 
     Ponti et al. 2022, *Combining Modular Skills in Multitask Learning*, in the layers of the peft library, every value

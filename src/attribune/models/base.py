@@ -130,7 +130,7 @@ class ConditionedModel(CheckpointedModel):
             raise ConfigError(refusal)
         try:
             with torch.device("meta"):
-                draft = self.method_config.build(host)
+                draft = self.method_config.build_within(host)
         except (OverflowError, RuntimeError, TypeError) as error:  # numbers beyond those of tensors
             raise ConfigError(
                 f"no tensors have the sizes of method {short_repr(self.method_config)}: lower them"
@@ -143,7 +143,7 @@ class ConditionedModel(CheckpointedModel):
             what=f"method {short_repr(self.method_config)} with {len(self.schema)} attributes",
             cure="lower its sizes, or the numbers of values (max_values)",
         )
-        return cast(Method, self.method_config.build(host))
+        return cast(Method, self.method_config.build_within(host))
 
     @classmethod
     def _loaded(

@@ -13,23 +13,20 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
 from attribune import functional
-from attribune.backbones.chunking import cut_chunks, without_empty_rows
 from attribune.backbones.placement import Pooling
-from attribune.backbones.sparse_attention import padded_inputs
-from attribune.backbones.word_models import WordModel, WordOutput
 from attribune.data.candidates import CandidateCollator, CandidateEncoder
 from attribune.data.collator import Collator
 from attribune.data.texts import TextEncoder, TextInput
 from attribune.data.token_rows import TokenCollator
 from attribune.data.windows import Chunks, SentenceChunks
-from attribune.errors import ConfigError, DataError
+from attribune.errors import ConfigError
 from attribune.methods import Host, MethodConfig, check_compares, check_reads_tokens
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.condition import Condition
 from attribune.methods.history import History
-from attribune.models.base import ConditionedModel
-from attribune.models.checks import check_head, check_length, checked_chunk, own_pooling, pooling_named
+from attribune.models.checks import check_head, checked_chunk, own_pooling, pooling_named
 from attribune.models.chunk_encoders import TransformerConfig, chunk_encoder_from_dict
+from attribune.models.reading import ReadingModel, TextStates
 from attribune.models.set_encoder import SetEncoder
 from attribune.models.text_vectors import history_encoder
 from attribune.models.value_vectors import numbers_of_value
@@ -42,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["AttributeModel"]
 
 
-class AttributeModel(ConditionedModel):
+class AttributeModel(ReadingModel):
     """A pretrained encoder conditioned on the attributes of each text, with a prediction head.
 
     Make one with `build`, or with `from_pretrained` from a folder that `save_pretrained` wrote. Models that write text
@@ -217,6 +214,7 @@ class AttributeModel(ConditionedModel):
         labels: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         weights: Tensor | None = None,
+        text_keys: Tensor | None = None,
     ) -> SequenceClassifierOutput:
         """Return logits, and the task's loss if there are labels; as a tuple with ``return_dict=False``.
 
@@ -230,13 +228,15 @@ class AttributeModel(ConditionedModel):
                 outputs).
             token_type_ids: (B, T), for backbones that take them.
             weights: (B,), how much each row counts in the loss; all the same by default.
+            text_keys: (B,), or (B, 2), equal for rows with equal ids, mask and types, whose text is read once up to the
+                first layer in which the method acts; by default each is read for itself.
 
         Raises:
             DataError: for attribute_ids that are missing, of the wrong shape or out of range.
         """
-        hidden, attention_mask, condition = self._read(input_ids, attention_mask, attribute_ids, token_type_ids)
-        logits = self.logits_of(hidden, attention_mask, condition)
-        if self.training and (auxiliary := self._auxiliary_logits(condition)):
+        read = self._read(input_ids, attention_mask, attribute_ids, token_type_ids, text_keys)
+        logits = self.logits_of(read)
+        if self.training and (auxiliary := self._auxiliary_logits(read.condition)):
             logits = torch.stack([logits, *auxiliary], dim=1)
         loss = None if labels is None else self.weighted_loss(logits, labels, weights)
         return SequenceClassifierOutput(loss=loss, logits=logits)
@@ -247,49 +247,32 @@ class AttributeModel(ConditionedModel):
         attention_mask: Tensor | None = None,
         attribute_ids: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        text_keys: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return the vectors (B, H) of documents, which the head reads, and its logits; arguments as in `forward`."""
-        hidden, attention_mask, condition = self._read(input_ids, attention_mask, attribute_ids, token_type_ids)
-        document = self._document(hidden, attention_mask, condition)
+        read = self._read(input_ids, attention_mask, attribute_ids, token_type_ids, text_keys)
+        document, condition = self._document(read), read.condition
         return document, self._classified(document, condition)
 
-    def _read(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None,
-        attribute_ids: Tensor | None,
-        token_type_ids: Tensor | None,
-    ) -> tuple[Tensor, Tensor, Condition]:
-        """Return the backbone's last states (B, T, H) of a batch, their mask and the attributes."""
-        if attention_mask is None:
-            attention_mask = torch.ones_like(input_ids)
-        condition = self.condition(attribute_ids, rows=input_ids.shape[0])
-        if (count := self.task.candidates) > 1:
-            if input_ids.dim() != 3 or input_ids.shape[1] != count:
-                raise DataError(
-                    f"input_ids have the shape {tuple(input_ids.shape)}, but the task {self.task.kind!r} compares "
-                    f"{count} texts of each row: make batches with model.collator()"
-                )
-            condition = condition.repeated(count)
-            input_ids, attention_mask = input_ids.flatten(0, 1), attention_mask.flatten(0, 1)
-            token_type_ids = None if token_type_ids is None else token_type_ids.flatten(0, 1)
-        check_length(input_ids.shape[1], self.config.chunk, most=self.most_positions, own=self.method.extra_positions)
-        return *self._states(input_ids, attention_mask, token_type_ids, condition), condition
-
-    def logits_of(self, hidden: Tensor, attention_mask: Tensor, condition: Condition) -> Tensor:
-        """Return the logits, float32, of the backbone's last states (B, T, H).
+    def logits_of(self, read: TextStates) -> Tensor:
+        """Return the logits, float32, of the backbone's last states.
 
         They are those of the documents, (B, outputs), or of each token, (B, T, outputs), where the task scores tokens.
         """
-        if self.task.reads_tokens:
-            hidden = self.method.encode(hidden, attention_mask, condition)
-            logits: Tensor = self.head(self._features(hidden, self.head.weight.dtype))
-            return logits.float()
-        return self._classified(self._document(hidden, attention_mask, condition), condition)
-
-    def _document(self, hidden: Tensor, attention_mask: Tensor, condition: Condition) -> Tensor:
+        if not self.task.reads_tokens:
+            return self._classified(self._document(read), read.condition)
+        hidden, attention_mask, condition, _ = read.of_rows()
         hidden = self.method.encode(hidden, attention_mask, condition)
-        return self.method.pool(hidden, attention_mask, condition, self._pool)
+        logits: Tensor = self.head(self._features(hidden, self.head.weight.dtype))
+        return logits.float()
+
+    def _document(self, read: TextStates) -> Tensor:
+        """Return the document vectors (B, H), which depend on the text alone where the method only classifies them."""
+        if self.training or {"encode", "pool"}.intersection(self.method_config.points):
+            read = read.of_rows()
+        hidden = self.method.encode(read.hidden, read.attention_mask, read.condition)
+        document = self.method.pool(hidden, read.attention_mask, read.condition, self._pool)
+        return document if read.texts is None else read.texts.spread(document)
 
     def _classified(self, document: Tensor, condition: Condition) -> Tensor:
         # Rewards are subtracted, and their difference would be lost in the rounding of bf16.
@@ -348,44 +331,6 @@ class AttributeModel(ConditionedModel):
         if weights is None:
             return self.task.loss(logits, labels)
         return self.task.weighted_loss(logits, labels, weights)
-
-    def _states(
-        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None, condition: Condition
-    ) -> tuple[Tensor, Tensor]:
-        """Return the backbone's last states (B, T, H) of the tokens, and their mask; T is a multiple of the chunk."""
-        rows = input_ids.shape[0]  # and not its len(), which an export would take for a constant
-        inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
-        if token_type_ids is not None:
-            inputs["token_type_ids"] = token_type_ids
-        if self.config.chunk is not None or self.method.pads_right:
-            T = input_ids.shape[1]
-            inputs = cut_chunks(inputs, min(T, self.config.chunk or T))
-            condition = condition.over_chunks(inputs["input_ids"].shape[0] // rows)
-        real = inputs["attention_mask"]
-        embedded = self.method.embed(inputs["input_ids"], real, condition, self.get_input_embeddings())
-        if embedded is not None:
-            kept = ("token_type_ids", "input_ids") if isinstance(self.backbone, WordModel) else ("token_type_ids",)
-            inputs = {name: embedded.scatter(x) for name, x in inputs.items() if name in kept}
-            inputs |= {"inputs_embeds": embedded.states, "attention_mask": embedded.attention_mask}
-            if self.first_position is not None:
-                inputs["position_ids"] = embedded.position_ids(real, first=self.first_position)
-        if condition.chunks > 1:
-            inputs["attention_mask"] = without_empty_rows(inputs["attention_mask"])
-        text, places = real if embedded is None else embedded.scatter(real), inputs["attention_mask"].shape[1]
-        inputs, text = padded_inputs(inputs, text, self.backbone, self.placement, length=self.padded_length)
-        # The code of block-sparse attention mixes precisions under autocast, too.
-        is_whole = self.placement.mixes_precisions or self.padded_length is not None
-        whole = torch.autocast(text.device.type, enabled=False) if is_whole else nullcontext()
-        with self.method.holder.use(condition.with_token_mask(text)), whole:
-            output = self.backbone(**inputs)
-        hidden = output.last_hidden_state[:, :places]
-        if self.placement.states != "token":
-            return hidden, output.attention_mask
-        if isinstance(output, WordOutput):
-            counted = cast(Tensor, output.attention_mask)
-            real = counted if embedded is None else embedded.text_values(counted)
-        hidden = hidden if embedded is None else embedded.text_states(hidden)
-        return hidden.reshape(rows, -1, hidden.shape[-1]), real.reshape(rows, -1)
 
     def _pool(self, hidden: Tensor, attention_mask: Tensor) -> Tensor:
         """Return the document vectors (B, H): those of chunks that have a real token, averaged or encoded."""

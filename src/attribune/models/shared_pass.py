@@ -17,6 +17,7 @@ from attribune.backbones.word_models import WordModel
 from attribune.methods.base import GroupedSites, Method, SiteModule
 from attribune.methods.condition import Condition
 from attribune.models.classifier import AttributeModel
+from attribune.models.reading import TextStates
 from attribune.models.scorer import Scorer
 
 __all__ = ["SharedPass", "refusal"]
@@ -101,7 +102,7 @@ class SharedPass:
             hidden = self.trunk(**joined).last_hidden_state
         mask = joined["attention_mask"]
         return {
-            number: self.models[number].logits_of(hidden[rows], mask[rows], conditions[number])
+            number: self.models[number].logits_of(TextStates(hidden[rows], mask[rows], conditions[number]))
             for number, rows in self._parts
         }
 

@@ -65,7 +65,7 @@ def value_slopes(
         found, slopes = torch.zeros(len(rows), C).double(), torch.zeros(len(rows), C, D).double()
         documents: list[Tensor] = [torch.empty(0)] * len(rows)
         labels: list[Tensor] = [torch.empty(0)] * len(rows)
-        for index, batch in model.batches(rows, size=size):
+        for index, batch in model.batches(rows, size=size, strict=True):
             source = torch.from_numpy(own[index])
             vectors = {name: p.detach()[source.to(p.device)] for name, p in parameters.items()}
             with with_first_values(model, attribute, vectors, described[index], batch) as inputs:

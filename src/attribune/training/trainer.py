@@ -21,6 +21,7 @@ from attribune.data.batching import LengthGroupedBatches, SharedBatches
 from attribune.data.rows import EncodedRows
 from attribune.errors import ModelFolderError
 from attribune.models.base import ConditionedModel
+from attribune.models.reading import ReadingModel
 from attribune.models.token_scores import score_tokens
 from attribune.runs.recipe_parts import TrainingRecipe
 from attribune.training.distributed import PATIENCE, all_rows, backend, process_count, process_number
@@ -61,7 +62,7 @@ class AttributeTrainer(transformers.Trainer):
             model=model,
             args=args,
             train_dataset=train,
-            eval_dataset=validation if isinstance(validation, EncodedRows) else _sorted_by_length(validation),
+            eval_dataset=validation if isinstance(validation, EncodedRows) else _sorted(validation, model),
             data_collator=model.collator(),
             compute_metrics=_metrics_of(model),
             preprocess_logits_for_metrics=model.row_scores,
@@ -242,6 +243,12 @@ def _metrics_of(model: ConditionedModel) -> Callable[[EvalPrediction], dict[str,
     return compute
 
 
-def _sorted_by_length(rows: Dataset) -> Dataset:
-    """Sort rows by length, so that evaluation pads little; metrics do not depend on the order."""
-    return rows.select(np.argsort(np.asarray(rows["length"]), kind="stable")[::-1])
+def _sorted(rows: Dataset, model: ConditionedModel) -> Dataset:
+    """Sort rows for evaluation, where metrics do not depend on the order: by length, and by text where it is shared."""
+    lengths = np.asarray(rows["length"])
+    if not isinstance(model, ReadingModel) or model.shared_depth == 0 or model.task.candidates > 1:
+        return rows.select(np.argsort(-lengths, kind="stable"))
+    texts = EncodedRows.without_attributes(
+        list(rows["input_ids"]), segment_starts=rows["segment_start"] if "segment_start" in rows.column_names else None
+    )
+    return rows.select(np.lexsort((texts.text_numbers(), -lengths)))

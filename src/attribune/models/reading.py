@@ -1,0 +1,175 @@
+"""How the texts of a batch are read: in chunks, and once for all rows that share a text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from functools import cached_property
+from typing import NamedTuple, cast
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from attribune.backbones.chunking import cut_chunks, without_empty_rows
+from attribune.backbones.sites import find_layers
+from attribune.backbones.sparse_attention import padded_inputs
+from attribune.backbones.word_models import WordModel, WordOutput
+from attribune.data.batching import batches_by_length
+from attribune.data.history_encoding import with_histories
+from attribune.data.rows import EncodedRows
+from attribune.errors import DataError
+from attribune.methods.condition import Condition
+from attribune.models.base import ConditionedModel
+from attribune.models.checks import check_length
+from attribune.models.shared_texts import SharedTexts, draws_at_random, layers_replaced, runs_again, stopped_behind
+
+__all__ = ["ReadingModel", "TextStates"]
+
+_MOST_STATES = 2**24  # numbers in the states of a batch of more rows than its size: 64 MB in float32
+
+
+class TextStates(NamedTuple):
+    """The last states of the texts of a batch of B rows.
+
+    Attributes:
+        hidden: (B, T, H), or (U, T, H) of the distinct `texts`.
+        attention_mask: (B, T) or (U, T).
+        condition: of the B rows.
+    """
+
+    hidden: Tensor
+    attention_mask: Tensor
+    condition: Condition
+    texts: SharedTexts | None = None
+
+    def of_rows(self) -> TextStates:
+        """Return the states (B, T, H) of the rows."""
+        if self.texts is None:
+            return self
+        return TextStates(self.texts.spread(self.hidden), self.texts.spread(self.attention_mask), self.condition)
+
+
+class ReadingModel(ConditionedModel):
+    """A model that reads whole texts; its constructor takes the arguments of `ConditionedModel`."""
+
+    @cached_property
+    def shared_depth(self) -> int | None:
+        """How many layers compute the same for all rows that share a text; None for the whole backbone."""
+        first = self.method.first_layer()
+        if "embed" in self.method_config.points:
+            return 0
+        if first is not None and (not self.placement.has_sites or self.placement.shared_layers):
+            return 0  # layers that are no row, or run again
+        return first
+
+    def batches(
+        self, rows: EncodedRows, *, size: int, strict: bool = False
+    ) -> Iterator[tuple[npt.NDArray[np.intp], dict[str, Tensor]]]:
+        """Cut rows into batches, as `ConditionedModel` does, with the rows that share a text in one as far as they fit.
+
+        Args:
+            size: maximum number of rows. Where the whole backbone is shared, it is that of texts, while states are few.
+            strict: whether it is always that of rows.
+        """
+        rows, depth = with_histories(rows), self.shared_depth
+        config = getattr(self.stack.config, "encoder", self.stack.config)
+        room = _MOST_STATES // config.hidden_size if depth is None and not strict else 0
+        texts = None if depth == 0 else rows.text_numbers()
+        for index in batches_by_length(rows.lengths, size=size, device=self.device, texts=texts, room=room):
+            yield index, self.batch(rows.take(index))
+
+    @cached_property
+    def _layers(self) -> list[str]:
+        return find_layers(self.stack, self.placement)
+
+    def _read(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None,
+        attribute_ids: Tensor | None,
+        token_type_ids: Tensor | None,
+        text_keys: Tensor | None,
+    ) -> TextStates:
+        """Return the backbone's last states of a batch, their mask and the attributes."""
+        if attention_mask is None:
+            attention_mask = torch.ones_like(input_ids)
+        condition = self.condition(attribute_ids, rows=input_ids.shape[0])
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
+        if token_type_ids is not None:
+            inputs["token_type_ids"] = token_type_ids
+        if (count := self.task.candidates) > 1:
+            if input_ids.dim() != 3 or input_ids.shape[1] != count:
+                raise DataError(
+                    f"input_ids have the shape {tuple(input_ids.shape)}, but the task {self.task.kind!r} compares "
+                    f"{count} texts of each row: make batches with model.collator()"
+                )
+            condition = condition.repeated(count)
+            inputs = {name: x.flatten(0, 1) for name, x in inputs.items()}
+        rows, length = inputs["input_ids"].shape
+        check_length(length, self.config.chunk, most=self.most_positions, own=self.method.extra_positions)
+        texts = None if text_keys is None else self._shared_texts(text_keys.flatten(), rows)
+        if texts is None:
+            return TextStates(*self._states(inputs, condition), condition)
+        return self._read_once(inputs, condition, texts)
+
+    def _shared_texts(self, keys: Tensor, rows: int) -> SharedTexts | None:
+        """Find rows that share a text; None where what they share is nothing, or would not be what it is apart."""
+        if self.shared_depth == 0 or torch.compiler.is_compiling():
+            return None
+        if keys.shape != (rows,):
+            raise DataError(f"text_keys are {len(keys)} numbers, and the batch has {rows} texts: give one for each")
+        texts = SharedTexts.of(keys)
+        if texts is None or draws_at_random(self.backbone):
+            return None
+        # Below an inner layer, a second run of the layers in the backward pass may not know what the first one did.
+        is_inner = self.shared_depth is not None and self.training
+        return None if is_inner and runs_again(self.backbone) else texts
+
+    def _read_once(self, inputs: dict[str, Tensor], condition: Condition, texts: SharedTexts) -> TextStates:
+        """Compute what is below the method for each distinct text, and the layers from there on for each row."""
+        distinct, bare = {name: x[texts.rows] for name, x in inputs.items()}, condition.bare(len(texts))
+        depth = self.shared_depth
+        if depth is None:
+            return TextStates(*self._states(distinct, bare), condition, texts)
+        layers = [self.stack.get_submodule(path) for path in self._layers]
+        with stopped_behind(layers[depth - 1], layers[depth:]) as outputs:
+            self._states(distinct, bare)
+        below = texts.spread_output(outputs[-1])
+        # The family's own code makes masks and positions of all rows.
+        with layers_replaced(layers[:depth], lambda: below):
+            return TextStates(*self._states(inputs, condition), condition)
+
+    def _states(self, inputs: dict[str, Tensor], condition: Condition) -> tuple[Tensor, Tensor]:
+        """Return the backbone's last states (B, T, H) of the tokens, and their mask; T is a multiple of the chunk."""
+        rows = inputs["input_ids"].shape[0]  # and not its len(), which an export would take for a constant
+        if self.config.chunk is not None or self.method.pads_right:
+            T = inputs["input_ids"].shape[1]
+            inputs = cut_chunks(inputs, min(T, self.config.chunk or T))
+            condition = condition.over_chunks(inputs["input_ids"].shape[0] // rows)
+        real = inputs["attention_mask"]
+        embedded = self.method.embed(inputs["input_ids"], real, condition, self.get_input_embeddings())
+        if embedded is not None:
+            kept = ("token_type_ids", "input_ids") if isinstance(self.backbone, WordModel) else ("token_type_ids",)
+            inputs = {name: embedded.scatter(x) for name, x in inputs.items() if name in kept}
+            inputs |= {"inputs_embeds": embedded.states, "attention_mask": embedded.attention_mask}
+            if self.first_position is not None:
+                inputs["position_ids"] = embedded.position_ids(real, first=self.first_position)
+        if condition.chunks > 1:
+            inputs["attention_mask"] = without_empty_rows(inputs["attention_mask"])
+        text, places = real if embedded is None else embedded.scatter(real), inputs["attention_mask"].shape[1]
+        inputs, text = padded_inputs(inputs, text, self.backbone, self.placement, length=self.padded_length)
+        # The code of block-sparse attention mixes precisions under autocast, too.
+        is_whole = self.placement.mixes_precisions or self.padded_length is not None
+        whole = torch.autocast(text.device.type, enabled=False) if is_whole else nullcontext()
+        with self.method.holder.use(condition.with_token_mask(text)), whole:
+            output = self.backbone(**inputs)
+        hidden = output.last_hidden_state[:, :places]
+        if self.placement.states != "token":
+            return hidden, output.attention_mask
+        if isinstance(output, WordOutput):
+            counted = cast(Tensor, output.attention_mask)
+            real = counted if embedded is None else embedded.text_values(counted)
+        hidden = hidden if embedded is None else embedded.text_states(hidden)
+        return hidden.reshape(rows, -1, hidden.shape[-1]), real.reshape(rows, -1)
