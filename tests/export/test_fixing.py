@@ -118,6 +118,13 @@ def test_equal_logits_without_biases(family: str, method: MethodConfig) -> None:
     assert gap(exact_model(family, method), row=0) < 1e-9
 
 
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+@pytest.mark.parametrize("method", [INJECTOR, PLN, PLORA], ids=lambda m: m.name)
+def test_equal_logits_of_methods_that_begin_in_a_later_layer(family: str, method: MethodConfig) -> None:
+    later = method.model_copy(update={"first_layer": 1})
+    assert gap(exact_model(family, later), row=0) < 1e-9
+
+
 @pytest.mark.parametrize("tuning", ["lora:q,v:2+layernorm", "bias", "frozen", "full"])
 @pytest.mark.parametrize("method", [INJECTOR, Pln(vector_size=13, bias_terms="both")], ids=lambda m: m.name)
 def test_equal_logits_over_what_learned(tuning: str, method: MethodConfig) -> None:
