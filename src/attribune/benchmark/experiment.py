@@ -83,6 +83,7 @@ class Setting(Settings):
         method: a name, or a tree of options with the name.
         attributes: names of the attributes; by default all.
         data: changes to the data part of the recipe, such as ``shuffled: true``.
+        task: changes to the task part, such as ``kind: ordinal``; only settings with the same labels can be compared.
         backbone: changes to the backbone part, such as ``tuning: full``.
         rates: whether the learning rates are tuned for this setting; the name of a setting takes its rates.
         series: settings of one series differ in size or in one option, and are joined by a line in plots.
@@ -94,6 +95,7 @@ class Setting(Settings):
     method: dict[str, Any]
     attributes: tuple[str, ...] | None = None
     data: dict[str, Any] = Field(default_factory=dict)
+    task: dict[str, Any] = Field(default_factory=dict)
     backbone: dict[str, Any] = Field(default_factory=dict)
     training: dict[str, Any] = Field(default_factory=dict)
     rates: bool | str = True
@@ -320,7 +322,7 @@ class Experiment(Settings):
         return {
             "data": merged,
             "evaluation": evaluation,
-            "task": dict(task),
+            "task": {**task, **setting.task},
             "method": {**self.methods.get(setting.method["name"], {}), **setting.method},
             "backbone": {**self.backbone, **setting.backbone},
             "training": {**self.training, **cell.set.training, **setting.training, "seed": cell.fold},
