@@ -47,7 +47,7 @@ def test_rating_metrics_by_hand():
 
 
 def test_kappa_of_ratings_is_that_of_ordered_answers():
-    """With quadratic weights, of the most probable ratings, an unseen one at the farther end; only where it is named."""
+    """With quadratic weights, of the most probable ratings, an unseen one at the farther end, where it is named."""
     logits = np.random.default_rng(0).normal(size=(50, 4))
     labels = np.where(np.arange(50) % 9 == 4, UNSEEN, np.random.default_rng(1).integers(4, size=50))
     options = {"classes": ("1", "2", "3", "4"), "expected": True, "score_by": ("kappa",)}
