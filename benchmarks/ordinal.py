@@ -16,7 +16,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from harness import RUNS, arguments, write_result
+from scipy.special import log_softmax
 
 from attribune.benchmark.experiment import Experiment
 from attribune.benchmark.results import BenchmarkFolder
@@ -84,14 +86,24 @@ def figures(found: Interval | PairedResult) -> list[float]:
     return [value, found.low, found.high]
 
 
+def loss_by_answer(line: Line) -> dict[str, list[float]]:
+    """How many scored rows have each answer, and the mean of `-log P` over them."""
+    scores = [result.scores("test") for result in line.group.results]
+    answers = line.group.results[0].metrics.task["classes"]
+    logits, labels = (np.concatenate([one[name] for one in scores]) for name in ("logits", "labels"))
+    losses = -log_softmax(logits.astype(np.float64), axis=1)[np.arange(len(labels)), labels]
+    which = {name: labels == number for number, name in enumerate(answers)}
+    return {name: [int(rows.sum()), float(losses[rows].mean())] for name, rows in which.items() if rows.any()}
+
+
 def summary(line: Line, reference: Line) -> dict[str, Any]:
     """A task on a set with the rate that was chosen, and how far it is from the first task on the same rows."""
     pairs = {} if line is reference else line.group.against(reference.group)
     return {
         "name": line.name,
         "learning_rate": line.group.results[0].record.learning_rate,
-        "seconds": line.cost["seconds"],
         **{name: figures(line.metrics[name]) for name in METRICS},
+        "loss_by_answer": loss_by_answer(line),
         "against": {name: figures(pairs[name]) for name in METRICS if pairs},
     }
 

@@ -1,6 +1,8 @@
-"""The table of judges.md, made from the files in benchmarks/results/."""
+"""The tables of judges.md, made from the files in benchmarks/results/."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from pages.cells import between, machine_line, measured, table
 
@@ -55,4 +57,37 @@ def panel() -> list[str]:
     ]
 
 
-TABLES = {"judges.md": {"panel": panel, "new judges": new_judges}}
+def ordinal() -> list[str]:
+    """Ordered answers as a rating and as ordinal."""
+    found = measured("ordinal")
+    rows = [
+        [
+            one["title"] if task is one["tasks"][0] else "",
+            task["name"],
+            f"{task['learning_rate']:g}",
+            *(cell for name in ("log_loss", "rmse", "kappa") for cell in _with_difference(task, name)),
+        ]
+        for one in found["sets"]
+        for task in one["tasks"]
+    ]
+    head = ["", "task", "rate", "log loss", "difference", "RMSE", "difference", "kappa", "difference"]
+    clustered = " and ".join(one["title"] for one in found["sets"] if one["clusters"])
+    return [
+        f"{found['rows']:,} training rows, {found['steps']} steps, {min(one['scored_rows'] for one in found['sets']):,} "
+        "test rows of each set. Differences to `rating` with 95 % intervals, bold where they hold no zero; those of "
+        f"{clustered} are over texts and people:",
+        "",
+        *table(head, rows, words=(0, 1)),
+    ]
+
+
+def _with_difference(task: dict[str, Any], name: str) -> tuple[str, str]:
+    """A figure of a task, and its difference to the first task."""
+    value, gap = f"{task[name][0]:.3f}", task["against"].get(name)
+    if gap is None:
+        return value, ""
+    text = between(*gap, places=3, sign="+")
+    return value, f"**{text}**" if gap[1] > 0 or gap[2] < 0 else text
+
+
+TABLES = {"judges.md": {"panel": panel, "ordinal or rating": ordinal, "new judges": new_judges}}
