@@ -71,11 +71,11 @@ def ordinal() -> list[str]:
         for task in one["tasks"]
     ]
     head = ["", "task", "rate", "log loss", "difference", "RMSE", "difference", "kappa", "difference"]
-    clustered = " and ".join(one["title"] for one in found["sets"] if one["clusters"])
+    scored = min(one["scored_rows"] for one in found["sets"])
     return [
-        f"{found['rows']:,} training rows, {found['steps']} steps, {min(one['scored_rows'] for one in found['sets']):,} "
-        "test rows of each set. Differences to `rating` with 95 % intervals, bold where they hold no zero; those of "
-        f"{clustered} are over texts and people:",
+        f"{found['rows']:,} training rows, {found['steps']} steps, {scored:,} test rows of each set. Differences to "
+        "`rating`, with 95 % intervals, which are over texts and people where several people judge a text, and bold "
+        "where they hold no zero:",
         "",
         *table(head, rows, words=(0, 1)),
     ]
