@@ -1,6 +1,8 @@
-"""The table of judges.md, made from the files in benchmarks/results/."""
+"""The tables of judges.md, made from the files in benchmarks/results/."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from pages.cells import between, machine_line, measured, table
 
@@ -61,4 +63,37 @@ def _with_first_layer(case: str) -> str:
     return f"{name}, first_layer={first}" if first else name
 
 
-TABLES = {"judges.md": {"panel": panel, "new judges": new_judges}}
+def ordinal() -> list[str]:
+    """Ordered answers as a rating and as ordinal."""
+    found = measured("ordinal")
+    rows = [
+        [
+            one["title"] if task is one["tasks"][0] else "",
+            task["name"],
+            f"{task['learning_rate']:g}",
+            *(cell for name in ("log_loss", "rmse", "kappa") for cell in _with_difference(task, name)),
+        ]
+        for one in found["sets"]
+        for task in one["tasks"]
+    ]
+    head = ["", "task", "rate", "log loss", "difference", "RMSE", "difference", "kappa", "difference"]
+    scored = min(one["scored_rows"] for one in found["sets"])
+    return [
+        f"{found['rows']:,} training rows, {found['steps']} steps, {scored:,} test rows of each set. Differences to "
+        "`rating`, with 95 % intervals, which are over texts and people where several people judge a text, and bold "
+        "where they hold no zero:",
+        "",
+        *table(head, rows, words=(0, 1)),
+    ]
+
+
+def _with_difference(task: dict[str, Any], name: str) -> tuple[str, str]:
+    """A figure of a task, and its difference to the first task."""
+    value, gap = f"{task[name][0]:.3f}", task["against"].get(name)
+    if gap is None:
+        return value, ""
+    text = between(*gap, places=3, sign="+")
+    return value, f"**{text}**" if gap[1] > 0 or gap[2] < 0 else text
+
+
+TABLES = {"judges.md": {"panel": panel, "ordinal or rating": ordinal, "new judges": new_judges}}

@@ -163,6 +163,34 @@ def test_a_set_changes_the_training_and_a_setting_goes_before_it(experiment: dic
     assert trainings["own", "short"] == {**usual, "steps": 3, "batch_size": 4}
 
 
+def test_a_setting_changes_the_task(experiment: dict[str, Any], tmp_path: Path) -> None:
+    """Tasks with the same labels and metrics are compared on the same rows."""
+    (plan,) = experiment["sets"]
+    data = {**plan["data"], "label": "points"}
+    rows = [{**row, "points": 1 + number % 3} for number, row in enumerate(small_runs.reviews(120, seed=4))]
+    data["train"] = str(small_runs.write_csv(tmp_path / "points.csv", rows))
+    task = {"kind": "rating", "expected": True, "score_by": ["rmse", "kappa"]}
+    made = Experiment.from_dict(
+        {
+            **experiment,
+            "sets": [{**plan, "data": data, "task": task, "folds": [0]}],
+            "settings": ["injector", {"name": "ordinal", "method": "injector", "task": {"kind": "ordinal"}}],
+            "rates": None,
+        }
+    )
+    assert [made.recipe(cell, data={}, task=task)["task"]["kind"] for cell in made.cells()] == ["rating", "ordinal"]
+    (tmp_path / "points.yaml").write_text(made.to_yaml())
+    assert main(["benchmark", "run", str(tmp_path / "points.yaml"), "--output", str(tmp_path / "out")]) == 0
+    (table,) = benchmark_tables(BenchmarkFolder(tmp_path / "out"))
+    rating, ordinal = table.lines
+    assert table.metric == "rmse"
+    assert list(rating.metrics)[:2] == list(ordinal.metrics)[:2] == ["rmse", "kappa"]
+    assert ordinal.loss is not None
+    assert ordinal.loss.difference == pytest.approx(
+        ordinal.metrics["log_loss"].value - rating.metrics["log_loss"].value
+    )
+
+
 def test_a_second_run_does_nothing(finished: BenchmarkFolder, capsys: pytest.CaptureFixture[str]) -> None:
     before = {path: path.stat().st_mtime_ns for path in (finished.path / "cells").rglob("*")}
     assert main(["benchmark", "run", "--output", str(finished.path)]) == 0

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 import small_runs
+from published import write_source
 
 from attribune.benchmark.experiment import SetPlan
 from attribune.benchmark.source import SetSource
+from attribune.datasets.preparation import prepare
+from attribune.datasets.sets import find_card
 from attribune.errors import ConfigError
 from attribune.runs.recipe import Recipe
 
@@ -77,3 +80,12 @@ def test_no_attribute_can_be_cold(tmp_path: Path) -> None:
     source, recipe = cold_source(tmp_path, attributes=[])
     with pytest.raises(ConfigError, match="'cold' has no categorical attribute whose values could be cold"):
         source.tables(recipe, 0, trial=False)
+
+
+@pytest.mark.parametrize("classes", [{}, {"classes": ["1", "9", "25"]}])
+def test_numbers_of_a_prepared_set_can_be_ratings(tmp_path: Path, classes: dict[str, list[str]]) -> None:
+    """Its record lists no classes of numbers: those of the task are taken, or those of the rows."""
+    write_source(tmp_path / "source", "politeness")
+    prepare(find_card("politeness"), source=tmp_path / "source", output=tmp_path / "out", partial=True)
+    plan = SetPlan.from_dict({"name": "x", "prepared": str(tmp_path / "out"), "task": {"kind": "rating", **classes}})
+    assert SetSource(plan).recipe_parts()[1] == {"kind": "rating", **classes}

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,9 +48,17 @@ def run_block(block: Block, *, page: str, namespace: dict[str, Any]) -> None:
             assert main(words[1:]) == 0, f"{page}, line {number}: {line}"
 
 
-def run_page(page: Path) -> None:
-    """Run the blocks of a page, one after the other, with one set of Python variables."""
+def run_page(page: Path, *, replacing: Mapping[str, str] | None = None) -> None:
+    """Run the blocks of a page, one after the other, with one set of Python variables.
+
+    Args:
+        replacing: what runs in place of what the page shows, such as fewer rows; everything named must be there.
+    """
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    for block in blocks_of(page.read_text(encoding="utf-8")):
+    text = page.read_text(encoding="utf-8")
+    for shown, run in (replacing or {}).items():
+        assert shown in text, f"{page.name} does not have {shown!r}"
+        text = text.replace(shown, run)
+    for block in blocks_of(text):
         if block.language in RUN:
             run_block(block, page=page.name, namespace=namespace)

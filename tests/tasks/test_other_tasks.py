@@ -7,9 +7,20 @@ import json
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import cohen_kappa_score
 
 from attribune.errors import ConfigError, DataError
-from attribune.tasks import TASKS, UNSEEN, Aspects, Classification, Rating, Regression, fit_task, task_from_dict
+from attribune.tasks import (
+    TASKS,
+    UNSEEN,
+    Aspects,
+    Classification,
+    Ordinal,
+    Rating,
+    Regression,
+    fit_task,
+    task_from_dict,
+)
 
 STARS = [5, "1.0", "4.5", None, "4.50", 10]
 BEER = {"taste": ["3.5", "4", None, "4"], "aroma": ["1", "2", "3", "1"]}
@@ -33,6 +44,19 @@ def test_rating_metrics_by_hand():
     assert found["accuracy"].value() == 0.5
     assert found["rmse"].value() == pytest.approx(np.sqrt((9 + 16) / 4))
     assert found["mae"].value() == pytest.approx(7 / 4)
+
+
+def test_kappa_of_ratings_is_that_of_ordered_answers():
+    """With quadratic weights, of the most probable ratings, an unseen one at the farther end, where it is named."""
+    logits = np.random.default_rng(0).normal(size=(50, 4))
+    labels = np.where(np.arange(50) % 9 == 4, UNSEEN, np.random.default_rng(1).integers(4, size=50))
+    options = {"classes": ("1", "2", "3", "4"), "expected": True, "score_by": ("kappa",)}
+    found = Rating(**options).metrics(logits, labels)
+    assert list(found) == ["kappa", "accuracy", "rmse", "mae"]
+    assert found["kappa"].value() == pytest.approx(Ordinal(**options).metrics(logits, labels)["kappa"].value())
+    known, predicted = labels != UNSEEN, logits.argmax(axis=1)
+    expected = cohen_kappa_score(labels[known], predicted[known], weights="quadratic")
+    assert Rating(**options).metrics(logits[known], labels[known])["kappa"].value() == pytest.approx(expected)
 
 
 def test_an_unseen_rating_is_as_far_away_as_the_scale_allows():
@@ -304,6 +328,7 @@ SCORED = [
         ["subset_accuracy", "micro_f1", "macro_f1"],
     ),
     (Rating(classes=("1", "2"), score_by=("spearman", "pearson")), ["spearman", "pearson", "accuracy", "rmse", "mae"]),
+    (Rating(classes=("1", "2"), score_by=("mae", "kappa")), ["mae", "kappa", "accuracy", "rmse"]),
     (Regression(score_by=("mae", "pearson")), ["mae", "pearson", "rmse", "r2"]),
 ]
 

@@ -84,6 +84,7 @@ class Setting(Settings):
         method: a name, or a tree of options with the name.
         attributes: names of the attributes; by default all.
         data: changes to the data part of the recipe, such as ``shuffled: true``.
+        task: changes to the task part, such as ``kind: ordinal``; only settings with the same labels can be compared.
         backbone: changes to the backbone part, such as ``tuning: full``.
         training: changes to the training part; where they name `epochs`, common `steps` do not count, nor does a common
             `backbone_learning_rate` where the backbone is not pretrained.
@@ -97,6 +98,7 @@ class Setting(Settings):
     method: dict[str, Any]
     attributes: tuple[str, ...] | None = None
     data: dict[str, Any] = Field(default_factory=dict)
+    task: dict[str, Any] = Field(default_factory=dict)
     backbone: dict[str, Any] = Field(default_factory=dict)
     training: dict[str, Any] = Field(default_factory=dict)
     rates: bool | str = True
@@ -331,7 +333,7 @@ class Experiment(Settings):
         return {
             "data": merged,
             "evaluation": evaluation,
-            "task": dict(task),
+            "task": {**task, **setting.task},
             "method": {**self.methods.get(setting.method["name"], {}), **setting.method},
             "backbone": {**self.backbone, **setting.backbone},
             "training": self._training(cell),

@@ -86,7 +86,7 @@ class SetSource:
         if self.prepared.pair:
             data["text_pair"] = "text_pair"
         task = {**manifest["task"], **self.plan.task}
-        if task["kind"] in ("classification", "rating"):
+        if task["kind"] in ("classification", "rating") and manifest["labels"][0] in manifest["classes"]:
             task.setdefault("classes", manifest["classes"][manifest["labels"][0]])
         elif task["kind"] == "aspects":
             task["names"] = list(self.plan.labels or self.labels)

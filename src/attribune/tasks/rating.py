@@ -86,9 +86,9 @@ class Rating(Task):
         soft_labels: labels are distributions over the ratings, which the cross-entropy compares with; metrics of single
             labels are against the most frequent rating.
         missing: texts that mean a missing label.
-        score_by: metrics that come first, beginning with the main one: ``accuracy``, ``rmse``, ``mae``, ``pearson`` or
-            ``spearman``. Correlations are computed when they are named. With `soft_labels` also ``cross_entropy``,
-            ``manhattan``, ``jensen_shannon`` or ``wasserstein``.
+        score_by: metrics that come first, beginning with the main one: ``accuracy``, ``rmse``, ``mae``, ``kappa`` (with
+            quadratic weights), ``pearson`` or ``spearman``. The last three are computed when they are named. With
+            `soft_labels` also ``cross_entropy``, ``manhattan``, ``jensen_shannon`` or ``wasserstein``.
     """
 
     kind: ClassVar[str] = "rating"
@@ -100,7 +100,7 @@ class Rating(Task):
 
     def __post_init__(self) -> None:
         """Check the names of metrics."""
-        check_metrics(self.score_by, (*self._of_shares, *_METRICS), task="a rating")
+        check_metrics(self.score_by, (*self._of_shares, *_METRICS, "kappa"), task="a rating")
 
     @classmethod
     def fit(
@@ -245,7 +245,10 @@ class Rating(Task):
         predicted, values = self._numbers(logits), self._values
         farthest = np.where(predicted - values[0] > values[-1] - predicted, values[0], values[-1])
         true = np.where(labels == UNSEEN, farthest, values[labels.clip(min=0)])
-        found["accuracy"] = metric.accuracy(labels, logits.argmax(axis=1))
+        most_probable = logits.argmax(axis=1)
+        found["accuracy"] = metric.accuracy(labels, most_probable)
+        if "kappa" in self.score_by:
+            found["kappa"] = metric.kappa(np.searchsorted(values, true), most_probable)
         names = dict.fromkeys([*self.score_by, *self._of_shares, *_USUAL])
         return {name: found[name] if name in found else _METRICS[name](true, predicted) for name in names}
 
