@@ -18,6 +18,7 @@ from attribune.data.clusters import (
     unpacked_clusters,
 )
 from attribune.errors import ConfigError, DataError
+from attribune.metrics.bootstrap import interval
 from attribune.metrics.formulas import accuracy
 from attribune.runs.recipe_parts import EvaluationRecipe
 
@@ -129,3 +130,11 @@ def test_metrics_of_other_rows_stay_as_they_are() -> None:
     given = clustered(metrics, clusters)
     assert [len(metric.clusters) for metric in given.values()] == [1, 0]
     assert given["accuracy"].value() == metrics["accuracy"].value()
+
+
+def test_intervals_do_not_depend_on_the_order_of_the_kinds() -> None:
+    rng = np.random.default_rng(0)
+    kinds = {name: rng.integers(0, 20, 200).astype(np.uint64) for name in ("text", "judge")}
+    metrics = {"accuracy": accuracy(rng.integers(0, 2, 200), rng.integers(0, 2, 200))}
+    one, other = (clustered(metrics, dict(order))["accuracy"] for order in (kinds.items(), reversed(kinds.items())))
+    assert interval(one, resamples=200) == interval(other, resamples=200)

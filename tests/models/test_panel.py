@@ -114,13 +114,18 @@ def test_many_texts_are_scored_in_pieces(folder: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
-def test_the_command_writes_opinions(folder: Path, tmp_path: Path, ending: str) -> None:
+def test_the_command_writes_opinions(
+    folder: Path, tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     trained(folder, "injector")
     members = tmp_path / "members.csv"
     small_runs.write_csv(members, [{"user": "u1", "tags": "drama"}, {"user": "u2", "tags": "war"}])
     output = tmp_path / f"out.{ending}"
     command = ["predict", str(folder / "injector"), str(folder / "texts.csv"), "--output", str(output)]
     assert main([*command, "--panel", str(members)]) == 0
+    said = capsys.readouterr().err  # nothing of attributes that the members have
+    assert "attribute 'user'" not in said
+    assert "attribute 'tags'" not in said
     with output.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file)) if ending == "csv" else [json.loads(line) for line in file]
     assert [row["text"] for row in rows] == TEXTS["text"]

@@ -119,8 +119,11 @@ def _digest(text: str) -> bytes:
 
 
 def clustered(metrics: Mapping[str, Metric], clusters: Clusters) -> dict[str, Metric]:
-    """Return metrics whose rows are in clusters; a metric over anything else than these rows stays as it is."""
-    kinds = tuple(clusters.values())
+    """Return metrics whose rows are in clusters; a metric over anything else than these rows stays as it is.
+
+    Kinds are in the order of their names, since the bootstrap draws one after the other, and files do not keep another.
+    """
+    kinds = tuple(kind for _, kind in sorted(clusters.items()))
     return {
         name: replace(metric, clusters=kinds) if all(len(metric) == len(kind) for kind in kinds) else metric
         for name, metric in metrics.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -140,7 +140,10 @@ class Panel:
         for row, columns in column_batches(table, names, first_row=first_row):
             rows = len(next(iter(columns.values())))
             parts.append(predictor.encode(dict(columns) | {name: [None] * rows for name in taken}, first_row=row))
-        return EncodedRows.concat(parts) if parts else predictor.encode({name: [] for name in predictor.columns})
+        if not parts:
+            return predictor.encode({name: [] for name in predictor.columns})
+        encoded = EncodedRows.concat(parts)
+        return encoded if encoded.report is None else replace(encoded, report=encoded.report.without(taken))
 
     def opinions(self, predictor: Predictor, logits: Array) -> dict[str, Any]:
         """Turn logits (n, J, outputs) into columns.

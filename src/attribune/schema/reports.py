@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 __all__ = ["AttributeCounts", "AttributeFit", "EncodingReport", "FitReport", "count_lines"]
@@ -97,6 +97,10 @@ class EncodingReport:
         return EncodingReport(
             {name: self.attributes.get(name, empty) + other.attributes.get(name, empty) for name in names}
         )
+
+    def without(self, names: Collection[str]) -> EncodingReport:
+        """Return the report on the other attributes."""
+        return EncodingReport({name: counts for name, counts in self.attributes.items() if name not in names})
 
     def lines(self) -> list[str]:
         """Describe in one line per attribute what is not zero."""
