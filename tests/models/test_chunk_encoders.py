@@ -100,6 +100,20 @@ def test_texts_beside_it_change_nothing(name: str, tmp_path: Path) -> None:
     assert torch.equal(again.eval()(**batch).logits, together)
 
 
+@pytest.mark.parametrize("settings", [None, "robert", "tobert"])
+@pytest.mark.parametrize("family", ["word-cnn", "word-bilstm", "word-bilstm-cnn"])
+def test_chunks_without_words_do_not_count(family: str, settings: str | None) -> None:
+    """A text beside a longer one is padded to more chunks, also where the backbone says which words count."""
+    model = make_model(family, METHODS["concat-word"](layers=1), chunk=2, chunk_encoder=settings)
+    batch = make_batch(2)
+    with torch.no_grad():
+        together = model(**batch).logits
+        for row, length in enumerate(batch["attention_mask"].sum(dim=1).tolist()):
+            alone = {name: x[row : row + 1] for name, x in batch.items()}
+            alone |= {name: alone[name][:, :length] for name in ("input_ids", "attention_mask")}
+            assert float((model(**alone).logits[0] - together[row]).abs().max()) < 1e-5
+
+
 def test_they_are_trained_from_a_recipe(tmp_path: Path) -> None:
     small_runs.write_csv(tmp_path / "rows.csv", small_runs.reviews(80))
     backbone = small_runs.save_backbone(tmp_path / "backbone")

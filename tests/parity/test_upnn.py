@@ -72,7 +72,7 @@ def slow_matrix(values: list[Vector]) -> Matrix:
         return [[float(i == j) for j in range(E)] for i in range(E)]
     matrices = []
     for value in values:
-        w, first, second = value[:E], value[E : E + E * R], value[E + E * R : E + 2 * E * R]
+        w, first, second = [1 + x for x in value[:E]], value[E : E + E * R], value[E + E * R : E + 2 * E * R]
         U_1, U_2 = ([part[i : i + size] for i in range(0, E * R, size)] for part, size in ((first, R), (second, E)))
         matrices.append(full_matrix(w, U_1, U_2))
     return [added(*rows) for rows in zip(*matrices, strict=True)]
@@ -132,6 +132,17 @@ def test_without_a_value_words_stay_what_they_are() -> None:
     assert found == pytest.approx(plain, abs=TOLERANCE)
 
 
+def test_a_value_of_which_nothing_is_learned_is_none() -> None:
+    """As new values are before their rows are read: a row of zeros is the identity, and not a matrix of zeros."""
+    model, inputs = built(2, fused=False).eval(), make_batch(2)
+    with torch.no_grad():
+        for table in model.method.tables:
+            table[1] = 0
+    one = {**inputs, "attribute_ids": torch.tensor([[1, 0, 0, 1]] * 4)}
+    none = {**inputs, "attribute_ids": torch.zeros(4, 4, dtype=torch.long)}
+    assert float((exact_logits(model, one) - exact_logits(model, none)).abs().max()) < TOLERANCE
+
+
 def test_matrices_that_are_multiplied_are_another_method() -> None:
     """Those of several values add up."""
     model, inputs = built(1, fused=False).eval(), make_batch(1)
@@ -153,7 +164,7 @@ def test_they_begin_near_the_identity() -> None:
     model = AttributeModel.build(backbone, make_schema(2), task=task, method=Upnn(rank=R, vector_size=Z))
     for table in model.method.tables:
         assert not table[0].any()
-        assert (table[1:, :E] == 1).all()
+        assert not table[1:, :E].any()
         assert (table[1:, E:].abs() <= 0.01).all()
         assert table[1:, E:].abs().max() > 0.005
 

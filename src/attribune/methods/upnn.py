@@ -73,7 +73,8 @@ class Upnn(AttributeMethodConfig):
 class _UpnnMethod(AttributeMethod):
     def __init__(self, config: Upnn, host: Host) -> None:
         E, R, Z, M = host.embedding, config.rank, config.vector_size, len(host.slots)
-        self.sizes = (E, E * R, R * E, Z)  # of the diagonal, both factors and the vector in a row of a table
+        # Of the diagonal less 1, both factors and the vector in a row of a table: a row of zeros is the identity.
+        self.sizes = (E, E * R, R * E, Z)
         initial = partial(_draw, size=E, bound=config.initial_vector)
         super().__init__(config, host, sizes=[sum(self.sizes)] * M, initial=initial)
         self.W_c = nn.Parameter(torch.randn(M * Z, host.outputs) * (M * Z) ** -0.5)
@@ -94,10 +95,10 @@ class _UpnnMethod(AttributeMethod):
     def _mapped(self, number: int, x: Float[Tensor, "B T E"], condition: Condition) -> Float[Tensor, "B T E"]:
         """Map words by the sum of the matrices of an attribute's values; by the identity without a value."""
         ids = self.slots[number].of(cast(Tensor, condition.ids))
-        rows, E = self.look_up(number, ids) * (ids != 0).unsqueeze(-1), self.sizes[0]
-        w, U_1, U_2, _ = torch.split(rows, list(self.sizes), dim=-1)
+        known, E = (ids != 0).unsqueeze(-1), self.sizes[0]
+        beyond_one, U_1, U_2, _ = torch.split(self.look_up(number, ids) * known, list(self.sizes), dim=-1)
         B, count = ids.shape
-        diagonal = torch.where((ids == 0).all(dim=1, keepdim=True), 1.0, w.sum(dim=1))
+        diagonal = known.sum(dim=1).clamp(min=1) + beyond_one.sum(dim=1)
         # The factors of several values stand side by side, so that their product is the sum of the products.
         U_1 = U_1.view(B, count, E, -1).transpose(1, 2).reshape(B, E, -1)
         return functional.value_matrix_words(x, diagonal, U_1, U_2.reshape(B, -1, E))
@@ -109,4 +110,4 @@ class _UpnnMethod(AttributeMethod):
 
 def _draw(table: Tensor, *, size: int, bound: float) -> None:
     nn.init.uniform_(table, -bound, bound)
-    table[:, :size] = 1
+    table[:, :size] = 0

@@ -170,6 +170,6 @@ class ReadingModel(ConditionedModel):
             return hidden, output.attention_mask
         if isinstance(output, WordOutput):
             counted = cast(Tensor, output.attention_mask)
-            real = counted if embedded is None else embedded.text_values(counted)
+            real = real * (counted if embedded is None else embedded.text_values(counted))
         hidden = hidden if embedded is None else embedded.text_states(hidden)
         return hidden.reshape(rows, -1, hidden.shape[-1]), real.reshape(rows, -1)
