@@ -317,7 +317,10 @@ def test_learns_with_the_head_frozen(build, batch, method: str, family: str) -> 
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < losses[0]
-    assert {name for name in learning if name.startswith("method.")} <= moved
+    own = {name for name in learning if name.startswith("method.")}
+    if model.placement.states == "text":  # whose only state has all the attention, whatever asks for it
+        own = {name for name in own if not name.endswith((".W_q", ".W_k"))}
+    assert own <= moved
 
 
 @pytest.mark.parametrize(("method", "family"), FEWER)

@@ -160,9 +160,10 @@ def test_the_whole_model_in_onnx(
         batch = predictor.model.batch(encoded.take(part))
         with torch.no_grad():
             expected = predictor.model(**batch).logits
-        (found,) = session.run(None, {name: tensor.numpy() for name, tensor in batch.items()})
+        given = {name: batch[name].numpy() for name in shapes}
+        (found,) = session.run(None, given)
         np.testing.assert_allclose(found, expected.numpy(), atol=1e-4)
-    hidden = {name: tensor.numpy() for name, tensor in batch.items()} | {"attribute_ids": np.zeros((7, 4), np.int64)}
+    hidden = given | {"attribute_ids": np.zeros((7, 4), np.int64)}
     assert np.abs(session.run(None, hidden)[0] - found).max() > 1e-3, "the attributes are read"
 
 

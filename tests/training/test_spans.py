@@ -109,7 +109,8 @@ def test_stored_scores_are_those_of_the_rows(run: Path, folder: Path) -> None:
     labels, _ = stored.task.encode_labels([list(table["answers"]), list(table["context"])])
     assert found == pytest.approx({name: one.value() for name, one in stored.task.metrics(fresh, labels).items()})
     validation = stored.parts["validation"]
-    assert stored.task.tuned(validation["logits"], validation["labels"]) == stored.task
+    tuned = stored.task.tuned(validation["logits"], validation["labels"])  # by scores of other batches in training
+    assert tuned.null_score_diff_threshold == pytest.approx(stored.task.null_score_diff_threshold, abs=1e-5)
     assert "question-answering" in (run / "model" / "README.md").read_text()
 
 

@@ -177,7 +177,7 @@ def test_windows_are_one_long_pass(run: Path) -> None:
     class Alone(torch.nn.Module):
         def __init__(self, embeddings: torch.nn.Module) -> None:
             super().__init__()
-            self.embeddings = embeddings
+            self.embeddings, self.config = embeddings, model.backbone.config
 
         def get_input_embeddings(self) -> torch.nn.Module:
             return self.embeddings

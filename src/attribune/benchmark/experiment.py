@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar, Literal
 import yaml
 from pydantic import Field, field_validator, model_validator
 
-from attribune.backbones.word_options import WORD_MODELS
 from attribune.core.config import Settings, read_yaml
 from attribune.errors import ConfigError
 from attribune.models.baselines import BASELINES
@@ -340,6 +339,8 @@ class Experiment(Settings):
         }
 
     def _training(self, cell: Cell) -> dict[str, Any]:
+        from attribune.backbones.word_options import WORD_MODELS  # torch, which tables do without
+
         own, backbone = cell.setting.training, {**self.backbone, **cell.setting.backbone}
         common = {**self.training, **cell.set.training}
         if "epochs" in own:

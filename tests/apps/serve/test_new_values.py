@@ -222,7 +222,7 @@ def test_those_who_come_together_are_written_together(
     with ThreadPoolExecutor(8) as pool:
         first = pool.submit(client.post, "/v1/enrol", json=body(value="first"))
         assert begun.wait(20)
-        assert outputs(client, OLD) == before, "predictions do not wait for the disk"
+        same(outputs(client, OLD), before)  # predictions do not wait for the disk
         assert outputs(client, [{**OLD[0], "user": "first"}])[0]["unknown"], "nor does anyone know it before"
         twice = fault(client.post("/v1/enrol", json=body(value="first")), 409)
         assert twice == ("value", "another request is adding it just now: wait for that")
@@ -237,7 +237,7 @@ def test_those_who_come_together_are_written_together(
     rows = [{**OLD[0], "user": value} for value in ("first", "more0", "more3")]
     served = outputs(client, rows)
     assert not any(one["unknown"] for one in served)
-    assert outputs(client, OLD) == before
+    same(outputs(client, OLD), before)
     with serving(run) as again:
         same(outputs(again, rows), served)
 
@@ -262,10 +262,10 @@ def test_predictions_go_on_between_the_passes_over_the_rows(
     with ThreadPoolExecutor(1) as pool:
         learned = pool.submit(client.post, "/v1/enrol", json=body())
         until(lambda: len(passes) >= 2)
-        assert outputs(client, OLD) == before
+        same(outputs(client, OLD), before)
         answered.set()
         assert learned.result().status_code == 200
-    assert outputs(client, OLD) == before
+    same(outputs(client, OLD), before)
 
 
 def test_long_work_lets_others_through() -> None:
@@ -329,7 +329,7 @@ def test_a_run_that_another_command_changed(run: Path, client: TestClient, tmp_p
     for answer in (client.post("/v1/enrol", json=body()), *map(client.delete, paths)):
         field, reason = fault(answer, 503)
         assert (field, "was changed since it was loaded" in reason) == ("model", True)
-    assert outputs(client, OLD) == before
+    same(outputs(client, OLD), before)
     assert "theirs" in load_run(run)[1].schema["user"].values
 
 
@@ -340,7 +340,7 @@ def test_files_that_are_mapped(run: Path, monkeypatch: pytest.MonkeyPatch) -> No
         before = outputs(client, OLD)
         assert any("model.safetensors" in path for path in client.models["injector"].files.stamps)  # type: ignore[attr-defined]
         assert client.post("/v1/enrol", json=body()).status_code == 200
-        assert outputs(client, OLD) == before
+        same(outputs(client, OLD), before)
         assert client.get("/health").status_code == 200
         assert client.delete(PATH).status_code == 200
         assert client.get("/health").status_code == 200
@@ -365,7 +365,7 @@ def test_learning_that_takes_too_long_is_given_up(run: Path, monkeypatch: pytest
             patch.setattr(ValueLearner, "_losses", slow)
             assert "no answer within 0.5 seconds" in fault(client.post("/v1/enrol", json=body()), 503)[1]
             free.set()
-            assert outputs(client, OLD) == before
+            same(outputs(client, OLD), before)
         assert len(passes) == 1
         assert not enrolments(run)
         assert client.post("/v1/enrol", json=body()).status_code == 200

@@ -15,6 +15,7 @@ import matplotlib
 import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from attribune.metrics.bootstrap import Interval, PairedResult
 
@@ -93,6 +94,8 @@ def band_plot(series: Mapping[str, Sequence[Any]], *, xlabel: str, ylabel: str) 
                 axes.vlines(at, low, high, color=colour, linewidth=2)
         if min(places) > 0 and max(places) >= 10 * min(places):
             axes.set_xscale("log")
+            axes.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}" if x >= 1 else f"{x:g}")
+            axes.xaxis.set_minor_formatter(NullFormatter())
         figure.legend(frameon=False, fontsize=9, loc="outside lower center", ncols=3)
         return _svg(figure)
 
