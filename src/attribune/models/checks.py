@@ -1,4 +1,4 @@
-"""What is checked and found out before a model is built, or reads a batch."""
+"""Checks before a model is built, or reads a batch."""
 
 from __future__ import annotations
 
