@@ -46,7 +46,7 @@ _SHARES = (
     *("error_rate", "f1", "macro_f1", "micro_f1", "precision", "recall"),
 )
 _ERRORS = (
-    *("rmse", "mae", "log_loss", "perplexity"),
+    *("loss", "rmse", "mae", "log_loss", "perplexity"),
     *("cross_entropy", "manhattan", "jensen_shannon", "wasserstein", "absolute_distance", "worst_tenth"),
 )
 _CORRELATIONS = ("matthews", "kappa", "pearson", "spearman")  # no shares: they go below 0

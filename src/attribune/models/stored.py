@@ -316,8 +316,10 @@ class StoredModel(PreTrainedModel):
         """Build a model from the contents of its files."""
         schema = Schema.load(files.schema)
         loaded = saving.restore_backbone(config, files.folder, name=backbone, dtype=dtype, shared=shared)
+        # The tokenizer has the special tokens that a window leaves room for, by which a backbone chooses its attention.
+        tokenizer = saving.read_tokenizer(files, shared=shared)
         with meta_tables():
-            model = cls(config, schema=schema, backbone=loaded)
+            model = cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
         if shared is not None:
             for name in tensors:  # loading into the backbone must not overwrite weights that other models share
                 parameter = model.get_parameter(name)
@@ -326,7 +328,6 @@ class StoredModel(PreTrainedModel):
         if isinstance(model.method_config, History):
             model.histories = Histories.load(files.folder, model.method_config, schema)
             model.moved_backbone = backbone
-        model.tokenizer = saving.read_tokenizer(files, shared=shared)
         return cast(Self, model.eval())
 
     def _load_tables(self, tensors: Mapping[str, Tensor]) -> dict[str, nn.Parameter]:

@@ -245,8 +245,10 @@ class TrainingRecipe(Settings):
     ``steps`` replaces ``epochs`` if given. ``learning_rate`` is that of the new parameters, the method and the head;
     ``backbone_learning_rate`` defaults to 5e-5 if pretrained matrices are trained, and to ``learning_rate`` if only
     norms or biases are. ``evaluate_every`` is ``epoch`` or a number of steps, after which the model is evaluated on the
-    validation rows and a checkpoint is written. Training stops after `patience` evaluations without an improvement; the
-    best model is kept. ``precision`` at ``auto`` is bf16 where the hardware supports it; the run's recipe has the
+    validation rows and a checkpoint is written. The best model by ``select_by`` is kept, and training stops after
+    `patience` evaluations without a better one. ``select_by`` is ``loss``, the name of a metric, or ``auto``: the loss
+    for ratings and ordinal answers, whose accuracy stands still while a model learns, and the main metric of other
+    tasks. ``precision`` at ``auto`` is bf16 where the hardware supports it; the run's recipe has the
     resolved value. ``table_updates`` says which rows of the attribute tables a step updates: ``all``; ``rows``, those
     of the batch's values; or ``auto``, which is ``rows`` for tables of 2**24 numbers or more; see `RowAdamW`.
     ``optimizer`` may be ``adam``, ``adadelta`` or ``sgd`` instead, with ``optimizer_options`` in PyTorch's words
@@ -274,6 +276,7 @@ class TrainingRecipe(Settings):
     precision: Literal["auto", "float32", "bf16"] = "auto"
     table_updates: Literal["auto", "all", "rows"] = "auto"
     evaluate_every: Literal["epoch"] | int = "epoch"
+    select_by: Name = AUTO
     patience: int = Field(default=3, ge=1)
     set_encoders: bool = False
     seed: Seed = 0

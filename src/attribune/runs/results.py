@@ -70,7 +70,8 @@ class TrainingRecord(_Record):
         network: its settings.
         epochs: passes over the training rows.
         best_step: the step whose weights the model has.
-        best_value: main metric of that step on the validation rows.
+        selected_by: the metric by which that step was chosen, or ``loss``; None for the main metric, as in early files.
+        best_value: its value on the validation rows.
         seconds: time spent in training, in that of all trials, without interruptions.
         stopped_early: whether the patience ran out.
         padding_share: of the tokens of the training batches, 0 to 1; None in early files.
@@ -83,6 +84,7 @@ class TrainingRecord(_Record):
     steps: int = 0
     epochs: float = 0.0
     best_step: int = 0
+    selected_by: str | None = None
     best_value: float | None = None
     seconds: float
     stopped_early: bool = False
@@ -106,7 +108,7 @@ class RunResults(_Record):
 
     Args:
         task: argument of `task_from_dict`.
-        main_metric: the metric by which weights were chosen and models are compared.
+        main_metric: the metric by which models are compared.
         rows: number of rows of each part.
         models: the trained model first, then the ones it is compared with.
         comparisons: of the first model with each of the others.

@@ -112,7 +112,12 @@ class Task(ABC):
     @property
     @abstractmethod
     def main_metric(self) -> str:
-        """Name of the metric that selects the best model."""
+        """Name of the metric by which models are compared."""
+
+    @property
+    def selection_metric(self) -> str:
+        """Name of the metric that selects weights in training, or ``loss``; by default the main metric."""
+        return self.main_metric
 
     @property
     def higher_is_better(self) -> bool:

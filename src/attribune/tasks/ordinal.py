@@ -112,6 +112,11 @@ class Ordinal(Rating):
         return (*self.score_by, *self._of_shares, *_USUAL)[0]
 
     @property
+    def selection_metric(self) -> str:
+        """The loss: predicted classes, and so the accuracy, stand still while probabilities already improve."""
+        return "loss"
+
+    @property
     def head_outputs(self) -> int:
         """One score."""
         return 1

@@ -138,6 +138,11 @@ class Rating(Task):
         return (*self.score_by, *self._of_shares, *_USUAL)[0]
 
     @property
+    def selection_metric(self) -> str:
+        """The loss: predicted classes, and so the accuracy, stand still while probabilities already improve."""
+        return "loss"
+
+    @property
     def _of_shares(self) -> tuple[str, ...]:
         """The metrics of distributions, if labels are some."""
         return _OF_SHARES if self.soft_labels else ()

@@ -25,6 +25,7 @@ from attribune.training.callbacks.trackers import run_name, trackers
 from attribune.training.checkpoints import last_checkpoint, read_state
 from attribune.training.distributed import is_main, process_count, process_number
 from attribune.training.optimizer import MaxHeadNorm, update_rows_alone
+from attribune.training.selection import selection_metric
 from attribune.training.trainer import AttributeTrainer, training_arguments
 
 if TYPE_CHECKING:
@@ -56,18 +57,16 @@ def fit(
     keep_freed_memory()
     padding = _padding(train, settings, reporter)
     sharded = _prepare_tables(model, settings, reporter)
-    metric, greater_is_better = model.task.main_metric, model.task.higher_is_better
-    patience = EarlyStopping(f"eval_{metric}", greater_is_better=greater_is_better, patience=settings.patience)
+    metric = selection_metric(model.task, settings)
+    patience = EarlyStopping(
+        f"eval_{metric.name}", greater_is_better=metric.higher_is_better, patience=settings.patience
+    )
     progress = Progress(reporter, folder.log)
     trainer = AttributeTrainer(
         model,
         settings,
         training_arguments(
-            settings,
-            checkpoints=folder.checkpoints,
-            run_name=run_name(folder.path),
-            metric=metric,
-            greater_is_better=greater_is_better,
+            settings, checkpoints=folder.checkpoints, run_name=run_name(folder.path), metric=metric
         ),
         train=train,
         validation=validation,
@@ -94,7 +93,7 @@ def fit(
         _check_losses(trainer.state)
     if sharded is not None:
         sharded.gather(model)
-    return _outcome(trainer.state, padding=padding)
+    return {**_outcome(trainer.state, padding=padding), "selected_by": metric.name}
 
 
 def _prepare_tables(model: ConditionedModel, settings: TrainingRecipe, reporter: Reporter) -> ShardedTables | None:

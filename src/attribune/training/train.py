@@ -52,6 +52,7 @@ from attribune.training.preparation import (
     shuffle,
 )
 from attribune.training.scoring import score, score_baselines
+from attribune.training.selection import check_selection
 
 __all__ = ["train"]
 
@@ -144,6 +145,8 @@ def _run(
     data = prepare(plan.data, tables)
     _log.info("rows read, split and counted in %.1f s", time.perf_counter() - started)
     rows = shuffle(data, seed=plan.data.seed) if plan.is_shuffled else data
+    if plan.model is not None:
+        check_selection(plan.training, data)
     for note in data.notes:
         reporter.note(note)
     from_main(lambda: _check_same_rows(folder, rows_digest(rows, plan.data)))

@@ -20,6 +20,7 @@ from transformers.trainer_utils import EvalLoopOutput
 from attribune.data.batching import LengthGroupedBatches, SharedBatches
 from attribune.data.rows import EncodedRows
 from attribune.errors import ModelFolderError
+from attribune.metrics.definitions import MetricInfo
 from attribune.models.base import ConditionedModel
 from attribune.models.reading import ReadingModel
 from attribune.models.token_scores import score_tokens
@@ -189,7 +190,7 @@ class _EpochOrder(TrainerCallback):
 
 
 def training_arguments(
-    settings: TrainingRecipe, *, checkpoints: Path, run_name: str, metric: str, greater_is_better: bool
+    settings: TrainingRecipe, *, checkpoints: Path, run_name: str, metric: MetricInfo
 ) -> TrainingArguments:
     """Return the arguments of the stock Trainer; the best model is chosen by `metric`."""
     by_epoch = settings.evaluate_every == "epoch"
@@ -215,8 +216,8 @@ def training_arguments(
         **interval,
         save_total_limit=1,
         load_best_model_at_end=True,
-        metric_for_best_model=metric,
-        greater_is_better=greater_is_better,
+        metric_for_best_model=metric.name,
+        greater_is_better=metric.higher_is_better,
         logging_steps=10,
         logging_nan_inf_filter=False,
         label_names=["labels"],

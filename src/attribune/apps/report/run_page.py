@@ -131,7 +131,8 @@ def _column(lines: Sequence[Mapping[str, Any]], name: str) -> tuple[float, ...]:
 
 
 def _training_sentences(rows: RunRows, checks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    training, metric = rows.training, rows.scored_rows.task.main_metric
+    training = rows.training
+    metric = training.selected_by or rows.scored_rows.task.main_metric
     best = next((line for line in checks if line["step"] == training.best_step), checks[-1])
     info, best_value = metric_info(metric), math.nan if training.best_value is None else training.best_value
     value = f"{info.scale * best_value:.4g}{' %' if info.is_share else ''}"

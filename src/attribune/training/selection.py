@@ -1,0 +1,33 @@
+"""By which metric of the validation rows the weights of a training are chosen."""
+
+from __future__ import annotations
+
+from attribune.data.clusters import AUTO
+from attribune.errors import ConfigError
+from attribune.metrics.definitions import MetricInfo, metric_info
+from attribune.runs.recipe_parts import TrainingRecipe
+from attribune.tasks import Task
+from attribune.training.preparation import PreparedData
+
+__all__ = ["check_selection", "selection_metric"]
+
+
+def selection_metric(task: Task, settings: TrainingRecipe) -> MetricInfo:
+    """Return the metric of ``training.select_by``: ``loss``, or one that the task computes."""
+    return metric_info(task.selection_metric if settings.select_by == AUTO else settings.select_by)
+
+
+def check_selection(settings: TrainingRecipe, data: PreparedData) -> None:
+    """Check the metric before anything is trained.
+
+    Raises:
+        ConfigError: for one that the task does not compute.
+    """
+    if settings.select_by in (AUTO, "loss"):
+        return
+    computed = data.task.majority(data.splits["train"].labels, data.splits["validation"].labels)
+    if settings.select_by not in computed:
+        raise ConfigError(
+            f"training.select_by is {settings.select_by!r}: write auto, loss, or a metric of the task "
+            f"{data.task.kind!r}, {', '.join(computed)}; others are computed where task.score_by names them"
+        )

@@ -1,0 +1,84 @@
+"""The metric by which the weights of a training are chosen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_runs
+import yaml
+
+from attribune.errors import ConfigError
+from attribune.metrics.definitions import metric_info
+from attribune.runs.folder import RunFolder
+from attribune.runs.recipe import Recipe
+from attribune.tasks import TASKS, Classification
+from attribune.tasks.ordinal import Ordinal
+from attribune.tasks.rating import Rating
+from attribune.training.train import train
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("selection")
+    small_runs.save_backbone(folder / "backbone")
+    for seed, (name, texts) in enumerate({"train": 48, "validation": 24, "test": 24}.items()):
+        rows = small_runs.reviews(texts, seed=seed)
+        found = {value: place for place, value in enumerate(sorted({row["stars"] for row in rows}), 1)}
+        small_runs.write_csv(folder / f"{name}.csv", [{**row, "stars": found[row["stars"]]} for row in rows])
+    return folder
+
+
+def run_of(folder: Path, kind: str, **training: Any) -> RunFolder:
+    output = folder / "-".join([kind, *map(str, training.values())])
+    data: dict[str, Any] = {name: str(folder / f"{name}.csv") for name in ("train", "validation", "test")}
+    data |= {"text": "text", "label": "stars", "attributes": [{"name": "user"}], "max_length": 32}
+    settings = {"epochs": 3, "batch_size": 16, "precision": "float32", "learning_rate": 0.05, **training}
+    recipe = {
+        "data": data,
+        "task": {"kind": kind},
+        "method": {"name": "tokens"},
+        "backbone": {"name": str(folder / "backbone")},
+        "training": settings,
+    }
+    train(Recipe.from_dict(yaml.safe_load(json.dumps(recipe))), output, baselines=False)
+    return RunFolder(output)
+
+
+@pytest.mark.parametrize(
+    ("kind", "select_by", "chosen"),
+    [
+        ("rating", None, "loss"),
+        ("ordinal", None, "loss"),
+        ("classification", None, "accuracy"),
+        ("rating", "rmse", "rmse"),
+        ("classification", "loss", "loss"),
+    ],
+)
+def test_the_best_check_by_that_metric_is_kept(folder: Path, kind: str, select_by: str | None, chosen: str) -> None:
+    run = run_of(folder, kind, **({} if select_by is None else {"select_by": select_by}))
+    results, lines = run.read_results(), [json.loads(line) for line in run.log.read_text(encoding="utf-8").splitlines()]
+    checks = {line["step"]: line[f"eval_{chosen}"] for line in lines if f"eval_{chosen}" in line}
+    sign = 1 if metric_info(chosen).higher_is_better else -1
+    best = max(checks, key=lambda step: (sign * checks[step], -step))
+    assert len(checks) == 3
+    assert results.training.selected_by == chosen
+    assert results.training.best_step == best
+    assert results.training.best_value == pytest.approx(checks[best])
+    assert f"the best by {chosen} on the validation rows at step {best}" in (run.model / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_metric_that_the_task_does_not_compute_is_refused_before_the_training(folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"training.select_by is 'acuracy': write auto, loss, or a metric of the task"):
+        run_of(folder, "rating", select_by="acuracy")
+    assert not (folder / "rating-acuracy").exists()
+
+
+def test_ordered_labels_are_chosen_by_the_loss_and_others_by_the_main_metric() -> None:
+    assert Rating(classes=("1", "2")).selection_metric == "loss"
+    assert Ordinal(classes=("1", "2"), cut_points=(0.0,)).selection_metric == "loss"
+    assert Classification(classes=2, score_by="macro_f1").selection_metric == "macro_f1"
+    assert not metric_info("loss").higher_is_better
+    assert {"rating", "ordinal", "classification"} <= set(TASKS)
