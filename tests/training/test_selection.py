@@ -67,11 +67,12 @@ def test_the_best_check_by_that_metric_is_kept(folder: Path, kind: str, select_b
     assert results.training.selected_by == chosen
     assert results.training.best_step == best
     assert results.training.best_value == pytest.approx(checks[best])
-    assert f"the best by {chosen} on the validation rows at step {best}" in (run.model / "README.md").read_text(encoding="utf-8")
+    card = (run.model / "README.md").read_text(encoding="utf-8")
+    assert f"the best by {chosen} on the validation rows at step {best}" in card
 
 
 def test_a_metric_that_the_task_does_not_compute_is_refused_before_the_training(folder: Path) -> None:
-    with pytest.raises(ConfigError, match=r"training.select_by is 'acuracy': write auto, loss, or a metric of the task"):
+    with pytest.raises(ConfigError, match=r"training.select_by is 'acuracy': write auto, loss, or a metric"):
         run_of(folder, "rating", select_by="acuracy")
     assert not (folder / "rating-acuracy").exists()
 

@@ -65,9 +65,7 @@ def fit(
     trainer = AttributeTrainer(
         model,
         settings,
-        training_arguments(
-            settings, checkpoints=folder.checkpoints, run_name=run_name(folder.path), metric=metric
-        ),
+        training_arguments(settings, checkpoints=folder.checkpoints, run_name=run_name(folder.path), metric=metric),
         train=train,
         validation=validation,
         callbacks=[
