@@ -26,6 +26,7 @@ from pages import (  # noqa: E402
     promises,
     results,
     service,
+    systems,
     text_sets,
 )
 
@@ -42,6 +43,7 @@ MODULES = (
     service,
     judges,
     promises,
+    systems,
     text_sets,
 )
 TABLES = {page: tables for module in MODULES for page, tables in module.TABLES.items()}

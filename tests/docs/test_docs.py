@@ -267,6 +267,7 @@ def test_the_record_of_every_method_is_that_of_the_preset() -> None:
         "text_sets.md",
         "results.md",
         "one_frozen_model.md",
+        "systems.md",
         "performance.md",
         "large_scale.md",
         "explain.md",
