@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pages.cells import table
+from pages.cells import machine_line, measured, table
 from pages.experiments import difference, record, scores
 
 FAMILIES = {
@@ -32,6 +32,25 @@ def attributes_alone() -> list[str]:
     return table(head, lines, words=(0, 1))
 
 
+def time_and_memory() -> list[str]:
+    """What a pass of each system takes beside MiniLM."""
+    found = measured("systems")
+    lines = [
+        [
+            name,
+            f"{one['parameters'] / 1e6:.1f}",
+            f"{one['predict_ms']:,.0f}",
+            f"{one['predict_ratio']:.2f}",
+            f"{one['step_ms']:,.0f}",
+            f"{one['step_ratio']:.2f}",
+            f"{one['step_peak']:,.0f}",
+        ]
+        for name, one in found["systems"].items()
+    ]
+    head = ["", "million parameters", "predict, ms", "of MiniLM's", "training step, ms", "of MiniLM's", "MB of a step"]
+    return [machine_line(found), "", *table(head, lines)]
+
+
 def longer() -> list[str]:
     """Four times the steps on one set."""
     return scores("systems_longer")
@@ -41,6 +60,7 @@ TABLES = {
     "systems.md": {
         "with and without": with_and_without,
         "attributes": attributes_alone,
+        "time and memory": time_and_memory,
         "longer": longer,
     }
 }
