@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from attribune.benchmark.tables import Line
+from attribune.metrics.tables import format_difference, format_value
 from pages.cells import machine_line, measured, table
 from pages.experiments import difference, record, scores
 
@@ -17,19 +19,44 @@ def with_and_without() -> list[str]:
     return scores("ma-bert_small")
 
 
+def losses() -> list[str]:
+    """The log loss of every system, its difference to the reference, and the RMSE where labels are numbers."""
+    tables = record("ma-bert_small").tables
+    lines = [
+        [
+            line.name,
+            one.plan.heading,
+            format_value("log_loss", line.metrics["log_loss"].value),
+            loss_difference(line),
+            format_value("rmse", line.metrics["rmse"].value) if "rmse" in line.metrics else "",
+        ]
+        for one in tables
+        for line in one.lines
+    ]
+    return table(["", "", "log loss", f"difference to {tables[0].reference}", "RMSE"], lines, words=(0, 1))
+
+
+def loss_difference(line: Line | None) -> str:
+    """The difference of a setting to the reference in log loss."""
+    return "" if line is None or line.loss is None else format_difference("log_loss", line.loss)
+
+
 def attributes_alone() -> list[str]:
-    """What the attributes add to each plain system."""
-    lines, head = [], [""]
+    """What the attributes add to each plain system, in the main metric and in log loss."""
+    scored, lost, heads = [], [], list[str]()
     for base, suffix in FAMILIES.items():
         tables = record(f"ma-bert_small{suffix}").tables
-        head = ["", "against", *(f"{one.plan.heading}, {one.metric}" for one in tables)]
+        heads = [one.plan.heading for one in tables]
         found = [{line.name: line for line in one.lines} for one in tables]
-        names = [line.name for line in tables[0].lines if line.name.startswith((f"{base},", f"{base}+"))]
-        lines += [
-            [name, base, *(difference(one, known.get(name)) for one, known in zip(tables, found, strict=True))]
-            for name in names
-        ]
-    return table(head, lines, words=(0, 1))
+        for name in (line.name for line in tables[0].lines if line.name.startswith((f"{base},", f"{base}+"))):
+            lines = [known.get(name) for known in found]
+            scored.append([name, base, *(difference(one, line) for one, line in zip(tables, lines, strict=True))])
+            lost.append([name, base, *map(loss_difference, lines)])
+    return [
+        *table(["accuracy", "against", *heads], scored, words=(0, 1)),
+        "",
+        *table(["log loss, lower is better", "against", *heads], lost, words=(0, 1)),
+    ]
 
 
 def time_and_memory() -> list[str]:
@@ -52,13 +79,16 @@ def time_and_memory() -> list[str]:
 
 
 def longer() -> list[str]:
-    """Four times the steps on one set."""
-    return scores("systems_longer")
+    """Four times the steps on one set, and what attributes add to NSC."""
+    against_nsc = {line.name: line for line in record("systems_longer_nsc").tables[0].lines}
+    added = difference(record("systems_longer_nsc").tables[0], against_nsc["NSC+UPA"])
+    return [*scores("systems_longer"), "", f"NSC+UPA against NSC: {added}."]
 
 
 TABLES = {
     "systems.md": {
         "with and without": with_and_without,
+        "losses": losses,
         "attributes": attributes_alone,
         "time and memory": time_and_memory,
         "longer": longer,

@@ -87,12 +87,12 @@ def find_judgements(scored_rows: ScoredRows) -> Judgements | str:
     task, labels, clusters = scored_rows.task, np.asarray(scored_rows.labels), scored_rows.clusters
     if TEXT not in clusters:
         return (
-            "Nothing is said of people who judge the same texts: fewer than a tenth of these rows share their text "
+            "People who judge the same texts are not compared: fewer than a tenth of these rows share their text "
             "with another row, or evaluation.cluster does not name it."
         )
     is_regression = isinstance(task, Regression)
     if labels.ndim != 1 or not (is_regression or task.answer_probabilities(scored_rows.logits[:1]) is not None):
-        return "Nothing is said of people who judge the same texts: that is for one answer of several, or one number."
+        return "People who judge the same texts are compared for one answer of several or one number alone."
     known = np.flatnonzero(np.isfinite(labels) if is_regression else labels >= 0)
     column = judge_column(clusters)
     rows = known if column is None else _first_of_each(known, clusters[TEXT], clusters[column])
@@ -100,7 +100,7 @@ def find_judgements(scored_rows: ScoredRows) -> Judgements | str:
     _, which, counts = np.unique(clusters[TEXT][rows], return_inverse=True, return_counts=True)
     rows = rows[counts[which.reshape(-1)] > 1]
     if not len(rows):
-        return "Nothing is said of people who judge the same texts: no text was judged by two of them."
+        return "People who judge the same texts are not compared: no text was judged by two of them."
     answers = None if is_regression else labels[rows].astype(np.int64)
     return Judgements(
         task=task,

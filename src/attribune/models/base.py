@@ -190,7 +190,7 @@ class ConditionedModel(CheckpointedModel):
         """Refuse the configuration of a model of the other kind."""
         kind, name = ("writes", "AttributeGenerator") if config.is_generative else ("does not write", "AttributeModel")
         if config.is_generative != cls.is_generative:
-            raise ConfigError(f"this model {kind} text: use {name}, or load_model, which finds the class out")
+            raise ConfigError(f"this model {kind} text: use {name}, or load_model, which finds the class")
 
     def _check_method(self) -> None:
         """Refuse methods that cannot act in a model of this kind."""

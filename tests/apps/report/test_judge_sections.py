@@ -169,7 +169,7 @@ def test_judges_of_few_judgements_are_one_sentence(own: RunRows) -> None:
     rows = replace(own, scored_rows=own.scored_rows.select(np.arange(19 * JUDGES)))
     found = sections(rows)
     assert found[ALL[0]].sentences == [
-        "Nothing is said of single judges: no value of user has twenty judgements of texts that others judged."
+        "Single judges are not compared: no value of user has twenty judgements of texts that others judged."
     ]
     assert "too few texts" in found[ALL[1]].sentences[1]
     assert found[ALL[3]].sentences == ["No value of user has twenty rows."]

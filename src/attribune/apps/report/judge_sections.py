@@ -109,13 +109,11 @@ class _Units:
 def _answers(rows: RunRows, judgements: Judgements, units: _Units) -> Section:
     title, column = "Judges beside each other", judge_column(rows.scored_rows.clusters)
     if column is None:
-        unknown = "Nothing is said of single judges: no attribute tells who judged a text."
+        unknown = "Single judges are not compared: no attribute tells who judged a text."
         return Section(title=title, sentences=[unknown])
     found = judge_answers(judgements)
     if not found:
-        few = (
-            f"Nothing is said of single judges: no value of {column} has twenty judgements of texts that others judged."
-        )
+        few = f"Single judges are not compared: no value of {column} has twenty judgements of texts that others judged."
         return Section(title=title, sentences=[few])
     names = _names(rows, column, [one.row for one in found])
     places = _both_ends(len(found))
