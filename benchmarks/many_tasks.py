@@ -4,10 +4,10 @@
 
 Nine adapters of 64 with layer norms of their own (Houlsby et al. 2019) over MiniLM, trained for a few steps each on
 film snippets. The same texts are scored by turns: `mixed`, a ninth of them for each run, in shared batches; `one run`,
-all for the first; `apart`, a ninth for each, run by run; `bare`, by the backbone with a linear head. Once all texts are
-given at a time, and once `--lot` of them, as many as a service meets. A ratio is the median over the rounds of texts
-per second of `mixed` by that of the other case. `difference` is the largest one, in a probability, to what
-`attribune predict` writes for each run.
+all for the first; `apart`, a ninth for each, run by run; `plain`, by our model without a method; `bare`, by the stock
+class of transformers in the same batches. Once all texts are given at a time, and once `--lot` of them, as many as a
+service meets. A ratio is the median over the rounds of texts per second of `mixed` by that of the other case.
+`difference` is the largest one, in a probability, to what `attribune predict` writes for each run.
 
 Memory is what processes of their own hold for themselves and as their part of what they share (PSS), before and after
 the nine have predicted: one process with the nine over one backbone, one with nine models that were tuned in full, and
@@ -30,6 +30,7 @@ import numpy as np
 import torch
 from harness import Child, arguments, by_turns, ratio, seconds, snippets, write_csv, write_result
 from predict_engines import COLUMNS, train
+from yardstick import BarePredictor
 
 from attribune import AttributeModel, Plain, Predictor, Schema, load_tokenizer
 from attribune.apps.cli import main as attribune
@@ -53,8 +54,8 @@ def train_all(folder: Path, steps: int) -> None:
         shutil.copytree(folder / "full-0", folder / f"full-{number}")
 
 
-def bare(group: Any) -> Predictor:
-    """The backbone with a linear head, which nobody trained."""
+def plain(group: Any) -> Predictor:
+    """Our model of the backbone without a method, which nobody trained."""
     task, name = group[names()[0]].task, str(locate_backbone(DEFAULT_BACKBONE))
     model = AttributeModel.build(
         name, Schema([]), task=task, method=Plain(), tuning="frozen", tokenizer=load_tokenizer(name)
@@ -65,7 +66,8 @@ def bare(group: Any) -> Predictor:
 def throughput(folder: Path, texts: list[dict[str, Any]], lot: int, rounds: int) -> dict[str, Any]:
     """Texts per second of the cases, and the ratios."""
     group = Predictor.of_runs({name: folder / name for name in names()}, device="cpu")
-    backbone, first = bare(group), group[names()[0]]
+    backbone, first = plain(group), group[names()[0]]
+    bare = BarePredictor(first)
     columns = {name: [row[name] for row in texts] for name in COLUMNS}
     rows = first.encode(columns)
     own = {name: rows.take(np.arange(number, len(texts), RUNS)) for number, name in enumerate(names())}
@@ -85,12 +87,13 @@ def throughput(folder: Path, texts: list[dict[str, Any]], lot: int, rounds: int)
             "mixed": lambda mixed=mixed: [group.score(part) for part in mixed],
             "one run": lambda whole=whole: [first.score(part) for part in whole],
             "apart": lambda mixed=mixed: [group[task].score(own) for part in mixed for task, own in part.items()],
-            "bare": lambda whole=whole: [backbone.score(part) for part in whole],
+            "plain": lambda whole=whole: [backbone.score(part) for part in whole],
+            "bare": lambda whole=whole: [bare.score(part.inputs) for part in whole],
         }
         times = by_turns({case: lambda job=job: seconds(job) for case, job in jobs.items()}, rounds, warm=1)
         found[name] = {
             "texts_per_second": {case: len(texts) / statistics.median(took) for case, took in times.items()},
-            "mixed_by": {case: ratio(times[case], times["mixed"]) for case in ("one run", "apart", "bare")},
+            "mixed_by": {case: ratio(times[case], times["mixed"]) for case in jobs if case != "mixed"},
         }
         print(name, json.dumps(found[name]), flush=True)
     scores = group.score(own)

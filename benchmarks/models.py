@@ -13,9 +13,11 @@ import torch
 import torch.distributed as dist
 import transformers
 from torch import Tensor, nn
+from yardstick import bare_inputs, bare_model
 
 from attribune import Adapter, AttributeModel, Categorical, Classification, Injector, MultiLabel, Plain, Schema
 from attribune.backbones.loading import DEFAULT_BACKBONE, build_backbone
+from attribune.methods import METHODS
 from attribune.methods.adapter import AdapterSite
 from attribune.methods.base import SiteModule
 from attribune.training.optimizer import build_optimizer, clip_gradients, update_rows_alone
@@ -114,23 +116,31 @@ SHAPES = {
     "minilm": MINILM,
     "minilm, all distinct": replace(MINILM, distinct=(32, 32, 32, 32)),
 }
-CASES = ("adapter", "chain", "injector", "peft 8", "peft 16", "full")
+CASES = ("bare", "adapter", "chain", "injector", "peft 8", "peft 16", "full")
 
 
 def build(case: str, shape: Shape) -> nn.Module:
-    """The model of one case, in training mode."""
+    """The model of one case, which may be the name of a method, in training mode."""
     torch.manual_seed(0)
     schema, backbone = shape.schema(), build_backbone(shape.config())
     task = Classification(classes=5)
+    if case == "bare":
+        return bare_model(backbone, task.outputs).train()
     if case == "chain":
         return chain(backbone, schema, task=task, bottleneck=BOTTLENECK).train()
-    method = {"injector": Injector(bottleneck=BOTTLENECK), "adapter": Adapter(bottleneck=BOTTLENECK)}.get(case, Plain())
+    sizes = {"bottleneck": BOTTLENECK} if case in ("injector", "adapter") else {}
+    method = METHODS.get(case, Plain)(**sizes)
     tuning = "frozen" if case == "adapter" else None
     model = AttributeModel.build(backbone, schema, task=task, method=method, tuning=tuning)
     if case.startswith("peft"):
         settings = peft.LoraConfig(r=int(case.split()[1]), target_modules=["query", "value"], lora_alpha=16)
         model.backbone = peft.get_peft_model(model.backbone, settings)
     return model.train()
+
+
+def inputs_of(case: str, given: dict[str, Tensor]) -> dict[str, Tensor]:
+    """What the model of a case reads of a batch."""
+    return bare_inputs(given) if case == "bare" else given
 
 
 def batch(shape: Shape) -> dict[str, Tensor]:

@@ -29,12 +29,13 @@ from attribune.apps.cli import main as attribune
 
 CASES = {"ray 1": ("ray", 1), "ray 2": ("ray", 2), "local 1": ("local", 1), "local 2": ("local", 2)}
 COLUMNS = ("text", "category", "movie_name")
+MAX_LENGTH = 128  # tokens
 
 
 def train(data: Path, run: Path, steps: int, *more: str) -> Path:
     """Train a run on film snippets, with the film as attribute."""
     words = ["train", str(data), "--text", COLUMNS[0], "--label", COLUMNS[1], "--attributes", COLUMNS[2]]
-    words += ["--max-length", "128", "--no-baselines", "--output", str(run), *more]
+    words += ["--max-length", str(MAX_LENGTH), "--no-baselines", "--output", str(run), *more]
     if attribune([*words, "--set", f"training.steps={steps}"]) != 0:
         raise SystemExit("the training failed: see the message above")
     return run

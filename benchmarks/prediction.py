@@ -1,12 +1,13 @@
 """Time of one batch of predictions with values seen before, and how often a bounded memory has seen them.
 
-    python benchmarks/prediction.py [--rounds 15]
+    python benchmarks/prediction.py [--rounds 15] [--shapes minilm]
 
-All cases take turns in one process on the same batch. `chain`: M + 1 static adapters in a row. `kept`: an Injector
-whose weights for the values of the batch are kept from an earlier one. `made anew`: the same without memory. `eager`:
-the same with every hyperbolic tangent of the equation evaluated and stored. The hit rates are those of batches of 32
-rows whose users follow Zipf's law, of 100,000 users, in the second thousand of batches, weights in bf16.
-Writes benchmarks/results/prediction.json.
+All cases take turns in one process on the same batch. `bare` is the stock class of transformers; of every other case
+the share of its throughput is given, beside what arithmetic allows (see `yardstick`). `chain`: M + 1 static adapters in
+a row. `kept`: an Injector whose weights for the values of the batch are kept from an earlier one. `made anew`: the same
+without memory. `eager`: the same with every hyperbolic tangent of the equation evaluated and stored. The others are
+methods with their default settings. The hit rates are those of batches of 32 rows whose users follow Zipf's law, of
+100,000 users, in the second thousand of batches, weights in bf16. Writes benchmarks/results/prediction.json.
 """
 
 from __future__ import annotations
@@ -21,35 +22,51 @@ import numpy as np
 import torch
 from generated_weights import eager_tanh
 from harness import arguments, by_turns, milliseconds, ratio, seconds, write_result
-from models import SHAPES, Shape, batch, build
+from models import SHAPES, Shape, batch, build, inputs_of
+from yardstick import BARE, operations, shares_of_bare
 
 from attribune.core.process import keep_freed_memory
 from attribune.functional import injector
 from attribune.methods.weight_cache import WeightCache
 
 CASES = ("chain", "kept", "made anew", "eager")
+METHODS = ("tokens", "pln", "plora", "modulated")
+SHAPES_HERE = {
+    **SHAPES,
+    "bert-base, 64 tokens": replace(SHAPES["bert-base"], tokens=64),
+    "bert-base, 64 tokens, 32 rows": replace(SHAPES["bert-base"], rows=32, tokens=64, distinct=(32, 32)),
+    "minilm, one attribute": replace(SHAPES["minilm"], distinct=(32,)),
+    "minilm, two attributes": replace(SHAPES["minilm"], distinct=(32, 32)),
+}
 USERS, ROWS, BATCHES = 100_000, 32, 2_000
 
 
 def measure(name: str, shape: Shape, precision: str, rounds: int) -> dict[str, Any]:
     """All cases of one shape and precision."""
-    models = {case: build("chain" if case == "chain" else "injector", shape).eval() for case in CASES[:3]}
+    models = {case: build(case, shape).eval() for case in (BARE, "chain", "injector", *METHODS)}
+    models["kept"], models["made anew"] = models["injector"], build("injector", shape).eval()
+    del models["injector"]
     models["eager"] = models["made anew"]
     models["kept"].enable_weight_cache(2_000)  # type: ignore[operator]
     given = {key: tensor for key, tensor in batch(shape).items() if key != "labels"}
+
+    def half() -> torch.autocast:
+        return torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16")
 
     def job(case: str) -> Callable[[], float]:
         def run() -> float:
             with (
                 torch.inference_mode(),
-                torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"),
+                half(),
                 mock.patch.object(injector, "tanh_sum", eager_tanh) if case == "eager" else nullcontext(),
             ):
-                return seconds(lambda: models[case](**given))
+                return seconds(lambda: models[case](**inputs_of(case, given)))
 
         return run
 
-    times = by_turns({case: job(case) for case in CASES}, rounds)
+    times = by_turns({case: job(case) for case in (BARE, *CASES, *METHODS)}, rounds)
+    counted = (case for case in times if case != "eager")
+    counts = {case: operations(models[case], inputs_of(case, given), half()) for case in counted}
     stores = models["kept"].method.weight_caches  # type: ignore[union-attr,operator]
     return {
         "shape": name,
@@ -60,6 +77,7 @@ def measure(name: str, shape: Shape, precision: str, rounds: int) -> dict[str, A
         "kept_megabytes": sum(store.megabytes for store in stores.values()),
         "milliseconds": milliseconds(times),
         "of_chain": {case: ratio(times[case], times["chain"]) for case in CASES},
+        **shares_of_bare(times, counts),
         "eager_of_kept": ratio(times["eager"], times["kept"]),
     }
 
@@ -92,12 +110,13 @@ def hit_rates(shape: Shape) -> list[dict[str, float]]:
 
 
 def main() -> None:
-    options = arguments(__doc__, "prediction", rounds=15).parse_args()
+    parser = arguments(__doc__, "prediction", rounds=15)
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES_HERE, default=list(SHAPES_HERE))
+    options = parser.parse_args()
     keep_freed_memory()
-    shapes = {**SHAPES, "bert-base, 64 tokens": replace(SHAPES["bert-base"], tokens=64)}
     found = [
-        measure(name, shape, precision, options.rounds)
-        for name, shape in shapes.items()
+        measure(name, SHAPES_HERE[name], precision, options.rounds)
+        for name in options.shapes
         for precision in ("bf16", "float32")
     ]
     rates = {name: hit_rates(SHAPES[name]) for name in ("minilm", "bert-base")}

@@ -1,15 +1,20 @@
-"""A service under mixed load: throughput beside that of the bare model, times, errors, and memory over minutes.
+"""A service under mixed load: throughput beside that of the models alone, times, errors, and memory over minutes.
 
-    python benchmarks/serving.py [--minutes 10] [--connections 64] [--rows 8] [--dtype float32]
+    python benchmarks/serving.py [--minutes 10] [--connections 64] [--rows 8] [--dtype float32] [--users 10000]
 
 Two runs, an Injector and PLN with the film as attribute, are trained for a few steps over one MiniLM and served by
 `attribune serve`. Callers keep so many connections busy, each asking anew as soon as it has its answer. A request has
 one text half of the time, else up to four times ``--rows`` of them; texts are film snippets, one in ten made of twelve;
 the film is one of training, a new one for one text in five, or not given for one in five; four requests of five go to
-the Injector. `bare` is `Predictor` in a process of its own, given the same rows in the same proportions in batches as
-large as a table allows, before and after the load; the ratio is of texts per second. `bare_in_lots` is given as many
-rows at a time as the service had together on average. Callers share the processor's cores with the service. Other work
-on the machine makes the figures worthless. Writes benchmarks/results/serving.json.
+the Injector. With ``--users N`` each text has one of N users of training in place of a film: first each of them once,
+in any order (`cold`), then as Zipf's law with exponent 1 has them, for so many minutes; all other figures are of these,
+but the number of texts scored together and the shares of unknown values, which the service counts from its start.
+
+`predict` is `Predictor` in a process of its own, given the same rows in the same proportions in batches as large as a
+table allows, before and after the load; `predict_in_lots` as many rows at a time as the service had together on
+average. `bare` takes turns with it in that process: the stock class of transformers with the same tokenizer, on the
+same texts, in the same batches. Ratios are of texts per second. Callers share the processor's cores with the service.
+Other work on the machine makes the figures worthless. Writes benchmarks/results/serving.json.
 """
 
 from __future__ import annotations
@@ -26,68 +31,109 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import arguments, child, snippets, write_csv, write_result
-from predict_engines import COLUMNS, train
+from harness import arguments, by_turns, child, ratio, seconds, snippets, write_csv, write_result
+from predict_engines import COLUMNS, MAX_LENGTH, train
+from yardstick import BarePredictor
+from zipf import Zipf
 
 from attribune.apps.cli import main as attribune
 
 MODELS = ("injector", "pln")
-BARE_TEXTS = 3000
+TEXTS = 3000  # that the models are given alone
+ROUNDS = 2  # of them by turns
 BODIES = 12_000
+PLACES = {"p50": 499, "p90": 899, "p95": 949, "p99": 989, "p99.9": 998}
 
 
 class Traffic:
     """Requests as callers make them, the same for a seed."""
 
-    def __init__(self, seed: int, rows: int) -> None:
+    def __init__(self, seed: int, rows: int, users: int | None = None) -> None:
         self._chance, self._rows, self._texts = random.Random(seed), rows, snippets()
+        self._users = None if users is None else self._drawn(users, np.random.default_rng(seed))
 
-    def row(self) -> dict[str, Any]:
-        """A text with its film."""
+    @staticmethod
+    def _drawn(users: int, random: np.random.Generator) -> Iterator[str]:
+        law = Zipf(users, 1.0)
+        while True:
+            yield from map(name_of, law.draw((1024,), random))
+
+    def row(self, user: str | None = None) -> dict[str, Any]:
+        """A text with its film, or its user."""
         chance = self._chance
-        picked = chance.choice(self._texts)
         text = " ".join(one["text"] for one in chance.choices(self._texts, k=12 if chance.random() < 0.1 else 1))
-        kind = chance.random()
+        user = user or (None if self._users is None else next(self._users))
+        if user is not None:
+            return {"text": text, "attributes": {"movie_name": user}}
+        picked, kind = chance.choice(self._texts), chance.random()
         film = f"new film {chance.randrange(10**6)}" if kind < 0.2 else picked["movie_name"]
         return {"text": text, "attributes": {"movie_name": None if 0.2 <= kind < 0.4 else film}}
 
     def request(self) -> dict[str, Any]:
         """A body."""
-        count = 1 if self._chance.random() < 0.5 else self._chance.randint(2, 4 * self._rows)
-        model = MODELS[self._chance.random() >= 0.8]
-        return {"model": model, "rows": [self.row() for _ in range(count)]}
+        return {"model": self._model(), "rows": [self.row() for _ in range(self._count())]}
+
+    def every_user(self, users: int) -> Iterator[dict[str, Any]]:
+        """Bodies in which each user is once."""
+        order = [name_of(number) for number in range(1, users + 1)]
+        self._chance.shuffle(order)
+        while order:
+            count = min(self._count(), len(order))
+            yield {"model": self._model(), "rows": [self.row(order.pop()) for _ in range(count)]}
+
+    def _count(self) -> int:
+        return 1 if self._chance.random() < 0.5 else self._chance.randint(2, 4 * self._rows)
+
+    def _model(self) -> str:
+        return MODELS[self._chance.random() >= 0.8]
 
 
-def train_both(folder: Path, steps: int, precision: str) -> None:
-    """Train the runs that are served."""
-    data = write_csv(folder / "train.csv", COLUMNS, random.Random(0).sample(snippets(), k=40 * steps))
+def name_of(user: int) -> str:
+    return f"user {user}"
+
+
+def train_both(folder: Path, options: argparse.Namespace) -> None:
+    """Train the runs that are served; with users, each of them has a row."""
+    steps, texts = options.steps, snippets()
+    rows = random.Random(0).sample(texts, k=40 * steps)
+    more = ["--tuning", "frozen", "--set", f"training.precision={options.precision}"]
+    if options.users:
+        numbers = range(max(options.users, len(rows)))
+        rows = [texts[n % len(texts)] | {"movie_name": name_of(n % options.users + 1)} for n in numbers]
+        more = ["--validation", str(write_csv(folder / "validation.csv", COLUMNS, rows[:200])), *more]
+    data = write_csv(folder / "train.csv", COLUMNS, rows)
     for method in MODELS:
-        more = ("--tuning", "frozen", "--method", method, "--set", f"training.precision={precision}")
-        train(data, folder / method, steps, *more)
+        train(data, folder / method, steps, "--method", method, *more)
 
 
-def bare_rate(folder: str, seed: int, rows: int, lot: int | None) -> float:
-    """Texts per second of the models, each given its rows at once, or so many at a time."""
+def rates_alone(folder: str, seed: int, rows: int, users: int | None, lot: int | None) -> dict[str, list[float]]:
+    """Texts per second of the models and of the bare one by turns, given all rows at once or so many at a time."""
     from attribune.runs.folder import load_run
 
-    traffic, given = Traffic(seed, rows), {name: [] for name in MODELS}
-    while sum(map(len, given.values())) < BARE_TEXTS:
+    traffic, given = Traffic(seed, rows, users), {name: [] for name in MODELS}
+    while sum(map(len, given.values())) < TEXTS:
         request = traffic.request()
         given[request["model"]] += request["rows"]
     predictors = {name: load_run(Path(folder) / name)[1] for name in MODELS}
-    tables = {name: table(found) for name, found in given.items()}
-    for name, predictor in predictors.items():
-        predictor.logits({key: column[:64] for key, column in tables[name].items()})
-    started = time.perf_counter()
-    for name, predictor in predictors.items():
-        size = lot or len(given[name])
-        for start in range(0, len(given[name]), size):
-            predictor.logits({key: column[start : start + size] for key, column in tables[name].items()})
-    return sum(map(len, given.values())) / (time.perf_counter() - started)
+    bare = BarePredictor(next(iter(predictors.values())))
+    tables = [
+        (predictors[name], table(found[start : start + (lot or len(found))]))
+        for name, found in given.items()
+        for start in range(0, len(found), lot or len(found))
+    ]
+    jobs = {
+        "predict": lambda: [predictor.logits(part) for predictor, part in tables],
+        "bare": lambda: [bare.logits(part["text"], max_length=MAX_LENGTH) for _, part in tables],
+    }
+    for predictor, part in tables[:: max(1, len(tables) - 1)]:
+        predictor.logits({key: column[:64] for key, column in part.items()})
+    took = by_turns({case: lambda job=job: seconds(job) for case, job in jobs.items()}, ROUNDS, warm=0)
+    return {case: [sum(map(len, given.values())) / one for one in times] for case, times in took.items()}
 
 
 def table(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
@@ -143,47 +189,49 @@ class Caller:
         return int(lines[0].split()[1]), await self._reader.readexactly(length)
 
 
-async def load(service: Service, options: argparse.Namespace) -> dict[str, Any]:
-    """Keep the connections busy, and look at the memory."""
+Bodies = Iterable[tuple[int, bytes]]
+
+
+def encoded(bodies: Iterable[dict[str, Any]]) -> list[tuple[int, bytes]]:
+    """Numbers of rows and bodies, made before they are sent, so that the callers take little of the processor."""
+    return [(len(body["rows"]), json.dumps(body).encode()) for body in bodies]
+
+
+async def load(service: Service, bodies: Bodies, connections: int, seconds: float = float("inf")) -> dict[str, Any]:
+    """Keep the connections busy for so long, or until there is nothing more to send, and look at the memory."""
     statuses: Counter[int] = Counter()
     times: dict[str, list[float]] = {"one text": [], "several": []}
-    texts = 0
-
-    # Made before, so that the callers take little of the processor.
-    bodies = [traffic.request() for traffic in [Traffic(0, options.rows)] for _ in range(BODIES)]
-    sent = itertools.cycle([(len(body["rows"]), json.dumps(body).encode()) for body in bodies])
-    end = time.perf_counter() + 60 * options.minutes
+    texts, sent, busy = 0, iter(bodies), connections
+    started = time.perf_counter()
 
     async def call() -> None:
-        nonlocal texts
+        nonlocal texts, busy
         async with Caller(service.port) as caller:
-            while time.perf_counter() < end:
-                rows, body = next(sent)
-                started = time.perf_counter()
+            while time.perf_counter() < started + seconds and (given := next(sent, None)) is not None:
+                rows, body = given
+                asked = time.perf_counter()
                 status, _ = await caller.ask("POST", "/v1/predict", body)
                 statuses[status] += 1
                 texts += rows * (status == 200)
-                times["one text" if rows == 1 else "several"].append(time.perf_counter() - started)
+                times["one text" if rows == 1 else "several"].append(time.perf_counter() - asked)
+        busy -= 1
 
     async def look() -> list[float]:
         found = []
-        while time.perf_counter() < end:
+        while busy:
             found.append(service.megabytes())
             await asyncio.sleep(0.5)
         return found
 
-    started = time.perf_counter()
-    _, *_, memory = await asyncio.gather(*(call() for _ in range(options.connections)), look())
-    seconds = time.perf_counter() - started
-    async with Caller(service.port) as caller:
-        figures = (await caller.ask("GET", "/metrics"))[1].decode()
+    *_, memory = await asyncio.gather(*(call() for _ in range(connections)), look())
+    took = time.perf_counter() - started
     fifths = np.array_split(memory, 5)
     return {
-        "seconds": seconds,
+        "seconds": took,
         "requests": statuses.total(),
         "statuses": {str(status): count for status, count in sorted(statuses.items())},
-        "texts_per_second": texts / seconds,
-        "requests_per_second": statuses.total() / seconds,
+        "texts_per_second": texts / took,
+        "requests_per_second": statuses.total() / took,
         "milliseconds": {kind: quantiles(found) for kind, found in times.items()},
         "megabytes": {
             "second_fifth": float(fifths[1].mean()),
@@ -191,14 +239,24 @@ async def load(service: Service, options: argparse.Namespace) -> dict[str, Any]:
             "least_of_fifths": [float(fifth.min()) for fifth in fifths],
             "most": max(memory),
         },
-        "shares": unknown_shares(figures),
-        "texts_together": batch_size(figures),
     }
+
+
+async def call_all(service: Service, options: argparse.Namespace) -> dict[str, Any]:
+    """Call with every user once, if there are users, then for so many minutes as they come."""
+    traffic, found = Traffic(0, options.rows, options.users), {}
+    if options.users:
+        found["cold"] = await load(service, encoded(traffic.every_user(options.users)), options.connections)
+    bodies = encoded(traffic.request() for _ in range(BODIES))
+    found |= await load(service, itertools.cycle(bodies), options.connections, 60 * options.minutes)
+    async with Caller(service.port) as caller:
+        figures = (await caller.ask("GET", "/metrics"))[1].decode()
+    return found | {"shares": unknown_shares(figures), "texts_together": batch_size(figures)}
 
 
 def quantiles(seconds: list[float]) -> dict[str, float]:
     cuts = statistics.quantiles(seconds, n=1000)
-    return {name: 1000 * cuts[place] for name, place in (("p50", 499), ("p90", 899), ("p99", 989), ("p99.9", 998))}
+    return {name: 1000 * cuts[place] for name, place in PLACES.items()}
 
 
 def unknown_shares(figures: str) -> dict[str, float]:
@@ -218,7 +276,7 @@ def batch_size(figures: str) -> float:
 
 async def largest_difference(service: Service, folder: Path, options: argparse.Namespace) -> float:
     """Of the answers to `attribune predict`, whose probabilities are those of the same run."""
-    traffic = Traffic(999, options.rows)
+    traffic = Traffic(999, options.rows, options.users)
     rows = [traffic.row() for _ in range(400)]
     columns = table(rows)
     data = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
@@ -242,30 +300,40 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Train, serve, call and stop."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        train_both(folder, options.steps, options.precision)
-        rates = [child(bare_rate, name, seed, options.rows, None) for seed in (101, 102)]
+        train_both(folder, options)
+
+        def alone(seed: int, lot: int | None = None) -> dict[str, list[float]]:
+            return child(rates_alone, name, seed, options.rows, options.users, lot)
+
+        rounds = [alone(101)]
         service = Service(folder, options.dtype)
         try:
             before = service.megabytes()
-            worst = asyncio.run(largest_difference(service, folder, options))
-            found = asyncio.run(load(service, options))
+            found = asyncio.run(call_all(service, options))
+            worst = asyncio.run(largest_difference(service, folder, options))  # not before: no user has been asked for
         finally:
             code = service.stop()
-        rates += [child(bare_rate, name, seed, options.rows, None) for seed in (103, 104)]
+        rounds += [alone(103)]
         lot = round(found["texts_together"])
-        in_lots = [child(bare_rate, name, seed, options.rows, lot) for seed in (101, 104)]
+        in_lots = [alone(seed, lot)["predict"] for seed in (101, 103)]
+    rates = {case: [rate for one in rounds for rate in one[case]] for case in rounds[0]}
+    middle = {case: statistics.median(found) for case, found in rates.items()}
     return {
         "connections": options.connections,
         "rows": options.rows,
+        "users": options.users,
         "dtype": options.dtype,
         "precision": options.precision,
         "largest_difference": worst,
         "megabytes_at_start": before,
         "exit_code": code,
         **found,
-        "bare_texts_per_second": rates,
-        "bare_in_lots": {"texts": lot, "texts_per_second": in_lots},
-        "of_bare": found["texts_per_second"] / statistics.median(rates),
+        "predict_texts_per_second": rates["predict"],
+        "bare_texts_per_second": rates["bare"],
+        "predict_in_lots": {"texts": lot, "texts_per_second": [rate for rates in in_lots for rate in rates]},
+        "of_predict": found["texts_per_second"] / middle["predict"],
+        "of_bare": found["texts_per_second"] / middle["bare"],
+        "predict_of_bare": ratio(rates["predict"], rates["bare"]),
     }
 
 
@@ -274,6 +342,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--rows", type=int, default=8)
+    parser.add_argument("--users", type=int, metavar="N", help="values that follow Zipf's law, in place of films")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--precision", choices=("float32", "bf16"), default="float32")

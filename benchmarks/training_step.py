@@ -4,7 +4,8 @@
 
 All cases of a shape take turns in one process on the same batch; a figure is the median of the ratios of the rounds,
 so that a machine that is slower for a while slows all alike. `chain` is the reference: M + 1 static adapters in a row,
-the arithmetic of an Injector with M attributes whose weights are given instead of generated. `peft` cases are LoRA of
+the arithmetic of an Injector with M attributes whose weights are given instead of generated. `bare` is the stock class
+of transformers, `full` the same backbone in ours, both tuned in full. `peft` cases are LoRA of
 the peft library on query and value with the same head. Floors count the multiplications and additions of the matrix
 products that a step cannot do without (of frozen weights no gradient, and nothing in front of the first site that
 learns); that of an Injector has the products of four powers beside, of which its weights are made.
@@ -19,7 +20,7 @@ from typing import Any
 
 import torch
 from harness import arguments, by_turns, child, earlier, milliseconds, ratio, resident, seconds, write_result
-from models import BOTTLENECK, CASES, SHAPES, Shape, batch, build
+from models import BOTTLENECK, CASES, SHAPES, Shape, batch, build, inputs_of
 from torch import Tensor, nn
 
 from attribune import Injector
@@ -45,7 +46,7 @@ def floor_operations(case: str, shape: Shape) -> float:
     """Multiplications and additions of one step."""
     H, n = shape.hidden, shape.rows * shape.tokens
     attention = 2 * shape.tokens * H  # scores and weighted sums, of one token in one layer
-    if case == "full":
+    if case in ("bare", "full"):
         return 2.0 * n * shape.layers * 3 * (12 * H * H + attention)
     if case.startswith("peft"):
         learned = 2 * 2 * H * int(case.split()[1])
@@ -70,7 +71,7 @@ def product_rate(dtype: torch.dtype) -> float:
 def step_megabytes(case: str, name: str, precision: str) -> float:
     """What two steps take at most, beyond what this process held before."""
     keep_freed_memory()
-    model, given = build(case, SHAPES[name]), batch(SHAPES[name])
+    model, given = build(case, SHAPES[name]), inputs_of(case, batch(SHAPES[name]))
     before = resident()
     for _ in range(2):
         step(model, given, precision)
@@ -82,7 +83,10 @@ def measure(name: str, precision: str, rounds: int) -> dict[str, Any]:
     shape = SHAPES[name]
     rate = product_rate(torch.bfloat16 if precision == "bf16" else torch.float32)
     models, given = {case: build(case, shape) for case in CASES}, batch(shape)
-    jobs = {case: lambda model=model: step(model, given, precision) for case, model in models.items()}
+    jobs = {
+        case: lambda case=case, model=model: step(model, inputs_of(case, given), precision)
+        for case, model in models.items()
+    }
     times = by_turns(jobs, rounds, warm=1)
     floors = {case: floor_operations(case, shape) / rate for case in CASES}
     middle = milliseconds(times)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from pages.cells import between, facts, machine_line, measured, table
 
@@ -73,7 +75,30 @@ def prediction() -> list[str]:
         for one in found["measured"]
     ]
     head = ["shape", "precision", "rows x tokens", "distinct", "chain, ms", *names, "eager / kept", "kept, MB"]
-    return [machine_line(found), "", *table(head, rows, words=(0, 1))]
+    return [machine_line(found), "", *table(head, rows, words=(0, 1)), *shares_of_bare(found["measured"])]
+
+
+def shares_of_bare(measured: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The share of the bare model's throughput that each case keeps, of shapes where the two took turns."""
+    both = [one for one in measured if "of_bare" in one]
+    if not both:
+        return []
+    cases = list(both[0]["of_bare"])
+    rows = []
+    for one in both:
+        floors = one["floor_of_bare"]
+        shares = (
+            f"{share:.2f} ({floors[case]:.2f})" if case in floors else f"{share:.2f}"
+            for case, share in one["of_bare"].items()
+        )
+        rows.append([one["shape"], one["precision"], f"{one['milliseconds']['bare']:.0f}", *shares])
+    return [
+        "",
+        "Throughput as a share of that of the bare transformers model, and in brackets what the multiplications and "
+        "additions of all matrix products would leave:",
+        "",
+        *table(["shape", "precision", "bare, ms", *cases], rows, words=(0, 1)),
+    ]
 
 
 def hit_rates() -> list[str]:

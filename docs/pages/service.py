@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,22 +14,27 @@ def serving() -> list[str]:
     """Throughput, times and memory under load, of every way it was measured."""
     found = [measured(path.stem) for path in sorted(RESULTS.glob("serving*.json"))]
     machine = found[0]["machine"]
-    head = ["run in, backbone in", "minutes", "requests", "errors", "texts/s", "of bare", "of bare in lots"]
+    head = ["run in, backbone in", "minutes", "requests", "errors", "texts/s", "of `predict`", "of `predict` in lots"]
+    shares = {"of the bare model": "of_bare", "`predict` of the bare model": "predict_of_bare"}
+    shares = {name: key for name, key in shares.items() if any(key in one for one in found)}
+    head += [*shares]
     head += ["p50 / p99, one text, ms", "p50 / p99, several, ms", "MB in the second fifth, in the last"]
     rows = []
     for one in found:
         errors = sum(count for status, count in one["statuses"].items() if status != "200")
         times = [one["milliseconds"][kind] for kind in ("one text", "several")]
-        in_lots = one["texts_per_second"] / np.mean(one["bare_in_lots"]["texts_per_second"])
+        in_lots = one["texts_per_second"] / np.mean(one["predict_in_lots"]["texts_per_second"])
+        users = f", {one['users']:,} users" if one.get("users") else ""
         rows.append(
             [
-                f"{one['precision']}, {one['dtype']}",
+                f"{one['precision']}, {one['dtype']}{users}",
                 f"{one['seconds'] / 60:.0f}",
                 f"{one['requests']:,}",
                 f"{errors:,}",
                 f"{one['texts_per_second']:,.0f}",
-                f"{one['of_bare']:.2f}",
+                f"{one['of_predict']:.2f}",
                 f"{in_lots:.2f}",
+                *(f"{one[key]:.2f}" if key in one else "" for key in shares.values()),
                 *(f"{kind['p50']:,.0f} / {kind['p99']:,.0f}" for kind in times),
                 f"{one['megabytes']['second_fifth']:,.0f}, {one['megabytes']['last_fifth']:,.0f}",
                 f"{one['largest_difference']:.0e}",
@@ -40,6 +45,27 @@ def serving() -> list[str]:
         "PLN, film snippets, half of the requests with one text, a fifth of the films unknown and a fifth missing.",
         "",
         *table([*head, "largest difference to `predict`"], rows),
+        *first_and_later(found),
+    ]
+
+
+def first_and_later(measured: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Times of texts whose user is asked for once and the first time, and of those that follow Zipf's law."""
+    rows = []
+    for one in measured:
+        for phase, figures in (("first", one.get("cold")), ("later", one)) if "cold" in one else ():
+            times = (figures["milliseconds"][kind] for kind in ("one text", "several"))
+            cells = (" / ".join(f"{kind[place]:,.0f}" for place in ("p50", "p95", "p99")) for kind in times)
+            name = f"{one['precision']}, {one['dtype']}, {one['users']:,} users, {phase}"
+            rows.append([name, f"{figures['texts_per_second']:,.0f}", *cells])
+    if not rows:
+        return []
+    head = ["run in, backbone in", "texts/s", "p50 / p95 / p99, one text, ms", "several"]
+    return [
+        "",
+        "Where users are named, each text has one of them: first each user once, later as Zipf's law has it.",
+        "",
+        *table(head, rows),
     ]
 
 
@@ -71,10 +97,13 @@ def figures(row: Mapping[str, Any], *, scale: float, places: int) -> list[str]:
 def many_tasks() -> list[str]:
     """Throughput and memory of nine runs over one backbone."""
     found = measured("many_tasks")
-    cases = {"mixed": "shared batches", "one run": "all for one run", "apart": "run by run", "bare": "backbone alone"}
+    cases = {"mixed": "shared batches", "one run": "all for one run", "apart": "run by run", "plain": "backbone alone"}
+    cases |= {"bare": "the bare transformers model"}
     kinds = ("all texts", f"{found['lot']} texts at a time")
     rows = []
     for case, name in cases.items():
+        if case not in found[kinds[0]]["texts_per_second"]:
+            continue
         rates = (f"{found[kind]['texts_per_second'][case]:,.0f}" for kind in kinds)
         ratios = (f"{found[kind]['mixed_by'][case]:.2f}" if case != "mixed" else "" for kind in kinds)
         rows.append([name, *(cell for pair in zip(rates, ratios, strict=True) for cell in pair)])

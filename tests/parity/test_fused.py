@@ -10,6 +10,8 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
@@ -88,6 +90,31 @@ def test_the_kernel_compiles_for_processors_that_are_not_here_and_stays_in_regis
     lines = run_alone("-c", COMPILE, str(tmp_path / "kernel.cubin"), TRITON_CACHE_DIR=str(tmp_path)).splitlines()
     assert len(lines) == 2 * 3 * 5
     assert [line for line in lines if not line.endswith("spilled 0")] == []
+
+
+@needs_triton
+def test_the_kernel_runs_on_the_device_of_its_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton takes the current device, which is another one where a model is on the second of several."""
+    from attribune.functional import fused_kernel
+
+    current: list[Tensor] = []
+
+    class Kernel:
+        def __getitem__(self, grid: object) -> Callable[..., None]:
+            return lambda h, *_, **__: seen.append([h is x for x in current])
+
+    @contextmanager
+    def device_of(x: Tensor) -> Iterator[None]:
+        current.append(x)
+        yield
+        current.clear()
+
+    seen: list[list[bool]] = []
+    monkeypatch.setattr(fused_kernel, "project", Kernel())
+    monkeypatch.setattr(torch.cuda, "device_of", device_of)
+    h, z_hat, K, membership, C = (torch.zeros(*shape) for shape in ((2, 3, 8), (1, 2, 4), (2, 8), (2, 1), (8, 4)))
+    fused_kernel.launch(h, z_hat, K, membership, C, tf32=False)
+    assert seen == [[True]]
 
 
 # What is chosen

@@ -19,8 +19,10 @@ from attribune.core.progress import Reporter
 from attribune.errors import ConfigError
 from attribune.methods import METHODS
 from attribune.models.auto import load_model
+from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
 from attribune.runs.recipe_parts import TrainingRecipe
+from attribune.training import fitting, sharding
 from attribune.training.optimizer import RowAdamW, build_optimizer, clip_gradients, update_rows_alone
 from attribune.training.train import train
 
@@ -286,3 +288,21 @@ def test_a_run_with_another_optimizer(tmp_path: Path) -> None:
 def test_wrong_optimizers(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         TrainingRecipe.from_dict(options)
+
+
+def test_tables_are_sharded_on_the_device_that_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The processes of GPUs exchange rows of tables that are there."""
+    devices: list[str] = []
+
+    def sharded(model: nn.Module) -> None:
+        devices.extend(p.device.type for name, p in model.named_parameters() if "tables" in name)
+        raise InterruptedError
+
+    monkeypatch.setattr(fitting, "default_device", lambda: "meta")
+    monkeypatch.setattr(fitting, "process_count", lambda: 2)
+    monkeypatch.setattr(sharding, "ShardedTables", sharded)
+    model, settings = make_model("bert", METHODS["pln"]()), TrainingRecipe(table_updates="rows")
+    rows: Any = {"length": [3, 4]}
+    with pytest.raises(InterruptedError):
+        fitting.fit(model, rows, rows, settings, RunFolder(tmp_path), Reporter(), profile=False)
+    assert devices == ["meta", "meta"]

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -72,12 +73,14 @@ def options(T: int, U: int, A: int) -> dict[str, int]:
 
 
 def launch(h: Tensor, z_hat: Tensor, K: Tensor, membership: Tensor, C: Tensor, *, tf32: bool) -> Tensor:
-    """Compute `functional.fused.fused_projection` of contiguous tensors, in the precision of h."""
+    """Compute `functional.fused.fused_projection` of contiguous tensors, on the device and in the precision of h."""
     B, T, H = h.shape
     U, O, A = z_hat.shape
     out = h.new_empty(B, T, A)
     sizes = options(T, U, A)
     grid = (B, triton.cdiv(T, sizes["BLOCK_T"]))
     precision = "tf32" if tf32 else "ieee"
-    project[grid](h, z_hat, K, membership, C, out, T, U, H, A, O=O, PRECISION=precision, **sizes)
+    # Triton launches on the current device, whichever the tensors are on.
+    with torch.cuda.device_of(h):  # type: ignore[no-untyped-call]
+        project[grid](h, z_hat, K, membership, C, out, T, U, H, A, O=O, PRECISION=precision, **sizes)
     return out

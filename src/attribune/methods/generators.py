@@ -138,4 +138,4 @@ def check_memory(config: GeneratorSettings, *, hidden: int, copies: int) -> None
 
 def _largest_memory() -> int:
     memory: int = psutil.virtual_memory().total
-    return max(memory, torch.cuda.get_device_properties(0).total_memory) if torch.cuda.is_available() else memory
+    return max(memory, torch.cuda.get_device_properties().total_memory) if torch.cuda.is_available() else memory

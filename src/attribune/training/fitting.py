@@ -16,6 +16,7 @@ from attribune.data.batching import LengthGroupedBatches, padding_share
 from attribune.data.rows import EncodedRows
 from attribune.errors import DataError
 from attribune.models.base import ConditionedModel
+from attribune.models.predictor import default_device
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe_parts import TrainingRecipe
 from attribune.training.callbacks.early_stopping import EarlyStopping
@@ -56,6 +57,7 @@ def fit(
     """
     keep_freed_memory()
     padding = _padding(train, settings, reporter)
+    model.to(default_device())  # before the tables are sharded, whose processes exchange rows from where they are
     sharded = _prepare_tables(model, settings, reporter)
     metric = selection_metric(model.task, settings)
     patience = EarlyStopping(

@@ -38,7 +38,7 @@ class AttributeTrainer(transformers.Trainer):
     """The stock Trainer with batches of texts of similar length, also in a resumed run and with several processes.
 
     Args:
-        model: with a tokenizer; it is moved to the device.
+        model: with a tokenizer, on the device that trains it.
         args: as `training_arguments` makes them.
         train: encoded rows with a column ``length``, as `validation`; for a task that scores tokens windows, and
             `validation` whole rows with labels.
@@ -57,7 +57,6 @@ class AttributeTrainer(transformers.Trainer):
         callbacks: Sequence[TrainerCallback],
         sharded: ShardedTables | None,
     ) -> None:
-        model.to("cuda" if torch.cuda.is_available() else "cpu")
         optimizer = build_optimizer(model, settings)
         super().__init__(
             model=model,

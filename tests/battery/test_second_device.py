@@ -1,0 +1,87 @@
+"""Every kind of method on a pretended second device, where tensors of two devices do not mix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import second_device
+import torch
+from families import VOCABULARY, tiny_backbone
+from torch import Tensor
+
+from attribune.backbones.families import placement_for
+from attribune.methods import METHODS, Chim, Combined, E2ln, Injector, Maa, MethodConfig, Pln, Upa
+from attribune.models.classifier import AttributeModel
+from attribune.schema import Categorical, Schema
+from attribune.tasks import Classification
+
+ROWS, LENGTH = 4, 6
+OTHERS: dict[str, MethodConfig] = {
+    "injector exact": Injector(initial_projection=9.0),
+    "injector full": Injector(phm=False, low_rank=False, bottleneck=5),
+    "pln mlp": Pln(vector_sizes=(13, 7), fusion="mlp"),
+    "e2ln pooled by attention": E2ln(summary_pooling="attention"),
+    "maa small": Maa(layers=2),
+    "chim attention": Chim(places=("attention",)),
+    "injector+upa": Combined(parts=(Injector(), Upa())),
+}
+CASES: dict[str, MethodConfig] = {name: kind() for name, kind in METHODS.items()} | OTHERS
+OPTIONS: dict[str, dict[str, Any]] = {
+    "huapa": {"branches": 2, "hidden_size": 24},
+    "iaa": {"branches": 3, "hidden_size": 16},
+    "upnn": {"input_vectors": 2},
+}
+FAMILIES = ("bert", "word-hierarchical", "word-tang-cnn")
+
+
+def model_of(name: str) -> AttributeModel:
+    """A model of the first family that the method acts in."""
+    config = CASES[name]
+    family = next(family for family in FAMILIES if config.refusal(placement_for(family)) is None)
+    table = {"user": ["a", "b", "c"], "film": ["x", "y", "z"]}
+    schema = Schema.fit(table, [Categorical(attribute) for attribute in table])
+    backbone = tiny_backbone(family, options=OPTIONS.get(name))
+    return AttributeModel.build(backbone, schema, task=Classification(classes=3), method=config)
+
+
+def batch() -> dict[str, Tensor]:
+    mask = (torch.arange(LENGTH) < torch.tensor([6, 2, 4, 1])[:, None]).long()
+    return {
+        "input_ids": torch.randint(5, VOCABULARY, (ROWS, LENGTH)) * mask,
+        "attention_mask": mask,
+        "attribute_ids": torch.tensor([[1, 2], [0, 0], [3, 2], [1, 0]]),
+        "labels": torch.tensor([0, 1, 2, 1]),
+    }
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_learns_and_predicts_on_another_device_as_on_the_cpu(name: str) -> None:
+    model, given = model_of(name).eval(), batch()
+    expected = model(**given)
+    expected.loss.backward()
+    gradients = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    with second_device.second_device() as device:
+        model.to(device)
+        found = model(**{name: x.to(device) for name, x in given.items()})
+        found.loss.backward()
+        assert found.logits.device == device
+        torch.testing.assert_close(found.logits.cpu(), expected.logits)
+        grads = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+        assert {grad.device for grad in grads.values()} == {device}
+        torch.testing.assert_close({name: grad.cpu() for name, grad in grads.items()}, gradients)
+        with torch.autocast(device.type, dtype=torch.bfloat16):
+            assert model.train()(**{name: x.to(device) for name, x in given.items()}).loss.isfinite()
+
+
+def test_the_second_device_refuses_what_a_gpu_refuses() -> None:
+    with second_device.second_device() as device:
+        there = torch.ones(2, 3, device=device)
+        assert torch.arange(3, device=there.device).device == device
+        with pytest.raises(RuntimeError, match="expected all tensors to be on the same device"):
+            there + torch.ones(3)
+        with pytest.raises(TypeError, match=r"use Tensor\.cpu\(\) first"):
+            there.numpy()
+        assert there[torch.tensor([1])].cpu().tolist() == [[1, 1, 1]]
+        assert (there * torch.tensor(2.0)).sum().item() == 12

@@ -1,0 +1,83 @@
+"""The bare model that benchmarks are compared with, its arithmetic, and the tables that show shares of it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from families import HIDDEN, tiny_backbone
+
+ROOT = Path(__file__).parents[2]
+B, T, CLASSES = 3, 7, 5
+
+
+@pytest.fixture
+def yardstick(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module("yardstick")
+
+
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    return importlib.import_module
+
+
+@pytest.fixture
+def given() -> dict[str, torch.Tensor]:
+    ids = torch.randint(5, 100, (B, T))
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "attribute_ids": torch.ones(B, 1)}
+
+
+def test_operations_are_those_of_all_matrix_products(yardstick: Any, given: dict[str, torch.Tensor]) -> None:
+    bare = yardstick.bare_model(tiny_backbone("bert"), CLASSES)
+    H, inner, layers = HIDDEN, bare.config.intermediate_size, bare.config.num_hidden_layers
+    layer = T * (4 * H * H + 2 * H * inner) + 2 * T * T * H
+    expected = 2 * B * (layers * layer + H * H + H * CLASSES)  # the last two: the pooler and the classifier
+    assert yardstick.operations(bare, yardstick.bare_inputs(given)) == expected
+
+
+@pytest.mark.parametrize("family", ["bert", "qwen3"])
+def test_the_bare_model_is_the_stock_class(yardstick: Any, family: str, given: dict[str, torch.Tensor]) -> None:
+    bare = yardstick.bare_model(tiny_backbone(family), CLASSES)
+    assert type(bare).__module__.startswith("transformers.models.")
+    assert not bare.training
+    assert bare(**yardstick.bare_inputs(given)).logits.shape == (B, CLASSES)
+
+
+def test_a_share_is_the_median_over_the_rounds(yardstick: Any) -> None:
+    times = {"bare": [1.0, 2.0, 30.0], "ours": [2.0, 2.5, 50.0], "eager": [4.0, 8.0, 120.0]}
+    found = yardstick.shares_of_bare(times, {"bare": 90, "ours": 100})
+    assert found == {"of_bare": {"ours": 0.6, "eager": 0.25}, "floor_of_bare": {"ours": 0.9}}
+
+
+def test_the_table_of_predictions_shows_shares_where_a_record_has_them(pages: Any) -> None:
+    performance = pages("pages.performance")
+    old = {"shape": "minilm", "precision": "bf16", "milliseconds": {"chain": 10.0}}
+    assert performance.shares_of_bare([old]) == []
+    new = old | {"milliseconds": {"bare": 8.0}, "of_bare": {"kept": 0.8, "eager": 0.4}, "floor_of_bare": {"kept": 0.9}}
+    assert performance.shares_of_bare([old, new])[-1] == "| minilm | bf16 | 8 | 0.80 (0.90) | 0.40 |"
+
+
+def test_the_table_of_the_service_shows_users_and_shares_where_a_record_has_them(
+    pages: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = pages("pages.service")
+    old = json.loads((ROOT / "benchmarks" / "results" / "serving.json").read_text(encoding="utf-8"))
+    times = {kind: {"p50": 1.0, "p95": 2.0, "p99": 3.0} for kind in ("one text", "several")}
+    cold = {"texts_per_second": 90.0, "milliseconds": {kind: {**found, "p50": 7.0} for kind, found in times.items()}}
+    new = old | {"users": 10_000, "cold": cold, "milliseconds": times, "of_bare": 0.71, "predict_of_bare": 0.84}
+    (tmp_path / "serving.json").touch()
+    (tmp_path / "serving_users.json").touch()
+    monkeypatch.setattr(service, "RESULTS", tmp_path)
+    monkeypatch.setattr(service, "measured", {"serving": old, "serving_users": new}.__getitem__)
+    text = "\n".join(service.serving())
+    assert "| of the bare model | `predict` of the bare model |" in text
+    assert "| float32, float32, 10,000 users | 10 |" in text
+    assert "| 0.71 | 0.84 |" in text
+    assert "| float32, float32, 10,000 users, first | 90 | 7 / 2 / 3 | 7 / 2 / 3 |" in text
+    assert "| float32, float32, 10,000 users, later | 186 | 1 / 2 / 3 | 1 / 2 / 3 |" in text
