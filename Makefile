@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test lint format docs bench clean
+.PHONY: help demo check test lint format docs bench gpu clean
 
 help:
 	@echo "make demo    install, and train the Injector and an adapter on film snippets (5 minutes on two cores)"
@@ -15,6 +15,7 @@ help:
 	@echo "make format  write the code in the project's format"
 	@echo "make docs    build the pages of the documentation in build/site"
 	@echo "make bench   measure size, loading and step time, and every method on real data (hours; goes on where it stopped)"
+	@echo "make gpu     measure on one GPU what only a GPU can tell (ten minutes, no network)"
 	@echo "make clean   remove the environment and the caches"
 
 demo: $(READY)
@@ -69,6 +70,10 @@ bench: $(READY)
 	$(BIN)/attribune benchmark run benchmarks/longer.yaml --output benchmarks/runs/longer --workers 2
 	$(BIN)/attribune benchmark table benchmarks/runs/longer --json benchmarks/results/longer.json
 	$(BIN)/python docs/tables.py
+
+# In the environment where it is, or in that of the Python in use: a machine with a GPU has its own build of torch.
+gpu:
+	PYTHONPATH=src $(if $(wildcard $(READY)),$(BIN)/python,"$(PYTHON)") benchmarks/gpu.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

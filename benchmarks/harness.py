@@ -112,7 +112,13 @@ def resident() -> float:
 # Processes of their own
 
 
-def child(job: Callable[..., Any], *given: Any, processes: int = 1, threads: int | None = None) -> Any:
+def child(
+    job: Callable[..., Any],
+    *given: Any,
+    processes: int = 1,
+    threads: int | None = None,
+    timeout: float | None = None,
+) -> Any:
     """What a function of a script answers in a process of its own, or the first of several that torchrun starts.
 
     Args:
@@ -120,13 +126,14 @@ def child(job: Callable[..., Any], *given: Any, processes: int = 1, threads: int
         given: the arguments.
         processes: that run it together.
         threads: of each; as many as torch takes unless given.
+        timeout: seconds after which it is ended with `subprocess.TimeoutExpired`.
     """
     words = _words(job, given)
     if processes > 1:
         words[1:1] = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     environment = os.environ | ({} if threads is None else {"OMP_NUM_THREADS": str(threads)})
-    out = subprocess.run(words, check=True, env=environment, stdout=subprocess.PIPE, text=True).stdout
-    return json.loads(out.splitlines()[-1])
+    ended = subprocess.run(words, check=True, env=environment, stdout=subprocess.PIPE, text=True, timeout=timeout)
+    return json.loads(ended.stdout.splitlines()[-1])
 
 
 class Child:

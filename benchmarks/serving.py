@@ -218,7 +218,7 @@ async def load(service: Service, bodies: Bodies, connections: int, seconds: floa
 
     async def look() -> list[float]:
         found = []
-        while busy:
+        while busy or len(found) < 5:
             found.append(service.megabytes())
             await asyncio.sleep(0.5)
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -67,15 +68,17 @@ def test_learns_and_predicts_on_another_device_as_on_the_cpu(name: str) -> None:
         found = model(**{name: x.to(device) for name, x in given.items()})
         found.loss.backward()
         assert found.logits.device == device
-        torch.testing.assert_close(found.logits.cpu(), expected.logits)
+        within = {"rtol": 1e-4, "atol": 1e-5}  # a GPU adds in another order
+        torch.testing.assert_close(found.logits.cpu(), expected.logits, **within)
         grads = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
         assert {grad.device for grad in grads.values()} == {device}
-        torch.testing.assert_close({name: grad.cpu() for name, grad in grads.items()}, gradients)
+        torch.testing.assert_close({name: grad.cpu() for name, grad in grads.items()}, gradients, **within)
         with torch.autocast(device.type, dtype=torch.bfloat16):
             assert model.train()(**{name: x.to(device) for name, x in given.items()}).loss.isfinite()
 
 
-def test_the_second_device_refuses_what_a_gpu_refuses() -> None:
+@pytest.mark.skipif(bool(os.environ.get("ATTRIBUNE_SECOND_DEVICE")), reason="it is a real one")
+def test_the_pretended_device_refuses_what_a_gpu_refuses() -> None:
     with second_device.second_device() as device:
         there = torch.ones(2, 3, device=device)
         assert torch.arange(3, device=there.device).device == device

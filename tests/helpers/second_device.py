@@ -6,6 +6,7 @@ that was moved there says so; an operation on tensors of both devices fails, and
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -110,7 +111,10 @@ def _inner(x: Any) -> Any:
 
 @contextmanager
 def second_device() -> Iterator[torch.device]:
-    """Within the block there is a second device."""
+    """Within the block there is a second device: a real one where `ATTRIBUNE_SECOND_DEVICE` names it, as ``cuda``."""
+    if real := os.environ.get("ATTRIBUNE_SECOND_DEVICE"):
+        yield torch.device(real, 0)
+        return
 
     def on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
         def asked(*words: Any, **options: Any) -> Any:
