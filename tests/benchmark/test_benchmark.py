@@ -34,7 +34,7 @@ from attribune.benchmark.rendering import FORMATS
 from attribune.benchmark.results import BenchmarkFolder, CellResult, Group, best_factor
 from attribune.benchmark.summary import Summary, readable_json, summarize
 from attribune.benchmark.tables import _chosen, benchmark_tables, verdict
-from attribune.errors import ConfigError
+from attribune.errors import ConfigError, ModelFolderError
 from attribune.metrics.bins import count_ranges
 from attribune.metrics.bootstrap import PairedResult, interval
 from attribune.metrics.formulas import accuracy, log_loss, macro_f1
@@ -329,6 +329,20 @@ def test_rows_that_differ_are_not_compared(finished: BenchmarkFolder, tmp_path: 
     found = load_file(path)
     save_file({**found, "rows": found["rows"][::-1].copy()}, path)
     with pytest.raises(ConfigError, match=r"reviews/linear/1 and reviews/none/1 were scored on different test rows"):
+        benchmark_tables(folder)
+
+
+@pytest.mark.parametrize("name", ["test_logits", "test_facts"])
+@pytest.mark.parametrize(("content", "said"), [(None, "is missing"), (b"cut", "is damaged")])
+def test_a_cell_without_its_files_is_named_with_the_cure(
+    finished: BenchmarkFolder, tmp_path: Path, name: str, content: bytes | None, said: str
+) -> None:
+    folder = BenchmarkFolder(Path(shutil.copytree(finished.path, tmp_path / "copy")))
+    cell = folder.path / "cells" / "reviews" / "linear" / "1"
+    (cell / f"{name}.safetensors").unlink()
+    if content is not None:
+        (cell / f"{name}.safetensors").write_bytes(content)
+    with pytest.raises(ModelFolderError, match=rf"{name}\.safetensors {said}.*or delete .*linear/1 and train the cell"):
         benchmark_tables(folder)
 
 

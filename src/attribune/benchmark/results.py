@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from attribune.benchmark.experiment import Cell, Experiment
@@ -159,7 +160,7 @@ class CellResult:
 
     def scores(self, part: str) -> dict[str, Array]:
         """Read rows, labels and logits of a part."""
-        return self.task.unpacked(load_file(str(self.folder / f"{part}_logits.safetensors")))
+        return self.task.unpacked(self._arrays(f"{part}_logits"))
 
     def validation_score(self, by: SelectBy) -> float:
         """Return the log loss or the main metric of the validation rows, of which lower is better."""
@@ -176,7 +177,19 @@ class CellResult:
 
     @cached_property
     def _test_facts(self) -> dict[str, Array]:
-        return load_file(str(self.folder / "test_facts.safetensors"))
+        return self._arrays("test_facts")
+
+    def _arrays(self, name: str) -> dict[str, Array]:
+        """Read a file of the cell; ModelFolderError where it is missing or damaged."""
+        file = self.folder / f"{name}.safetensors"
+        try:
+            return load_file(str(file))
+        except (FileNotFoundError, SafetensorError) as error:
+            found = "is missing" if isinstance(error, FileNotFoundError) else f"is damaged ({error})"
+            raise ModelFolderError(
+                f"{file} {found}: bring it back, or delete {self.folder} and train the cell again with "
+                "`attribune benchmark run`"
+            ) from error
 
 
 @dataclass(frozen=True)
