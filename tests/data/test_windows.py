@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from attribune.data.texts import TextEncoder, TextInput
 from attribune.data.windows import (
     Chunks,
     Head,
@@ -101,6 +102,32 @@ def test_a_text_that_fits_stays_whole(window: Any, size: int) -> None:
     assert len(fitted) == min(size + 2, 7)
     assert (fitted == [101, *content, 102]) == (size <= 5)
     assert window.length(BERT) == 7
+
+
+@pytest.mark.parametrize(
+    ("window", "kept"),
+    [
+        ("head:6", "w1, W2 w3"),
+        ("head+tail:2+1", "w1, !"),
+        ("head+tail:3+3:special", "w1, w7!"),
+        ("chunks:4x2", "w1, W2 w3\nw4  w5"),
+        ("chunks:4x2:1", "w1, W2"),
+        ("chunks:4x3:2", "w1, W2 w3\nw4  w5"),
+        ("head:11", "w1, W2 w3\nw4  w5 w7!"),
+    ],
+)
+def test_the_part_of_a_text_that_is_kept_has_the_ids_that_are_kept(tokenizer_of: Any, window: str, kept: str) -> None:
+    """Of the tokens w1 , W2 w3 w4 w5 w7 ! with [CLS] and [SEP]."""
+    tokenizer, text = tokenizer_of("bert"), "w1, W2 w3\nw4  w5 w7!"
+    encoder = TextEncoder(tokenizer, window=parse_window(window, max_length=9), limit=16)
+    assert encoder.kept_texts([text, "", "w1"]) == [kept, "", "w1"]
+    rows = encoder.rows(TextInput.of("text"), {"text": [text, kept]})
+    if ":1" not in window and ":2" not in window:  # without chunks that overlap
+        assert rows.inputs[0] == rows.inputs[1]
+
+
+def test_kept_parts_of_sentences_are_not_told(tokenizer_of: Any) -> None:
+    assert TextEncoder(tokenizer_of("bert"), window=SentenceChunks(4, 2), limit=16).kept_texts(["w1. w2."]) is None
 
 
 def test_an_empty_text_keeps_one_token() -> None:

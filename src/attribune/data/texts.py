@@ -197,6 +197,28 @@ class TextEncoder:
             shortened=[len(content) > whole for content in contents],
         )
 
+    def kept_texts(self, texts: Sequence[str]) -> list[str] | None:
+        """Return the part of each text that the window keeps, for a model of words to read what this one reads.
+
+        Head and tail have a space between them. None where the parts of a text cannot be found: with windows of
+        sentences, and tokenizers without offsets.
+        """
+        if isinstance(self.window, SentenceChunks) or not self.tokenizer.is_fast:
+            return None
+        whole, found = self.window.capacity(self.special), []
+        for text in texts:
+            offsets = self.tokenizer(
+                text, add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False
+            )["offset_mapping"]
+            found.append(text if len(offsets) <= whole else self._pieces(text, offsets))
+        return found
+
+    def _pieces(self, text: str, offsets: Sequence[tuple[int, int]]) -> str:
+        places = self.window.cut(list(range(len(offsets))), self.special)
+        starts = [place for place, before in zip(places, [None, *places], strict=False) if before != place - 1]
+        ends = [place for place, after in zip(places, [*places[1:], None], strict=True) if after != place + 1]
+        return " ".join(text[offsets[start][0] : offsets[end][1]] for start, end in zip(starts, ends, strict=True))
+
     def _sentence_rows(self, texts: Sequence[str], window: SentenceChunks) -> EncodedRows:
         sentences = [window.split(text) for text in texts]
         flat = [one for ones in sentences for one in ones]

@@ -256,11 +256,15 @@ class Chunks(Window):
             return super().capacity(special)
         return self.chunk - len(special) + (self.count - 1) * self.stride
 
+    def cut(self, content: list[int], special: SpecialTokens) -> list[int]:
+        """Return the first content ids."""
+        return content[: self.capacity(special)]
+
     def fit(self, content: list[int], special: SpecialTokens) -> list[int]:
         """Turn content ids into those of the chunks, all of one length but the last."""
         if self.stride is None:
             return super().fit(content, special)
-        size, content = self.chunk - len(special), content[: self.capacity(special)]
+        size, content = self.chunk - len(special), self.cut(content, special)
         starts = range(0, max(len(content) - size, 0) + self.stride, self.stride)
         chunks = [special.wrap(content[start : start + size]) for start in starts]
         return [token for chunk in chunks for token in chunk]

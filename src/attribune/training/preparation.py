@@ -33,6 +33,7 @@ from attribune.tasks import Task, fit_task
 from attribune.training.plan import DataPlan
 
 __all__ = [
+    "MANY_CUT",
     "PreparedData",
     "PreparedSplit",
     "describe_as",
@@ -44,7 +45,8 @@ __all__ = [
     "with_all_classes",
 ]
 
-_MANY_CUT = 0.05  # share of the texts
+MANY_CUT = 0.05
+"""Share of texts that are cut to the window from which on the user is told what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,7 +270,7 @@ def _cut_note(name: str, report: RowReport, plan: DataPlan) -> str:
     note = f"{name}: {report.shortened:,} of {report.rows:,} {what} cut to the window {plan.text.window}"
     if plan.reads_tokens:
         note += ", of which half is for the context, or to task.max_question_length: raise what is too small"
-    elif report.shortened > _MANY_CUT * report.rows:
+    elif report.shortened > MANY_CUT * report.rows:
         share = report.shortened / report.rows
         others = "" if plan.is_generative else ", or read the ends too (window head+tail) or all (chunks)"
         is_chunked = plan.text.window is not None and plan.text.window.chunk is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import operator
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,8 +18,9 @@ from safetensors.numpy import save
 
 from attribune.core.progress import Reporter
 from attribune.data.clusters import clustered, packed_clusters
+from attribune.data.encoding import RowEncoder
 from attribune.data.judgements import judgement_metrics
-from attribune.data.texts import TextInput
+from attribune.data.texts import TextEncoder, TextInput
 from attribune.data.writing import prediction_array
 from attribune.metrics.results import Scored, condition_of
 from attribune.models.linear import LinearModel, choose_c
@@ -28,12 +30,13 @@ from attribune.runs.value_marks import value_marks
 from attribune.schema import Schema
 from attribune.tasks import Task
 from attribune.training.plan import DataPlan
-from attribune.training.preparation import PreparedData, PreparedSplit
+from attribune.training.preparation import MANY_CUT, PreparedData, PreparedSplit
 
 __all__ = ["baseline_rows", "fit_linear", "score", "score_baselines"]
 
 _log = logging.getLogger(__name__)
 
+_LOOKED_AT = 1_000  # validation rows, to see whether texts are cut
 _BASELINE_ROWS = 200_000  # more would take longer than the model, and hardly improve a linear baseline
 
 
@@ -137,20 +140,34 @@ def _write_predictions(
     folder.write_predictions(part, table=sink.getvalue(), logits=stored)
 
 
-def score_baselines(source: DataPlan, data: PreparedData, reporter: Reporter, *, exclude: set[str]) -> list[Scored]:
-    """Fit and score the cheap baselines, except the excluded ones, and the majority class of the training rows."""
+def score_baselines(
+    source: DataPlan, data: PreparedData, reporter: Reporter, *, encoder: RowEncoder, exclude: set[str]
+) -> list[Scored]:
+    """Fit and score the cheap baselines, except the excluded ones, and the majority class of the training rows.
+
+    Where the model's window cuts many texts, `linear` reads the same part of each as the model does, and
+    `linear, whole texts` reads all.
+
+    Args:
+        encoder: of the model that they are compared with.
+    """
     scored = []
     is_learnable = LinearModel.learns(data.task)
     if not is_learnable:
         reporter.note(f"the linear baselines cannot learn the task {data.task.kind!r} and are left out")
-    for method, text in (("linear", source.text), ("attributes-only", None)):
+    read = _as_read(source, data, encoder, reporter) if is_learnable and "linear" not in exclude else None
+    cases = [("linear", source, data), ("attributes-only", source, data)]
+    if read is not None:
+        cases = [("linear", *read), ("linear, whole texts", source, data), *cases[1:]]
+    for method, plan, rows in cases:
+        text = None if method == "attributes-only" else plan.text
         if method in exclude or not is_learnable or not (text or len(data.schema)):
             continue
         row_count = len(data.splits["train"].rows)
         some = f" on {_BASELINE_ROWS:,} of {row_count:,} rows" if row_count > _BASELINE_ROWS else ""
         reporter.note(f"fitting the baseline {method}{some}")
-        predictor = Predictor(fit_linear(data, text), text_input=source.text)
-        scored += score(method, predictor, data, source)
+        predictor = Predictor(fit_linear(rows, text), text_input=plan.text)
+        scored += score(method, predictor, rows, plan)
     labels = data.splits["train"].labels
     majority = {
         name: clustered(data.task.majority(labels, split.labels), split.clusters) for name, split in data.scored.items()
@@ -161,3 +178,24 @@ def score_baselines(source: DataPlan, data: PreparedData, reporter: Reporter, *,
         if split.clusters
     }
     return [*scored, Scored(name="majority", metrics=majority, judgements=judgements)]
+
+
+def _as_read(
+    source: DataPlan, data: PreparedData, encoder: RowEncoder, reporter: Reporter
+) -> tuple[DataPlan, PreparedData] | None:
+    """Return the plan and the rows with texts as the model's window leaves them; None where it leaves most whole."""
+    if not isinstance(encoder, TextEncoder) or source.text.prompt or source.text.pair:
+        return None
+    looked = source.text.read_all(data.splits["validation"].table[:_LOOKED_AT])
+    kept = encoder.kept_texts(looked)
+    if kept is None or sum(map(operator.ne, looked, kept)) <= MANY_CUT * len(looked):
+        return None
+    reporter.note(f"linear reads what the model reads of each text ({encoder.window}), and a second one whole texts")
+    column, splits = "text as read", {}
+    while column in data.splits["train"].table.column_names:
+        column += "'"
+    for name, split in data.splits.items():
+        rows = baseline_rows(split) if name == "train" else split
+        texts = encoder.kept_texts(source.text.read_all(rows.table))
+        splits[name] = replace(rows, table=rows.table.add_column(column, texts))
+    return replace(source, text=TextInput.of(column)), replace(data, splits=splits)

@@ -26,13 +26,14 @@ from attribune.methods.one_per_value import OnePerValue
 from attribune.metrics.results import Scored
 from attribune.models.auto import load_scorer
 from attribune.models.base import ConditionedModel
+from attribune.models.predictor import Predictor
 from attribune.models.token_scores import score_tokens
 from attribune.runs.card import run_card
 from attribune.runs.folder import RunFolder, predictor_of
 from attribune.runs.recipe import Recipe
 from attribune.runs.recipe_parts import TrainingRecipe
 from attribune.runs.results import RunResults, TrainingRecord, run_results
-from attribune.tasks import Task, TokenTask
+from attribune.tasks import TokenTask
 from attribune.training.baselines import train_baseline
 from attribune.training.callbacks.trackers import check_trackers
 from attribune.training.distributed import from_main, is_main, process_count
@@ -151,7 +152,7 @@ def _run(
         reporter.note(note)
     from_main(lambda: _check_same_rows(folder, rows_digest(rows, plan.data)))
 
-    scored, record, task = _train_and_score(plan, folder, rows, reporter, profile=profile)
+    scored, record, predictor = _train_and_score(plan, folder, rows, reporter, profile=profile)
     for name, other in comparisons.items():
         reporter.note(f"training {name} for comparison")
         other_folder = RunFolder(folder.path / "compare" / name)
@@ -160,16 +161,18 @@ def _run(
         other_rows = data if is_described else describe_as(data, other.data.source.values)
         if other.is_shuffled:
             other_rows = shuffle(other_rows, seed=other.data.seed)
-        other_scored, other_record, other_task = _train_and_score(other, other_folder, other_rows, reporter)
-        if is_main():
-            _write_results(other_folder, other.recipe, replace(other_rows, task=other_task), other_scored, other_record)
+        other_scored, other_record, other_predictor = _train_and_score(other, other_folder, other_rows, reporter)
+        if other_predictor is not None:
+            other_rows = replace(other_rows, task=other_predictor.task)
+            _write_results(other_folder, other.recipe, other_rows, other_scored, other_record)
             scored.append(other_scored[0])
 
-    if not is_main():
+    if predictor is None:
         return {}
     if baselines and not plan.data.is_generative:
-        scored += score_baselines(plan.data, rows, reporter, exclude={plan.method, *comparisons})
-    return _write_results(folder, plan.recipe, replace(data, task=task), scored, record).to_dict()
+        encoder, exclude = predictor.model.row_encoder(plan.data.text), {plan.method, *comparisons}
+        scored += score_baselines(plan.data, rows, reporter, encoder=encoder, exclude=exclude)
+    return _write_results(folder, plan.recipe, replace(data, task=predictor.task), scored, record).to_dict()
 
 
 def _check(plan: TrainingPlan) -> None:
@@ -207,17 +210,17 @@ def _check_same_rows(folder: RunFolder, digest: str) -> None:
 
 def _train_and_score(
     plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter: Reporter, *, profile: bool = False
-) -> tuple[list[Scored], dict[str, Any], Task]:
+) -> tuple[list[Scored], dict[str, Any], Predictor | None]:
     """Train one method, unless its model exists, and score it with and without its attributes.
 
     Returns:
-        In the first process, the scores, the training record, and the task as the model has it; nothing in the others.
+        In the first process, the scores, the training record, and the model's predictor; nothing in the others.
     """
     is_trained = from_main(folder.outcome.is_file)
     if plan.model is not None and not is_trained:
         _train_neural(plan.model, plan.data, plan.training, folder, data, reporter, profile=profile)
     if not is_main():
-        return [], {}, data.task
+        return [], {}, None
     if plan.baseline is not None and not is_trained:
         train_baseline(plan.baseline, plan, folder, data, reporter)
     model = load_scorer(folder.model)
@@ -229,7 +232,7 @@ def _train_and_score(
     predictor = predictor_of(plan.recipe, model)
     also_hidden = len(predictor.schema) > 0 and plan.reads_attributes
     scored = score(plan.name, predictor, data, plan.data, folder=folder, also_hidden=also_hidden)
-    return scored, record, predictor.task
+    return scored, record, predictor
 
 
 def _train_neural(

@@ -1,0 +1,62 @@
+"""The cheap baselines that are fitted beside a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_runs
+
+from attribune.runs.folder import RunFolder
+from attribune.runs.recipe import Recipe
+from attribune.training.train import train
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Texts of twelve words that say nothing, and a last one that says the label."""
+    folder = tmp_path_factory.mktemp("baselines")
+    small_runs.save_backbone(folder / "backbone")
+    for seed, (name, texts) in enumerate({"train": 60, "validation": 24, "test": 24}.items()):
+        rows = small_runs.reviews(texts, seed=seed)
+        told = [
+            {**row, "text": " ".join(["so"] * 12 + ["good" if place % 2 else "bad", f"n{place}"]), "stars": place % 2}
+            for place, row in enumerate(rows)
+        ]
+        small_runs.write_csv(folder / f"{name}.csv", told)
+    return folder
+
+
+def results(folder: Path, window: str) -> dict[str, float]:
+    data: dict[str, Any] = {name: str(folder / f"{name}.csv") for name in ("train", "validation", "test")}
+    data |= {"text": "text", "label": "stars", "attributes": [{"name": "user"}], "window": window}
+    output = folder / window.replace(":", "-").replace("+", "-")
+    recipe = {
+        "data": data,
+        "method": {"name": "tokens"},
+        "backbone": {"name": str(folder / "backbone")},
+        "training": {"steps": 2, "batch_size": 16},
+    }
+    train(Recipe.from_dict(recipe), output)
+
+    scored = RunFolder(output).read_results().models
+    return {one.name: one.parts["test"]["accuracy"].value for one in scored}
+
+
+def test_a_cut_text_is_cut_for_the_linear_baseline_too(folder: Path) -> None:
+    found = results(folder, "head:10")
+    assert found["linear, whole texts"] == 1
+    assert found["linear"] < 0.8  # the words that tell are beyond the window
+    assert [name for name in found if name.startswith("linear")] == ["linear", "linear, whole texts"]
+
+
+def test_the_end_that_is_read_is_read_by_both(folder: Path) -> None:
+    found = results(folder, "head+tail:4+4")
+    assert found["linear"] == found["linear, whole texts"] == 1
+
+
+def test_texts_that_fit_have_one_linear_baseline(folder: Path) -> None:
+    found = results(folder, "head:32")
+    assert found["linear"] == 1
+    assert "linear, whole texts" not in found
