@@ -43,7 +43,10 @@ OTHERS = [*TUTORIALS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 SHOWN = ("text", "console", "yaml")
 DATA = Path(os.environ.get("ATTRIBUNE_DATA", ROOT.parent / "shared" / "data"))
 DOWNLOADS = {"judges.md": "politeness"}  # files that a tutorial asks its reader to download, by folder of the data
-FEWER = {"judges.md": {"TEXTS = 2000": "TEXTS = 160", "--epochs 2": "--epochs 1"}}  # rows and steps in the tests
+FEWER = {  # rows and steps in the tests
+    "comparing-methods.md": {"--max-length 64 --epochs 3": "--max-length 64 --epochs 1"},
+    "judges.md": {"TEXTS = 2000": "TEXTS = 160", "--epochs 2": "--epochs 1"},
+}
 
 
 def rows_of_tables(text: str) -> list[list[str]]:
