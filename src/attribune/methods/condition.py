@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -16,7 +16,24 @@ from attribune.methods.shapes import AttributeIds, Mask
 from attribune.methods.weight_cache import CachedRows
 from attribune.schema.slots import Slots
 
-__all__ = ["Condition", "ConditionHolder", "Slots", "Values", "check_attribute_ids"]
+__all__ = ["Condition", "ConditionHolder", "Generated", "Slots", "Values", "check_attribute_ids"]
+
+
+class Generated(NamedTuple):
+    """What the sites generate from the values of one attribute: see `attribune.functional.factored_adapter`."""
+
+    left: Float[Tensor, "S B A K"]
+    right: Float[Tensor, "S K H"]
+    b: Float[Tensor, "S B A"] | Float[Tensor, "S A"]
+
+    def at(self, site: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return both factors and the bias of one site."""
+        return self.left[site], self.right[site], self.b[site]
+
+    def over_chunks(self, chunks: int) -> Generated:
+        """Return the same for a batch in which each row is cut into `chunks` rows."""
+        b = self.b if self.b.dim() == 2 else self.b.repeat_interleave(chunks, dim=1)
+        return Generated(self.left.repeat_interleave(chunks, dim=1), self.right, b)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +46,14 @@ class Values:
             unknown: then it is 1 for the rows without any value.
         vectors: the values' learned vectors.
         cache: the weights generated from them in earlier passes.
+        generated: of all sites, where weights are products: their factors, and the biases.
     """
 
     ids: Int[Tensor, " U"]
     membership: Float[Tensor, "B U"]
     vectors: Float[Tensor, "U Z"]
     cache: CachedRows | None = None
+    generated: Generated | None = None
 
     def known_vectors(self) -> Float[Tensor, "B Z"]:
         """Return the sum of the vectors of each row's known values; zero for a row without any."""
@@ -44,7 +63,9 @@ class Values:
     def over_chunks(self, chunks: int) -> Values:
         """Return the values of a batch in which each row is cut into `chunks` rows, or stands so many times."""
         cache = None if self.cache is None else self.cache.over_chunks(chunks)
-        return replace(self, membership=self.membership.repeat_interleave(chunks, dim=0), cache=cache)
+        generated = None if self.generated is None else self.generated.over_chunks(chunks)
+        membership = self.membership.repeat_interleave(chunks, dim=0)
+        return replace(self, membership=membership, cache=cache, generated=generated)
 
     @classmethod
     def collect(

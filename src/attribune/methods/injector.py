@@ -20,9 +20,9 @@ from attribune.functional.fused import product_dtype
 from attribune.methods.adapter import Adapter, AdapterSite, Bottleneck
 from attribune.methods.attribute_method import VectorMethod
 from attribune.methods.base import Method, SiteModule
-from attribune.methods.condition import Condition, Values
+from attribune.methods.condition import Condition, Generated, Values
 from attribune.methods.config import LayerMethodConfig, MethodConfig
-from attribune.methods.generators import Generator, GeneratorSettings, build_generator, check_memory
+from attribune.methods.generators import Generator, GeneratorSettings, build_generator, check_memory, factors_of_sites
 from attribune.methods.host import Host
 from attribune.methods.merging import MergedMethod, MergeTarget, own_tensors
 from attribune.methods.shapes import AttributeIds, DropoutDraw, States
@@ -88,8 +88,8 @@ class InjectorMethod(VectorMethod):
 
     def __init__(self, config: Injector, host: Host) -> None:
         super().__init__(config, host)
-        for site in host.at(*_KINDS):
-            self.add_site(site, _InjectorSite(config, hidden=host.hidden, attributes=len(host.slots)))
+        for number, site in enumerate(host.at(*_KINDS)):
+            self.add_site(site, _InjectorSite(config, number, hidden=host.hidden, attributes=len(host.slots)))
         self._caches: dict[str, WeightCache] = {}
         self._value_size = len(self.sites) * (host.hidden + 1) * config.bottleneck
         self._can_cache = config.weight_injection and config.aggregation == "post"
@@ -138,8 +138,12 @@ class InjectorMethod(VectorMethod):
             cache.restamp(before, after)
 
     def condition(self, attribute_ids: AttributeIds | None, rows: int, draw: DropoutDraw | None = None) -> Condition:
-        """Collect the distinct values of the batch, with their cached weights in passes without gradients."""
-        condition = super().condition(attribute_ids, rows, draw)
+        """Collect the distinct values of the batch, with cached weights in passes without gradients, else factors."""
+        condition = self._with_caches(super().condition(attribute_ids, rows, draw))
+        values = tuple(self._with_factors(number, values) for number, values in enumerate(condition.values))
+        return replace(condition, values=values)
+
+    def _with_caches(self, condition: Condition) -> Condition:
         if not self._caches or self.training or torch.is_grad_enabled() or torch.compiler.is_compiling():
             return condition
         stamp = self._stamp()
@@ -168,6 +172,14 @@ class InjectorMethod(VectorMethod):
         first = cast(Injector, config).first_layer
         return MergedMethod(config=Adapter(bottleneck=width, stacked=stacked, first_layer=first), tensors=tensors)
 
+    def _with_factors(self, number: int, values: Values) -> Values:
+        """Return the values with what all sites generate from them, where that is made of factors."""
+        adapters = [cast(AttributeAdapter, cast(_InjectorSite, site).attributes[number]) for site in self.sites]
+        if values.cache is not None or not adapters:
+            return values
+        is_summed = self.slots[number].count == 1 or adapters[0].pre_aggregation  # each row has one vector, or none
+        return replace(values, generated=generated_at(adapters, values, is_summed=is_summed))
+
     def _cached(self, slots: Slots, values: Values, ids: Tensor, stamp: Hashable) -> CachedRows | None:
         cache = self._caches.get(slots.name)
         if cache is None or self.ablation is not None:  # a cache holds the weights of all sites, or none
@@ -186,15 +198,21 @@ class InjectorMethod(VectorMethod):
 class _InjectorSite(SiteModule):
     """Task adapter and attribute adapters at one site."""
 
-    def __init__(self, config: Injector, *, hidden: int, attributes: int) -> None:
+    def __init__(self, config: Injector, number: int, *, hidden: int, attributes: int) -> None:
         super().__init__()
         task = Adapter(bottleneck=config.bottleneck, initial_scale=config.initial_scale)
         self.task = AdapterSite(task, hidden=hidden) if config.task_adapter else None
-        self.attributes = nn.ModuleList(AttributeAdapter(config, hidden=hidden) for _ in range(attributes))
+        self.attributes = nn.ModuleList(AttributeAdapter(config, number, hidden=hidden) for _ in range(attributes))
 
     def forward(self, hidden: States, condition: Condition) -> States:
         if self.task is not None:
-            hidden = self.task(hidden)
+            task = self.task
+            if any(values.generated is not None for values in condition.values):
+                hidden = functional.factored_adapter(
+                    hidden, None, None, task.W_down, task.b_down, task.W_up, task.b_up
+                )
+            else:
+                hidden = task(hidden)
         for adapter, values in zip(self.attributes, condition.values, strict=True):
             hidden = adapter(hidden, values)
         return hidden
@@ -210,8 +228,9 @@ class _InjectorSite(SiteModule):
 class AttributeAdapter(Bottleneck):
     """The adapter of one attribute at one site (Injectors eq. 2-5, 10-11); W_down is C_weight, b_down c_bias."""
 
-    def __init__(self, config: Injector, *, hidden: int) -> None:
+    def __init__(self, config: Injector, number: int, *, hidden: int) -> None:
         super().__init__(hidden=hidden, bottleneck=config.bottleneck, scale=config.initial_scale)
+        self.number = number  # of the site
         self.pre_aggregation = config.aggregation == "pre"
         self.G: nn.Parameter | None = None
         if config.bias_injection:
@@ -223,6 +242,9 @@ class AttributeAdapter(Bottleneck):
         if values.cache is not None:
             b, W = values.cache.read(self, partial(self._of_values, values))
             return functional.attribute_adapter(hidden, W, b, self.W_up, self.b_up)
+        if values.generated is not None:
+            left, right, b = values.generated.at(self.number)
+            return functional.factored_adapter(hidden, left, right, self.W_down, b, self.W_up, self.b_up)
         z, membership = self._aggregated(values.vectors, values.membership)
         projected = hidden @ self.W_down if self.g is None else self.g.project(hidden, z, membership, self.W_down)
         return functional.projected_adapter(hidden, projected, self._bias(z, membership), self.W_up, self.b_up)
@@ -258,3 +280,26 @@ class AttributeAdapter(Bottleneck):
         known = (values.ids[index] != 0).to(values.vectors.dtype)
         b, W = self._of_rows(values.vectors[index], torch.diag(known))
         return b.expand(len(index), -1), W.to(product_dtype(W))
+
+
+def generated_at(adapters: Sequence[AttributeAdapter], values: Values, *, is_summed: bool) -> Generated | None:
+    """Return what the adapters of all sites generate from the values of their attribute; None if not by factors.
+
+    Args:
+        is_summed: whether the weight of a row comes from the sum of the vectors of its values.
+    """
+    z, membership = values.vectors, values.membership
+    if is_summed:
+        with torch.autocast(z.device.type, enabled=False):
+            z = membership @ z
+    factors = factors_of_sites([adapter.g for adapter in adapters], z, None if is_summed else membership)
+    if factors is None:
+        return None
+    b = torch.stack([adapter.b_down for adapter in adapters])
+    if adapters[0].G is not None:
+        G = torch.cat([cast(Tensor, adapter.G) for adapter in adapters])
+        rows = torch.eye(len(z), dtype=z.dtype) if is_summed else membership
+        with torch.autocast(z.device.type, enabled=False):
+            of_rows = functional.attribute_bias(z, rows, G, b.flatten())
+        b = of_rows.view(len(z) if is_summed else len(membership), len(adapters), -1).transpose(0, 1)
+    return Generated(*factors, b)
