@@ -1,15 +1,16 @@
-"""Injectors whose weights are products of two factors, for a processor: fewer and larger operations, less memory.
+"""Injectors whose weights are products of two factors, on a processor: fewer and larger operations, and less memory.
 
-A generated weight is a sum of odd powers (see `attribune.functional.tanh_sum`), which is a product of a factor of the
+A generated weight is a sum of odd powers (see `attribune.functional.tanh_sum`), and so the product of a factor of the
 row's values and one of the parameters. The factors of all sites are computed together; each site multiplies them, adds
-the shared part in place, and uses the weight at once. No weight of a row outlives the site: the backward pass computes
-it again. `attribune.functional` defines the equations and the letters; S is the number of sites, K that of terms.
+the shared part in place, and uses the weight at once. No weight outlives its site: the backward pass computes it again.
+`attribune.functional` defines the equations and the letters; S is the number of sites, K that of terms, N that of
+adapters side by side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
 
 import torch
 from jaxtyping import Float
@@ -18,12 +19,15 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import gelu
 
 from attribune.functional.fused import product_dtype
+from attribune.functional.injector import kronecker_factors
 from attribune.functional.tanh_sum import tanh_factors, terms_within
 
 __all__ = ["can_be_factored", "factored_adapter", "phm_factors"]
 
+Factors: TypeAlias = tuple[Tensor, Tensor]
+
 _DTYPES = (torch.float32, torch.bfloat16)
-_LARGEST = 1 << 24  # numbers in the factors of the values at all sites: 64 MB in float32
+_LARGEST = 1 << 22  # numbers in one power of the values' factors at all sites; the powers, 4 to 12, take up to 200 MB
 
 
 def can_be_factored(z: Float[Tensor, "U Z"], rows: int, *, sites: int, size: int) -> bool:
@@ -33,36 +37,32 @@ def can_be_factored(z: Float[Tensor, "U Z"], rows: int, *, sites: int, size: int
         rows: B.
         size: O·A, the numbers at one site from which a value's weight is made.
     """
-    if torch.compiler.is_compiling() or torch.compiler.is_exporting() or torch.jit.is_tracing():
+    if torch.compiler.is_compiling() or torch.compiler.is_exporting():
         return False
     if z.device.type != "cpu" or z.dtype != torch.float32 or product_dtype(z) not in _DTYPES:
         return False
-    return 0 < sites * size * 4 * (len(z) + rows) <= _LARGEST
+    return 0 < sites * size * (len(z) + rows) <= _LARGEST
 
 
 def phm_factors(
     z: Float[Tensor, "U Z"],
     membership: Float[Tensor, "B U"] | None,
-    sigma: Sequence[Float[Tensor, "O A Z"]],
-    s: Sequence[Float[Tensor, "O P"]],
-    A_o: Sequence[Float[Tensor, "O O O"]],
+    sigma: Float[Tensor, "S O A Z"],
+    s: Float[Tensor, "S O P"],
+    A_o: Float[Tensor, "S O O O"],
 ) -> tuple[Float[Tensor, "S B A K"], Float[Tensor, "S K H"]] | None:
     """Factor the low-rank hypercomplex weights of all sites: at each ``g = reshape(left right, (H, A))``.
 
-    The sum over o and over the values of a row of `attribune.functional.phm_weight` is one product. None where an
-    argument of a hyperbolic tangent is too large for the powers, 1.5.
+    The sums over o and over a row's values in `attribune.functional.phm_weight` are one product. None where an argument
+    of a hyperbolic tangent is too large for the powers, 1.5.
 
     Source: Amplayo, Yoo and Lee 2022, eq. 6-9 and 11.
 
     Args:
         membership: None where z are the vectors of the rows themselves.
-        sigma: of each site; likewise s and A_o.
     """
-    O, A, Z = sigma[0].shape
     with torch.autocast(z.device.type, enabled=False):
-        z_hat = torch.stack([z @ one.view(O * A, Z).T for one in sigma]).view(len(sigma), -1, O, A)
-        numbers, matrices = torch.stack(list(s)), torch.stack(list(A_o))
-        K = (matrices[:, :, :, None, :] * numbers[:, :, None, :, None]).flatten(2)
+        z_hat, K = kronecker_factors(z, sigma, s, A_o)
         with torch.no_grad():
             terms = terms_within(z_hat, K)
         if terms is None:
@@ -76,55 +76,72 @@ def phm_factors(
 
 def factored_adapter(
     h: Float[Tensor, "B T H"],
-    left: Float[Tensor, "B A K"] | None,
-    right: Float[Tensor, "K H"] | None,
-    C: Float[Tensor, "H A"],
-    b: Float[Tensor, "B A"] | Float[Tensor, " A"],
-    W_up: Float[Tensor, "A H"],
+    factors: Sequence[tuple[Float[Tensor, "B A _"], Float[Tensor, "_ H"]]],
+    C: Float[Tensor, "H NA"],
+    b: Float[Tensor, "B NA"] | Float[Tensor, " NA"],
+    W_up: Float[Tensor, "NA H"],
     b_up: Float[Tensor, " H"],
 ) -> Float[Tensor, "B T H"]:
-    """Apply an adapter with the weight ``W = reshape(left right, (H, A)) + C``: ``h + gelu(h W + b) W_up + b_up``.
+    """Apply adapters side by side whose weights have factors: ``h + gelu(h W + b) W_up + b_up``.
 
-    Products run in the precision of `product_dtype`. Gradients can be taken once.
+    W is C plus ``reshape(left right, (H, A))`` in the columns of each attribute; the columns of a task adapter, which
+    has no factors, come first. Products run in the precision of `product_dtype`. Gradients can be taken once.
 
-    Source: Amplayo, Yoo and Lee 2022, eq. 1-3 and 11.
+    Source: Amplayo, Yoo and Lee 2022, eq. 1-3, 5 and 11.
 
     Args:
-        left: a factor of each row's weight, from `phm_factors`; None for the weight C, as in eq. 1.
+        factors: left and right of each attribute, from `phm_factors`, in the order of their columns.
+        C: the shared parts side by side; likewise b, and W_up one below the other.
+        b_up: the sum of the adapters' own.
     """
-    operands = (h, left, right, C, b, W_up, b_up)
+    operands = (h, C, b, W_up, b_up, *(factor for pair in factors for factor in pair))
     if torch.is_grad_enabled():
-        result: Tensor = _FactoredAdapter.apply(*operands, product_dtype(h))  # type: ignore[no-untyped-call]
+        result: Tensor = _FactoredAdapter.apply(product_dtype(h), *operands)  # type: ignore[no-untyped-call]
         return result
     with torch.autocast(h.device.type, enabled=False):
-        return _adapted(*operands, product_dtype(h))[0]
+        return _adapt(product_dtype(h), *operands)[0]
 
 
-def _weight(left: Tensor | None, right: Tensor | None, C: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the weights (B, H, A) of the rows, or the one (H, A) that all share."""
-    if left is None or right is None:
-        return C.to(dtype)
-    B, A, K = left.shape
-    generated = (left.to(dtype).view(B * A, K) @ right.to(dtype)).view(B, A, -1)
-    return generated.add_(C.to(dtype).view(A, -1)).view(B, *C.shape)
+def _parts(width: int, factors: Sequence[Tensor]) -> Iterator[tuple[slice, Factors | None]]:
+    """Yield the columns of the adapters and their factors; the first columns may have none."""
+    pairs = list(zip(factors[::2], factors[1::2], strict=True))
+    start = width - sum(left.shape[1] for left, _ in pairs)
+    if start:
+        yield slice(0, start), None
+    for left, right in pairs:
+        yield slice(start, start + left.shape[1]), (left, right)
+        start += left.shape[1]
 
 
-def _adapted(
-    h: Tensor,
-    left: Tensor | None,
-    right: Tensor | None,
-    C: Tensor,
-    b: Tensor,
-    W_up: Tensor,
-    b_up: Tensor,
-    dtype: torch.dtype,
+def _weight(C: Tensor, factors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
+    """Return the weights (B, H, NA) of the rows, or the one (H, NA) that all share."""
+    C = C.to(dtype)
+    if not factors:
+        return C
+    H, width = C.shape
+    B, A, _ = factors[0].shape
+    W = None if width == A else C.new_empty(B, H, width)
+    for columns, pair in _parts(width, factors):
+        if pair is None:
+            W[..., columns] = C[:, columns]  # type: ignore[index]
+            continue
+        left, right = (factor.to(dtype) for factor in pair)
+        generated = (left.view(B * A, -1) @ right).view(B, H, A)
+        W = generated if W is None else W
+        torch.add(generated, C[:, columns], out=W[..., columns])
+    assert W is not None
+    return W
+
+
+def _adapt(
+    dtype: torch.dtype, h: Tensor, C: Tensor, b: Tensor, W_up: Tensor, b_up: Tensor, *factors: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Compute `factored_adapter`; returned beside it is what the activation reads."""
-    x, W, b = h.to(dtype), _weight(left, right, C, dtype), b.to(dtype)
-    if W.dim() == 2 and b.dim() == 1:
-        a = torch.addmm(b, x.reshape(-1, len(W)), W).view(*x.shape[:-1], -1)
+    x, W, b = h.to(dtype), _weight(C, factors, dtype), b.to(dtype)
+    if W.dim() == 3:
+        a = torch.baddbmm(b.unsqueeze(-2).expand(*x.shape[:2], -1), x, W)
     else:
-        a = torch.baddbmm(b.unsqueeze(-2).expand(len(x), *x.shape[1:-1], -1), x, W.expand(len(x), -1, -1))
+        a = (x.reshape(-1, len(W)) @ W).view(*x.shape[:2], -1).add_(b.unsqueeze(-2))
     change = torch.addmm(b_up.to(dtype), gelu(a).view(-1, a.shape[-1]), W_up.to(dtype)).view(h.shape)
     return (change.add_(h) if change.dtype == h.dtype else h + change), a
 
@@ -133,57 +150,55 @@ class _FactoredAdapter(torch.autograd.Function):
     """`factored_adapter`, which saves the factors instead of the weights."""
 
     @staticmethod
-    def forward(ctx: Any, *operands: Any) -> Tensor:
-        ctx.dtype = operands[-1]
+    def forward(ctx: Any, dtype: torch.dtype, *operands: Tensor) -> Tensor:
         with torch.autocast(operands[0].device.type, enabled=False):
-            out, a = _adapted(*operands)
-        ctx.save_for_backward(*operands[:-1], a)
+            out, a = _adapt(dtype, *operands)
+        ctx.dtype = dtype
+        ctx.save_for_backward(*operands, a)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        h, left, right, C, b, W_up, b_up, a = ctx.saved_tensors
-        needed = dict(zip(("h", "left", "right", "C", "b", "W_up", "b_up"), ctx.needs_input_grad, strict=False))
-        found: dict[str, Tensor] = {}
-        dtype, (H, A) = ctx.dtype, C.shape
+        h, C, b, W_up, b_up, *factors, a = ctx.saved_tensors
+        _, h_needed, C_needed, b_needed, W_up_needed, b_up_needed, *factors_needed = ctx.needs_input_grad
+        dh = dC = db = dW_up = None
+        d_factors: list[Tensor | None] = [None] * len(factors)
         with torch.autocast(h.device.type, enabled=False):
-            grad = grads[0].to(dtype)
-            flat = grad.reshape(-1, H)
-            if needed["W_up"]:
-                found["W_up"] = (gelu(a).view(-1, A).T @ flat).to(W_up.dtype)
-            if needed["b_up"]:
-                found["b_up"] = flat.sum(dim=0, dtype=b_up.dtype)
-            da = torch.ops.aten.gelu_backward((flat @ W_up.to(dtype).T).view(a.shape), a)
-            if needed["b"]:
-                found["b"] = da.sum(dim=1 if b.dim() == 2 else (0, 1), dtype=b.dtype)
-            if needed["h"]:
-                W = _weight(left, right, C, dtype)
-                found["h"] = _input_gradient(grad, da, W).to(h.dtype)
-            if needed["C"] or needed["left"] or needed["right"]:
-                found |= _weight_gradients(h.to(dtype), da, left, right, C)
-        return *(found.get(name) if need else None for name, need in needed.items()), None
+            flat = grads[0].to(ctx.dtype).reshape(-1, h.shape[-1])
+            if W_up_needed:
+                dW_up = (gelu(a).view(-1, len(W_up)).T @ flat).to(W_up.dtype)
+            da = torch.ops.aten.gelu_backward((flat @ W_up.to(ctx.dtype).T).view(a.shape), a)
+            if b_needed:
+                db = da.sum(dim=1 if b.dim() == 2 else (0, 1), dtype=b.dtype)
+            if h_needed:
+                dh = _input_gradient(grads[0], da, _weight(C, factors, ctx.dtype))
+            if C_needed or any(factors_needed):
+                dC, d_factors = _weight_gradients(h.to(ctx.dtype), da, C, factors)
+            db_up = flat.sum(dim=0, dtype=b_up.dtype) if b_up_needed else None
+        return None, dh, dC, db, dW_up, db_up, *d_factors
 
 
 def _input_gradient(grad: Tensor, da: Tensor, W: Tensor) -> Tensor:
-    """Return the gradient of the states, through the residual and through the weight."""
-    if W.dim() == 2:
-        return torch.addmm(grad.reshape(-1, len(W)), da.view(-1, da.shape[-1]), W.T).view(grad.shape)
-    return torch.baddbmm(grad, da, W.transpose(1, 2))
+    """Return the gradient of the states, through the residual, in its own precision, and through the weight."""
+    W = W.expand(len(da), -1, -1).transpose(1, 2)
+    return torch.baddbmm(grad, da, W) if grad.dtype == da.dtype else grad + torch.bmm(da, W)
 
 
 def _weight_gradients(
-    x: Tensor, da: Tensor, left: Tensor | None, right: Tensor | None, C: Tensor
-) -> dict[str, Tensor]:
-    """Return the gradients of the factors and of the shared part, all by way of that of the weights."""
-    H, A = C.shape
-    if left is None or right is None:
-        return {"C": (x.reshape(-1, H).T @ da.view(-1, A)).to(C.dtype)}
-    dW = torch.bmm(x.transpose(1, 2), da)
-    flat = dW.view(-1, H)  # row-major in (A, H), as the product of the factors is
-    factor = left.to(x.dtype).view(len(flat), -1)
-    return {
-        "C": dW.sum(dim=0, dtype=C.dtype),
-        "left": (flat @ right.to(x.dtype).T).view(left.shape).to(left.dtype),
-        "right": (factor.T @ flat).to(right.dtype),
-    }
+    x: Tensor, da: Tensor, C: Tensor, factors: Sequence[Tensor]
+) -> tuple[Tensor, list[Tensor | None]]:
+    """Return the gradients of the shared part and of the factors, all by way of those of the weights."""
+    H, shared, of_factors = len(C), [], []
+    for columns, pair in _parts(C.shape[1], factors):
+        if pair is None:
+            shared.append((x.reshape(-1, H).T @ da[..., columns].flatten(0, 1)).to(C.dtype))
+            continue
+        left, right = (factor.to(x.dtype) for factor in pair)
+        dW = torch.bmm(x.transpose(1, 2), da[..., columns])
+        shared.append(dW.sum(dim=0, dtype=C.dtype))
+        flat = dW.view(-1, H)  # row-major in (A, H), as the product of the factors is
+        of_factors += [(flat @ right.T).view(left.shape), left.view(len(flat), -1).T @ flat]
+    return torch.cat(shared, dim=1), [
+        gradient.to(factor.dtype) for gradient, factor in zip(of_factors, factors, strict=True)
+    ]

@@ -20,20 +20,23 @@ __all__ = ["Condition", "ConditionHolder", "Generated", "Slots", "Values", "chec
 
 
 class Generated(NamedTuple):
-    """What the sites generate from the values of one attribute: see `attribune.functional.factored_adapter`."""
+    """The factors of what S sites generate from the values of one attribute: see `functional.phm_factors`.
+
+    Attributes:
+        times: how many rows of the batch each row stands for.
+    """
 
     left: Float[Tensor, "S B A K"]
     right: Float[Tensor, "S K H"]
     b: Float[Tensor, "S B A"] | Float[Tensor, "S A"]
+    times: int = 1
 
     def at(self, site: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return both factors and the bias of one site."""
-        return self.left[site], self.right[site], self.b[site]
-
-    def over_chunks(self, chunks: int) -> Generated:
-        """Return the same for a batch in which each row is cut into `chunks` rows."""
-        b = self.b if self.b.dim() == 2 else self.b.repeat_interleave(chunks, dim=1)
-        return Generated(self.left.repeat_interleave(chunks, dim=1), self.right, b)
+        left, right, b = self.left[site], self.right[site], self.b[site]
+        if self.times == 1:
+            return left, right, b
+        return left.repeat_interleave(self.times, 0), right, b if b.dim() == 1 else b.repeat_interleave(self.times, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +49,7 @@ class Values:
             unknown: then it is 1 for the rows without any value.
         vectors: the values' learned vectors.
         cache: the weights generated from them in earlier passes.
-        generated: of all sites, where weights are products: their factors, and the biases.
+        generated: the biases and the factors of the weights of all sites, where weights have factors.
     """
 
     ids: Int[Tensor, " U"]
@@ -63,7 +66,9 @@ class Values:
     def over_chunks(self, chunks: int) -> Values:
         """Return the values of a batch in which each row is cut into `chunks` rows, or stands so many times."""
         cache = None if self.cache is None else self.cache.over_chunks(chunks)
-        generated = None if self.generated is None else self.generated.over_chunks(chunks)
+        generated = self.generated
+        if generated is not None:
+            generated = generated._replace(times=generated.times * chunks)
         membership = self.membership.repeat_interleave(chunks, dim=0)
         return replace(self, membership=membership, cache=cache, generated=generated)
 

@@ -121,7 +121,7 @@ def build_generator(config: GeneratorSettings, *, hidden: int) -> Generator:
 def factors_of_sites(
     generators: Sequence[Generator | None], z: Float[Tensor, "U Z"], membership: Float[Tensor, "B U"] | None
 ) -> tuple[Float[Tensor, "S B A K"], Float[Tensor, "S K H"]] | None:
-    """Return the factors of the weights that the generators of all sites make; None where they are better made apart.
+    """Return the factors of the weights that the generators of all sites make; None where each makes its own.
 
     Args:
         membership: None where z are the vectors of the rows themselves.
@@ -130,7 +130,7 @@ def factors_of_sites(
     rows = len(z) if membership is None else len(membership)
     if not of_sites or not can_be_factored(z, rows, sites=len(of_sites), size=of_sites[0].sigma[..., 0].numel()):
         return None
-    sigma, s, A_o = zip(*((one.sigma, one.s, one.A_o) for one in of_sites), strict=True)
+    sigma, s, A_o = (torch.stack(one) for one in zip(*((one.sigma, one.s, one.A_o) for one in of_sites), strict=True))
     return functional.phm_factors(z, membership, sigma, s, A_o)
 
 

@@ -173,12 +173,12 @@ class InjectorMethod(VectorMethod):
         return MergedMethod(config=Adapter(bottleneck=width, stacked=stacked, first_layer=first), tensors=tensors)
 
     def _with_factors(self, number: int, values: Values) -> Values:
-        """Return the values with what all sites generate from them, where that is made of factors."""
+        """Return the values with what all sites generate from them, where that has factors."""
         adapters = [cast(AttributeAdapter, cast(_InjectorSite, site).attributes[number]) for site in self.sites]
         if values.cache is not None or not adapters:
             return values
         is_summed = self.slots[number].count == 1 or adapters[0].pre_aggregation  # each row has one vector, or none
-        return replace(values, generated=generated_at(adapters, values, is_summed=is_summed))
+        return replace(values, generated=_generated_at(adapters, values, is_summed=is_summed))
 
     def _cached(self, slots: Slots, values: Values, ids: Tensor, stamp: Hashable) -> CachedRows | None:
         cache = self._caches.get(slots.name)
@@ -208,9 +208,7 @@ class _InjectorSite(SiteModule):
         if self.task is not None:
             task = self.task
             if any(values.generated is not None for values in condition.values):
-                hidden = functional.factored_adapter(
-                    hidden, None, None, task.W_down, task.b_down, task.W_up, task.b_up
-                )
+                hidden = functional.factored_adapter(hidden, [], task.W_down, task.b_down, task.W_up, task.b_up)
             else:
                 hidden = task(hidden)
         for adapter, values in zip(self.attributes, condition.values, strict=True):
@@ -244,7 +242,7 @@ class AttributeAdapter(Bottleneck):
             return functional.attribute_adapter(hidden, W, b, self.W_up, self.b_up)
         if values.generated is not None:
             left, right, b = values.generated.at(self.number)
-            return functional.factored_adapter(hidden, left, right, self.W_down, b, self.W_up, self.b_up)
+            return functional.factored_adapter(hidden, [(left, right)], self.W_down, b, self.W_up, self.b_up)
         z, membership = self._aggregated(values.vectors, values.membership)
         projected = hidden @ self.W_down if self.g is None else self.g.project(hidden, z, membership, self.W_down)
         return functional.projected_adapter(hidden, projected, self._bias(z, membership), self.W_up, self.b_up)
@@ -282,24 +280,22 @@ class AttributeAdapter(Bottleneck):
         return b.expand(len(index), -1), W.to(product_dtype(W))
 
 
-def generated_at(adapters: Sequence[AttributeAdapter], values: Values, *, is_summed: bool) -> Generated | None:
+def _generated_at(adapters: Sequence[AttributeAdapter], values: Values, *, is_summed: bool) -> Generated | None:
     """Return what the adapters of all sites generate from the values of their attribute; None if not by factors.
 
     Args:
-        is_summed: whether the weight of a row comes from the sum of the vectors of its values.
+        is_summed: whether a row's weight comes from the sum of the vectors of its values.
     """
     z, membership = values.vectors, values.membership
-    if is_summed:
-        with torch.autocast(z.device.type, enabled=False):
-            z = membership @ z
-    factors = factors_of_sites([adapter.g for adapter in adapters], z, None if is_summed else membership)
+    with torch.autocast(z.device.type, enabled=False):
+        sums = membership @ z if is_summed else z
+    factors = factors_of_sites([adapter.g for adapter in adapters], sums, None if is_summed else membership)
     if factors is None:
         return None
     b = torch.stack([adapter.b_down for adapter in adapters])
     if adapters[0].G is not None:
         G = torch.cat([cast(Tensor, adapter.G) for adapter in adapters])
-        rows = torch.eye(len(z), dtype=z.dtype) if is_summed else membership
         with torch.autocast(z.device.type, enabled=False):
-            of_rows = functional.attribute_bias(z, rows, G, b.flatten())
-        b = of_rows.view(len(z) if is_summed else len(membership), len(adapters), -1).transpose(0, 1)
+            of_rows = functional.attribute_bias(z, membership, G, b.flatten())
+        b = of_rows.view(len(membership), *b.shape).transpose(0, 1)
     return Generated(*factors, b)
