@@ -11,8 +11,8 @@ Writes benchmarks/results/prediction.json.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -25,10 +25,21 @@ from models import SHAPES, Shape, batch, build
 
 from attribune.core.process import keep_freed_memory
 from attribune.functional import injector
+from attribune.methods import generators
 from attribune.methods.weight_cache import WeightCache
 
 CASES = ("chain", "kept", "made anew", "eager")
 USERS, ROWS, BATCHES = 100_000, 32, 2_000
+
+
+@contextmanager
+def eager_weights() -> Iterator[None]:
+    """Make the weights of each site by itself, with all tangents of the equation."""
+    with (
+        mock.patch.object(generators, "can_be_factored", return_value=False),
+        mock.patch.object(injector, "tanh_sum", eager_tanh),
+    ):
+        yield
 
 
 def measure(name: str, shape: Shape, precision: str, rounds: int) -> dict[str, Any]:
@@ -43,7 +54,7 @@ def measure(name: str, shape: Shape, precision: str, rounds: int) -> dict[str, A
             with (
                 torch.inference_mode(),
                 torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"),
-                mock.patch.object(injector, "tanh_sum", eager_tanh) if case == "eager" else nullcontext(),
+                eager_weights() if case == "eager" else nullcontext(),
             ):
                 return seconds(lambda: models[case](**given))
 
@@ -76,7 +87,7 @@ def hit_rates(shape: Shape) -> list[dict[str, float]]:
             before = (0, 0)
             for number, ids in enumerate(users):
                 distinct, index = torch.unique(torch.from_numpy(ids), return_inverse=True)
-                store.take(distinct, index, stamp=0, dtype=torch.bfloat16)
+                store.look_up(distinct, index, stamp=0, dtype=torch.bfloat16)
                 if number == BATCHES // 2:
                     before = (store.hits, store.misses)
             hits, misses = store.hits - before[0], store.misses - before[1]
