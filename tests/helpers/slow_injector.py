@@ -135,19 +135,31 @@ def generated(config: Injector, p: dict[str, Any], vectors: list[list[float]]) -
 
 
 def slow_site(config: Injector, site: nn.Module, tables: list[Matrix], slots: list[Slots], ids: Tensor, h: Tensor):
-    """A whole site: the task adapter, then each attribute's in schema order, row by row and token by token."""
+    """A whole site: the task adapter, then each attribute's in schema order, row by row and token by token.
+
+    In parallel all of them read what comes to the site, and what they add is summed.
+    """
     p = numbers(site)
     result = torch.empty_like(h)
     for row in range(h.shape[0]):
-        tokens = h[row].tolist()
+        arrived = h[row].tolist()
+        adapters = []
         if config.task_adapter:
-            task = {name: p[f"task.{name}"] for name in ("W_down", "b_down", "W_up", "b_up")}
-            tokens = [bottleneck(t, task["W_down"], task["b_down"], task["W_up"], task["b_up"]) for t in tokens]
+            adapters.append(tuple(p[f"task.{name}"] for name in ("W_down", "b_down", "W_up", "b_up")))
         for j, attribute in enumerate(slots):
             mine = {n.removeprefix(f"attributes.{j}."): v for n, v in p.items() if n.startswith(f"attributes.{j}.")}
             columns = range(attribute.start, attribute.start + attribute.count)
             values = [int(ids[row, column]) for column in columns]
             W, b = generated(config, mine, [tables[j][value] for value in values if value != 0])
-            tokens = [bottleneck(t, W, b, mine["W_up"], mine["b_up"]) for t in tokens]
+            adapters.append((W, b, mine["W_up"], mine["b_up"]))
+        tokens = arrived
+        for adapter in adapters:
+            changed = [bottleneck(t, *adapter) for t in (arrived if config.arrangement == "parallel" else tokens)]
+            if config.arrangement == "parallel":
+                changed = [
+                    [n + c - a for n, c, a in zip(*states, strict=True)]
+                    for states in zip(tokens, changed, arrived, strict=True)
+                ]
+            tokens = changed
         result[row] = torch.tensor(tokens, dtype=h.dtype)
     return result

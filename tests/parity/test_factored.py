@@ -104,9 +104,15 @@ def test_no_factors_of_large_arguments() -> None:
 # The module
 
 
-def build(*, scale: float = 0.1) -> Method:
+SEQUENTIAL, PARALLEL = (
+    Injector(hypercomplex=4, bottleneck=8, vector_size=Z, arrangement=arrangement)
+    for arrangement in ("sequential", "parallel")
+)
+
+
+def build(config: Injector = SEQUENTIAL, *, scale: float = 0.1) -> Method:
     """The method in float32, the numbers of which are none of them small but for the arguments of tangents."""
-    method = Injector(hypercomplex=4, bottleneck=8, vector_size=Z).build(make_host(hidden=48, slots=SLOTS)).eval()
+    method = config.build(make_host(hidden=48, slots=SLOTS)).eval()
     with torch.no_grad():
         for name, parameter in method.named_parameters():
             size = scale if "sigma" in name else 0.2 if "W_" in name else 0.6
@@ -114,7 +120,7 @@ def build(*, scale: float = 0.1) -> Method:
     return method
 
 
-def worst(method: Method, *, is_factored: bool = True) -> float:
+def worst(method: Method, config: Injector = SEQUENTIAL, *, is_factored: bool = True) -> float:
     """Return the greatest difference between float32 and the loops, over all sites."""
     ids, h = torch.tensor(IDS), torch.randn(len(IDS), 2, 48)
     condition = method.condition(ids, len(ids))
@@ -122,19 +128,22 @@ def worst(method: Method, *, is_factored: bool = True) -> float:
     tables = [table.tolist() for table in method.tables]
     differences = []
     for site in method.sites:
-        expected = slow_site(Injector(vector_size=Z), site, tables, SLOTS, ids, h.double())
+        expected = slow_site(config, site, tables, SLOTS, ids, h.double())
         differences.append(float((site(h, condition) - expected).detach().abs().max()))
     return max(differences)
 
 
 def test_the_module_in_float32() -> None:
     assert worst(build()) < IN_FLOAT32
+    assert worst(build(PARALLEL), PARALLEL) < IN_FLOAT32
+    assert worst(build(PARALLEL), SEQUENTIAL) > MISTAKE, "the arrangement matters"
     assert worst(build(scale=9.0), is_factored=False) < 20 * IN_FLOAT32, "too large for powers, and right all the same"
 
 
-def test_gradients_are_those_of_the_weights() -> None:
+@pytest.mark.parametrize("config", [SEQUENTIAL, PARALLEL], ids=lambda config: config.arrangement)
+def test_gradients_are_those_of_the_weights(config: Injector) -> None:
     """In float64 the weights are made one by one, which is compared with the paper elsewhere."""
-    method, ids, h = build().train(), torch.tensor(IDS), torch.randn(len(IDS), 2, 48)
+    method, ids, h = build(config).train(), torch.tensor(IDS), torch.randn(len(IDS), 2, 48)
     method.attribute_dropout = 0.0
     found: list[dict[str, Tensor]] = []
     for dtype in (torch.float32, torch.float64):

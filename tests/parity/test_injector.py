@@ -112,6 +112,16 @@ def test_rows(rows: tuple[list[Slots], list[list[int]]], form: dict[str, bool]) 
         assert worst(config, rows, hidden=48, sites=2) < TOLERANCE
 
 
+@pytest.mark.parametrize(
+    "switches",
+    [{}, {"task_adapter": False, "phm": False}, {"weight_injection": False}, {"bias_injection": False}],
+    ids=label,
+)
+def test_adapters_in_parallel(switches: dict[str, bool]) -> None:
+    config = Injector(hypercomplex=4, bottleneck=8, vector_size=7, arrangement="parallel", **switches)
+    assert worst(config, SEVERAL, hidden=48, sites=2) < TOLERANCE
+
+
 SIZES = [  # H, O, A, Z
     (44, 2, 7, 11),
     (63, 3, 5, 2),

@@ -127,7 +127,7 @@ def factors_of_sites(
         membership: None where z are the vectors of the rows themselves.
     """
     of_sites = [one for one in generators if isinstance(one, _Phm)]
-    rows = len(z) if membership is None else len(membership)
+    rows = (z if membership is None else membership).shape[0]  # and not its len(), which an export takes for a constant
     if not of_sites or not can_be_factored(z, rows, sites=len(of_sites), size=of_sites[0].sigma[..., 0].numel()):
         return None
     sigma, s, A_o = (torch.stack(one) for one in zip(*((one.sigma, one.s, one.A_o) for one in of_sites), strict=True))
