@@ -120,7 +120,7 @@ CASES = ("bare", "adapter", "chain", "injector", "peft 8", "peft 16", "full")
 
 
 def build(case: str, shape: Shape) -> nn.Module:
-    """The model of one case, which may be the name of a method, in training mode."""
+    """The model of one case, which may be the name of a method or `parallel`, in training mode."""
     torch.manual_seed(0)
     schema, backbone = shape.schema(), build_backbone(shape.config())
     task = Classification(classes=5)
@@ -128,8 +128,9 @@ def build(case: str, shape: Shape) -> nn.Module:
         return bare_model(backbone, task.outputs).train()
     if case == "chain":
         return chain(backbone, schema, task=task, bottleneck=BOTTLENECK).train()
-    sizes = {"bottleneck": BOTTLENECK} if case in ("injector", "adapter") else {}
-    method = METHODS.get(case, Plain)(**sizes)
+    sizes: dict[str, Any] = {"bottleneck": BOTTLENECK} if case in ("injector", "parallel", "adapter") else {}
+    sizes |= {"arrangement": case} if case == "parallel" else {}
+    method = METHODS.get("injector" if case == "parallel" else case, Plain)(**sizes)
     tuning = "frozen" if case == "adapter" else None
     model = AttributeModel.build(backbone, schema, task=task, method=method, tuning=tuning)
     if case.startswith("peft"):

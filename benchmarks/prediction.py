@@ -5,15 +5,15 @@
 All cases take turns in one process on the same batch. `bare` is the stock class of transformers; of every other case
 the share of its throughput is given, beside what arithmetic allows (see `yardstick`). `chain`: M + 1 static adapters in
 a row. `kept`: an Injector whose weights for the values of the batch are kept from an earlier one. `made anew`: the same
-without memory. `eager`: the same with every hyperbolic tangent of the equation evaluated and stored. The others are
+without memory; `parallel`: so too, all adapters of a site in one product. `eager`: the same with every hyperbolic tangent of the equation evaluated and stored. The others are
 methods with their default settings. The hit rates are those of batches of 32 rows whose users follow Zipf's law, of
 100,000 users, in the second thousand of batches, weights in bf16. Writes benchmarks/results/prediction.json.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -27,10 +27,11 @@ from yardstick import BARE, operations, shares_of_bare
 
 from attribune.core.process import keep_freed_memory
 from attribune.functional import injector
+from attribune.methods import generators
 from attribune.methods.weight_cache import WeightCache
 
 CASES = ("chain", "kept", "made anew", "eager")
-METHODS = ("tokens", "pln", "plora", "modulated")
+METHODS = ("parallel", "tokens", "pln", "plora", "modulated")
 SHAPES_HERE = {
     **SHAPES,
     "bert-base, 64 tokens": replace(SHAPES["bert-base"], tokens=64),
@@ -39,6 +40,16 @@ SHAPES_HERE = {
     "minilm, two attributes": replace(SHAPES["minilm"], distinct=(32, 32)),
 }
 USERS, ROWS, BATCHES = 100_000, 32, 2_000
+
+
+@contextmanager
+def eager_weights() -> Iterator[None]:
+    """Make the weights of each site by itself, with all tangents of the equation."""
+    with (
+        mock.patch.object(generators, "can_be_factored", return_value=False),
+        mock.patch.object(injector, "tanh_sum", eager_tanh),
+    ):
+        yield
 
 
 def measure(name: str, shape: Shape, precision: str, rounds: int) -> dict[str, Any]:
@@ -58,7 +69,7 @@ def measure(name: str, shape: Shape, precision: str, rounds: int) -> dict[str, A
             with (
                 torch.inference_mode(),
                 half(),
-                mock.patch.object(injector, "tanh_sum", eager_tanh) if case == "eager" else nullcontext(),
+                eager_weights() if case == "eager" else nullcontext(),
             ):
                 return seconds(lambda: models[case](**inputs_of(case, given)))
 
@@ -94,7 +105,7 @@ def hit_rates(shape: Shape) -> list[dict[str, float]]:
             before = (0, 0)
             for number, ids in enumerate(users):
                 distinct, index = torch.unique(torch.from_numpy(ids), return_inverse=True)
-                store.take(distinct, index, stamp=0, dtype=torch.bfloat16)
+                store.look_up(distinct, index, stamp=0, dtype=torch.bfloat16)
                 if number == BATCHES // 2:
                     before = (store.hits, store.misses)
             hits, misses = store.hits - before[0], store.misses - before[1]

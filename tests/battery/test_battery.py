@@ -86,6 +86,7 @@ VARIANTS: dict[str, MethodConfig] = {
     "injector weight alone": Injector(**SIZES, bias_injection=False, aggregation="pre", low_rank=False),
     "injector outer": Injector(**SIZES, phm=False),
     "injector full": Injector(**SIZES, phm=False, low_rank=False),
+    "injector parallel": Injector(**SIZES, arrangement="parallel"),
     "pln mlp": Pln(vector_sizes=(13, 7), norms="both", bias_terms="both", fusion="mlp"),
     "pln addition": Pln(vector_size=48, fusion="addition", layers=(2,)),
     "pln weighted": Pln(vector_size=48, fusion="weighted", norms="feed_forward"),

@@ -43,6 +43,7 @@ EXACT: dict[str, tuple[MethodConfig, str]] = {
         INJECTOR.model_copy(update={"bias_injection": False, "aggregation": "pre", "low_rank": False}),
         "adapter",
     ),
+    "injector, parallel": (INJECTOR.model_copy(update={"arrangement": "parallel"}), "adapter"),
     "pln": (PLN, "none"),
     "pln, all": (Pln(vector_sizes=(13, 7), norms="both", bias_terms="both", fusion="mlp"), "none"),
     "e2ln": (E2ln(vector_size=13, norms="both", bias_terms="feed_forward", summary_pooling="attention"), "e2ln"),

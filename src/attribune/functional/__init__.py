@@ -24,9 +24,11 @@ The parameters and their names in the papers:
 | `attribute_bias` | `G` | A Z | g_bias |
 | `attribute_bias` | `c` | A | c_bias |
 | `attribute_weight`, `phm_projection` | `C` | H A | C_weight |
-| `phm_weight`, `phm_projection` | `sigma` | O A Z | σ_o |
-| `phm_weight`, `phm_projection` | `s` | O P | s_o |
-| `phm_weight`, `phm_projection`, `phm_full_weight` | `A_o` | O O O | A_o |
+| `phm_weight`, `phm_projection`, `phm_factors` | `sigma` | O A Z | σ_o |
+| `phm_weight`, `phm_projection`, `phm_factors` | `s` | O P | s_o |
+| `phm_weight`, `phm_projection`, `phm_factors`, `phm_full_weight` | `A_o` | O O O | A_o |
+| `factored_adapter` | `factors` | B A K, K H | left and right factor of the sum over o in eq. 9 |
+| `factored_adapter` | `C`, `b` | H N·A, B N·A | C_weight, b_{z_j} of N adapters side by side |
 | `low_rank_weight` | `sigma`, `s` | A Z, H | σ, s |
 | `phm_full_weight` | `sigma` | O A P Z | the full map in place of eq. 7 |
 | `full_weight` | `sigma` | H A Z | the linear projection in place of eq. 9 |
@@ -87,6 +89,7 @@ from attribune.functional.chim import chunk_importance_logits, chunk_importance_
 from attribune.functional.convolution import averaged_windows, convolved_words
 from attribune.functional.descriptions import described_vectors
 from attribune.functional.e2ln import layer_norm_pool, personalised_norm
+from attribune.functional.factored import factored_adapter, phm_factors
 from attribune.functional.hcsc import attribute_gate, frequency_gate, shared_vector
 from attribune.functional.iaa import attribute_interaction, bilinear_attention_pool
 from attribune.functional.injector import (
@@ -141,6 +144,7 @@ __all__ = [
     "customised_words",
     "cut_points",
     "described_vectors",
+    "factored_adapter",
     "first_token",
     "frequency_gate",
     "full_weight",
@@ -162,6 +166,7 @@ __all__ = [
     "personal_attention_pool",
     "personalised_low_rank",
     "personalised_norm",
+    "phm_factors",
     "phm_full_weight",
     "phm_projection",
     "phm_weight",

@@ -20,6 +20,7 @@ __all__ = [
     "attribute_bias",
     "attribute_weight",
     "full_weight",
+    "kronecker_factors",
     "low_rank_weight",
     "phm_full_weight",
     "phm_projection",
@@ -100,7 +101,7 @@ def phm_weight(
 
     Source: Amplayo, Yoo and Lee 2022, eq. 6-9 and 11.
     """
-    z_hat, K = _phm_factors(z, sigma, s, A_o)
+    z_hat, K = kronecker_factors(z, sigma, s, A_o)
     return tanh_sum(z_hat, K, membership).reshape(-1, K.shape[1], sigma.shape[1])
 
 
@@ -128,18 +129,20 @@ def phm_projection(
         ConfigError: for a value of the variable other than 0 and 1.
     """
     if implementation == "fused" or (implementation == "auto" and is_better_fused(h, membership)):
-        return fused_projection(h, *_phm_factors(z, sigma, s, A_o), membership, C)
+        return fused_projection(h, *kronecker_factors(z, sigma, s, A_o), membership, C)
     return h @ attribute_weight(phm_weight(z, membership, sigma, s, A_o), C)
 
 
-def _phm_factors(
-    z: Float[Tensor, "U Z"], sigma: Float[Tensor, "O A Z"], s: Float[Tensor, "O P"], A_o: Float[Tensor, "O O O"]
-) -> tuple[Float[Tensor, "U O A"], Float[Tensor, "O P*O*O"]]:
-    """Factor the product (A, O, P, O): its row a is z_hat[a] times the same H numbers A_o[i, j] s[p]."""
-    O = sigma.shape[0]
+def kronecker_factors(
+    z: Float[Tensor, "U Z"],
+    sigma: Float[Tensor, "*S O A Z"],
+    s: Float[Tensor, "*S O P"],
+    A_o: Float[Tensor, "*S O O O"],
+) -> tuple[Float[Tensor, "*S U O A"], Float[Tensor, "*S O P*O*O"]]:
+    """Factor the products (A, O, P, O): row a is z_hat[a] times the same H numbers A_o[i, j] s[p], at each site."""
     with torch.autocast(z.device.type, enabled=False):
-        z_hat = torch.einsum("oaz,uz->uoa", sigma, z)
-    return z_hat, (A_o[:, :, None, :] * s[:, None, :, None]).reshape(O, -1)
+        z_hat = torch.einsum("...oaz,uz->...uoa", sigma, z)
+    return z_hat, (A_o.unsqueeze(-2) * s[..., None, :, None]).flatten(-3)
 
 
 def low_rank_weight(

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from numpy.polynomial import chebyshev
 from torch import Tensor
 
-__all__ = ["TanhImplementation", "tanh_sum"]
+__all__ = ["TanhImplementation", "tanh_factors", "tanh_sum", "terms_within"]
 
 TanhImplementation = Literal["auto", "polynomial", "exact"]
 
@@ -59,13 +59,11 @@ def tanh_sum(
         if implementation == "polynomial":
             return _polynomial(z_hat, K, membership, _POWERS[-1][1])
         with torch.no_grad():
-            reach = (z_hat.abs().amax(dim=2) * K.abs().amax(dim=1)).amax(dim=1)
-            largest = float(reach.max()) if len(reach) else 0.0
-        terms = next((terms for limit, terms in _POWERS if largest <= limit), None)
+            terms = terms_within(z_hat, K)
         if terms is not None:
             return _polynomial(z_hat, K, membership, terms)
         limit, terms = _POWERS[-1]
-        near = reach <= limit
+        near = _reach(z_hat.detach(), K.detach()) <= limit
         far = _exact(z_hat[~near], K, membership[:, ~near])
         return far + _polynomial(z_hat[near], K, membership[:, near], terms)
 
@@ -79,22 +77,41 @@ def _polynomial(z_hat: Tensor, K: Tensor, membership: Tensor, terms: int) -> Ten
     """Compute `tanh_sum` as one matrix product of odd powers, for arguments within the limit of `terms`."""
     U, O, A = z_hat.shape
     B, H = membership.shape[0], K.shape[1]
+    left, right = (factor[0] for factor in tanh_factors(z_hat[None], K[None], terms))
+    if U * (O * terms + B) < B * O * terms:  # few values: compute their weights, then sum them for each row
+        return membership @ (left.reshape(U * A, O * terms) @ right).view(U, A * H)
+    return ((membership @ left.view(U, A * O * terms)).view(B * A, O * terms) @ right).view(B, A * H)
+
+
+def tanh_factors(
+    z_hat: Float[Tensor, "S U O A"], K: Float[Tensor, "S O H"], terms: int
+) -> tuple[Float[Tensor, "S U A K"], Float[Tensor, "S K H"]]:
+    """Factor ``sum_o tanh(z_hat[s, u, o] K[s, o]^T)`` into odd powers of each, so that it is ``left right``.
+
+    Args:
+        terms: how many powers, from `terms_within`.
+    """
     # Scaled to |K| <= 1, so that no power of a number overflows whose product with the other's would not.
-    scale = K.detach().abs().amax(dim=1).clamp(min=torch.finfo(K.dtype).tiny)
-    z, k = z_hat * scale[:, None], K / scale[:, None]
+    scale = K.detach().abs().amax(dim=2).clamp(min=torch.finfo(K.dtype).tiny)
+    z, k = (z_hat * scale[:, None, :, None]).transpose(2, 3), K / scale[..., None]
     z_squared, k_squared = z * z, k * k
     z_powers, k_powers = [z], [k]
     for _ in range(terms - 1):
         z_powers.append(z_powers[-1] * z_squared)
         k_powers.append(k_powers[-1] * k_squared)
     c = k.new_tensor(_coefficients(terms))
-    right = (torch.stack(k_powers, dim=1) * c[:, None]).view(O * terms, H)
-    left = torch.stack(z_powers, dim=2).view(U, O * terms * A)
-    if U * (O * terms + B) < B * O * terms:  # few values: compute their weights, then sum them for each row
-        left = left.view(U, O * terms, A).transpose(1, 2).reshape(U * A, O * terms)
-        return membership @ (left @ right).view(U, A * H)
-    left = (membership @ left).view(B, O * terms, A).transpose(1, 2).reshape(B * A, O * terms)
-    return (left @ right).view(B, A * H)
+    return torch.stack(z_powers, dim=4).flatten(3), (torch.stack(k_powers, dim=2) * c[:, None]).flatten(1, 2)
+
+
+def terms_within(z_hat: Float[Tensor, "*S U O A"], K: Float[Tensor, "*S O H"]) -> int | None:
+    """Return how many odd powers are enough for all products of `tanh_sum`; None where one is too large for them."""
+    largest = float(_reach(z_hat, K).max()) if z_hat.numel() else 0.0
+    return next((terms for limit, terms in _POWERS if largest <= limit), None)
+
+
+def _reach(z_hat: Float[Tensor, "*S U O A"], K: Float[Tensor, "*S O H"]) -> Float[Tensor, "*S U"]:
+    """Return the largest argument of a tangent for each value."""
+    return (z_hat.abs().amax(dim=-1) * K.abs().amax(dim=-1).unsqueeze(-2)).amax(dim=-1)
 
 
 # The largest argument for which a number of odd powers gives tanh within 3e-9 and its derivative within 2e-7.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -16,7 +16,27 @@ from attribune.methods.shapes import AttributeIds, Mask
 from attribune.methods.weight_cache import CachedRows
 from attribune.schema.slots import Slots
 
-__all__ = ["Condition", "ConditionHolder", "Slots", "Values", "check_attribute_ids"]
+__all__ = ["Condition", "ConditionHolder", "Generated", "Slots", "Values", "check_attribute_ids"]
+
+
+class Generated(NamedTuple):
+    """The factors of what S sites generate from the values of one attribute: see `functional.phm_factors`.
+
+    Attributes:
+        times: how many rows of the batch each row stands for.
+    """
+
+    left: Float[Tensor, "S B A K"]
+    right: Float[Tensor, "S K H"]
+    b: Float[Tensor, "S B A"] | Float[Tensor, "S A"]
+    times: int = 1
+
+    def at(self, site: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return both factors and the bias of one site."""
+        left, right, b = self.left[site], self.right[site], self.b[site]
+        if self.times == 1:
+            return left, right, b
+        return left.repeat_interleave(self.times, 0), right, b if b.dim() == 1 else b.repeat_interleave(self.times, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +49,14 @@ class Values:
             unknown: then it is 1 for the rows without any value.
         vectors: the values' learned vectors.
         cache: the weights generated from them in earlier passes.
+        generated: the biases and the factors of the weights of all sites, where weights have factors.
     """
 
     ids: Int[Tensor, " U"]
     membership: Float[Tensor, "B U"]
     vectors: Float[Tensor, "U Z"]
     cache: CachedRows | None = None
+    generated: Generated | None = None
 
     def known_vectors(self) -> Float[Tensor, "B Z"]:
         """Return the sum of the vectors of each row's known values; zero for a row without any."""
@@ -44,7 +66,11 @@ class Values:
     def over_chunks(self, chunks: int) -> Values:
         """Return the values of a batch in which each row is cut into `chunks` rows, or stands so many times."""
         cache = None if self.cache is None else self.cache.over_chunks(chunks)
-        return replace(self, membership=self.membership.repeat_interleave(chunks, dim=0), cache=cache)
+        generated = self.generated
+        if generated is not None:
+            generated = generated._replace(times=generated.times * chunks)
+        membership = self.membership.repeat_interleave(chunks, dim=0)
+        return replace(self, membership=membership, cache=cache, generated=generated)
 
     @classmethod
     def collect(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import psutil
 import torch
 from jaxtyping import Float
@@ -10,10 +12,11 @@ from torch import Tensor, nn
 
 from attribune import functional
 from attribune.errors import ConfigError
+from attribune.functional.factored import can_be_factored
 from attribune.methods.config import VectorMethodConfig
 from attribune.methods.shapes import States
 
-__all__ = ["Generator", "GeneratorSettings", "build_generator", "check_memory"]
+__all__ = ["Generator", "GeneratorSettings", "build_generator", "check_memory", "factors_of_sites"]
 
 
 class GeneratorSettings(VectorMethodConfig):
@@ -113,6 +116,22 @@ def build_generator(config: GeneratorSettings, *, hidden: int) -> Generator:
             f"choose one of {', '.join(map(str, fitting))}"
         )
     return (_Phm if config.low_rank else _PhmFull)(config, hidden=hidden)
+
+
+def factors_of_sites(
+    generators: Sequence[Generator | None], z: Float[Tensor, "U Z"], membership: Float[Tensor, "B U"] | None
+) -> tuple[Float[Tensor, "S B A K"], Float[Tensor, "S K H"]] | None:
+    """Return the factors of the weights that the generators of all sites make; None where each makes its own.
+
+    Args:
+        membership: None where z are the vectors of the rows themselves.
+    """
+    of_sites = [one for one in generators if isinstance(one, _Phm)]
+    rows = (z if membership is None else membership).shape[0]  # and not its len(), which an export takes for a constant
+    if not of_sites or not can_be_factored(z, rows, sites=len(of_sites), size=of_sites[0].sigma[..., 0].numel()):
+        return None
+    sigma, s, A_o = (torch.stack(one) for one in zip(*((one.sigma, one.s, one.A_o) for one in of_sites), strict=True))
+    return functional.phm_factors(z, membership, sigma, s, A_o)
 
 
 def check_memory(config: GeneratorSettings, *, hidden: int, copies: int) -> None:

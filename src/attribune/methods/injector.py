@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,9 +20,9 @@ from attribune.functional.fused import product_dtype
 from attribune.methods.adapter import Adapter, AdapterSite, Bottleneck
 from attribune.methods.attribute_method import VectorMethod
 from attribune.methods.base import Method, SiteModule
-from attribune.methods.condition import Condition, Values
+from attribune.methods.condition import Condition, Generated, Values
 from attribune.methods.config import LayerMethodConfig, MethodConfig
-from attribune.methods.generators import Generator, GeneratorSettings, build_generator, check_memory
+from attribune.methods.generators import Generator, GeneratorSettings, build_generator, check_memory, factors_of_sites
 from attribune.methods.host import Host
 from attribune.methods.merging import MergedMethod, MergeTarget, own_tensors
 from attribune.methods.shapes import AttributeIds, DropoutDraw, States
@@ -49,6 +49,9 @@ class Injector(LayerMethodConfig, GeneratorSettings):
         task_adapter: whether a plain adapter comes first.
         aggregation: of several values of an attribute: ``post`` sums the generated biases and weights, ``pre`` the
             vectors.
+        arrangement: ``sequential``, where an adapter changes what the one before it has returned, as in the paper;
+            ``parallel``, where all adapters of a site read the same states, ``h + sum_j f(h W_j + b_j) U_j + c``, as
+            one adapter of their widths together.
         low_rank: whether the generated matrices come from outer products.
         phm: whether they are sums of Kronecker products.
         initial_scale: standard deviation of the initial C, W_down and W_up.
@@ -65,6 +68,7 @@ class Injector(LayerMethodConfig, GeneratorSettings):
     weight_injection: bool = True
     task_adapter: bool = True
     aggregation: Literal["post", "pre"] = "post"
+    arrangement: Literal["sequential", "parallel"] = "sequential"
     initial_scale: PositiveFloat = 0.01
 
     @model_validator(mode="after")
@@ -88,8 +92,8 @@ class InjectorMethod(VectorMethod):
 
     def __init__(self, config: Injector, host: Host) -> None:
         super().__init__(config, host)
-        for site in host.at(*_KINDS):
-            self.add_site(site, _InjectorSite(config, hidden=host.hidden, attributes=len(host.slots)))
+        for number, site in enumerate(host.at(*_KINDS)):
+            self.add_site(site, _InjectorSite(config, number, hidden=host.hidden, attributes=len(host.slots)))
         self._caches: dict[str, WeightCache] = {}
         self._value_size = len(self.sites) * (host.hidden + 1) * config.bottleneck
         self._can_cache = config.weight_injection and config.aggregation == "post"
@@ -138,8 +142,12 @@ class InjectorMethod(VectorMethod):
             cache.restamp(before, after)
 
     def condition(self, attribute_ids: AttributeIds | None, rows: int, draw: DropoutDraw | None = None) -> Condition:
-        """Collect the distinct values of the batch, with their cached weights in passes without gradients."""
-        condition = super().condition(attribute_ids, rows, draw)
+        """Collect the distinct values of the batch, with cached weights in passes without gradients, else factors."""
+        condition = self._with_caches(super().condition(attribute_ids, rows, draw))
+        values = tuple(self._with_factors(number, values) for number, values in enumerate(condition.values))
+        return replace(condition, values=values)
+
+    def _with_caches(self, condition: Condition) -> Condition:
         if not self._caches or self.training or torch.is_grad_enabled() or torch.compiler.is_compiling():
             return condition
         stamp = self._stamp()
@@ -153,7 +161,7 @@ class InjectorMethod(VectorMethod):
         return replace(condition, values=values)
 
     def merge(self, config: MethodConfig, condition: Condition, target: MergeTarget) -> MergedMethod:
-        """Merge into stacked plain adapters at each site, with the weights generated from the values."""
+        """Merge into plain adapters at each site, stacked if sequential, with the weights generated from the values."""
         tensors: dict[str, Tensor] = {}
         width = stacked = 0
         sites = [
@@ -167,6 +175,14 @@ class InjectorMethod(VectorMethod):
             width, stacked = adapter["b_down"].numel(), (number + 1) // len(sites)
         first = cast(Injector, config).first_layer
         return MergedMethod(config=Adapter(bottleneck=width, stacked=stacked, first_layer=first), tensors=tensors)
+
+    def _with_factors(self, number: int, values: Values) -> Values:
+        """Return the values with what all sites generate from them, where that has factors."""
+        adapters = [cast(AttributeAdapter, cast(_InjectorSite, site).attributes[number]) for site in self.sites]
+        if values.cache is not None or not adapters:
+            return values
+        is_summed = self.slots[number].count == 1 or adapters[0].pre_aggregation  # each row has one vector, or none
+        return replace(values, generated=_generated_at(adapters, values, is_summed=is_summed))
 
     def _cached(self, slots: Slots, values: Values, ids: Tensor, stamp: Hashable) -> CachedRows | None:
         cache = self._caches.get(slots.name)
@@ -186,32 +202,75 @@ class InjectorMethod(VectorMethod):
 class _InjectorSite(SiteModule):
     """Task adapter and attribute adapters at one site."""
 
-    def __init__(self, config: Injector, *, hidden: int, attributes: int) -> None:
+    def __init__(self, config: Injector, number: int, *, hidden: int, attributes: int) -> None:
         super().__init__()
+        self.is_parallel = config.arrangement == "parallel"
         task = Adapter(bottleneck=config.bottleneck, initial_scale=config.initial_scale)
         self.task = AdapterSite(task, hidden=hidden) if config.task_adapter else None
-        self.attributes = nn.ModuleList(AttributeAdapter(config, hidden=hidden) for _ in range(attributes))
+        self.attributes = nn.ModuleList(AttributeAdapter(config, number, hidden=hidden) for _ in range(attributes))
 
     def forward(self, hidden: States, condition: Condition) -> States:
+        has_factors = [values.generated is not None for values in condition.values]
+        if self.is_parallel:
+            return self._factored(hidden, condition) if all(has_factors) else self._side_by_side(hidden, condition)
         if self.task is not None:
-            hidden = self.task(hidden)
+            task = self.task
+            if any(has_factors):
+                hidden = functional.factored_adapter(hidden, [], task.W_down, task.b_down, task.W_up, task.b_up)
+            else:
+                hidden = task(hidden)
         for adapter, values in zip(self.attributes, condition.values, strict=True):
             hidden = adapter(hidden, values)
         return hidden
 
-    def merge(self, condition: Condition) -> Iterator[dict[str, Tensor]]:
-        """Yield the tensors of each adapter in order, for the values of the only row of the condition."""
-        if self.task is not None:
-            yield own_tensors(self.task)
-        for adapter, values in zip(self.attributes, condition.values, strict=True):
-            yield cast(AttributeAdapter, adapter).merge(values)
+    def _side_by_side(self, hidden: States, condition: Condition) -> States:
+        """Apply all adapters to the same states, each with its own product down and all with one up."""
+        task = [] if self.task is None else [(hidden @ self.task.W_down, self.task.b_down)]
+        downs = [adapter.down(hidden, values) for adapter, values in self._of_attributes(condition)]
+        projected, biases = zip(*task, *downs, strict=True)
+        W_up, b_up = self._up()
+        return functional.projected_adapter(hidden, torch.cat(projected, dim=-1), _joined_rows(biases), W_up, b_up)
+
+    def _factored(self, hidden: States, condition: Condition) -> States:
+        """Apply all adapters to the same states, in one product down and one up."""
+        generated = [
+            cast(Generated, values.generated).at(adapter.number) for adapter, values in self._of_attributes(condition)
+        ]
+        task = [] if self.task is None else [self.task.b_down]
+        W_down = torch.cat([adapter.W_down for adapter in self._adapters()], dim=1)
+        factors, b = [(left, right) for left, right, _ in generated], _joined_rows([*task, *(b for *_, b in generated)])
+        return functional.factored_adapter(hidden, factors, W_down, b, *self._up())
+
+    def _up(self) -> tuple[Float[Tensor, "NA H"], Float[Tensor, " H"]]:
+        """Return the up projections of all adapters one below the other, and the sum of their biases."""
+        adapters = self._adapters()
+        b_up = torch.stack([adapter.b_up for adapter in adapters]).sum(dim=0)
+        return torch.cat([adapter.W_up for adapter in adapters]), b_up
+
+    def _adapters(self) -> list[Bottleneck]:
+        task = [] if self.task is None else [self.task]
+        return [*task, *cast(Iterable[AttributeAdapter], self.attributes)]
+
+    def _of_attributes(self, condition: Condition) -> Iterator[tuple[AttributeAdapter, Values]]:
+        return zip(cast(Iterable[AttributeAdapter], self.attributes), condition.values, strict=True)
+
+    def merge(self, condition: Condition) -> list[dict[str, Tensor]]:
+        """Return the tensors of each plain adapter in order, for the values of the only row of the condition."""
+        task = [] if self.task is None else [own_tensors(self.task)]
+        adapters = [*task, *(adapter.merge(values) for adapter, values in self._of_attributes(condition))]
+        if not self.is_parallel:
+            return adapters
+        W_up, b_up = self._up()
+        W_down, b_down = (torch.cat([one[name] for one in adapters], dim=-1) for name in ("W_down", "b_down"))
+        return [{"W_down": W_down, "b_down": b_down, "W_up": W_up.detach(), "b_up": b_up.detach()}]
 
 
 class AttributeAdapter(Bottleneck):
     """The adapter of one attribute at one site (Injectors eq. 2-5, 10-11); W_down is C_weight, b_down c_bias."""
 
-    def __init__(self, config: Injector, *, hidden: int) -> None:
+    def __init__(self, config: Injector, number: int, *, hidden: int) -> None:
         super().__init__(hidden=hidden, bottleneck=config.bottleneck, scale=config.initial_scale)
+        self.number = number  # of the site
         self.pre_aggregation = config.aggregation == "pre"
         self.G: nn.Parameter | None = None
         if config.bias_injection:
@@ -220,12 +279,19 @@ class AttributeAdapter(Bottleneck):
 
     def forward(self, hidden: States, values: Values) -> States:
         """Adapt each row's states to its own values."""
+        if values.generated is not None:
+            left, right, b = values.generated.at(self.number)
+            return functional.factored_adapter(hidden, [(left, right)], self.W_down, b, self.W_up, self.b_up)
+        return functional.projected_adapter(hidden, *self.down(hidden, values), self.W_up, self.b_up)
+
+    def down(self, hidden: States, values: Values) -> tuple[Float[Tensor, "B T A"], Tensor]:
+        """Return the product of the states with the rows' weights, and the rows' biases."""
         if values.cache is not None:
             b, W = values.cache.read(self, partial(self._of_values, values))
-            return functional.attribute_adapter(hidden, W, b, self.W_up, self.b_up)
+            return hidden @ W, b
         z, membership = self._aggregated(values.vectors, values.membership)
         projected = hidden @ self.W_down if self.g is None else self.g.project(hidden, z, membership, self.W_down)
-        return functional.projected_adapter(hidden, projected, self._bias(z, membership), self.W_up, self.b_up)
+        return projected, self._bias(z, membership)
 
     def merge(self, values: Values) -> dict[str, Tensor]:
         """Return the tensors of the equivalent plain adapter for the values of the only row."""
@@ -258,3 +324,30 @@ class AttributeAdapter(Bottleneck):
         known = (values.ids[index] != 0).to(values.vectors.dtype)
         b, W = self._of_rows(values.vectors[index], torch.diag(known))
         return b.expand(len(index), -1), W.to(product_dtype(W))
+
+
+def _joined_rows(biases: Sequence[Tensor]) -> Float[Tensor, "B NA"] | Float[Tensor, " NA"]:
+    """Join biases that belong to rows (B, A) and such that all rows share (A,)."""
+    rows = next((len(b) for b in biases if b.dim() == 2), None)
+    return torch.cat([b if rows is None else b.expand(rows, -1) for b in biases], dim=-1)
+
+
+def _generated_at(adapters: Sequence[AttributeAdapter], values: Values, *, is_summed: bool) -> Generated | None:
+    """Return what the adapters of all sites generate from the values of their attribute; None if not by factors.
+
+    Args:
+        is_summed: whether a row's weight comes from the sum of the vectors of its values.
+    """
+    z, membership = values.vectors, values.membership
+    with torch.autocast(z.device.type, enabled=False):
+        sums = membership @ z if is_summed else z
+    factors = factors_of_sites([adapter.g for adapter in adapters], sums, None if is_summed else membership)
+    if factors is None:
+        return None
+    b = torch.stack([adapter.b_down for adapter in adapters])
+    if adapters[0].G is not None:
+        G = torch.cat([cast(Tensor, adapter.G) for adapter in adapters])
+        with torch.autocast(z.device.type, enabled=False):
+            of_rows = functional.attribute_bias(z, membership, G, b.flatten())
+        b = of_rows.view(len(membership), *b.shape).transpose(0, 1)
+    return Generated(*factors, b)
