@@ -5,9 +5,10 @@
 All cases take turns in one process on the same batch. `bare` is the stock class of transformers; of every other case
 the share of its throughput is given, beside what arithmetic allows (see `yardstick`). `chain`: M + 1 static adapters in
 a row. `kept`: an Injector whose weights for the values of the batch are kept from an earlier one. `made anew`: the same
-without memory; `parallel`: so too, all adapters of a site in one product. `eager`: the same with every hyperbolic tangent of the equation evaluated and stored. The others are
-methods with their default settings. The hit rates are those of batches of 32 rows whose users follow Zipf's law, of
-100,000 users, in the second thousand of batches, weights in bf16. Writes benchmarks/results/prediction.json.
+without memory; `parallel`: so too, all adapters of a site in one product. `eager`: `made anew` with every hyperbolic
+tangent of the equation evaluated and stored. The others are methods with their default settings. The hit rates are
+those of batches of 32 rows whose users follow Zipf's law, of 100,000 users, in the second thousand of batches, weights
+in bf16. Writes benchmarks/results/prediction.json.
 """
 
 from __future__ import annotations
