@@ -67,7 +67,7 @@ class StoredModel(PreTrainedModel):
                 f"the weights are rounded to {self.quantised}, with which nothing learns: train the model from which "
                 "this was made"
             )
-        return super().train(mode)
+        return cast(Self, super().train(mode))
 
     @property
     def stack(self) -> PreTrainedModel:
