@@ -24,9 +24,11 @@ import pytest
 import small_runs
 
 from attribune.apps.cli import main
+from attribune.backbones import int8
 from attribune.core.progress import Reporter
 from attribune.data.tables import read_table, table_batches
 from attribune.errors import AttribuneWarning, DataError
+from attribune.functional.int8 import int8_linear
 from attribune.prediction.on_ray import _error, _packed, _Worker
 from attribune.prediction.parts import Mark, PartsFolder
 from attribune.prediction.predict import predict
@@ -133,6 +135,35 @@ def test_types_of_several_files_are_joined(run: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"c\.parquet: column 'price' is (large_)?string, but int64 in .*a\.parquet"):
         predict(run, [a, c], tmp_path / "q.parquet")
     assert not (tmp_path / "q.parquet").exists()
+
+
+def test_int8(
+    run: Path,
+    tmp_path: Path,
+    files: list[Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In one file and in a folder, which is of one kind of weights; scores stay close to those in float32."""
+    words = ["predict", str(run), str(files[0]), "--output"]
+    for name, more in (("exact.parquet", []), ("one.parquet", ["--quantise", "int8"]), ("p", ["--quantise", "int8"])):
+        assert main([*words, str(tmp_path / name), *more]) == 0
+    exact, one, parts = (pd.read_parquet(tmp_path / name) for name in ("exact.parquet", "one.parquet", "p"))
+    scores = [name for name in exact if name.startswith("probability")]
+    assert 0 < np.abs(one[scores] - exact[scores]).to_numpy().max() < 0.02
+    np.testing.assert_allclose(parts[scores], one[scores], atol=0.01)
+    capsys.readouterr()
+    assert main([*words, str(tmp_path / "p")]) == 1
+    assert "was begun with quantise='int8': give the same" in capsys.readouterr().err
+    calls: list[int] = []
+    monkeypatch.setattr(int8, "int8_linear", lambda *args: calls.append(1) or int8_linear(*args))
+    found = {}
+    for more in ((), ("--quantise", "int8")):
+        assert not calls
+        assert main(["evaluate", str(run), str(files[0]), "--json", *more]) == 0
+        found[more] = json.loads(capsys.readouterr().out)["metrics"]["as given"]["accuracy"]["value"]
+    assert calls
+    assert found[()] == pytest.approx(found["--quantise", "int8"], abs=0.05)
 
 
 def test_what_is_missing_is_scored_and_nothing_else(

@@ -17,6 +17,7 @@ from attribune.metrics.bootstrap import Interval
 from attribune.metrics.metric import Metric
 from attribune.metrics.results import Comparison, compare_metrics, intervals
 from attribune.models.predictor import Predictor
+from attribune.models.quantised import Quantisation
 from attribune.runs.folder import load_run
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.recipe import Recipe
@@ -76,17 +77,25 @@ class Evaluation:
         return {name: intervals(metrics) for name, metrics in self.scores.items()}
 
 
-def evaluate(run: str | Path, data: Any, *, backbone: str | None = None, encoding: str | None = None) -> Evaluation:
+def evaluate(
+    run: str | Path,
+    data: Any,
+    *,
+    backbone: str | None = None,
+    encoding: str | None = None,
+    quantise: Quantisation | None = None,
+) -> Evaluation:
     """Score a run on labelled rows, with their attributes and with all of them hidden.
 
     Args:
         data: anything `read_table` takes.
         backbone: where the backbone's weights are, if no longer where they were.
+        quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.quantised`.
 
     Raises:
         AttribuneError: naming file, row or column and the cure.
     """
-    recipe, predictor = load_run(run, backbone=backbone)
+    recipe, predictor = load_run(run, backbone=backbone, quantise=quantise)
     labelled = LabelledRows.read(recipe, predictor, data, encoding=encoding)
     with numbered_in_file(labelled.numbers, labelled.source):
         logits, report = predictor.logits(labelled.rows)

@@ -32,6 +32,7 @@ from transformers.utils import logging as transformers_logging
 from attribune.backbones.bart_encoder import BartEncoderModel
 from attribune.backbones.families import placement_for
 from attribune.backbones.hierarchical import HierarchicalModel
+from attribune.backbones.int8 import Int8Weights
 from attribune.backbones.placement import Placement, Pooling
 from attribune.backbones.tang import TangModel
 from attribune.backbones.word_models import BiLSTMCNNModel, BiLSTMModel, CNNModel, WordModel
@@ -184,11 +185,13 @@ class SharedBackbones:
 
     Attributes:
         tokenizers: those that were loaded, by the names and checksums of their files.
+        int8: weights of models that are quantised, which they share as they share their originals.
     """
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
         self.device = torch.device(device)
         self.tokenizers: dict[Hashable, PreTrainedTokenizerBase | None] = {}
+        self.int8: Int8Weights = {}
         self._loaded: dict[Hashable, tuple[PreTrainedModel, str]] = {}
 
     def load(

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from attribune.backbones.families import placement_for
+from attribune.backbones.int8 import check_int8
 from attribune.backbones.loading import build_backbone, fingerprint, load_backbone
 from attribune.backbones.sites import first_position, most_positions
 from attribune.backbones.sparse_attention import prepare_sparse_attention
@@ -266,6 +267,8 @@ class ConditionedModel(CheckpointedModel):
 
     def prepare(self, device: torch.device, *, cache_mb: float | None = None) -> None:
         """Move the model to a device and switch to evaluation; None leaves the weight cache unchanged."""
+        if self.quantised is not None:
+            check_int8(device)
         self.to(device).eval()
         if self.text_vectors is not None:
             self.text_vectors.to(device)
@@ -307,11 +310,12 @@ class ConditionedModel(CheckpointedModel):
 
     def describe(self, *, precision: str) -> dict[str, Any]:
         """Return method, backbone, number of parameters and precision as plain JSON values."""
+        autocast = "bfloat16" if precision == "bf16" else None
         return {
             "method": self.method_config.name,
             "backbone": self.config.backbone,
             "parameters": sum(p.numel() for p in self.parameters()),
-            "precision": "bfloat16" if precision == "bf16" else str(self.backbone.dtype).removeprefix("torch."),
+            "precision": self.quantised or autocast or str(self.backbone.dtype).removeprefix("torch."),
         }
 
     def _own_tokenizer(self) -> PreTrainedTokenizerBase:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from attribune.backbones.int8 import quantise_backbone
 from attribune.backbones.loading import SharedBackbones, with_same_tensors
 from attribune.core.deprecation import renamed_arguments
 from attribune.core.process import keep_freed_memory
@@ -22,9 +23,10 @@ from attribune.data.history_encoding import columns_of, with_histories
 from attribune.data.rows import EncodedRows
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
-from attribune.models.auto import load_model
+from attribune.models.auto import load_model, named_runs
 from attribune.models.base import ConditionedModel
 from attribune.models.classifier import AttributeModel
+from attribune.models.quantised import Quantisation, in_int8, quantised
 from attribune.models.scorer import Scorer
 from attribune.models.shared_pass import SharedPass, refusal
 from attribune.models.token_scores import score_tokens
@@ -47,9 +49,10 @@ class Predictor:
         precision: ``float32`` or ``bf16``.
         device: where the model runs; by default a GPU if there is one.
         cache_mb: size of the cache of generated weights, see `AttributeModel.enable_weight_cache`; 0 disables it.
+        quantise: ``int8`` computes the backbone's linear maps in int8, on a CPU; see `attribune.models.quantised`.
 
     Raises:
-        ConfigError: for a model without a tokenizer, or one whose text columns are not known.
+        ConfigError: for a model without a tokenizer, or one whose text columns are not known, or that has no int8.
     """
 
     @renamed_arguments(kept_megabytes="cache_mb")
@@ -62,6 +65,7 @@ class Predictor:
         precision: str = "float32",
         device: str | None = None,
         cache_mb: float = 256,
+        quantise: Quantisation | None = None,
     ) -> None:
         if batch_size < 1:
             raise ConfigError(f"batch_size is {batch_size}: give at least 1")
@@ -70,6 +74,7 @@ class Predictor:
             raise ConfigError(
                 "the model does not say which columns are its text: give text_input=TextInput.of('column')"
             )
+        model = quantised(model, quantise)
         self.model, self.task, self.text_input = model, model.task, text_input
         self.batch_size, self.precision = batch_size, precision
         self._lock = threading.Lock()
@@ -132,6 +137,7 @@ class Predictor:
         device: str | None = None,
         cache_mb: float = 256,
         verify: bool = True,
+        quantise: Quantisation | None = None,
     ) -> Self:
         """Load a saved neural model with everything it needs to score raw rows.
 
@@ -146,7 +152,9 @@ class Predictor:
             ConfigError: for a model saved without tokenizer or text columns.
         """
         model = load_model(name, backbone=backbone, revision=revision, verify=verify)
-        return cls(model, batch_size=batch_size, precision=precision, device=device, cache_mb=cache_mb)
+        return cls(
+            model, batch_size=batch_size, precision=precision, device=device, cache_mb=cache_mb, quantise=quantise
+        )
 
     def require_documents(self, what: str) -> None:
         """Raise a ConfigError for a task that scores tokens or compares texts, where `what` works with single texts."""
@@ -167,6 +175,7 @@ class Predictor:
         device: str | None = None,
         cache_mb: float = 256,
         verify: bool = True,
+        quantise: Quantisation | None = None,
     ) -> PredictorGroup:
         """Load several runs over one copy of each backbone, which scores rows of different runs in the same batches.
 
@@ -181,11 +190,11 @@ class Predictor:
             ConfigError: for two runs of one name, or none.
         """
         keep_freed_memory()
-        named = _named(runs)
+        named = named_runs(runs)
         shared = SharedBackbones(device or default_device())
         predictors = {
             name: Predictor(
-                load_model(run, backbone=backbone, shared=shared, verify=verify),
+                quantised(load_model(run, backbone=backbone, shared=shared, verify=verify), quantise, shared=shared),
                 batch_size=batch_size,
                 precision=precision,
                 device=str(shared.device),
@@ -297,14 +306,17 @@ class PredictorGroup(Mapping[str, Predictor]):
         self._predictors = dict(predictors)
         self.refusals = {name: reason for name, one in predictors.items() if (reason := refusal(one.model)) is not None}
         self._passes: list[tuple[SharedPass, list[str]]] = []
-        for precision in sorted({one.precision for one in predictors.values()}):
+        able = {name: one for name, one in predictors.items() if name not in self.refusals}
+        for kind in sorted({(one.precision, in_int8(one.model)) for one in able.values()}):
             models = {
                 name: one.model
-                for name, one in predictors.items()
-                if isinstance(one.model, AttributeModel) and name not in self.refusals and one.precision == precision
+                for name, one in able.items()
+                if isinstance(one.model, AttributeModel) and (one.precision, in_int8(one.model)) == kind
             }
             for trunk, names in shared.shared_by({name: model.backbone for name, model in models.items()}):
                 if len(names) > 1:
+                    if kind[1]:
+                        quantise_backbone(trunk, shared.int8)
                     self._passes.append((SharedPass([models[name] for name in names], trunk), names))
 
     def __getitem__(self, name: str) -> Predictor:
@@ -378,18 +390,3 @@ class PredictorGroup(Mapping[str, Predictor]):
 def default_device() -> str:
     """Return the device on which models run: a GPU if there is one."""
     return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-def _named(runs: Mapping[str, str | Path] | Sequence[str | Path]) -> dict[str, str | Path]:
-    """Return runs by their names."""
-    if isinstance(runs, str | Path) or not runs:
-        raise ConfigError(f"the runs are {runs!r}: give several folders, or a mapping of names to folders")
-    if isinstance(runs, Mapping):
-        return dict(runs)
-    named: dict[str, str | Path] = {}
-    for run in runs:
-        name = Path(run).resolve().name
-        if name in named:
-            raise ConfigError(f"two of the runs are named {name!r}: give a mapping of names to folders")
-        named[name] = run
-    return named

@@ -42,7 +42,8 @@ class StoredModel(PreTrainedModel):
     """A backbone with a method: which parameters are trained and stored. Subclasses set the attributes.
 
     A method that reads histories has ``histories``, perhaps ``text_vectors`` by which similar texts are found, and
-    ``moved_backbone``, the new location of the weights that compute them.
+    ``moved_backbone``, the new location of the weights that compute them. ``quantised`` says to what the
+    backbone's weights are rounded; None where they are not.
     """
 
     config_class = AttributeConfig
@@ -57,6 +58,16 @@ class StoredModel(PreTrainedModel):
     histories: Histories | None = None
     text_vectors: TextVectors | None = None
     moved_backbone: str | None = None
+    quantised: str | None = None
+
+    def train(self, mode: bool = True) -> Self:
+        """Switch to training, or to evaluation; ConfigError for training a quantised model."""
+        if mode and self.quantised is not None:
+            raise ConfigError(
+                f"the weights are rounded to {self.quantised}, with which nothing learns: train the model from which "
+                "this was made"
+            )
+        return cast(Self, super().train(mode))
 
     @property
     def stack(self) -> PreTrainedModel:
@@ -193,7 +204,10 @@ class StoredModel(PreTrainedModel):
 
         Raises:
             ModelFolderError: when the folder cannot be written.
+            ConfigError: for a quantised model.
         """
+        if self.quantised is not None:
+            raise ConfigError(f"the weights are rounded to {self.quantised}: save the model from which this was made")
         if not is_main_process:
             return
         self.snapshot(state_dict).save_pretrained(Path(save_directory))

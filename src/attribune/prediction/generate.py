@@ -10,6 +10,7 @@ from attribune.core.progress import Reporter
 from attribune.data.tables import read_table, table_source_name
 from attribune.errors import ConfigError, numbered_in_file
 from attribune.models.generator import AttributeGenerator
+from attribune.models.quantised import Quantisation
 from attribune.models.writer import Decoding, Writer
 from attribune.runs.folder import load_run
 from attribune.schema import EncodingReport
@@ -27,6 +28,7 @@ def generate(
     decoding: Decoding | None = None,
     backbone: str | None = None,
     encoding: str | None = None,
+    quantise: Quantisation | None = None,
     reporter: Reporter | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Write texts with a run of the task ``generation``.
@@ -35,6 +37,7 @@ def generate(
         data: anything `read_table` takes, with the columns of prompt and attributes; without it there is one row.
         attributes: values for every row, which replace the table's.
         backbone: new location of the backbone's weights, if they were moved.
+        quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.quantised`.
 
     Yields:
         For each text ``row`` and ``sample``, numbers from 1, ``prompt``, ``attributes`` and ``text``.
@@ -43,7 +46,7 @@ def generate(
         AttribuneError: naming file, row or column and the cure.
     """
     decoding, fixed = decoding or Decoding(), dict(attributes or {})
-    recipe, predictor = load_run(run, backbone=backbone)
+    recipe, predictor = load_run(run, backbone=backbone, quantise=quantise)
     if not isinstance(predictor.model, AttributeGenerator):
         raise ConfigError(f"{run} has the task {recipe.task_kind!r}, which writes no text: use `attribune predict`")
     writer = Writer(predictor.model, text_input=predictor.text_input, precision=recipe.training.precision)

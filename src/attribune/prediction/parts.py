@@ -22,6 +22,7 @@ from attribune.core.config import Settings
 from attribune.core.files import write_json
 from attribune.core.job_folder import JobFolder
 from attribune.errors import ConfigError, DataError
+from attribune.models.quantised import Quantisation
 from attribune.prediction.reading import Job
 from attribune.schema import EncodingReport
 
@@ -37,6 +38,7 @@ class _Manifest(Settings):
     run: str
     encoding: str | None
     part_rows: int = Field(ge=1)
+    quantise: Quantisation | None = None
     files: list[tuple[str, int]]
 
 
@@ -133,6 +135,7 @@ class PartsFolder(JobFolder):
             "run": digest,
             "encoding": job.encoding,
             "part_rows": job.part_rows,
+            "quantise": job.quantise,
             "files": [[name, Path(name).stat().st_size] for name in job.files],
         }
         marks = self.marks() if saved else {}
@@ -161,6 +164,7 @@ class PartsFolder(JobFolder):
         different = {
             "with another run": saved["run"] != wanted["run"],
             f"with encoding {saved['encoding']!r}": saved["encoding"] != wanted["encoding"],
+            f"with quantise={saved['quantise']!r}": saved["quantise"] != wanted["quantise"],
             f"in parts of {saved['part_rows']:,} rows": saved["part_rows"] != wanted["part_rows"],
             f"of other files ({_shown(before)})": before != names,
         }

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,11 +25,14 @@ from attribune.data.text_files import is_text
 from attribune.data.writing import TableWriter, open_writer
 from attribune.errors import ConfigError, DataError
 from attribune.models.panel import Panel
+from attribune.models.predictor import Predictor
+from attribune.models.quantised import Quantisation
 from attribune.prediction.parts import PartsFolder
 from attribune.prediction.reading import Job
 from attribune.prediction.to_folder import predict_parts
 from attribune.prediction.worker import panel_rows, score_rows
 from attribune.runs.folder import load_run
+from attribune.runs.recipe import Recipe
 from attribune.schema import EncodingReport
 
 __all__ = ["predict"]
@@ -48,6 +52,7 @@ def predict(
     part_rows: int | None = None,
     escape_formulas: bool = False,
     panel: Any = None,
+    quantise: Quantisation | None = None,
     reporter: Reporter | None = None,
 ) -> int:
     """Write tables with their own columns and the model's predictions and probabilities.
@@ -62,6 +67,7 @@ def predict(
         workers: of ``ray``; by default the number of GPUs, or cores, of the cluster.
         part_rows: rows of a part; by default 16,384, or the value with which the folder was started.
         panel: what `Panel.of` takes: predictions are those of a panel for each text, in one file.
+        quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.quantised`.
         escape_formulas: put an apostrophe before texts in CSV and TSV that spreadsheet programs run as formulas.
 
     Returns:
@@ -84,10 +90,12 @@ def predict(
             encoding=encoding,
             part_rows=part_rows or PartsFolder(Path(output)).part_rows(),
             output=str(output),
+            quantise=quantise,
         )
         return predict_parts(job, engine=engine, workers=workers, reporter=reporter)
     writer = open_writer(output, escape_formulas=escape_formulas)
-    return _to_file(run, sources, output, writer, panel, backbone=backbone, encoding=encoding, reporter=reporter)
+    load = partial(load_run, run, backbone=backbone, quantise=quantise)
+    return _to_file(load, sources, output, writer, panel, encoding=encoding, reporter=reporter)
 
 
 def _is_folder(output: str | Path) -> bool:
@@ -130,13 +138,12 @@ def _paths(sources: Sequence[Any], output: str | Path) -> list[str | Path]:
 
 
 def _to_file(
-    run: str | Path,
+    load: Callable[[], tuple[Recipe, Predictor]],
     sources: Sequence[Source],
     output: str | Path,
     opened: AbstractContextManager[TableWriter],
     members: Any,
     *,
-    backbone: str | None,
     encoding: str | None,
     reporter: Reporter,
 ) -> int:
@@ -146,7 +153,7 @@ def _to_file(
     refuse_input_as_output(output, files)
     clear_drafts(Path(output).parent, name=Path(output).name)
     with opened as writer:
-        _, predictor = load_run(run, backbone=backbone)
+        _, predictor = load()
         tables = [(table_source_name(source), read_table(source, encoding=encoding)) for source in files]
         schema = _common_schema([(name, table.features.arrow_schema) for name, table in tables])
         panel = None if members is None else Panel.of(predictor, members)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from attribune.data.tables import table_batches
+from attribune.models.quantised import Quantisation
 
 __all__ = ["FilePart", "Job", "read_parts"]
 
@@ -22,6 +23,7 @@ class Job:
         files: input files, numbered from 1.
         encoding: of the files; None detects it.
         part_rows: rows of a part.
+        quantise: ``int8``, or None.
     """
 
     run: str
@@ -30,6 +32,7 @@ class Job:
     encoding: str | None
     part_rows: int
     output: str
+    quantise: Quantisation | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

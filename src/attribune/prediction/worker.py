@@ -25,7 +25,7 @@ class PartScorer:
 
     def __init__(self, job: Job) -> None:
         self._job, self._folder = job, PartsFolder(Path(job.output))
-        _, self._predictor = load_run(job.run, backbone=job.backbone)
+        _, self._predictor = load_run(job.run, backbone=job.backbone, quantise=job.quantise)
 
     def score(self, part: FilePart) -> Mark:
         """Score a part and write it, unless it exists; returns its mark.

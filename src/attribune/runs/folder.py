@@ -22,6 +22,7 @@ from attribune.models.auto import load_scorer, model_class
 from attribune.models.base import ConditionedModel
 from attribune.models.files import CARD, CONFIG, SCHEMA, TENSORS, find_model, read_config
 from attribune.models.predictor import Predictor
+from attribune.models.quantised import Quantisation, quantised
 from attribune.models.scorer import Scorer
 from attribune.runs.recipe import RECIPE_END, Recipe
 from attribune.runs.results import RunResults
@@ -285,6 +286,7 @@ def load_run(
     backbone: str | None = None,
     dtype: str = "float32",
     shared: SharedBackbones | None = None,
+    quantise: Quantisation | None = None,
 ) -> tuple[Recipe, Predictor]:
     """Load the recipe and the predictor of a trained run.
 
@@ -293,9 +295,11 @@ def load_run(
         backbone: new location of the backbone's weights, if they were moved.
         dtype: of the backbone's weights.
         shared: cache of backbones whose weights several models share.
+        quantise: ``int8`` for prediction on CPUs; see `attribune.models.quantised`.
 
     Raises:
         ModelFolderError: for a folder that is no run, or whose model is missing or damaged.
+        ConfigError: for a model or a processor that has no int8.
     """
     folder = RunFolder(Path(path))
     recipe = folder.read_recipe()
@@ -310,7 +314,7 @@ def load_run(
             raise
         with folder.held(wait=True):  # the model was replaced while it was read
             model = load_scorer(folder.model, backbone=backbone, dtype=dtype, shared=shared)
-    return recipe, predictor_of(recipe, model)
+    return recipe, predictor_of(recipe, quantised(model, quantise, shared=shared))
 
 
 def predictor_of(recipe: Recipe, model: Scorer) -> Predictor:

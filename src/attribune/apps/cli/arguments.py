@@ -19,6 +19,7 @@ _SHARED: dict[str, dict[str, Any]] = {
     "data": {"metavar": "DATA", "help": "CSV, TSV, JSONL or Parquet file, or a name on the hub"},
     "--backbone": {"metavar": "NAME_OR_DIR", "help": "where the backbone's weights are now"},
     "--encoding": {"help": "encoding of the table; detected unless given"},
+    "--quantise": {"choices": ("int8",), "help": "compute in int8, on CPUs: faster, and close to float32"},
     "--json": {"action": "store_true", "help": "write JSON to stdout"},
 }
 """Arguments that several verbs have, with their options."""

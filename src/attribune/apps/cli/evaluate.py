@@ -23,7 +23,7 @@ __all__ = ["add_parser"]
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
     parser = add_verb(verbs, "evaluate", __doc__, run=_run)
-    add_shared(parser, "run_folder", "data", "--json", "--backbone", "--encoding")
+    add_shared(parser, "run_folder", "data", "--json", "--backbone", "--encoding", "--quantise")
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -32,7 +32,13 @@ def _run(options: argparse.Namespace) -> None:
     from attribune.metrics.tables import text_table
 
     console = open_console()
-    result = evaluate(options.run_folder, options.data, backbone=options.backbone, encoding=options.encoding)
+    result = evaluate(
+        options.run_folder,
+        options.data,
+        backbone=options.backbone,
+        encoding=options.encoding,
+        quantise=options.quantise,
+    )
     for note in result.notes:
         console.note(note)
     if options.json:

@@ -48,7 +48,7 @@ def add_parser(verbs: Any) -> None:
     add("--n", type=int, default=1, metavar="N", help="texts per row (default: 1)")
     add("--seed", type=int, default=0, metavar="N", help="seed of --sample (default: 0)")
     add("--output", metavar="FILE", help="ends in .jsonl, .csv, .tsv or .parquet (default: stdout)")
-    add_shared(parser, "--backbone", "--encoding")
+    add_shared(parser, "--backbone", "--encoding", "--quantise")
 
 
 def _after_interrupt(options: argparse.Namespace) -> str:
@@ -71,6 +71,7 @@ def _run(options: argparse.Namespace) -> None:
         decoding=Decoding(**settings),
         backbone=options.backbone,
         encoding=options.encoding,
+        quantise=options.quantise,
         reporter=console,
     )
     if options.output is None:

@@ -34,7 +34,7 @@ def add_parser(verbs: Any) -> None:
     tables = "CSV, TSV, JSONL or Parquet files, folders of them, or names on the hub"
     add_shared(parser, "data", nargs="+", help=tables)
     add("--output", required=True, metavar="PATH", help="file that ends in .csv, .tsv, .jsonl or .parquet, or a folder")
-    add_shared(parser, "--backbone", "--encoding")
+    add_shared(parser, "--backbone", "--encoding", "--quantise")
     add(
         "--engine",
         choices=("local", "ray"),
@@ -74,6 +74,7 @@ def _run(options: argparse.Namespace) -> None:
             workers=options.workers,
             escape_formulas=options.escape_formulas,
             panel=options.panel,
+            quantise=options.quantise,
             reporter=console,
         )
     if Path(options.output).suffix:  # for a folder, `predict` has noted its parts

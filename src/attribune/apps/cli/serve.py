@@ -19,7 +19,7 @@ import signal
 from importlib.util import find_spec
 from typing import Any
 
-from attribune.apps.cli.arguments import add_renamed_flag, add_verb
+from attribune.apps.cli.arguments import add_renamed_flag, add_shared, add_verb
 from attribune.apps.cli.output import open_console
 from attribune.errors import ConfigError
 
@@ -38,6 +38,7 @@ def add_parser(verbs: Any) -> None:
     add("--port", type=int, default=8000, metavar="N", help="0 takes a free one (default: 8000)")
     add("--backbone", metavar="NAME_OR_DIR", help="where the backbones' weights are now")
     add("--dtype", default="float32", help="dtype of the backbones' weights: float32, or bfloat16 at half the memory")
+    add_shared(parser, "--quantise")
     add("--cache-mb", type=float, metavar="MB", help="size of the cache of generated weights (default: 256)")
     add("--max-rows", type=int, metavar="N", help="texts in one request (default: 256)")
     add("--max-text-length", type=int, metavar="N", help="characters of one text (default: 100,000)")
@@ -82,6 +83,7 @@ def _serve(options: argparse.Namespace) -> None:
         options.runs,
         backbone=options.backbone,
         dtype=options.dtype,
+        quantise=options.quantise,
         cache_mb=settings.cache_mb,
         enrol=settings.enrol,
     )

@@ -22,6 +22,7 @@ from attribune.models.auto import load_model
 from attribune.models.base import ConditionedModel
 from attribune.models.panel import Panel
 from attribune.models.predictor import Predictor, PredictorGroup, default_device
+from attribune.models.quantised import Quantisation, quantised
 from attribune.runs.folder import RunFolder, load_run
 from attribune.runs.live_run import LiveRun
 from attribune.schema import MultiLabel, Numeric, Schema
@@ -204,6 +205,7 @@ def load_models(
     dtype: str = "float32",
     cache_mb: float = 256,
     enrol: bool = False,
+    quantise: Quantisation | None = None,
 ) -> dict[str, ServedModel]:
     """Load runs for a service, on the thread that will predict; those with the same backbone share its weights.
 
@@ -213,6 +215,7 @@ def load_models(
         dtype: of the backbones' weights, ``float32`` or ``bfloat16``.
         cache_mb: size of the weight caches of all models together, in MiB.
         enrol: whether values can be added and taken away.
+        quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.quantised`.
 
     Raises:
         ConfigError: for two runs of one name, or without a run; or for a run that is there twice, or another dtype,
@@ -225,12 +228,23 @@ def load_models(
         raise ConfigError(f"--dtype {dtype}: choose float32 or bfloat16")
     if enrol and dtype != "float32":
         raise ConfigError(f"--dtype {dtype} with --enrol: weights are stored again with new values, so leave it out")
-    return compute(lambda: _load_models(runs, backbone=backbone, dtype=dtype, cache_mb=cache_mb, enrol=enrol))
+    if enrol and quantise is not None:
+        raise ConfigError(
+            f"--quantise {quantise} with --enrol: values are learned in float32, so leave one of them out"
+        )
+    weights = _Weights(backbone, dtype, quantise)
+    return compute(lambda: _load_models(runs, weights, cache_mb=cache_mb, enrol=enrol))
 
 
-def _load_models(
-    runs: Sequence[str], *, backbone: str | None, dtype: str, cache_mb: float, enrol: bool
-) -> dict[str, ServedModel]:
+class _Weights(NamedTuple):
+    """Where the backbones' weights are, and in which precision they are used."""
+
+    backbone: str | None
+    dtype: str
+    quantise: Quantisation | None
+
+
+def _load_models(runs: Sequence[str], weights: _Weights, *, cache_mb: float, enrol: bool) -> dict[str, ServedModel]:
     mapped = MappedFiles.of_this_process()
     folders = [RunFolder(Path(_parse_run(run)[1]).resolve()) for run in runs if enrol]
     for folder in folders:
@@ -238,13 +252,13 @@ def _load_models(
     marks = {folder.path: folder.model_mark for folder in folders}
     if len(marks) < len(folders):
         raise ConfigError("--enrol with one run under two names: only one of them would learn; give it once")
-    sources, group = _load_group(runs, backbone=backbone, dtype=dtype)
+    sources, group = _load_group(runs, weights)
     copy_into_memory(group.networks())
     gc.collect()  # nothing may hold what has been copied
     files = MappedFiles.of_this_process(apart_from=mapped)
     models = {name: ServedModel(name=name, group=group, source=source, files=files) for name, source in sources.items()}
     if enrol:
-        models = {name: _with_run(model, marks, backbone) for name, model in models.items()}
+        models = {name: _with_run(model, marks, weights.backbone) for name, model in models.items()}
     neural = [model for served in models.values() if isinstance(model := served.predictor.model, ConditionedModel)]
     for model in neural:
         model.enable_weight_cache(cache_mb / len(neural))
@@ -268,25 +282,27 @@ def _with_run(
     return replace(model, live=live)
 
 
-def _load_group(runs: Sequence[str], *, backbone: str | None, dtype: str) -> tuple[dict[str, str], PredictorGroup]:
+def _load_group(runs: Sequence[str], weights: _Weights) -> tuple[dict[str, str], PredictorGroup]:
     """Load runs over shared weights; returns the folder of each by name, and their predictors."""
     shared, sources, predictors = SharedBackbones(default_device()), dict[str, str](), dict[str, Predictor]()
     for run in runs:
         name, source = _parse_run(run)
         if name in predictors:
             raise ConfigError(f"two runs are named {name!r}: give them names, as in NAME=FOLDER")
-        predictor = _load(source, backbone=backbone, dtype=dtype, shared=shared)
+        predictor = _load(source, weights, shared)
         if predictor.task.kind == "generation":
             raise ConfigError(f"{source} writes text, which the service does not: use `attribune generate`")
         sources[name], predictors[name] = source, predictor
     return sources, PredictorGroup(predictors, shared=shared)
 
 
-def _load(source: str, *, backbone: str | None, dtype: str, shared: SharedBackbones) -> Predictor:
+def _load(source: str, weights: _Weights, shared: SharedBackbones) -> Predictor:
+    backbone, dtype, quantise = weights
     if RunFolder(Path(source)).is_begun or not (Path(source) / "config.json").is_file():
-        return load_run(source, backbone=backbone, dtype=dtype, shared=shared)[1]
+        return load_run(source, backbone=backbone, dtype=dtype, shared=shared, quantise=quantise)[1]
     model = load_model(source, backbone=backbone, dtype=dtype, shared=shared)
-    return Predictor(model, precision="float32" if dtype == "float32" else "bf16")
+    precision = "float32" if dtype == "float32" else "bf16"
+    return Predictor(quantised(model, quantise, shared=shared), precision=precision)
 
 
 def _parse_run(run: str) -> tuple[str, str]:

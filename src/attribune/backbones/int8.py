@@ -1,0 +1,99 @@
+"""Backbones whose linear maps have int8 weights, for prediction on CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
+
+from attribune.backbones.word_models import WordModel
+from attribune.errors import ConfigError
+from attribune.functional.int8 import int8_linear, int8_weight
+
+__all__ = ["Int8Linear", "Int8Weights", "check_int8", "quantise_backbone"]
+
+Int8Weights = dict[tuple[int, ...], tuple[Tensor, Tensor, Tensor, Tensor]]
+"""Weight, int8 weight, scales and sums by address and shape of the weight, for backbones that share weights."""
+_INSTRUCTIONS = ("avx512_vnni", "avx_vnni", "amx_int8")
+
+
+class Int8Linear(nn.Module):
+    """A linear map with an int8 weight (inputs, outputs), in the place of one of the backbone."""
+
+    weight: nn.Parameter
+    bias: nn.Parameter | None
+    scales: Tensor
+    sums: Tensor
+    zeros: Tensor
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Map the states (..., inputs); the result is in float32."""
+        bias = self.zeros if self.bias is None else self.bias
+        return int8_linear(states.float(), self.weight, self.scales, self.sums, bias)
+
+
+def check_int8(device: torch.device) -> None:
+    """Refuse devices and processors on which int8 is no gain.
+
+    Raises:
+        ConfigError: for a GPU, or for an x86 processor without VNNI, on which products of int8 are slower than those
+            of float32, and may overflow.
+    """
+    if device.type != "cpu":
+        raise ConfigError(
+            f"quantise='int8' is for CPUs, and the device is {device}: leave it out, or give device='cpu'"
+        )
+    has = torch.cpu.get_capabilities()
+    if has.get("architecture") == "x86_64" and not any(has.get(name) for name in _INSTRUCTIONS):
+        raise ConfigError(
+            "quantise='int8' needs a processor with VNNI, and this one has none: products of int8 would be slower than "
+            "those of float32; leave it out"
+        )
+
+
+def quantise_backbone(backbone: nn.Module, weights: Int8Weights) -> None:
+    """Round the linear maps of a backbone to int8 in place, but for low-rank maps and the head that writes tokens.
+
+    The modules stay the same objects, with the hooks that methods have put on them.
+
+    Args:
+        weights: of backbones that share weights with this one; those of this one are added.
+
+    Raises:
+        ConfigError: for a backbone that is no Transformer, or whose weights are not in float32.
+    """
+    if isinstance(backbone, WordModel):  # whose only linear map methods replace
+        kind = backbone.config.model_type
+        raise ConfigError(f"quantise='int8' is for the linear maps of Transformers, and {kind!r} is none: leave it out")
+    layers = list(_linear_layers(backbone))
+    for layer in layers:
+        if layer.weight.dtype != torch.float32:
+            dtype = str(layer.weight.dtype).removeprefix("torch.")
+            raise ConfigError(f"quantise='int8' rounds weights in float32, and these are in {dtype}: load float32")
+    for layer in layers:
+        _quantise(layer, weights)
+
+
+def _linear_layers(backbone: nn.Module) -> Iterator[Any]:
+    """Yield the layers that are quantised; subclasses of linear layers may use their weights in other ways."""
+    head = getattr(backbone, "get_output_embeddings", lambda: None)()
+    for path, module in backbone.named_modules():
+        if type(module) in (nn.Linear, Conv1D) and module is not head and "lora_" not in path:
+            yield module
+
+
+def _quantise(layer: nn.Module, weights: Int8Weights) -> None:
+    original = cast(Tensor, layer.weight).detach()
+    place = (original.data_ptr(), *original.shape)
+    if place not in weights:  # the original is kept, so that no other weight gets its address
+        W = original.T if isinstance(layer, nn.Linear) else original
+        q, scales = int8_weight(W)
+        weights[place] = original, q.contiguous(), scales, q.sum(dim=0) * scales
+    _, q, scales, sums = weights[place]
+    layer.__class__ = Int8Linear
+    layer.weight = nn.Parameter(q, requires_grad=False)
+    for name, buffer in {"scales": scales, "sums": sums, "zeros": torch.zeros_like(sums)}.items():
+        layer.register_buffer(name, buffer, persistent=False)
