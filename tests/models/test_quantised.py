@@ -10,6 +10,7 @@ import pytest
 import small_runs
 import torch
 from families import FAMILIES, KIN, WORD_FAMILIES, tiny_backbone
+from processors import needs_int8
 from tiny_models import at_random, make_batch, make_model, make_schema
 from transformers import AutoTokenizer
 
@@ -24,6 +25,8 @@ from attribune.models.predictor import Predictor
 from attribune.models.quantised import quantised
 from attribune.schema import Categorical, MultiLabel, Schema
 from attribune.tasks import Classification
+
+pytestmark = needs_int8
 
 ROWS = small_runs.reviews(40)
 TABLE: dict[str, list[Any]] = {name: [row[name] for row in ROWS] for name in ("text", "user", "tags")}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+from processors import needs_int8
 from slow_layers import Matrix, Vector, draw
 from torch import Tensor, nn
 
 from attribune.backbones.int8 import quantise_backbone
 from attribune.functional.int8 import int8_linear, int8_states, int8_weight
+
+pytestmark = needs_int8
 
 ROWS, N, K = 5, 13, 7
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import small_runs
+from processors import needs_int8
 
 from attribune.apps.cli import main
 from attribune.backbones import int8
@@ -137,6 +138,7 @@ def test_types_of_several_files_are_joined(run: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "q.parquet").exists()
 
 
+@needs_int8
 def test_int8(
     run: Path,
     tmp_path: Path,
