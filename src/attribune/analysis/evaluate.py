@@ -15,7 +15,9 @@ from attribune.data.judgements import judgement_metrics
 from attribune.errors import DataError, numbered_in_file
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.metric import Metric
-from attribune.metrics.results import Comparison, compare_metrics, intervals
+from attribune.metrics.results import Comparison, ResultRow, compare_metrics, intervals
+from attribune.metrics.shown import Comparisons, html_blocks
+from attribune.metrics.tables import table_cells, text_table
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import load_run
 from attribune.runs.labelled import LabelledRows
@@ -25,7 +27,7 @@ from attribune.runs.stored_scores import StoredScores
 __all__ = ["Evaluation", "compare_runs", "compare_scores", "evaluate"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Evaluation:
     """The scores of a run on the labelled rows of a table.
 
@@ -75,6 +77,24 @@ class Evaluation:
         """The same with their intervals."""
         return {name: intervals(metrics) for name, metrics in self.scores.items()}
 
+    def text(self) -> str:
+        """Return the tables of the metrics, for a terminal."""
+        return "\n\n".join(f"{caption}\n{text_table(rows)}" for caption, rows in self._tables())
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        return html_blocks([(caption, table_cells(rows)) for caption, rows in self._tables()])
+
+    def _tables(self) -> list[tuple[str, list[ResultRow]]]:
+        tables = [(f"{self.rows:,} rows", self.metrics), ("texts with several judgements", self.judgements)]
+        return [
+            (caption, [ResultRow(name=name, metrics=metrics) for name, metrics in found.items()])
+            for caption, found in tables
+            if found
+        ]
+
 
 def evaluate(run: str | Path, data: Any, *, backbone: str | None = None, encoding: str | None = None) -> Evaluation:
     """Score a run on labelled rows, with their attributes and with all of them hidden.
@@ -101,16 +121,16 @@ def evaluate(run: str | Path, data: Any, *, backbone: str | None = None, encodin
     )
 
 
-def compare_runs(first: str | Path, second: str | Path) -> list[dict[str, Any]]:
+def compare_runs(first: str | Path, second: str | Path) -> Comparisons:
     """Compare two finished runs on the rows that both scored, by every metric, with the paired bootstrap.
 
     Returns:
-        One record per metric: difference (first minus second), 95 % interval and two-sided p-value.
+        One record per metric, printed as a table: difference (first minus second), 95 % interval and two-sided p-value.
 
     Raises:
         DataError: when the runs have no part with the same rows and labels.
     """
-    return [asdict(pair) for pair in compare_scores(first, second)]
+    return Comparisons(asdict(pair) for pair in compare_scores(first, second))
 
 
 def compare_scores(first: str | Path, second: str | Path) -> list[Comparison]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from attribune.errors import ModelFolderError
+from attribune.errors import ConfigError, ModelFolderError
 from attribune.models.automl import AutoMLModel
 from attribune.models.base import ConditionedModel
 from attribune.models.classifier import AttributeModel
@@ -15,7 +16,7 @@ from attribune.models.generator import AttributeGenerator
 from attribune.models.linear import LinearModel
 from attribune.models.scorer import Baseline, Scorer
 
-__all__ = ["load_baseline", "load_model", "load_scorer", "model_class"]
+__all__ = ["load_baseline", "load_model", "load_saved", "load_scorer", "model_class", "named_runs"]
 
 
 def model_class(config: AttributeConfig) -> type[AttributeModel] | type[AttributeGenerator]:
@@ -54,3 +55,31 @@ def load_scorer(folder: Path, **options: Any) -> Scorer:
     if model.tokenizer is None:
         raise ModelFolderError(f"{folder} has no tokenizer_config.json: copy the tokenizer's files there again")
     return model
+
+
+def load_saved(name: str | Path, *, backbone: str | None = None, **options: Any) -> Scorer:
+    """Load a neural model or a baseline by the folder of its run, its own folder, or its name on the hub.
+
+    Args:
+        backbone: new location of the backbone's weights, if they were moved.
+        options: of `load_model`.
+    """
+    for folder in (Path(name), Path(name) / "model"):
+        if folder.is_dir() and (baseline := load_baseline(folder, backbone=backbone)) is not None:
+            return baseline
+    return load_model(name, backbone=backbone, **options)
+
+
+def named_runs(runs: Mapping[str, str | Path] | Sequence[str | Path]) -> dict[str, str | Path]:
+    """Return runs by their names; ConfigError for two of one name, or none."""
+    if isinstance(runs, str | Path) or not isinstance(runs, Mapping | Sequence) or not runs:
+        raise ConfigError(f"the runs are {runs!r}: give several folders, or a mapping of names to folders")
+    if isinstance(runs, Mapping):
+        return dict(runs)
+    named: dict[str, str | Path] = {}
+    for run in runs:
+        name = Path(run).resolve().name
+        if name in named:
+            raise ConfigError(f"two of the runs are named {name!r}: give a mapping of names to folders")
+        named[name] = run
+    return named

@@ -28,7 +28,7 @@ from attribune.prediction.parts import PartsFolder
 from attribune.prediction.reading import Job
 from attribune.prediction.to_folder import predict_parts
 from attribune.prediction.worker import panel_rows, score_rows
-from attribune.runs.folder import load_run
+from attribune.runs.folder import load_predictor
 from attribune.schema import EncodingReport
 
 __all__ = ["predict"]
@@ -53,6 +53,7 @@ def predict(
     """Write tables with their own columns and the model's predictions and probabilities.
 
     Args:
+        run: folder of a run, of its model, or of a model alone, such as an exported one.
         data: anything `read_table` takes, or a list of files and of folders with files, which are concatenated.
         output: file to write; its suffix sets the format, and an earlier file is replaced when all rows are written.
             Without a suffix it is a folder of Parquet files of `part_rows` rows; parts that an earlier call with the
@@ -146,7 +147,7 @@ def _to_file(
     refuse_input_as_output(output, files)
     clear_drafts(Path(output).parent, name=Path(output).name)
     with opened as writer:
-        _, predictor = load_run(run, backbone=backbone)
+        predictor = load_predictor(run, backbone=backbone)
         tables = [(table_source_name(source), read_table(source, encoding=encoding)) for source in files]
         schema = _common_schema([(name, table.features.arrow_schema) for name, table in tables])
         panel = None if members is None else Panel.of(predictor, members)
