@@ -236,7 +236,7 @@ def test_a_salt_from_the_environment_is_not_stored(tmp_path: Path, monkeypatch: 
         (lambda: MultiLabel("u", max_per_row=0), "max_per_row=0"),
         (lambda: MultiLabel("u", separator=""), "the separator is empty"),
         (lambda: Numeric("u", bins=0), "bins=0"),
-        (lambda: Schema.fit({"u": ["a"]}, ["u"]), r"such as Categorical\('u'\)"),
+        (lambda: Schema.fit({"u": ["a"]}, [5]), r"such as Categorical\('user'\)"),
         (lambda: Schema.fit({"u": ["a"]}, [Categorical("u"), Numeric("u")]), "'u' is given twice"),
         (lambda: Schema.fit({"u": ["a"]}, [Categorical("u")], missing="nan"), "must be a list of texts"),
         (lambda: Schema([])["u"], "no attribute 'u'"),

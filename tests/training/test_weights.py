@@ -251,7 +251,7 @@ def test_settings_that_do_not_fit_are_refused(folder: Path, capsys: pytest.Captu
     rows = [row | {"weight": 0} for row in small_runs.reviews(48)]
     data = str(small_runs.write_csv(folder / "none.csv", rows))
     assert train(folder, "lost", "data.weight=weight", data=data) == 1
-    assert "all weights in the column 'weight' are 0: nothing can be learned" in capsys.readouterr().err
+    assert "all weights in the column 'weight' are zero: nothing can be learned" in capsys.readouterr().err
 
 
 def test_the_flag_and_a_resumed_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,9 @@ from attribune.data.judgements import judgement_metrics
 from attribune.errors import DataError, numbered_in_file
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.metric import Metric
-from attribune.metrics.results import Comparison, compare_metrics, intervals
+from attribune.metrics.results import Comparison, ResultRow, compare_metrics, intervals
+from attribune.metrics.shown import Comparisons, html_blocks
+from attribune.metrics.tables import table_cells, text_table
 from attribune.models.predictor import Predictor
 from attribune.models.quantised import Quantisation
 from attribune.runs.folder import load_run
@@ -26,7 +28,7 @@ from attribune.runs.stored_scores import StoredScores
 __all__ = ["Evaluation", "compare_runs", "compare_scores", "evaluate"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Evaluation:
     """The scores of a run on the labelled rows of a table.
 
@@ -76,6 +78,24 @@ class Evaluation:
         """The same with their intervals."""
         return {name: intervals(metrics) for name, metrics in self.scores.items()}
 
+    def text(self) -> str:
+        """Return the tables of the metrics, for a terminal."""
+        return "\n\n".join(f"{caption}\n{text_table(rows)}" for caption, rows in self._tables())
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        return html_blocks([(caption, table_cells(rows)) for caption, rows in self._tables()])
+
+    def _tables(self) -> list[tuple[str, list[ResultRow]]]:
+        tables = [(f"{self.rows:,} rows", self.metrics), ("texts with several judgements", self.judgements)]
+        return [
+            (caption, [ResultRow(name=name, metrics=metrics) for name, metrics in found.items()])
+            for caption, found in tables
+            if found
+        ]
+
 
 def evaluate(
     run: str | Path,
@@ -110,16 +130,16 @@ def evaluate(
     )
 
 
-def compare_runs(first: str | Path, second: str | Path) -> list[dict[str, Any]]:
+def compare_runs(first: str | Path, second: str | Path) -> Comparisons:
     """Compare two finished runs on the rows that both scored, by every metric, with the paired bootstrap.
 
     Returns:
-        One record per metric: difference (first minus second), 95 % interval and two-sided p-value.
+        One record per metric, printed as a table: difference (first minus second), 95 % interval and two-sided p-value.
 
     Raises:
         DataError: when the runs have no part with the same rows and labels.
     """
-    return [asdict(pair) for pair in compare_scores(first, second)]
+    return Comparisons(asdict(pair) for pair in compare_scores(first, second))
 
 
 def compare_scores(first: str | Path, second: str | Path) -> list[Comparison]:

@@ -77,7 +77,7 @@ def rows_of_run(
     Raises:
         AttribuneError: naming file, row or column and the cure.
     """
-    folder = RunFolder(Path(run))
+    folder = RunFolder.of(run)
     return _stored_rows(folder) if data is None else _new_rows(folder, data, backbone=backbone, encoding=encoding)
 
 

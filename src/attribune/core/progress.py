@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
-__all__ = ["Reporter"]
+from attribune.core.logs import is_quiet
+
+__all__ = ["ProgressBar", "Reporter"]
 
 _log = logging.getLogger(__name__)
 
@@ -34,3 +37,34 @@ class Reporter:
     def training(self) -> Iterator[None]:
         """Surround a training, so that a subclass can open and close a display."""
         yield
+
+
+class ProgressBar(Reporter):
+    """Shows a bar with the loss, in a terminal and in notebooks, beside the log."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+
+    @contextmanager
+    def training(self) -> Iterator[None]:
+        """Close the bar at the end of a training."""
+        try:
+            yield
+        finally:
+            if self._bar is not None:
+                self._bar.close()
+            self._bar = None
+
+    def started(self, *, done: int, total: int) -> None:
+        """Open the bar; there is none where nobody looks: stderr is a file, or only errors are to be shown."""
+        from tqdm.auto import tqdm  # here, since it looks for notebooks
+
+        super().started(done=done, total=total)
+        self._bar = tqdm(total=total, initial=done, desc="training", unit="step", disable=True if is_quiet() else None)
+
+    def step(self, *, done: int, loss: float | None) -> None:
+        """Move the bar."""
+        super().step(done=done, loss=loss)
+        if self._bar is not None:
+            self._bar.set_postfix({} if loss is None else {"loss": f"{loss:.3f}"}, refresh=False)
+            self._bar.update(done - self._bar.n)

@@ -19,7 +19,7 @@ from attribune.data.json_lines import json_batches
 from attribune.data.storage import IN_MEMORY, ArrowStore
 from attribune.data.text_files import checked_columns, csv_batches, csv_header, find_encoding, readable
 from attribune.errors import ConfigError, DataError
-from attribune.schema.columns import as_array
+from attribune.schema.columns import as_array, as_table
 
 __all__ = [
     "ENDINGS",
@@ -56,8 +56,9 @@ def read_table(
     """Read a table; one too large for memory is kept in an Arrow file and read from there as needed.
 
     Args:
-        source: a path (see `ENDINGS`), a DataFrame, an Arrow table, a Dataset, or a hub id, `owner/name` or
-            `owner/name:split`, when there is no such file. Every column of a CSV or TSV file is text.
+        source: a path (see `ENDINGS`), a DataFrame, an Arrow table or anything that has its interface
+            (``__arrow_c_stream__``), a Dataset, or a hub id, `owner/name` or `owner/name:split`, when there is no such
+            file. Every column of a CSV or TSV file is text.
         encoding: of a text file; None detects it.
         quoting: for CSV and TSV, whether double quotes enclose fields; False takes them as plain characters.
         cache_dir: folder for a table too large for memory; None takes a temporary one, removed when Python ends.
@@ -73,8 +74,9 @@ def read_table(
         splits = ", ".join(map(repr, source))
         raise DataError(f"the source holds several tables ({splits}): choose one, as in source[{next(iter(source))!r}]")
     store = ArrowStore(folder=cache_dir, in_memory=in_memory)
-    if isinstance(source, pa.Table | pd.DataFrame):
-        store.write(_plain(source if isinstance(source, pa.Table) else _from_pandas(source), table_source_name(source)))
+    if isinstance(source, pd.DataFrame) or hasattr(source, "__arrow_c_stream__"):
+        table = _from_pandas(source) if isinstance(source, pd.DataFrame) else as_table(source)
+        store.write(_plain(table, table_source_name(source)))
         return store.finish()
     if not isinstance(source, str | Path):
         raise DataError(f"a table cannot be read from {type(source).__name__}: give a path, a DataFrame or a Dataset")

@@ -26,7 +26,7 @@ def read_weights(table: Table, name: str) -> npt.NDArray[np.float32]:
     parts = [row_weights(columns[name], name, first_row=row) for row, columns in column_batches(table, [name])]
     weights = np.concatenate([np.zeros(0, dtype=np.float32), *parts])
     if not weights.any():
-        raise DataError(f"all weights in the column {name!r} are 0: nothing can be learned; {_CURE}")
+        raise DataError(f"all weights in the column {name!r} are zero: nothing can be learned; {_CURE}")
     return weights
 
 

@@ -16,7 +16,7 @@ from attribune.models.generator import AttributeGenerator
 from attribune.models.linear import LinearModel
 from attribune.models.scorer import Baseline, Scorer
 
-__all__ = ["load_baseline", "load_model", "load_scorer", "model_class", "named_runs"]
+__all__ = ["load_baseline", "load_model", "load_saved", "load_scorer", "model_class", "named_runs"]
 
 
 def model_class(config: AttributeConfig) -> type[AttributeModel] | type[AttributeGenerator]:
@@ -57,9 +57,22 @@ def load_scorer(folder: Path, **options: Any) -> Scorer:
     return model
 
 
+def load_saved(name: str | Path, *, backbone: str | None = None, **options: Any) -> Scorer:
+    """Load a neural model or a baseline by the folder of its run, its own folder, or its name on the hub.
+
+    Args:
+        backbone: new location of the backbone's weights, if they were moved.
+        options: of `load_model`.
+    """
+    for folder in (Path(name), Path(name) / "model"):
+        if folder.is_dir() and (baseline := load_baseline(folder, backbone=backbone)) is not None:
+            return baseline
+    return load_model(name, backbone=backbone, **options)
+
+
 def named_runs(runs: Mapping[str, str | Path] | Sequence[str | Path]) -> dict[str, str | Path]:
     """Return runs by their names, by default those of their folders; ConfigError for two of one name, or none."""
-    if isinstance(runs, str | Path) or not runs:
+    if isinstance(runs, str | Path) or not isinstance(runs, Mapping | Sequence) or not runs:
         raise ConfigError(f"the runs are {runs!r}: give several folders, or a mapping of names to folders")
     if isinstance(runs, Mapping):
         return dict(runs)

@@ -22,16 +22,17 @@ from attribune.data.encoding import encode_rows
 from attribune.data.history_encoding import columns_of, with_histories
 from attribune.data.rows import EncodedRows
 from attribune.data.texts import TextInput
-from attribune.errors import ConfigError, DataError
-from attribune.models.auto import load_model, named_runs
+from attribune.errors import ConfigError
+from attribune.models.auto import load_saved, named_runs
 from attribune.models.base import ConditionedModel
 from attribune.models.classifier import AttributeModel
 from attribune.models.quantised import Quantisation, in_int8, quantised
+from attribune.models.row_inputs import RowInput, RowNames
 from attribune.models.scorer import Scorer
 from attribune.models.shared_pass import SharedPass, refusal
 from attribune.models.token_scores import score_tokens
 from attribune.schema import EncodingReport, Schema
-from attribune.schema.columns import Table, column_batches, column_names, missing_column
+from attribune.schema.columns import Table, column_batches
 from attribune.tasks import TokenTask
 
 __all__ = ["Predictor", "PredictorGroup", "default_device"]
@@ -138,22 +139,30 @@ class Predictor:
         cache_mb: float = 256,
         verify: bool = True,
         quantise: Quantisation | None = None,
+        text_input: TextInput | None = None,
     ) -> Self:
-        """Load a saved neural model with everything it needs to score raw rows.
+        """Load a saved model with everything it needs to score raw rows.
 
         Args:
-            name: folder of a run or of its model, or a name on the hub.
+            name: folder of a run, of its model or of an export, or a name on the hub.
             backbone: new location of the backbone's weights, if they were moved.
             revision: branch, tag or commit of the model on the hub.
             verify: compare the model's files with the checksums that were saved with them.
+            text_input: for a model that was saved without it.
 
         Raises:
             ModelFolderError: for a missing, changed or foreign file, or another backbone than in training.
             ConfigError: for a model saved without tokenizer or text columns.
         """
-        model = load_model(name, backbone=backbone, revision=revision, verify=verify)
+        model = load_saved(name, backbone=backbone, revision=revision, verify=verify)
         return cls(
-            model, batch_size=batch_size, precision=precision, device=device, cache_mb=cache_mb, quantise=quantise
+            model,
+            text_input=text_input,
+            batch_size=batch_size,
+            precision=precision,
+            device=device,
+            cache_mb=cache_mb,
+            quantise=quantise,
         )
 
     def require_documents(self, what: str) -> None:
@@ -194,7 +203,7 @@ class Predictor:
         shared = SharedBackbones(device or default_device())
         predictors = {
             name: Predictor(
-                quantised(load_model(run, backbone=backbone, shared=shared, verify=verify), quantise, shared=shared),
+                quantised(load_saved(run, backbone=backbone, shared=shared, verify=verify), quantise, shared=shared),
                 batch_size=batch_size,
                 precision=precision,
                 device=str(shared.device),
@@ -206,31 +215,38 @@ class Predictor:
 
     def check_columns(self, names: Sequence[str], *, source: str) -> None:
         """Raise a DataError if a column is missing, naming it and the cure."""
-        for name in self.columns:
-            if name not in names:
-                error = missing_column(names, name, source=source)
-                cure = "; where its values are not known, add it with empty cells" if name in self.schema.names else ""
-                raise DataError(f"{error}{cure}")
+        self.row_names.require(names, source=source)
 
-    def predict(self, rows: Table | Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    @property
+    def row_names(self) -> RowNames:
+        """The columns that rows must have, and may have."""
+        return RowNames(
+            texts=self.text_input.names,
+            needed=self.columns,
+            known=(*self.schema.names, *getattr(self._encoder, "columns", ())),
+            words=self.task.reads_words,
+        )
+
+    def predict(self, rows: Any, /, **attributes: Any) -> Any:
         """Return predictions and probabilities by the column names that `attribune predict` writes.
 
+            predictor.predict("A joy from start to end.", user="u17")
+
         Args:
-            rows: columns by name, a DataFrame or a datasets object; or a list of one mapping per row, in which unknown
-                attributes may be left out.
+            rows: a text, with `attributes` beside it; a list of texts, which share them; a row as a mapping, or a list
+                of rows, in which unknown attributes may be left out; columns by name, a DataFrame, or any table that
+                has the Arrow interface.
+
+        Returns:
+            For one text or one row its values by name; for a DataFrame one with its index; otherwise `Predictions`,
+            columns by name.
 
         Raises:
-            DataError: naming the column that is missing, or column and row of a value that cannot be used.
+            DataError: naming the column that is missing, an attribute that the model does not have, or column and row
+                of a value that cannot be used.
         """
-        return self.task.decode(self.logits(self.columns_of(rows))[0]).columns()
-
-    def columns_of(self, rows: Table | Sequence[Mapping[str, Any]]) -> Table:
-        """Return rows as columns, after checking that none is missing; rows as in `predict`."""
-        if isinstance(rows, list | tuple):
-            names = [name for name in self.columns if name in self.schema.names or all(name in row for row in rows)]
-            rows = {name: [row.get(name) for row in rows] for name in names}
-        self.check_columns(column_names(rows), source="the input")
-        return rows
+        given = RowInput.read(rows, self.row_names, attributes)
+        return given.shaped(self.task.decode(self.logits(given.columns)[0]).columns())
 
     def logits(
         self, table: Table, *, hide_attributes: bool = False, first_row: int = 1
@@ -342,11 +358,12 @@ class PredictorGroup(Mapping[str, Predictor]):
         """Return the names of the predictors whose rows can be in one batch with those of a predictor, itself too."""
         return next((names for _, names in self._passes if name in names), [name])
 
-    def predict(self, rows: Mapping[str, Table | Sequence[Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
+    def predict(self, rows: Mapping[str, Any]) -> dict[str, Any]:
         """Return the predictions for rows of some of the predictors, by name, each as `Predictor.predict` does."""
         self._check_names(rows)
-        encoded = {name: self[name].encode(self[name].columns_of(table)) for name, table in rows.items()}
-        return {name: self[name].task.decode(scores).columns() for name, scores in self.score(encoded).items()}
+        given = {name: RowInput.read(table, self[name].row_names, {}) for name, table in rows.items()}
+        scores = self.score({name: self[name].encode(one.columns) for name, one in given.items()})
+        return {name: given[name].shaped(self[name].task.decode(own).columns()) for name, own in scores.items()}
 
     def score(self, rows: Mapping[str, EncodedRows]) -> dict[str, npt.NDArray[np.float32]]:
         """Return the logits (n, outputs) of encoded rows of some of the predictors, by name."""

@@ -12,7 +12,7 @@ from attribune.errors import ConfigError, numbered_in_file
 from attribune.models.generator import AttributeGenerator
 from attribune.models.quantised import Quantisation
 from attribune.models.writer import Decoding, Writer
-from attribune.runs.folder import load_run
+from attribune.runs.folder import load_predictor
 from attribune.schema import EncodingReport
 from attribune.schema.columns import column_batches, missing_column
 
@@ -46,10 +46,10 @@ def generate(
         AttribuneError: naming file, row or column and the cure.
     """
     decoding, fixed = decoding or Decoding(), dict(attributes or {})
-    recipe, predictor = load_run(run, backbone=backbone, quantise=quantise)
+    predictor = load_predictor(run, backbone=backbone, quantise=quantise)
     if not isinstance(predictor.model, AttributeGenerator):
-        raise ConfigError(f"{run} has the task {recipe.task_kind!r}, which writes no text: use `attribune predict`")
-    writer = Writer(predictor.model, text_input=predictor.text_input, precision=recipe.training.precision)
+        raise ConfigError(f"{run} has the task {predictor.task.kind!r}, which writes no text: use `attribune predict`")
+    writer = Writer(predictor.model, text_input=predictor.text_input, precision=predictor.precision)
     report = EncodingReport({})
     for first_row, prompts, values in _rows(writer, data, prompt=prompt, given=fixed, encoding=encoding):
         with numbered_in_file(range(first_row - 1 + len(prompts)), "the input" if data is None else _name(data)):

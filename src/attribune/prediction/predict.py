@@ -31,8 +31,7 @@ from attribune.prediction.parts import PartsFolder
 from attribune.prediction.reading import Job
 from attribune.prediction.to_folder import predict_parts
 from attribune.prediction.worker import panel_rows, score_rows
-from attribune.runs.folder import load_run
-from attribune.runs.recipe import Recipe
+from attribune.runs.folder import load_predictor
 from attribune.schema import EncodingReport
 
 __all__ = ["predict"]
@@ -58,6 +57,7 @@ def predict(
     """Write tables with their own columns and the model's predictions and probabilities.
 
     Args:
+        run: folder of a run, of its model, or of a model alone, such as an exported one.
         data: anything `read_table` takes, or a list of files and of folders with files, which are concatenated.
         output: file to write; its suffix sets the format, and an earlier file is replaced when all rows are written.
             Without a suffix it is a folder of Parquet files of `part_rows` rows; parts that an earlier call with the
@@ -94,7 +94,7 @@ def predict(
         )
         return predict_parts(job, engine=engine, workers=workers, reporter=reporter)
     writer = open_writer(output, escape_formulas=escape_formulas)
-    load = partial(load_run, run, backbone=backbone, quantise=quantise)
+    load = partial(load_predictor, run, backbone=backbone, quantise=quantise)
     return _to_file(load, sources, output, writer, panel, encoding=encoding, reporter=reporter)
 
 
@@ -138,7 +138,7 @@ def _paths(sources: Sequence[Any], output: str | Path) -> list[str | Path]:
 
 
 def _to_file(
-    load: Callable[[], tuple[Recipe, Predictor]],
+    load: Callable[[], Predictor],
     sources: Sequence[Source],
     output: str | Path,
     opened: AbstractContextManager[TableWriter],
@@ -153,7 +153,7 @@ def _to_file(
     refuse_input_as_output(output, files)
     clear_drafts(Path(output).parent, name=Path(output).name)
     with opened as writer:
-        _, predictor = load()
+        predictor = load()
         tables = [(table_source_name(source), read_table(source, encoding=encoding)) for source in files]
         schema = _common_schema([(name, table.features.arrow_schema) for name, table in tables])
         panel = None if members is None else Panel.of(predictor, members)

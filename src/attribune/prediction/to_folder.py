@@ -80,11 +80,13 @@ def _here(job: Job, done: Mapping[int, Collection[int]]) -> Iterator[Mark]:
 
 
 def _digest(run: str) -> str:
-    """Return a digest of a run's recipe and of all files of its model."""
-    folder = RunFolder(Path(run))
-    folder.read_recipe()
-    digest = hashlib.sha256()
-    for path in (folder.plan_file, *sorted(path for path in folder.model.rglob("*") if path.is_file())):
+    """Return a digest of a run's recipe and of all files of its model, or of those of a model alone."""
+    folder = RunFolder.of(run)
+    digest, model, others = hashlib.sha256(), folder.path, list[Path]()
+    if not folder.is_model_alone:
+        folder.read_recipe()
+        model, others = folder.model, [folder.plan_file]
+    for path in (*others, *sorted(path for path in model.rglob("*") if path.is_file())):
         digest.update(path.relative_to(folder.path).as_posix().encode())
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())

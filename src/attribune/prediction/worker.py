@@ -14,18 +14,18 @@ from attribune.models.panel import Panel
 from attribune.models.predictor import Predictor
 from attribune.prediction.parts import Mark, PartsFolder
 from attribune.prediction.reading import FilePart, Job
-from attribune.runs.folder import load_run
+from attribune.runs.folder import load_predictor
 from attribune.schema import EncodingReport
 
 __all__ = ["PartScorer", "panel_rows", "score_rows"]
 
 
 class PartScorer:
-    """Score parts with a run and write them; errors of the constructor are those of `load_run`."""
+    """Score parts with a run and write them; errors of the constructor are those of `load_predictor`."""
 
     def __init__(self, job: Job) -> None:
         self._job, self._folder = job, PartsFolder(Path(job.output))
-        _, self._predictor = load_run(job.run, backbone=job.backbone, quantise=job.quantise)
+        self._predictor = load_predictor(job.run, backbone=job.backbone, quantise=job.quantise)
 
     def score(self, part: FilePart) -> Mark:
         """Score a part and write it, unless it exists; returns its mark.

@@ -19,7 +19,7 @@ def describe_run(path: str | Path) -> dict[str, Any]:
     Raises:
         ModelFolderError: when there is no run, or a file of it is damaged.
     """
-    folder = RunFolder(Path(path))
+    folder = RunFolder.of(path)
     recipe = folder.read_recipe()
     description: dict[str, Any] = {
         "state": "finished" if folder.is_finished else "interrupted; go on with `attribune train --resume`",

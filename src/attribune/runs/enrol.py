@@ -96,7 +96,7 @@ def enrol(
     settings, reporter = settings or EnrolSettings(), reporter or Reporter()
     if data is None and not values:
         raise ConfigError("there is neither a table of rows nor one that describes values: give one at least")
-    folder = RunFolder(Path(run))
+    folder = RunFolder.of(run)
     folder.read_recipe()
     with folder.held():
         folder.recover_model()
@@ -209,7 +209,7 @@ def enrolments(run: str | Path) -> list[list[dict[str, Any]]]:
     Raises:
         ModelFolderError: for a record that is damaged.
     """
-    path = RunFolder(Path(run)).model / ENROLMENTS
+    path = RunFolder.of(run).model / ENROLMENTS
     steps = read_record(path, list[list[Enrolled]], what="record of added values") if path.is_file() else []
     return [[asdict(value) for value in step] for step in steps]
 
@@ -244,7 +244,7 @@ def undo_enrolment(run: str | Path, *, backbone: str | None = None) -> list[dict
         ConfigError: when there is nothing to undo.
         ModelFolderError: when the model cannot be read or written; the earlier one is still complete.
     """
-    folder = RunFolder(Path(run))
+    folder = RunFolder.of(run)
     folder.read_recipe()
     with folder.held():
         return _undo_enrolment(folder, backbone=backbone)

@@ -29,7 +29,7 @@ from attribune.runs.results import RunResults
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
 
-__all__ = ["RunFolder", "load_run"]
+__all__ = ["RunFolder", "load_predictor", "load_run", "predictor_of"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,19 @@ class RunFolder(JobFolder):
     contents = "run"
     plan_name = "recipe.yaml"
     summary_name = "metrics.json"
+
+    @classmethod
+    def of(cls, path: str | Path) -> RunFolder:
+        """Return the run of a folder: its own, or that around the folder of its model."""
+        folder = cls(Path(path))
+        around = cls(folder.path.parent)
+        is_model = folder.path.is_dir() and folder.path.name == around.model.name
+        return around if is_model and not folder.is_begun and around.is_begun else folder
+
+    @property
+    def is_model_alone(self) -> bool:
+        """Whether the folder is that of a saved or exported model, without a run."""
+        return not self.is_begun and (self.path / CONFIG).is_file() and (self.path / TENSORS).is_file()
 
     @property
     def rows(self) -> Path:
@@ -96,6 +109,12 @@ class RunFolder(JobFolder):
     def read_recipe(self) -> Recipe:
         """Read the recipe; ModelFolderError when there is none or it is truncated, ConfigError when it is damaged."""
         if not self.is_begun:
+            if self.is_model_alone:
+                raise ModelFolderError(
+                    f"{self.path} is not the folder of a run, but a model alone, which has no recipe and no results: "
+                    "give the run's folder; models alone are for `Predictor` and for `attribune predict`, `generate` "
+                    "and `serve`"
+                )
             names = sorted(os.listdir(self.path))[:8] if self.path.is_dir() else ["no such folder"]
             raise ModelFolderError(
                 f"{self.path} is not the folder of a run, it has no recipe.yaml ({', '.join(names) or 'empty'}): "
@@ -291,7 +310,7 @@ def load_run(
     """Load the recipe and the predictor of a trained run.
 
     Args:
-        path: the run's folder.
+        path: the run's folder, or its model's.
         backbone: new location of the backbone's weights, if they were moved.
         dtype: of the backbone's weights.
         shared: cache of backbones whose weights several models share.
@@ -301,7 +320,7 @@ def load_run(
         ModelFolderError: for a folder that is no run, or whose model is missing or damaged.
         ConfigError: for a model or a processor that has no int8.
     """
-    folder = RunFolder(Path(path))
+    folder = RunFolder.of(path)
     recipe = folder.read_recipe()
     folder.complete_model()
     if not folder.outcome.is_file():
@@ -315,6 +334,22 @@ def load_run(
         with folder.held(wait=True):  # the model was replaced while it was read
             model = load_scorer(folder.model, backbone=backbone, dtype=dtype, shared=shared)
     return recipe, predictor_of(recipe, quantised(model, quantise, shared=shared))
+
+
+def load_predictor(
+    path: str | Path,
+    *,
+    backbone: str | None = None,
+    dtype: str = "float32",
+    shared: SharedBackbones | None = None,
+    quantise: Quantisation | None = None,
+) -> Predictor:
+    """Load the predictor of a run, as `load_run` does, or of a model alone, such as an exported one."""
+    if not RunFolder.of(path).is_model_alone:
+        return load_run(path, backbone=backbone, dtype=dtype, shared=shared, quantise=quantise)[1]
+    keep_freed_memory()
+    model = load_scorer(Path(path), backbone=backbone, dtype=dtype, shared=shared)
+    return Predictor(quantised(model, quantise, shared=shared), precision="float32" if dtype == "float32" else "bf16")
 
 
 def predictor_of(recipe: Recipe, model: Scorer) -> Predictor:

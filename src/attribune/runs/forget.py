@@ -85,7 +85,7 @@ def forget(
     texts = [_text(value) for value in values]
     if not texts:
         raise ConfigError("no value is given to forget: name at least one")
-    folder = RunFolder(Path(run))
+    folder = RunFolder.of(run)
     folder.read_recipe()
 
     def loaded(folder: RunFolder, change: Change, record: Record) -> None:

@@ -100,7 +100,7 @@ class LiveRun:
                 f"method {recipe.method['name']!r} has no vector for each value that could change in memory: use "
                 "`attribune enrol` and `attribune forget`, and load the run again"
             )
-        self.folder, self.recipe, self.predictor = RunFolder(Path(path)), recipe, predictor
+        self.folder, self.recipe, self.predictor = RunFolder.of(path), recipe, predictor
         self.folder.read_results()
         # Clusters are for intervals of metrics, and the column that names them may be missing here.
         evaluation = recipe.evaluation.model_copy(update={"cluster": ROWS})
@@ -116,7 +116,7 @@ class LiveRun:
     @classmethod
     def open(cls, path: str | Path, *, backbone: str | None = None) -> Self:
         """Load a run; errors are those of `load_run` and of the class."""
-        folder = RunFolder(Path(path))
+        folder = RunFolder.of(path)
         folder.complete_model()
         mark = folder.model_mark
         recipe, predictor = load_run(path, backbone=backbone)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
@@ -21,7 +20,7 @@ from attribune.errors import ConfigError
 from attribune.models.chunk_encoders import chunk_encoder_from_dict
 from attribune.schema import MISSING
 from attribune.schema.description_kinds import field_from_dict, field_to_dict
-from attribune.schema.kinds import KINDS, Kind, read_kind
+from attribune.schema.kinds import KINDS, Kind, kind_settings, read_kind
 
 __all__ = [
     "BackboneRecipe",
@@ -116,6 +115,13 @@ class DataRecipe(Settings):
     shuffled: bool = False
     partial_labels: bool = False
 
+    @field_validator("attributes", mode="before")
+    @classmethod
+    def _as_settings(cls, value: Any) -> Any:
+        """Take the names of columns, and kinds of attributes, as settings."""
+        items = value if isinstance(value, list | tuple) else [value]
+        return tuple(kind_settings(item) if isinstance(item, str | Kind) else item for item in items)
+
     @field_validator("attributes")
     @classmethod
     def _known_kinds(cls, value: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
@@ -123,7 +129,7 @@ class DataRecipe(Settings):
         names = [kind.name for kind in kinds]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ConfigError(f"attribute {', '.join(twice)} is named twice: name every column once")
-        return tuple({"kind": kind.kind, **asdict(kind)} for kind in kinds)
+        return tuple(map(kind_settings, kinds))
 
     @field_validator("values")
     @classmethod

@@ -14,6 +14,8 @@ from attribune.core.files import read_json
 from attribune.errors import ModelFolderError
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.results import Comparison, Condition, ResultRow, Scored, compare, condition_of, intervals
+from attribune.metrics.shown import ResultDict, html_blocks
+from attribune.metrics.tables import comparison_lines, table_cells, text_table
 from attribune.models.sizes import Sizes
 from attribune.tasks import Task
 
@@ -143,7 +145,42 @@ class RunResults(_Record):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as ``metrics.json`` holds them."""
-        return self.model_dump(by_alias=True, exclude_unset=True)
+        return ResultDict(self.model_dump(by_alias=True, exclude_unset=True), text=self.text(), html=self._repr_html_())
+
+    def text(self) -> str:
+        """Return the tables of the metrics, the comparisons and the cost, for a terminal."""
+        blocks = [f"{caption}\n{text_table(rows)}" for caption, rows in self._tables()]
+        return "\n\n".join([*blocks, *(["\n".join(lines)] if (lines := self._comparisons()) else []), self._cost()])
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        tables = [(caption, table_cells(rows)) for caption, rows in self._tables()]
+        return html_blocks([*tables, *((line, []) for line in [*self._comparisons(), self._cost()])])
+
+    def _tables(self) -> list[tuple[str, list[ResultRow]]]:
+        """Return the tables that have rows, with their captions."""
+        parts = [part for part in ("validation", "test") if part in self.rows]
+        tables = [
+            table
+            for part in parts
+            for table in (
+                (f"{part}, {self.rows[part]:,} rows", self.table(part)),
+                (f"{part}, texts with several judgements", self.judgements(part)),
+            )
+        ]
+        return [(caption, rows) for caption, rows in tables if rows]
+
+    def _comparisons(self) -> list[str]:
+        return comparison_lines(self.comparisons)
+
+    def _cost(self) -> str:
+        sizes = self.training.parameters
+        return (
+            f"{sizes.trained:,} of {sizes.total:,} parameters trained, {sizes.stored:,} stored "
+            f"({sizes.stored_bytes / 1e6:.1f} MB); trained in {self.training.seconds:,.0f} s"
+        )
 
     def table(self, part: str) -> list[ResultRow]:
         """Return the rows of the table of one part; none where nothing was scored on it."""

@@ -31,7 +31,7 @@ class StoredScores:
     @classmethod
     def read(cls, path: str | Path) -> Self:
         """Read the scores of a run; ModelFolderError if it is not finished, or a file is missing or damaged."""
-        folder = RunFolder(Path(path))
+        folder = RunFolder.of(path)
         results = folder.read_results()
         task = task_from_dict(results.task)
         parts: dict[str, dict[str, npt.NDArray[Any]]] = {}

@@ -21,6 +21,7 @@ __all__ = [
     "Distinct",
     "Table",
     "as_array",
+    "as_table",
     "canonical",
     "column_batches",
     "column_names",
@@ -159,10 +160,7 @@ def as_array(values: object, *, column: str, first_row: int = 1) -> pa.Array:
         return pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], type=values.type)
     if isinstance(values, pa.Array):
         return values
-    if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):
-        raise DataError(
-            f"column {column!r} is {type(values).__name__}, not a sequence of values: give one value per row"
-        )
+    _check_sequence(values, column)
     if isinstance(values, np.ndarray) and values.ndim != 1:
         values = list(values)
     try:
@@ -170,6 +168,13 @@ def as_array(values: object, *, column: str, first_row: int = 1) -> pa.Array:
     except _UNREADABLE:
         return _mixed(list(values), column, first_row)  # type: ignore[call-overload]
     return pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array
+
+
+def _check_sequence(values: object, column: str) -> None:
+    if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):
+        raise DataError(
+            f"column {column!r} is {type(values).__name__}, not a sequence of values: give one value per row"
+        )
 
 
 def _mixed(values: list[object], column: str, first_row: int) -> pa.Array:
@@ -196,6 +201,26 @@ def _mixed(values: list[object], column: str, first_row: int) -> pa.Array:
         ) from error
 
 
+def as_table(given: Any) -> pa.Table:
+    """Read a table of any library by the Arrow interface, such as a DataFrame of polars.
+
+    Raises:
+        DataError: for anything that is no table.
+    """
+    if not hasattr(given, "__arrow_c_stream__"):
+        raise DataError(
+            f"{type(given).__name__} is no table, and no rows: give columns by name, a list of rows, a DataFrame, or "
+            "anything that has the Arrow interface (__arrow_c_stream__)"
+        )
+    try:
+        table = pa.table(given)
+        views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
+        fields = [pa.field(field.name, views.get(field.type, field.type)) for field in table.schema]
+        return table.cast(pa.schema(fields))
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise DataError(f"{type(given).__name__} cannot be read as an Arrow table ({error})") from error
+
+
 def column_names(table: Table) -> list[str]:
     """Return the names of a table's columns."""
     return list(table.column_names if isinstance(table, datasets.Dataset | pa.Table) else table.keys())
@@ -219,6 +244,8 @@ def column_batches(
                 yield row, {name: as_array(batch.column(name), column=name, first_row=row) for name in names}
         return
     columns = {name: table[name] for name in names}
+    for name, column in columns.items():
+        _check_sequence(column, name)
     lengths = {name: len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         raise DataError(f"the columns have different numbers of rows, {lengths}: give one value per row in each")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, fields
+from dataclasses import KW_ONLY, asdict, fields
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, ValidationInfo
@@ -19,8 +19,10 @@ __all__ = [
     "MultiLabel",
     "Numeric",
     "VocabularyKind",
+    "as_kinds",
     "checked_missing",
     "checked_names",
+    "kind_settings",
     "read_kind",
 ]
 
@@ -216,6 +218,24 @@ def read_kind(settings: Mapping[str, Any], kinds: Mapping[str, Any], *, what: st
         raise ConfigError(f"{what} {options['name']!r} has a setting of the wrong type ({error})") from None
 
 
+def kind_settings(kind: Kind | str) -> dict[str, Any]:
+    """Return an attribute as `read_kind` takes it; the name of a column is a categorical one."""
+    return {"kind": Categorical.kind, "name": kind} if isinstance(kind, str) else {"kind": kind.kind, **asdict(kind)}
+
+
+def as_kinds(attributes: Sequence[Kind | str] | Kind | str) -> list[Kind]:
+    """Return attributes as kinds: the name of a column is a categorical one.
+
+    Raises:
+        ConfigError: for anything but names and kinds.
+    """
+    if isinstance(attributes, str | Kind):
+        attributes = [attributes]
+    if not isinstance(attributes, Sequence):
+        raise ConfigError(f"the attributes are {attributes!r:.80}: give a list of names, or of kinds")
+    return [Categorical(one) if isinstance(one, str) else one for one in attributes]
+
+
 def checked_missing(missing: Sequence[str]) -> tuple[str, ...]:
     """Return the texts that mean no value; ConfigError for anything but a list of texts."""
     if isinstance(missing, str) or not all(isinstance(text, str) for text in missing):
@@ -228,8 +248,8 @@ def checked_names(attributes: Sequence[Kind]) -> list[str]:
     for spec in attributes:
         if not isinstance(spec, Kind):
             raise ConfigError(
-                f"{spec!r} is not an attribute: give Categorical, MultiLabel, Numeric or Number, such as "
-                f"Categorical({spec!r})"
+                f"{spec!r} is not an attribute: give the name of a column, or Categorical, MultiLabel, Numeric or "
+                "Number, such as Categorical('user')"
             )
         if KINDS.get(spec.kind) is not type(spec):
             raise ConfigError(

@@ -18,16 +18,20 @@ import numpy.typing as npt
 
 from attribune.core.files import read_json
 from attribune.errors import ConfigError, ModelFolderError
+from attribune.metrics.shown import html_table
+from attribune.metrics.tables import text_cells
 from attribune.schema.attributes import FittedAttribute
 from attribune.schema.columns import MISSING, Table, canonical, column_batches
 from attribune.schema.descriptions import ValueTable, describe, fit_descriptions
 from attribune.schema.fitting import AttributeFitter
-from attribune.schema.kinds import Kind, Numeric, checked_missing, checked_names
+from attribune.schema.kinds import Kind, Numeric, as_kinds, checked_missing, checked_names
 from attribune.schema.reports import AttributeCounts, AttributeFit, EncodingReport, FitReport
 from attribune.schema.serialization import attributes_from_dict, attributes_to_dict, files_beside, write_attributes
 from attribune.schema.slots import Slots
 
 __all__ = ["Schema"]
+
+_COMMON = 5  # values of an attribute that are shown
 
 
 class Schema:
@@ -57,7 +61,7 @@ class Schema:
     def fit(
         cls,
         table: Table,
-        attributes: Sequence[Kind],
+        attributes: Sequence[Kind | str],
         *,
         missing: Sequence[str] = MISSING,
         values: Mapping[str, ValueTable] | None = None,
@@ -66,7 +70,8 @@ class Schema:
         """Learn the vocabularies from the training rows, in batches.
 
         Args:
-            attributes: `Categorical`, `MultiLabel` or `Numeric`, in the order of their slots.
+            attributes: `Categorical`, `MultiLabel` or `Numeric`, in the order of their slots; the name of a column is
+                a categorical one.
             values: tables that describe the values of attributes; all values in them are known, also those of which
                 there is no training row.
             described: whether the descriptions are read, and not the values alone.
@@ -77,16 +82,17 @@ class Schema:
                 that are not listed.
         """
         missing = checked_missing(missing)
-        names = checked_names(attributes)
+        kinds = as_kinds(attributes)
+        names = checked_names(kinds)
         meaningless, values = _canonical_texts(missing), values or {}
-        _check_describable(attributes, values)
+        _check_describable(kinds, values)
         fitters = {
             spec.name: AttributeFitter(
                 spec,
                 missing=meaningless,
                 described=values[spec.name].described(spec, missing=meaningless) if spec.name in values else (),
             )
-            for spec in attributes
+            for spec in kinds
         }
         for first_row, columns in column_batches(table, names):
             for name, fitter in fitters.items():
@@ -184,6 +190,21 @@ class Schema:
 
     def __iter__(self) -> Iterator[FittedAttribute]:
         return iter(self.attributes)
+
+    def __repr__(self) -> str:
+        return text_cells(self._cells(), left=2)
+
+    def _repr_html_(self) -> str:
+        return html_table(self._cells())
+
+    def _cells(self) -> list[list[str]]:
+        """Return a line for each attribute: its kind, how many ids it has in how many slots, its commonest values."""
+        lines = [["attribute", "kind", "ids", "slots", "most common"]]
+        for one in self.attributes:
+            values = zip(one.values[:_COMMON], one.counts[1:], strict=False)
+            common = ", ".join(f"{value:.40} ({count:,})" for value, count in values)
+            lines.append([one.name, one.spec.kind, f"{one.size:,}", str(one.slots), common or "not listed"])
+        return lines
 
     def __getitem__(self, name: str) -> FittedAttribute:
         if name not in self._by_name:

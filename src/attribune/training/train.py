@@ -18,7 +18,7 @@ import transformers
 
 from attribune.backbones.loading import load_tokenizer
 from attribune.core.files import read_json, write_json
-from attribune.core.progress import Reporter
+from attribune.core.progress import ProgressBar, Reporter
 from attribune.core.records import checked_record, read_record
 from attribune.data.rows import EncodedRows
 from attribune.errors import AttribuneError, ConfigError
@@ -33,6 +33,7 @@ from attribune.runs.folder import RunFolder, predictor_of
 from attribune.runs.recipe import Recipe
 from attribune.runs.recipe_parts import TrainingRecipe
 from attribune.runs.results import RunResults, TrainingRecord, run_results
+from attribune.runs.table_recipe import table_recipe
 from attribune.tasks import TokenTask
 from attribune.training.baselines import train_baseline
 from attribune.training.callbacks.trackers import check_trackers
@@ -58,12 +59,35 @@ from attribune.training.selection import check_selection
 __all__ = ["train"]
 
 _log = logging.getLogger(__name__)
+_TABLE_ARGUMENTS = (
+    *("text", "text_pair", "label", "attributes", "values", "weight", "validation", "test", "task", "method"),
+    *("backbone", "tuning", "epochs", "batch_size", "learning_rate", "max_length", "seed"),
+)
+"""The arguments of `train` that stand for settings of a recipe."""
 
 
 def train(
-    recipe: Recipe,
+    data: Any,
     output: str | Path,
     *,
+    text: str | Sequence[str] | None = None,
+    text_pair: str | Sequence[str] | None = None,
+    label: str | Sequence[str] | None = None,
+    attributes: Sequence[Any] | str | None = None,
+    values: Mapping[str, Any] | None = None,
+    weight: str | None = None,
+    validation: Any = None,
+    test: Any = None,
+    task: str | Mapping[str, Any] | None = None,
+    method: Any = None,
+    backbone: str | Path | None = None,
+    tuning: str | None = None,
+    epochs: float | None = None,
+    batch_size: int | None = None,
+    learning_rate: float | None = None,
+    max_length: int | None = None,
+    seed: int | None = None,
+    settings: Mapping[str, Any] | None = None,
     others: Sequence[str] = (),
     baselines: bool = True,
     resume: bool = False,
@@ -73,31 +97,65 @@ def train(
 ) -> dict[str, Any]:
     """Train, evaluate and save; the same as ``attribune train``.
 
+        train(df, "runs/stars", text="text", label="stars", attributes=["user", "product"])
+
     Several processes, as `torchrun` starts them, train together with the same losses as one; they all read the data.
     The first one does the rest: it fits baselines, scores, writes the run's folder and notifies the reporter.
 
     Args:
+        data: a table, as anything `read_table` takes; or a recipe, beside which no argument up to `settings` is given.
         output: folder of the run; see `RunFolder` for its files.
+        text: text column, or several that are joined.
+        text_pair: column of a second text, which is read with the first or compared with it.
+        label: label column; several for aspects and spans.
+        attributes: columns with one value per row by their names, or `Categorical`, `MultiLabel`, `Numeric`, `Number`.
+        values: tables (files) that describe the values of attributes, by attribute.
+        weight: column that says how much each training row counts.
+        validation: rows for validation, and `test` those for the test; split off the data unless given.
+        task: its kind, by default classification, or a mapping with ``kind`` and options.
+        method: its name, one with options such as ``Injector(bottleneck=8)``, or a mapping with ``name`` and options.
+        backbone: name or folder of the pretrained model, or a backbone without pretraining.
+        tuning: which parameters of the backbone are trained.
+        settings: any setting of the recipe by its path, such as ``{"training.weight_decay": 0.1}``.
         others: methods to train with the same recipe, rows and budget for comparison; ``shuffled`` is the same method
             on shuffled attributes, ``ids`` and ``descriptions`` have one part of the values that are described.
         baselines: whether to fit the cheap baselines and the majority class beside the model.
         resume: whether to continue an interrupted run in the folder.
-        tables: ``train``, ``validation`` and ``test`` instead of the recipe's files, as anything `read_table` takes.
+        tables: with a recipe, ``train``, ``validation`` and ``test`` instead of its files.
+        reporter: of progress; by default a bar in a terminal or notebook.
         profile: profile a few steps, and write a trace and a time summary to ``profile``.
 
     Returns:
-        The content of ``metrics.json`` as plain values; `RunFolder.read_results` returns it with types.
+        The content of ``metrics.json`` as plain values, printed as its tables; `RunFolder.read_results` returns it with
+        types.
 
     Raises:
         AttribuneError: with one message that names the thing, the value seen and the cure.
     """
-    reporter = reporter if reporter is not None and is_main() else Reporter()
+    given = {name: value for name, value in locals().items() if name in _TABLE_ARGUMENTS}
+    recipe, tables = _recipe_of(data, given, settings, tables)
+    reporter = (ProgressBar() if reporter is None else reporter) if is_main() else Reporter()
+    others = [others] if isinstance(others, str) else others
     comparison_recipes(recipe, others)  # refuses wrong names before anything is written
     folder = RunFolder(Path(output))
     from_main(folder.refuse_foreign)
     with ExitStack() as stack:
         from_main(lambda: stack.enter_context(folder.held()))
         return _train(recipe, folder, others, tables, reporter, baselines=baselines, resume=resume, profile=profile)
+
+
+def _recipe_of(
+    data: Any, arguments: Mapping[str, Any], settings: Mapping[str, Any] | None, tables: Mapping[str, Any] | None
+) -> tuple[Recipe, Mapping[str, Any] | None]:
+    """Return the recipe that was given, or that of a table and of arguments, and the tables in place of files."""
+    if not isinstance(data, Recipe):
+        if tables is not None:
+            raise ConfigError("tables are for a recipe: give the rows as data, validation and test")
+        return table_recipe({"data": data, **arguments}, settings or {})
+    beside = [name for name, value in {**arguments, "settings": settings}.items() if value is not None]
+    if beside:
+        raise ConfigError(f"{', '.join(beside)} is given beside a recipe, which has it: change the recipe")
+    return data, tables
 
 
 def _train(

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from attribune.core.deprecation import warn_renamed
+from attribune.errors import ConfigError
 
-__all__ = ["SEVERAL", "add_renamed_flag", "add_shared", "add_verb", "warn_of_renamed_flags"]
+__all__ = ["SEVERAL", "add_renamed_flag", "add_shared", "add_verb", "attribute_values", "warn_of_renamed_flags"]
 
 Run = Callable[[argparse.Namespace], None]
 
 SEVERAL: dict[str, Any] = {"nargs": "+", "action": "extend"}
 """Options of a flag that takes several words, and may be repeated."""
 _SHARED: dict[str, dict[str, Any]] = {
-    "run_folder": {"metavar": "RUN", "help": "folder that `attribune train` wrote"},
+    "run_folder": {"metavar": "RUN", "help": "folder that `attribune train` wrote, or its model"},
     "data": {"metavar": "DATA", "help": "CSV, TSV, JSONL or Parquet file, or a name on the hub"},
     "--backbone": {"metavar": "NAME_OR_DIR", "help": "where the backbone's weights are now"},
     "--encoding": {"help": "encoding of the table; detected unless given"},
     "--quantise": {"choices": ("int8",), "help": "compute in int8, on CPUs: faster, and close to float32"},
+    "--attribute": {
+        "action": "append",
+        "default": [],
+        "metavar": "NAME=VALUE",
+        "help": "value for every text; repeat the name for several values",
+    },
     "--json": {"action": "store_true", "help": "write JSON to stdout"},
 }
 """Arguments that several verbs have, with their options."""
@@ -99,3 +106,14 @@ def warn_of_renamed_flags(options: argparse.Namespace) -> None:
     """Warn of every flag that was given by its old name."""
     for old, new in getattr(options, "renamed_flags", ()):
         warn_renamed(old, new)
+
+
+def attribute_values(words: Sequence[str]) -> dict[str, Any]:
+    """Read the words of ``--attribute`` such as ``user=u17``: a value by attribute, or a list of values."""
+    values: dict[str, list[str]] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise ConfigError(f"--attribute {word}: write NAME=VALUE, such as user=u17")
+        values.setdefault(name, []).append(value)
+    return {name: listed[0] if len(listed) == 1 else listed for name, listed in values.items()}

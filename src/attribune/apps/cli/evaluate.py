@@ -28,8 +28,6 @@ def add_parser(verbs: Any) -> None:
 
 def _run(options: argparse.Namespace) -> None:
     from attribune.analysis.evaluate import evaluate
-    from attribune.metrics.results import ResultRow
-    from attribune.metrics.tables import text_table
 
     console = open_console()
     result = evaluate(
@@ -46,8 +44,4 @@ def _run(options: argparse.Namespace) -> None:
         judgements = {name: {key: asdict(one) for key, one in row.items()} for name, row in result.judgements.items()}
         show_json({"rows": result.rows, "metrics": metrics} | ({"judgements": judgements} if judgements else {}))
     else:
-        rows = [ResultRow(name=name, metrics=metrics) for name, metrics in result.metrics.items()]
-        show(f"{result.rows:,} rows\n{text_table(rows)}")
-        if result.judgements:
-            judged = [ResultRow(name=name, metrics=metrics) for name, metrics in result.judgements.items()]
-            show(f"\ntexts with several judgements\n{text_table(judged)}")
+        show(result.text())

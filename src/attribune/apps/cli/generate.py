@@ -14,14 +14,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from attribune.apps.cli.arguments import add_shared, add_verb
+from attribune.apps.cli.arguments import add_shared, add_verb, attribute_values
 from attribune.apps.cli.output import open_console, show
-from attribune.errors import ConfigError
 
 __all__ = ["add_parser"]
 
@@ -33,13 +31,7 @@ def add_parser(verbs: Any) -> None:
     add_shared(parser, "run_folder", help="folder that `attribune train` wrote with --task generation")
     add_shared(parser, "data", nargs="?")
     add("--prompt", metavar="TEXT", help="read before the text; what the text begins with, for a run without a prompt")
-    add(
-        "--attribute",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="value for every text; repeat the name for several values",
-    )
+    add_shared(parser, "--attribute")
     add("--sample", action="store_true", help="draw tokens at random (default: the likeliest)")
     add("--temperature", type=float, default=1.0, metavar="X", help="with --sample; below 1 prefers likely tokens")
     add("--top-p", type=float, default=1.0, metavar="P", help="with --sample: nucleus sampling")
@@ -67,7 +59,7 @@ def _run(options: argparse.Namespace) -> None:
         options.run_folder,
         options.data,
         prompt=options.prompt,
-        attributes=_attribute_values(options.attribute),
+        attributes=attribute_values(options.attribute),
         decoding=Decoding(**settings),
         backbone=options.backbone,
         encoding=options.encoding,
@@ -85,14 +77,3 @@ def _run(options: argparse.Namespace) -> None:
         rows = list(texts)
         writer.write(pa.Table.from_pylist(rows))
     console.note(f"{len(rows):,} texts written to {options.output}")
-
-
-def _attribute_values(words: Sequence[str]) -> dict[str, Any]:
-    """Read words such as ``user=u17``: a value by attribute, or a list of values."""
-    values: dict[str, list[str]] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if not equals or not name:
-            raise ConfigError(f"--attribute {word}: write NAME=VALUE, such as user=u17")
-        values.setdefault(name, []).append(value)
-    return {name: listed[0] if len(listed) == 1 else listed for name, listed in values.items()}

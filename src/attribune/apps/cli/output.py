@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attribune.core.terminal import printable
@@ -36,20 +35,6 @@ def open_console() -> ConsoleReporter:
 
 def results_text(run: str) -> str:
     """Return the tables of a run's metrics, its comparisons and its cost."""
-    from attribune.metrics.tables import comparison_lines, text_table
     from attribune.runs.folder import RunFolder
 
-    results = RunFolder(Path(run)).read_results()
-    blocks = []
-    for part in ("validation", "test"):
-        if rows := results.table(part):
-            blocks.append(f"{part}, {results.rows[part]:,} rows\n{text_table(rows)}")
-        if judged := results.judgements(part):
-            blocks.append(f"{part}, texts with several judgements\n{text_table(judged)}")
-    blocks.append("\n".join(comparison_lines(results.comparisons)))
-    sizes = results.training.parameters
-    blocks.append(
-        f"{sizes.trained:,} of {sizes.total:,} parameters trained, {sizes.stored:,} stored "
-        f"({sizes.stored_bytes / 1e6:.1f} MB); trained in {results.training.seconds:,.0f} s"
-    )
-    return "\n\n".join(block for block in blocks if block)
+    return RunFolder.of(run).read_results().text()

@@ -2,9 +2,11 @@
 
 Add predictions and probabilities to the columns of tables. Every row comes out, in order; rows without a text are
 scored as empty texts, values never seen in training as unknown. An output without an ending is a folder of Parquet
-files: after an interruption the same command goes on with what is missing.
+files: after an interruption the same command goes on with what is missing. With --text, the predictions for single
+texts are written to stdout.
 
 Examples:
+  attribune predict runs/stars --text "Strong, but clean." --attribute user=u17
   attribune predict runs/stars new.csv --output predictions.parquet
   attribune predict runs/stars new.jsonl --output predictions.jsonl
   attribune predict runs/stars january.csv february.csv --output predictions.csv
@@ -20,8 +22,10 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from attribune.apps.cli.arguments import add_shared, add_verb
-from attribune.apps.cli.output import open_console
+from attribune.apps.cli.arguments import SEVERAL, add_shared, add_verb, attribute_values
+from attribune.apps.cli.output import open_console, show, show_json
+from attribune.core.terminal import one_line
+from attribune.errors import ConfigError
 
 __all__ = ["add_parser"]
 
@@ -32,8 +36,11 @@ def add_parser(verbs: Any) -> None:
     add = parser.add_argument
     add_shared(parser, "run_folder")
     tables = "CSV, TSV, JSONL or Parquet files, folders of them, or names on the hub"
-    add_shared(parser, "data", nargs="+", help=tables)
-    add("--output", required=True, metavar="PATH", help="file that ends in .csv, .tsv, .jsonl or .parquet, or a folder")
+    add_shared(parser, "data", nargs="*", help=tables)
+    add("--text", **SEVERAL, metavar="TEXT", help="texts in place of tables")
+    add_shared(parser, "--attribute", help="with --text: a value for every text; repeat the name for several values")
+    add_shared(parser, "--json", help="with --text: write JSON to stdout")
+    add("--output", metavar="PATH", help="file that ends in .csv, .tsv, .jsonl or .parquet, or a folder")
     add_shared(parser, "--backbone", "--encoding", "--quantise")
     add(
         "--engine",
@@ -55,6 +62,8 @@ def add_parser(verbs: Any) -> None:
 
 def _after_interrupt(options: argparse.Namespace) -> str:
     resumes = f"; finished parts are kept: the same command goes on in {options.output}"
+    if options.output is None:
+        return ""
     return "; no output file was written" if Path(options.output).suffix else resumes
 
 
@@ -62,6 +71,10 @@ def _run(options: argparse.Namespace) -> None:
     from attribune.core.console import quiet_ray
     from attribune.prediction.predict import predict
 
+    if options.text is not None:
+        _show_texts(options)
+        return
+    _check_tables(options)
     console = open_console()
     with quiet_ray() if options.engine == "ray" else nullcontext():
         rows = predict(
@@ -79,3 +92,39 @@ def _run(options: argparse.Namespace) -> None:
         )
     if Path(options.output).suffix:  # for a folder, `predict` has noted its parts
         console.note(f"{rows:,} rows written to {options.output}")
+
+
+def _check_tables(options: argparse.Namespace) -> None:
+    """Refuse a command that names no rows, or no place for their predictions."""
+    if not options.data:
+        raise ConfigError("there is nothing to predict: name a table, or give a text with --text")
+    if options.output is None:
+        raise ConfigError("no output is named: give a file or a folder with --output; --text writes to stdout")
+    if options.attribute or options.json:
+        what = "--attribute" if options.attribute else "--json"
+        raise ConfigError(f"{what} is for --text: leave it out, since tables have their columns")
+
+
+def _show_texts(options: argparse.Namespace) -> None:
+    """Predict the texts of ``--text`` and show the predictions."""
+    from attribune.data.writing import finite
+    from attribune.metrics.tables import text_cells
+    from attribune.prediction.texts import predict_texts
+
+    tables = {"a table": options.data, "--output": options.output, "--panel": options.panel}
+    if beside := [name for name, value in tables.items() if value]:
+        raise ConfigError(f"{beside[0]} is given beside --text, which writes to stdout: leave one of them out")
+    console = open_console()
+    values = attribute_values(options.attribute)
+    rows, notes = predict_texts(options.run_folder, options.text, values, backbone=options.backbone)
+    for note in notes:
+        console.note(note)
+    if options.json:
+        show_json([{name: finite(value) for name, value in row.items()} for row in rows], ensure_ascii=False)
+        return
+    shown = [[f"{value:.4f}" if isinstance(value, float) else str(value) for value in row.values()] for row in rows]
+    names = list(rows[0])
+    if len(rows) == 1:
+        show("\n".join(f"{name}: {one_line(value)}" for name, value in zip(names, shown[0], strict=True)))
+    else:
+        show(text_cells([names, *shown]))

@@ -4,43 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attribune.apps.cli.arguments import SEVERAL, add_renamed_flag, add_shared
 from attribune.errors import ConfigError
+from attribune.runs.settings_tree import SETTINGS, override, put
 
 if TYPE_CHECKING:
     from attribune.runs.recipe import Recipe
 
 __all__ = ["add_recipe_flags", "attribute_list", "recipe_of", "value_files"]
-
-_SETTINGS = {
-    "data": "data.train",
-    "text": "data.text",
-    "text_pair": "data.text_pair",
-    "label": "data.label",
-    "weight": "data.weight",
-    "prompt": "data.prompt",
-    "chat": "data.chat",
-    "validation": "data.validation",
-    "test": "data.test",
-    "encoding": "data.encoding",
-    "max_length": "data.max_length",
-    "shuffled": "data.shuffled",
-    "task": "task.kind",
-    "method": "method.name",
-    "method_trials": "method.trials",
-    "method_minutes": "method.minutes",
-    "backbone": "backbone.name",
-    "tuning": "backbone.tuning",
-    "init_attributes": "transfer.run",
-    "epochs": "training.epochs",
-    "batch_size": "training.batch_size",
-    "learning_rate": "training.learning_rate",
-    "report_to": "training.report_to",
-}
-"""The setting of a recipe behind each flag that is taken as it is."""
 
 
 def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
@@ -116,7 +89,7 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
     _check_max_length(options, settings)
     if options.epochs is not None and isinstance(settings.get("training"), dict):
         settings["training"].pop("steps", None)
-    values = {key: getattr(options, flag, None) for flag, key in _SETTINGS.items()}
+    values = {key: getattr(options, flag, None) for flag, key in SETTINGS.items()}
     values["data.attributes"] = (
         attribute_list(options.attributes, options.multi_label, options.numeric, options.number) or None
     )
@@ -124,12 +97,12 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
     values |= {"data.split.seed": options.seed, "training.seed": options.seed}
     for key, value in values.items():
         if value is not None:
-            _put(settings, key, value)
+            put(settings, key, value)
     for item in sorted(options.set, key=lambda item: not item.startswith("method.name=")):
         key, equals, text = item.partition("=")
         if not equals:
             raise ConfigError(f"--set {item}: write KEY=VALUE, such as training.weight_decay=0.1")
-        _put(settings, key, _parse_value(item, text))
+        put(settings, key, _parse_value(item, text))
     if files := getattr(options, "word_vectors", None):
         _put_word_vectors(settings, files)
     return Recipe.from_dict(settings)
@@ -151,11 +124,11 @@ def value_files(items: Sequence[str]) -> dict[str, str]:
 def _put_word_vectors(settings: dict[str, Any], files: list[str]) -> None:
     """Give the files to the search of automl, else one file to the backbone."""
     if settings.get("method", {}).get("name") == "automl":
-        _put(settings, "method.word_vectors", files)
+        put(settings, "method.word_vectors", files)
         return
     if len(files) > 1:
         raise ConfigError(f"--word-vectors names {len(files)} files, and a backbone begins with one: name one")
-    _put(settings, "backbone.word_vectors", files[0])
+    put(settings, "backbone.word_vectors", files[0])
 
 
 def _base_settings(options: argparse.Namespace) -> dict[str, Any]:
@@ -169,9 +142,9 @@ def _base_settings(options: argparse.Namespace) -> dict[str, Any]:
             raise ConfigError(
                 "--continue takes the recipe and all that the run learned: leave --preset and --init-attributes out"
             )
-        _override(settings, _continued_recipe(options.continue_from))
+        override(settings, _continued_recipe(options.continue_from))
     if options.config is not None:
-        _override(settings, read_yaml(options.config))
+        override(settings, read_yaml(options.config))
     return settings
 
 
@@ -189,7 +162,7 @@ def _continued_recipe(run: str) -> dict[str, Any]:
     """Read the recipe of a run, for other rows."""
     from attribune.runs.folder import RunFolder
 
-    settings: dict[str, Any] = RunFolder(Path(run)).read_recipe().model_dump(mode="json")
+    settings: dict[str, Any] = RunFolder.of(run).read_recipe().model_dump(mode="json")
     settings["data"] |= {"train": None, "validation": None, "test": None}
     settings["data"] = {key: value for key, value in settings["data"].items() if value is not None}
     return {**settings, "transfer": {"run": run, "frozen": False, "full_model": True}}
@@ -210,32 +183,6 @@ def attribute_list(
     return attributes + [{"kind": "number", "name": name} for name in number or ()]
 
 
-def _override(settings: dict[str, Any], overrides: dict[str, Any]) -> None:
-    """Override a tree of settings by another; the options of another method are dropped."""
-    if _method_of(overrides) is not None and not _same_method(_method_of(settings), _method_of(overrides)):
-        settings.pop("method", None)
-    for key, value in overrides.items():
-        if isinstance(value, dict) and isinstance(settings.get(key), dict):
-            _override(settings[key], value)
-        else:
-            settings[key] = value
-
-
-def _put(settings: dict[str, Any], key: str, value: Any) -> None:
-    """Set one value; the options of another method are dropped."""
-    if key == "method.name" and not _same_method(_method_of(settings), value):
-        settings["method"] = {}
-    tree = settings
-    *path, last = key.split(".")
-    for step in path:
-        if step == "transfer" and tree.get(step) is None:
-            tree[step] = {}  # the one group that a recipe may leave empty
-        tree = tree.setdefault(step, {})
-        if not isinstance(tree, dict):
-            raise ConfigError(f"{key}: {step!r} is not a group of settings: give it as a tree, see any recipe.yaml")
-    tree[last] = value
-
-
 def _parse_value(item: str, text: str) -> Any:
     import yaml
 
@@ -248,15 +195,3 @@ def _parse_value(item: str, text: str) -> Any:
         raise ConfigError(
             f"--set {item}: the value is not YAML ({reason}): put text with special characters in quotes"
         ) from error
-
-
-def _same_method(one: Any, other: Any) -> bool:
-    from attribune.methods import DEFAULT_METHOD
-
-    first, second = ([word.strip() for word in str(name or DEFAULT_METHOD).split("+")] for name in (one, other))
-    return first == second
-
-
-def _method_of(settings: dict[str, Any]) -> Any:
-    method = settings.get("method")
-    return method.get("name") if isinstance(method, dict) else None

@@ -63,7 +63,7 @@ def write_run_page(
     if output is not None:
         refuse_input_as_output(output, [data])
     rows = rows_of_run(run, data, backbone=backbone, encoding=encoding)
-    return write_page(output if output is not None else RunFolder(Path(run)).page, run_page(rows)), rows.notes
+    return write_page(output if output is not None else RunFolder.of(run).page, run_page(rows)), rows.notes
 
 
 def run_page(rows: RunRows) -> str:

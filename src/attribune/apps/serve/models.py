@@ -18,12 +18,11 @@ from attribune.backbones.loading import SharedBackbones
 from attribune.data.writing import finite
 from attribune.errors import AttribuneError, ConfigError, ModelFolderError
 from attribune.methods.weight_cache import WeightCache
-from attribune.models.auto import load_model
 from attribune.models.base import ConditionedModel
 from attribune.models.panel import Panel
 from attribune.models.predictor import Predictor, PredictorGroup, default_device
-from attribune.models.quantised import Quantisation, quantised
-from attribune.runs.folder import RunFolder, load_run
+from attribune.models.quantised import Quantisation
+from attribune.runs.folder import RunFolder, load_predictor
 from attribune.runs.live_run import LiveRun
 from attribune.schema import MultiLabel, Numeric, Schema
 from attribune.schema.attributes import FittedAttribute
@@ -289,20 +288,11 @@ def _load_group(runs: Sequence[str], weights: _Weights) -> tuple[dict[str, str],
         name, source = _parse_run(run)
         if name in predictors:
             raise ConfigError(f"two runs are named {name!r}: give them names, as in NAME=FOLDER")
-        predictor = _load(source, weights, shared)
+        predictor = load_predictor(source, shared=shared, **weights._asdict())
         if predictor.task.kind == "generation":
             raise ConfigError(f"{source} writes text, which the service does not: use `attribune generate`")
         sources[name], predictors[name] = source, predictor
     return sources, PredictorGroup(predictors, shared=shared)
-
-
-def _load(source: str, weights: _Weights, shared: SharedBackbones) -> Predictor:
-    backbone, dtype, quantise = weights
-    if RunFolder(Path(source)).is_begun or not (Path(source) / "config.json").is_file():
-        return load_run(source, backbone=backbone, dtype=dtype, shared=shared, quantise=quantise)[1]
-    model = load_model(source, backbone=backbone, dtype=dtype, shared=shared)
-    precision = "float32" if dtype == "float32" else "bf16"
-    return Predictor(quantised(model, quantise, shared=shared), precision=precision)
 
 
 def _parse_run(run: str) -> tuple[str, str]:

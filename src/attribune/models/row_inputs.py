@@ -1,0 +1,209 @@
+"""What can be given to a prediction: a text, texts, a row, rows, or a table, read as columns."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import datasets
+import numpy as np
+import pandas as pd
+
+from attribune.errors import DataError
+from attribune.metrics.tables import text_cells
+from attribune.schema.columns import Table, as_table, column_names, missing_column
+
+__all__ = ["Predictions", "RowInput", "RowNames", "plain_value"]
+
+_SHOWN = 10  # rows and columns of a table that is printed
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowNames:
+    """The columns of a model.
+
+    Attributes:
+        texts: the columns of its text.
+        needed: all columns that tables must have.
+        known: further columns that it may be given.
+        words: whether a text is a list of words.
+    """
+
+    texts: tuple[str, ...]
+    needed: tuple[str, ...]
+    known: tuple[str, ...] = ()
+    words: bool = False
+
+    @property
+    def all(self) -> list[str]:
+        """Every column, once."""
+        return list(dict.fromkeys([*self.needed, *self.known]))
+
+    def require(self, given: Sequence[str], *, source: str) -> None:
+        """Raise a DataError if a column is missing, naming it and the cure."""
+        for name in self.needed:
+            if name not in given:
+                cure = "" if name in self.texts else "; where its values are not known, add it with empty cells"
+                raise DataError(f"{missing_column(given, name, source=source)}{cure}")
+
+    def check(self, given: Iterable[Any], *, what: str) -> None:
+        """Refuse names that no attribute of the model has; DataError with the closest one."""
+        attributes = [name for name in self.all if name not in self.texts]
+        for name in given:
+            if name not in attributes:
+                raise DataError(_unknown_name(name, attributes, what=what))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowInput:
+    """Rows as columns, and in which form predictions are to be returned.
+
+    Attributes:
+        index: that of a DataFrame.
+        is_single: whether one text or one row was given.
+    """
+
+    columns: Table
+    index: pd.Index | None = None
+    is_single: bool = False
+
+    @classmethod
+    def read(cls, given: Any, names: RowNames, values: Mapping[str, Any]) -> RowInput:
+        """Read what was given.
+
+        Args:
+            values: attributes beside a text, or beside several that share them.
+
+        Raises:
+            DataError: for a name that the model does not have, or rows that are no rows.
+        """
+        found = cls._read(given, names, values)
+        names.require(column_names(found.columns), source="the input")
+        return found
+
+    @classmethod
+    def _read(cls, given: Any, names: RowNames, values: Mapping[str, Any]) -> RowInput:
+        is_text = isinstance(given, str) or (_are_texts(given) and len(given) > 0)
+        if values and not is_text:
+            raise DataError(
+                f"{', '.join(values)} is given beside rows or a table: put it into the rows, or give the text alone"
+            )
+        if is_text:
+            return cls._of_texts(given, names, values)
+        if isinstance(given, list | tuple):
+            return cls(columns=_columns_of_rows(given, names))
+        if isinstance(given, Mapping) and _is_row(given, names):
+            return cls(columns=_columns_of_rows([given], names), is_single=True)
+        if isinstance(given, pd.DataFrame):
+            return cls(columns=_checked_frame(given, names), index=given.index)
+        if isinstance(given, Mapping | datasets.Dataset):
+            return cls(columns=given)
+        return cls(columns=as_table(given))
+
+    @classmethod
+    def _of_texts(cls, given: Any, names: RowNames, values: Mapping[str, Any]) -> RowInput:
+        if len(names.texts) > 1:
+            raise DataError(
+                f"the model reads {', '.join(names.texts)}, and a text alone does not say which it is: give rows, such "
+                f"as {{{names.texts[0]!r}: ..., {names.texts[1]!r}: ...}}"
+            )
+        names.check(values, what="the attributes given")
+        texts = [given] if isinstance(given, str) else list(given)
+        row: dict[str, Any] = dict.fromkeys(names.needed) | dict(values)
+        columns = {name: [value] * len(texts) for name, value in row.items()}
+        columns[names.texts[0]] = [text.split() if names.words and isinstance(text, str) else text for text in texts]
+        return cls(columns=columns, is_single=isinstance(given, str))
+
+    def shaped(self, columns: Mapping[str, Any]) -> Any:
+        """Return predictions by column name in the form of what was given."""
+        if self.index is not None:
+            return pd.DataFrame({name: _cells(values) for name, values in columns.items()}, index=self.index)
+        if self.is_single:
+            return {name: plain_value(values[0]) for name, values in columns.items()}
+        return Predictions(columns)
+
+
+class Predictions(dict[str, Any]):
+    """Predictions and probabilities by column name, which are printed as a table of the first rows."""
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return them as a DataFrame."""
+        return pd.DataFrame({name: _cells(values) for name, values in self.items()})
+
+    def __repr__(self) -> str:
+        rows, shown = self._rows(), list(self)[:_SHOWN]
+        cells = [shown, *([_shown(self[name][row]) for name in shown] for row in range(min(rows, _SHOWN)))]
+        more = [f"{rows:,} rows"] * (rows > _SHOWN) + [f"{len(self):,} columns"] * (len(self) > _SHOWN)
+        return "\n".join([text_cells(cells) if shown else "no columns", *([", ".join(more)] if more else [])])
+
+    def _repr_html_(self) -> str:
+        return str(self.to_pandas().to_html(max_rows=_SHOWN, max_cols=_SHOWN))
+
+    def _rows(self) -> int:
+        return max(map(len, self.values()), default=0)
+
+
+def _unknown_name(name: Any, known: Collection[str], *, what: str) -> str:
+    """Return the message for a name that is not known, with the closest one."""
+    close = difflib.get_close_matches(str(name), list(known), n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"{what} have {name!r:.80}, which the model does not read{hint} (it reads: {', '.join(known) or 'nothing'})"
+
+
+def _are_texts(given: Any) -> bool:
+    """Whether something is a sequence of texts, some of which may be missing."""
+    if isinstance(given, pd.Series) or (isinstance(given, np.ndarray) and given.ndim == 1):
+        given = list(given)
+    if not isinstance(given, list | tuple):
+        return False
+    return any(isinstance(one, str) for one in given) and not any(isinstance(one, Mapping) for one in given)
+
+
+def _is_row(given: Mapping[Any, Any], names: RowNames) -> bool:
+    """Whether a mapping is one row, whose text is one text, rather than columns."""
+    texts = [given[name] for name in names.texts if name in given]
+    is_words = names.words and any(isinstance(one, list) and one and isinstance(one[0], str) for one in texts)
+    return bool(texts) and (is_words or any(isinstance(one, str) for one in texts) or all(one is None for one in texts))
+
+
+def _columns_of_rows(rows: Sequence[Any], names: RowNames) -> dict[str, list[Any]]:
+    """Return rows as columns: what a row has no value of is missing; only whole rows may have further keys."""
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, Mapping):
+            raise DataError(
+                f"row {number} is {type(row).__name__}, and not a mapping: give texts, or for each row its columns"
+            )
+        if lacking := [name for name in names.needed if name not in row]:
+            unknown = [name for name in row if name not in names.all]
+            if unknown:
+                message = _unknown_name(unknown[0], names.all, what=f"the columns of row {number}")
+                raise DataError(f"{message}, and the row lacks {', '.join(lacking)}")
+    texts = {name for name in names.texts if any(name not in row for row in rows)}
+    return {name: [row.get(name) for row in rows] for name in names.needed if name not in texts} | {
+        name: [row.get(name) for row in rows]
+        for name in names.known
+        if name not in names.needed and any(name in row for row in rows)
+    }
+
+
+def _checked_frame(frame: pd.DataFrame, names: RowNames) -> pd.DataFrame:
+    for name in names.needed:
+        if list(frame.columns).count(name) > 1:
+            raise DataError(f"the DataFrame has several columns {name!r}: rename all but one")
+    return frame
+
+
+def _cells(values: Any) -> Any:
+    return values if isinstance(values, np.ndarray) and values.ndim == 1 else list(values)
+
+
+def plain_value(value: Any) -> Any:
+    """Return a value of a column as Python's own."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _shown(value: Any) -> str:
+    text = f"{value:.4g}" if isinstance(value, float | np.floating) else str(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

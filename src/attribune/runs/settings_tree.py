@@ -1,0 +1,75 @@
+"""Trees of settings, laid over each other: by flags, and by the arguments of a function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attribune.errors import ConfigError
+
+__all__ = ["SETTINGS", "method_name", "override", "put"]
+
+SETTINGS = {
+    "data": "data.train",
+    "text": "data.text",
+    "text_pair": "data.text_pair",
+    "label": "data.label",
+    "weight": "data.weight",
+    "prompt": "data.prompt",
+    "chat": "data.chat",
+    "validation": "data.validation",
+    "test": "data.test",
+    "encoding": "data.encoding",
+    "max_length": "data.max_length",
+    "shuffled": "data.shuffled",
+    "task": "task.kind",
+    "method": "method.name",
+    "method_trials": "method.trials",
+    "method_minutes": "method.minutes",
+    "backbone": "backbone.name",
+    "tuning": "backbone.tuning",
+    "init_attributes": "transfer.run",
+    "epochs": "training.epochs",
+    "batch_size": "training.batch_size",
+    "learning_rate": "training.learning_rate",
+    "report_to": "training.report_to",
+}
+"""The setting of a recipe behind each flag, and each argument of `train`, that is taken as it is."""
+
+
+def override(settings: dict[str, Any], overrides: dict[str, Any]) -> None:
+    """Override a tree of settings by another; the options of another method are dropped."""
+    if method_name(overrides) is not None and not _same_method(method_name(settings), method_name(overrides)):
+        settings.pop("method", None)
+    for key, value in overrides.items():
+        if isinstance(value, dict) and isinstance(settings.get(key), dict):
+            override(settings[key], value)
+        else:
+            settings[key] = value
+
+
+def put(settings: dict[str, Any], key: str, value: Any) -> None:
+    """Set one value by its path, such as ``training.epochs``; the options of another method are dropped."""
+    if key == "method.name" and not _same_method(method_name(settings), value):
+        settings["method"] = {}
+    tree = settings
+    *path, last = key.split(".")
+    for step in path:
+        if step == "transfer" and tree.get(step) is None:
+            tree[step] = {}  # the one group that a recipe may leave empty
+        tree = tree.setdefault(step, {})
+        if not isinstance(tree, dict):
+            raise ConfigError(f"{key}: {step!r} is not a group of settings: give it as a tree, see any recipe.yaml")
+    tree[last] = value
+
+
+def method_name(settings: dict[str, Any]) -> Any:
+    """Return the name of the method in a tree of settings; None where there is none."""
+    method = settings.get("method")
+    return method.get("name") if isinstance(method, dict) else None
+
+
+def _same_method(one: Any, other: Any) -> bool:
+    from attribune.methods import DEFAULT_METHOD
+
+    first, second = ([word.strip() for word in str(name or DEFAULT_METHOD).split("+")] for name in (one, other))
+    return first == second

@@ -1,0 +1,184 @@
+"""Doors that people know: a training on a table, predictions for whatever is at hand, results as tables."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import small_runs
+
+from attribune import AttribuneError, MultiLabel, Predictor, Recipe, Schema, compare_runs, evaluate, train
+from attribune.apps.cli import main
+from attribune.models.row_inputs import Predictions
+from attribune.runs.folder import load_run
+
+ROWS = small_runs.reviews(60)
+FRAME = pd.DataFrame(ROWS, index=[f"r{number}" for number in range(60)])
+NAMES = ("text", "user", "tags")
+SETTINGS = {"training.steps": 1, "training.precision": "float32"}
+
+
+class Stream:
+    """A table of another library: nothing but the Arrow interface, with texts as views, as polars has them."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+        kinds = [
+            pa.string_view() if pa.types.is_large_string(f.type) or f.type == pa.string() else f.type
+            for f in table.schema
+        ]
+        self._table = table.cast(pa.schema(zip(table.column_names, kinds, strict=True)))
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+@pytest.fixture(scope="module")
+def results_and_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
+    run = tmp_path_factory.mktemp("doors") / "run"
+    columns = {"text": "text", "label": "stars", "attributes": ["user", MultiLabel("tags", separator=";")]}
+    options = {"method": "upa", "backbone": "cnn", "max_length": 16, "seed": 3, "settings": SETTINGS}
+    return train(FRAME, run, **columns, **options), run
+
+
+@pytest.fixture
+def run(results_and_run: tuple[Any, Path]) -> Path:
+    return results_and_run[1]
+
+
+@pytest.fixture
+def predictor(run: Path) -> Predictor:
+    return Predictor.from_pretrained(run, device="cpu")
+
+
+def test_a_training_on_a_table_is_that_of_its_recipe(results_and_run: tuple[Any, Path]) -> None:
+    results, run = results_and_run
+    recipe = load_run(run)[0]
+    assert recipe.data.train == "the DataFrame"
+    assert [item["kind"] for item in recipe.data.attributes] == ["categorical", "multi_label"]
+    assert (recipe.training.seed, recipe.data.split.seed, recipe.training.steps) == (3, 3, 1)
+    assert results["rows"] == {"train": 48, "validation": 6, "test": 6}
+    assert "validation, 6 rows" in repr(results)
+    assert "array" not in repr(results)
+    assert results._repr_html_().count("<table>") == 2
+
+
+def test_every_form_of_rows_has_the_same_predictions(predictor: Predictor) -> None:
+    expected = predictor.predict(FRAME)
+    assert list(expected.index) == list(FRAME.index)
+    probabilities = expected["probability_good"].to_numpy()
+    assert np.ptp(probabilities) > 0
+    plain = FRAME.reset_index(drop=True)
+    for given in (ROWS, {name: list(FRAME[name]) for name in NAMES}, pa.Table.from_pandas(plain), Stream(FRAME)):
+        found = predictor.predict(given)
+        assert isinstance(found, Predictions)
+        np.testing.assert_allclose(found["probability_good"], probabilities, atol=1e-6)
+    row = {name: ROWS[5][name] for name in NAMES}
+    own = {name: row[name] for name in ("user", "tags")}
+    for one in (predictor.predict(row), predictor.predict(row["text"], **own)):
+        assert one["probability_good"] == pytest.approx(probabilities[5], abs=1e-6)
+        assert one["prediction"] == expected["prediction"].iloc[5]
+    texts = [ROWS[5]["text"], ROWS[6]["text"]]
+    for several in (texts, pd.Series(texts), np.array(texts)):
+        assert predictor.predict(several, **own)["probability_good"][0] == pytest.approx(probabilities[5], abs=1e-6)
+    assert len(predictor.predict([])["prediction"]) == 0
+
+
+def test_predictions_and_schemas_are_printed_as_tables(predictor: Predictor, run: Path) -> None:
+    lines = repr(predictor.predict(ROWS)).splitlines()
+    assert lines[0].split() == ["prediction", "probability_bad", "probability_good"]
+    assert (len(lines), lines[-1]) == (13, "60 rows")
+    assert "<table" in predictor.predict(ROWS)._repr_html_()
+    assert repr(predictor.schema).splitlines()[2].split()[:2] == ["user", "categorical"]
+    shown = evaluate(run, FRAME)
+    assert repr(shown).startswith("60 rows")
+    assert "<table>" in shown._repr_html_()
+    pairs = compare_runs(run, run)
+    assert pairs[0]["difference"] == 0
+    assert "+0.0 [+0.0, +0.0]" in repr(pairs)
+    hostile = Schema.fit({"a<b>": ["<script>", "x"]}, ["a<b>"])
+    assert "<script>" not in hostile._repr_html_()
+    assert "&lt;script&gt;" in hostile._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda p: p.predict("x", usr="u1"), "'usr', .* did you mean 'user'"),
+        (lambda p: p.predict("x", text="y"), "'text', which the model does not read"),
+        (
+            lambda p: p.predict([{"text": "x", "usr": "u1"}]),
+            "row 1 have 'usr', .* did you mean 'user'.* lacks user, tags",
+        ),
+        (lambda p: p.predict({"text": "x", "usr": "u1"}), "did you mean 'user'"),
+        (lambda p: p.predict({"txt": "x", "user": "u1"}), "no column 'text'; did you mean 'txt'"),
+        (lambda p: p.predict(ROWS, user="u1"), "beside rows or a table"),
+        (lambda p: p.predict(FRAME.drop(columns="user")), "no column 'user'"),
+        (lambda p: p.predict(pd.concat([FRAME, FRAME[["user"]]], axis=1)), "several columns 'user'"),
+        (lambda p: p.predict({"text": ["x"], "user": 5, "tags": [None]}), "column 'user' is int"),
+        (lambda p: p.predict("x", user=["u1", "u2"]), "is not one value"),
+        (lambda p: p.predict([5]), "row 1 is int"),
+        (lambda p: p.predict(["x", 5, {"text": "y"}]), "row 1 is str"),
+        (lambda p: Schema.fit(FRAME, 5), "the attributes are 5"),
+        (lambda p: Recipe.from_dict({"data": {"train": "x", "text": "t", "label": "l", "attributes": [5]}}), "is 5"),
+    ],
+)
+def test_mistakes_are_named(predictor: Predictor, call: Callable[[Predictor], Any], message: str) -> None:
+    with pytest.raises(AttribuneError, match=message):
+        call(predictor)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, 2.5, b"x", object(), {1: 2}, [None], [[]], {"text": object()}, int])
+def test_no_error_comes_from_inside(predictor: Predictor, tmp_path: Path, wrong: Any) -> None:
+    columns: dict[str, Any] = {"text": "text", "label": "stars", "backbone": "cnn", "method": "upa"}
+    names = ["label", "text"]
+    if not isinstance(wrong, int | float) and wrong is not None:  # which some arguments may be
+        names += ["text_pair", "weight", "task", "method", "tuning", "epochs", "seed", "values", "attributes", "test"]
+    calls: list[Callable[[], Any]] = [
+        lambda: predictor.predict(wrong),
+        lambda: predictor.predict("x", user=wrong, usr=wrong),
+        lambda: train(wrong, tmp_path / "run", attributes="user", **columns),
+        lambda: train(FRAME, tmp_path / "run", attributes="user", settings=[wrong], **columns),
+        *(partial(train, FRAME, tmp_path / "run", **{"attributes": "user", **columns, name: wrong}) for name in names),
+    ]
+    for call in calls:
+        with pytest.raises(AttribuneError):
+            call()
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_text_on_the_command_line(run: Path, predictor: Predictor, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = predictor.predict("great film", user="u1", tags=["war", "drama"])
+    words = ["--attribute", "user=u1", "--attribute", "tags=war", "--attribute", "tags=drama"]
+    for folder in (run, run / "model"):
+        assert main(["predict", str(folder), "--text", "great film", *words]) == 0
+        assert f"prediction: {expected['prediction']}\nprobability_bad: " in capsys.readouterr().out
+    for wrong, message in (
+        (["--text", "x", "--attribute", "usr=1"], "did you mean 'user'"),
+        (["--text", "x", "--output", "o.csv"], "--output is given beside --text"),
+        ([], "there is nothing to predict"),
+        (["x.csv"], "no output is named"),
+        (["x.csv", "--output", "o.csv", "--attribute", "user=u1"], "--attribute is for --text"),
+    ):
+        assert main(["predict", str(run), *wrong]) == 1
+        assert message in capsys.readouterr().err
+
+
+def test_a_model_alone(run: Path, predictor: Predictor, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    alone = tmp_path / "alone"
+    shutil.copytree(run / "model", alone)
+    data = small_runs.write_csv(tmp_path / "data.csv", ROWS)
+    assert main(["predict", str(alone), str(data), "--output", str(tmp_path / "found.csv")]) == 0
+    found = pd.read_csv(tmp_path / "found.csv")["probability_good"]
+    np.testing.assert_allclose(found, predictor.predict(ROWS)["probability_good"], atol=1e-5)
+    assert main(["predict", str(alone), str(data), "--output", str(tmp_path / "parts")]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", str(alone), str(data)]) == 1
+    assert "a model alone" in capsys.readouterr().err
