@@ -35,6 +35,7 @@ from .methods import Plain as Plain
 from .methods import Pln as Pln
 from .methods import Plora as Plora
 from .methods import Poly as Poly
+from .methods import Prefix as Prefix
 from .methods import TinyMaa as TinyMaa
 from .methods import Tokens as Tokens
 from .methods import Upa as Upa

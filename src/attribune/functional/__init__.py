@@ -60,6 +60,7 @@ The parameters and their names in the papers:
 | `personalised_low_rank` | `P` | r MZ | P_j side by side |
 | `modulated_low_rank` | `A`, `B` | r in, out r | A, B |
 | `modulated_low_rank` | `M`, `P` | r MZ, r MZ | M_j side by side, P_j side by side |
+| `soft_prefix` | `P_0`, `Q` | k E, k E MZ | the soft prompt, the map of the vector to it |
 | `own_low_rank` | `A`, `B` | r in, out r | A, B |
 | `own_low_rank` | `dA`, `dB` | B r in, B out r | A_u - A, B_u - B |
 | `cut_points`, `ordinal_log_probabilities` | `first` | 1 | θ_1 |
@@ -110,6 +111,7 @@ from attribune.functional.own_low_rank import own_low_rank
 from attribune.functional.plora import personalised_low_rank
 from attribune.functional.pooling import attention_pool, first_token, last_token, max_tokens, mean_tokens
 from attribune.functional.preference import preference_log_probability
+from attribune.functional.prefix import soft_prefix
 from attribune.functional.recurrent import bilstm, lstm, lstm_by_row
 from attribune.functional.set_encoding import residual_features, set_encoding
 from attribune.functional.tokens import control_tokens
@@ -176,6 +178,7 @@ __all__ = [
     "residual_features",
     "set_encoding",
     "shared_vector",
+    "soft_prefix",
     "value_covariance_after",
     "value_log_evidence",
     "value_matrix_words",

@@ -29,6 +29,7 @@ from attribune.methods.plain import Plain
 from attribune.methods.pln import Pln
 from attribune.methods.plora import Plora
 from attribune.methods.poly import Poly
+from attribune.methods.prefix import Prefix
 from attribune.methods.tokens import Tokens
 from attribune.methods.upa import La, Upa
 from attribune.methods.upnn import Upnn
@@ -60,6 +61,7 @@ __all__ = [
     "Pln",
     "Plora",
     "Poly",
+    "Prefix",
     "TinyMaa",
     "Tokens",
     "Upa",
@@ -77,6 +79,7 @@ METHODS: dict[str, type[MethodConfig]] = {
         Adapter,
         Injector,
         Tokens,
+        Prefix,
         La,
         Upa,
         Chim,

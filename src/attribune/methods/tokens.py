@@ -18,10 +18,25 @@ from attribune.methods.config import AttributeMethodConfig, Point
 from attribune.methods.host import Host
 from attribune.methods.shapes import InputIds, Mask
 
-__all__ = ["Tokens"]
+__all__ = ["FrontMethodConfig", "Tokens"]
 
 
-class Tokens(AttributeMethodConfig):
+class FrontMethodConfig(AttributeMethodConfig):
+    """Settings of methods that put vectors before the text."""
+
+    points: ClassVar[tuple[Point, ...]] = ("embed",)
+
+    def refusal(self, placement: Placement) -> str | None:
+        """Return why no state of the text would depend on vectors before it; None if they do."""
+        if not placement.reads_ahead:
+            return super().refusal(placement)
+        return (
+            f"{self.name}: the states of backbones of type {' or '.join(placement.model_types)} do not depend on "
+            "tokens before them, where the values stand: choose another method, such as upa, or another backbone"
+        )
+
+
+class Tokens(FrontMethodConfig):
     """Every value is a token with a learned embedding, right after the first special token of the text.
 
     The baseline of that name of Amplayo, Yoo and Lee 2022. The values' tokens have positions of their own and count
@@ -33,19 +48,9 @@ class Tokens(AttributeMethodConfig):
     """
 
     name: ClassVar[str] = "tokens"
-    points: ClassVar[tuple[Point, ...]] = ("embed",)
     default_tuning: ClassVar[str] = "full"
 
     initial_vector: PositiveFloat = 0.02
-
-    def refusal(self, placement: Placement) -> str | None:
-        """Return why no state of the text would depend on tokens before it; None if they do."""
-        if not placement.reads_ahead:
-            return super().refusal(placement)
-        return (
-            f"tokens: the states of backbones of type {' or '.join(placement.model_types)} do not depend on tokens "
-            "before them, where the values stand: choose another method, such as upa, or another backbone"
-        )
 
     def build(self, host: Host) -> Method:
         """Build one table of embeddings per attribute."""
