@@ -22,7 +22,7 @@ The rooms of the package, the lowest first; each imports only from those above i
     analysis    evaluation, comparison, diagnostics, explanations
     export      models without this library: merged, ONNX, torch, peft
     benchmark   experiments: many trainings, their results and tables
-    apps        command line, service, playground, reports, doctor
+    apps        command line, service, playground, reports, doctor, estimators of scikit-learn
 """
 
 from __future__ import annotations

@@ -5,6 +5,9 @@ from .analysis.evaluate import compare_runs as compare_runs
 from .analysis.evaluate import evaluate as evaluate
 from .analysis.explain.run import explain as explain
 from .analysis.next_texts import next_texts as next_texts
+from .apps.estimators import AttributeClassifier as AttributeClassifier
+from .apps.estimators import AttributeOrdinal as AttributeOrdinal
+from .apps.estimators import AttributeRegressor as AttributeRegressor
 from .backbones.loading import load_tokenizer as load_tokenizer
 from .data.collator import Collator as Collator
 from .data.encoding import encode as encode

@@ -1,1 +1,1 @@
-"""What people use: command line, service, playground, reports, doctor."""
+"""What people use: command line, service, playground, reports, doctor, estimators of scikit-learn."""

@@ -1,0 +1,110 @@
+"""Estimators of classes."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from attribune.apps.estimators.base import AttributeEstimator, can_continue
+from attribune.errors import ConfigError
+from attribune.schema.columns import canonical
+from attribune.tasks.labels import number_of
+
+__all__ = ["AttributeClassifier", "AttributeOrdinal"]
+
+
+class AttributeClassifier(ClassifierMixin, AttributeEstimator):
+    """A classifier of texts with attributes; `AttributeEstimator` documents its parameters.
+
+        AttributeClassifier("review", attributes=["user", "product"]).fit(df, df["stars"]).predict_proba(df)
+
+    Attributes:
+        classes_: (C,) the classes, sorted.
+    """
+
+    _kind: ClassVar[str] = "classification"
+    classes_: npt.NDArray[Any]
+
+    @available_if(can_continue)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
+        """Train for one epoch, from where the model is; new values of attributes are added.
+
+        Args:
+            X: rows, as for `fit`.
+            y: (n,) labels.
+            classes: all classes, for the first call; by default those of `y`.
+            sample_weight: as for `fit`.
+        """
+        return self._fit(X, y, sample_weight, continues=self.__sklearn_is_fitted__(), epochs=1, classes=classes)
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """Return the probabilities (n, C) of the classes."""
+        found = self._predict(X)
+        return np.column_stack([found[f"probability_{name}"] for name in _names(self.classes_)]).astype(np.float64)
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """Return the most probable class of each row, (n,)."""
+        likeliest = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[likeliest])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # where numbers are read as texts
+        return tags
+
+    def _fit(
+        self,
+        X: Any,
+        y: Any,
+        weight: Any,
+        *,
+        continues: bool,
+        epochs: float | None = None,
+        classes: Any = None,
+    ) -> Self:
+        y = validate_data(self, X="no_validation", y=y)
+        check_classification_targets(y)
+        known = self.classes_ if continues else self._sorted(np.unique(y if classes is None else classes))
+        if len(unknown := np.setdiff1d(y, known)):
+            raise ConfigError(
+                f"y has {', '.join(map(repr, unknown.tolist()[:5]))}, which is none of the classes "
+                f"({', '.join(_names(known))}): name all classes at the first call of partial_fit, or fit a new model"
+            )
+        labels = pa.array(_names(y), type=pa.string())
+        self._train(X, labels, weight, task={"classes": _names(known)}, continues=continues, epochs=epochs)
+        self.classes_ = known
+        return self
+
+    def _sorted(self, classes: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return sorted classes in the order of the model's."""
+        return classes
+
+
+class AttributeOrdinal(AttributeClassifier):
+    """A classifier whose classes are numbers in order, such as stars: one score decides, by cut points.
+
+    The task is `Ordinal`, of which ``settings`` sets the options, such as ``{"task.personal_cut_points": ["user"]}``.
+    `AttributeEstimator` documents the parameters.
+
+    Attributes:
+        classes_: (C,) the classes, sorted by number.
+    """
+
+    _kind: ClassVar[str] = "ordinal"
+
+    def _sorted(self, classes: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        numbers = [number_of(name) for name in _names(classes)]
+        known = [number for number in numbers if number is not None]
+        return classes[np.argsort(known)] if len(known) == len(classes) else classes  # the task refuses others
+
+
+def _names(values: npt.NDArray[Any]) -> list[str]:
+    """Return the texts of classes, by which the model knows them."""
+    return [canonical(value) or "" for value in values.tolist()]

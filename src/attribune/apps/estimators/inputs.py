@@ -1,0 +1,49 @@
+"""What estimators of scikit-learn are given, as columns by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from attribune.models.row_inputs import RowInput, RowNames
+from attribune.schema.columns import as_array, column_names
+
+__all__ = ["read_columns"]
+
+
+def read_columns(estimator: BaseEstimator, X: Any, names: RowNames, *, is_fit: bool) -> pa.Table:
+    """Read a table, rows, or texts; the columns of an array are ``x0``, ``x1`` and so on, as in scikit-learn.
+
+    Args:
+        estimator: at `is_fit` it gets ``n_features_in_`` and ``feature_names_in_``. Later tables may have other columns
+            beside those that are read, as for a `ColumnTransformer`; later arrays must have as many.
+
+    Raises:
+        DataError: naming the column that is missing, or column and row of a value that cannot be used.
+        ValueError: of scikit-learn, for an array that is no matrix.
+    """
+    if isinstance(X, pd.DataFrame) and is_fit:
+        validate_data(estimator, X, skip_check_array=True)
+    if _is_array(X):
+        least = 2 if is_fit else 1  # one row is for validation
+        array = validate_data(estimator, X, reset=is_fit, dtype=None, ensure_all_finite=False, ensure_min_samples=least)
+        X = {f"x{number}": array[:, number] for number in range(array.shape[1])}
+    columns = RowInput.read(X, names, {}).columns
+    return pa.table({name: as_array(columns[name], column=name) for name in column_names(columns)})
+
+
+def _is_array(given: Any) -> bool:
+    """Whether something is a matrix or is to be refused as one, rather than a table, rows or texts."""
+    if issparse(given):  # some sparse matrices are mappings too
+        return True
+    if isinstance(given, Mapping | pd.DataFrame) or hasattr(given, "__arrow_c_stream__"):
+        return False
+    values = list(given[:1]) if isinstance(given, list | tuple | np.ndarray) else []
+    return not values or not isinstance(values[0], str | Mapping | None)

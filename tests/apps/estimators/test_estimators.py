@@ -1,0 +1,210 @@
+"""The estimators of scikit-learn: a training and its predictor, and nothing beside them."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import small_runs
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import check_estimator
+
+from attribune import (
+    AttributeClassifier,
+    AttributeOrdinal,
+    AttributeRegressor,
+    ConfigError,
+    DataError,
+    MultiLabel,
+    Number,
+    Predictor,
+    train,
+)
+
+ROWS = small_runs.reviews(60)
+FRAME = pd.DataFrame(ROWS)
+ATTRIBUTES = ["user", MultiLabel("tags", separator=";")]
+SETTINGS = {"training.precision": "float32", "training.steps": 2, "training.select_by": "loss"}
+SMALL: dict[str, Any] = {
+    "attributes": ATTRIBUTES,
+    "method": "upa",
+    "backbone": "cnn",
+    "max_length": 16,
+    "random_state": 3,
+    "settings": SETTINGS,
+    "verbose": False,
+}
+LINEAR: dict[str, Any] = {"attributes": ["user"], "method": "linear", "random_state": 0, "verbose": False}
+NOT_APPLICABLE = {
+    "check_classifier_data_not_an_array": "it names the columns of a DataFrame 0 and 1, and ours are texts",
+    "check_sample_weights_pandas_series": "it names the columns of a DataFrame 0 and 1, and ours are texts",
+    "check_sample_weight_equivalence_on_dense_data": "which rows are for validation depends on how many there are",
+    "check_classifiers_classes": "it has texts as classes, and those of an ordinal model are numbers",
+}
+"""Checks of scikit-learn that do not apply, by the reason; docs/scikit_learn.md lists them, too."""
+PAGE = Path(__file__).parents[3] / "docs" / "scikit_learn.md"
+
+
+@pytest.fixture(scope="module")
+def classifier() -> AttributeClassifier:
+    return AttributeClassifier(**SMALL).fit(FRAME, FRAME["stars"])
+
+
+def test_a_fit_is_a_training(classifier: AttributeClassifier, tmp_path: Path) -> None:
+    seed = int(np.random.RandomState(3).randint(np.iinfo(np.int32).max))
+    options = {"method": "upa", "backbone": "cnn", "max_length": 16, "seed": seed}
+    settings = {**SETTINGS, "data.split.fractions": (0.9, 0.1, 0.0)}
+    columns = {"text": "text", "label": "stars", "attributes": ATTRIBUTES}
+    train(FRAME, tmp_path / "run", **columns, **options, baselines=False, settings=settings)
+    expected = Predictor.from_pretrained(tmp_path / "run").predict(FRAME)
+    found = classifier.predict_proba(FRAME)
+    np.testing.assert_array_equal(found, expected[["probability_bad", "probability_good"]].to_numpy())
+    assert np.ptp(found[:, 0]) > 0
+    assert classifier.classes_.tolist() == ["bad", "good"]
+    assert classifier.predict(FRAME).tolist() == expected["prediction"].tolist()
+    assert classifier.score(FRAME, FRAME["stars"]) == (expected["prediction"] == FRAME["stars"]).mean()
+    assert "validation" in repr(classifier.results_)
+    assert list(classifier.feature_names_in_) == list(FRAME.columns)
+
+
+class Stream:
+    """A table of another library: nothing but the Arrow interface."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self._table = pa.Table.from_pandas(frame)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def test_every_form_of_rows_is_read(classifier: AttributeClassifier) -> None:
+    expected = classifier.predict_proba(FRAME)
+    columns = {name: FRAME[name].tolist() for name in ("text", "user", "tags")}
+    for given in (FRAME[::-1][["tags", "user", "text"]][::-1], pa.table(columns), Stream(FRAME), ROWS, columns):
+        np.testing.assert_array_equal(classifier.predict_proba(given), expected)
+    texts = classifier.predict_proba(FRAME["text"].tolist())
+    np.testing.assert_array_equal(texts, classifier.predict_proba(FRAME.assign(user=None, tags=None)))
+    assert np.abs(texts - expected).max() > 0
+
+    array = FRAME[["text", "user"]].to_numpy()
+    of_array = AttributeClassifier("x0", **{**LINEAR, "attributes": ["x1"]}).fit(array, FRAME["stars"])
+    of_frame = AttributeClassifier(**LINEAR).fit(Stream(FRAME), pa.array(FRAME["stars"]))
+    np.testing.assert_allclose(of_array.predict_proba(array), of_frame.predict_proba(FRAME))
+
+
+def test_it_is_pickled_with_its_model(classifier: AttributeClassifier, tmp_path: Path) -> None:
+    expected = classifier.predict_proba(FRAME)
+    for twin in (pickle.loads(pickle.dumps(classifier)), copy.deepcopy(classifier)):
+        np.testing.assert_array_equal(twin.predict_proba(FRAME), expected)
+    with pytest.raises(NotFittedError):
+        clone(classifier).predict(FRAME)
+
+    backbone = small_runs.save_backbone(tmp_path / "here")
+    fitted = AttributeClassifier(**{**SMALL, "backbone": backbone, "tuning": "frozen"}).fit(FRAME, FRAME["stars"])
+    expected, packed = fitted.predict_proba(FRAME), pickle.dumps(fitted)
+    shutil.move(backbone, tmp_path / "there")
+    moved = pickle.loads(packed)
+    with pytest.raises(ConfigError, match="here"):
+        moved.predict(FRAME)
+    moved.set_params(backbone=tmp_path / "there")
+    np.testing.assert_array_equal(moved.predict_proba(FRAME), expected)
+
+
+def test_a_training_continues(classifier: AttributeClassifier) -> None:
+    before, twin = classifier.predict_proba(FRAME), copy.deepcopy(classifier).set_params(learning_rate=1e-5)
+    newer = FRAME[:20].assign(user="u99", stars="good")
+    twin.partial_fit(newer, newer["stars"])
+    assert twin.predictor_.schema["user"].values == (*classifier.predictor_.schema["user"].values, "u99")
+    assert twin.classes_.tolist() == ["bad", "good"]
+    # From new weights, two such small steps would lead elsewhere.
+    assert 0 < np.abs(twin.predict_proba(FRAME) - before).max() < 1e-3
+    with pytest.raises(ConfigError, match="y has 'awful', which is none of the classes"):
+        twin.partial_fit(newer, ["awful"] * 20)
+    first = AttributeClassifier(**SMALL).partial_fit(newer, newer["stars"], classes=["bad", "good", "awful"])
+    assert first.predict_proba(FRAME).shape == (60, 3)
+    assert not hasattr(AttributeClassifier(**LINEAR), "partial_fit")
+    warm = AttributeClassifier(**{**SMALL, "warm_start": True}).fit(FRAME[:40], FRAME["stars"][:40])
+    earlier = warm.predictor_.schema["user"].values
+    warm.fit(newer, newer["stars"])
+    assert warm.predictor_.schema["user"].values == (*earlier, "u99")
+
+
+def test_models_are_selected() -> None:
+    scores = cross_val_score(AttributeClassifier(**LINEAR), FRAME, FRAME["stars"], cv=2)
+    assert len(scores) == 2
+    assert np.isfinite(scores).all()
+    grid = {"model__method": ["linear", "attributes-only"], "model__attributes": [["user"], ["user", "price"]]}
+    lower = FunctionTransformer(lambda frame: frame.assign(text=frame["text"].str.lower()))
+    search = GridSearchCV(Pipeline([("lower", lower), ("model", AttributeClassifier(**LINEAR))]), grid, cv=2)
+    search.fit(FRAME, FRAME["stars"])
+    assert len(search.cv_results_["params"]) == 4
+    assert search.best_estimator_.predict(FRAME).shape == (60,)
+    weights = np.where(FRAME["stars"] == "bad", 1.0, 0.01)
+    weighted = AttributeClassifier(**LINEAR).fit(FRAME, FRAME["stars"], sample_weight=weights)
+    plain = AttributeClassifier(**LINEAR).fit(FRAME, FRAME["stars"])
+    assert (weighted.predict_proba(FRAME) - plain.predict_proba(FRAME))[:, 0].min() > 0
+
+
+def test_ordered_classes_and_numbers() -> None:
+    stars = FRAME["taste"].map({1: "2", 2: "9", 3: "10", 4: "11"})
+    ordinal = AttributeOrdinal(**SMALL).fit(FRAME, stars)
+    assert ordinal.predictor_.task.kind == "ordinal"
+    assert ordinal.classes_.tolist() == ["2", "9", "10", "11"]
+    probabilities = ordinal.predict_proba(FRAME)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-6)
+    assert ordinal.predict(FRAME).tolist() == ordinal.classes_[probabilities.argmax(axis=1)].tolist()
+    numbers = 1000 + 5 * FRAME["look"]
+    regressor = AttributeRegressor(**SMALL).fit(FRAME, numbers)
+    found = regressor.predict(FRAME)
+    assert np.abs(found - numbers).max() < 20
+    assert regressor.score(FRAME, numbers) == pytest.approx(1 - ((found - numbers) ** 2).mean() / numbers.var(ddof=0))
+    assert regressor.partial_fit(FRAME, numbers).predict(FRAME).shape == (60,)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: AttributeClassifier("txt", **LINEAR).fit(FRAME, FRAME["stars"]), "no column 'txt'; did you mean"),
+        (
+            lambda: AttributeClassifier(**{**LINEAR, "attributes": ["usr"]}).fit(FRAME, FRAME["stars"]),
+            "no column 'usr'",
+        ),
+        (lambda: AttributeClassifier(**{**LINEAR, "attributes": 5}).fit(FRAME, FRAME["stars"]), "the attributes are 5"),
+        (
+            lambda: AttributeClassifier(**{**LINEAR, "validation_fraction": 2}).fit(FRAME, FRAME["stars"]),
+            "between 0 and 1",
+        ),
+        (lambda: AttributeClassifier(**{**LINEAR, "settings": 5}).fit(FRAME, FRAME["stars"]), "settings"),
+        (lambda: AttributeClassifier(**{**LINEAR, "text": 5}).fit(FRAME, FRAME["stars"]), "text"),
+        (lambda: AttributeOrdinal(**LINEAR).fit(FRAME, FRAME["stars"]), "not numbers"),
+        (lambda: AttributeClassifier(**LINEAR).fit(FRAME, FRAME["stars"], sample_weight=np.zeros(60)), "are zero"),
+    ],
+)
+def test_mistakes_are_named(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises((ConfigError, DataError), match=message):
+        call()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [AttributeClassifier, AttributeOrdinal, AttributeRegressor])
+@pytest.mark.filterwarnings("ignore")
+def test_the_checks_of_scikit_learn_that_apply_pass(kind: Any) -> None:
+    estimator = kind("x0", **{**LINEAR, "attributes": [Number("x0")], "method": "attributes-only"})
+    results = check_estimator(estimator, on_fail=None, on_skip=None)
+    failed = {one["check_name"]: str(one["exception"]) for one in results if one["status"] == "failed"}
+    assert set(failed) <= set(NOT_APPLICABLE), failed
+    assert sum(one["status"] == "passed" for one in results) > 40
+    page = PAGE.read_text(encoding="utf-8")
+    assert [name for name in NOT_APPLICABLE if f"| `{name}` |" not in page] == []
