@@ -66,6 +66,7 @@ COUNTS = [
     Count("e2ln", {"vector_sizes": [768, 512]}, "full", "100 % + 0.02 %", "summaries and pooling have no parameters"),
     Count("plora", {}, "frozen", "", "r = 8"),
     Count("modulated", {}, "frozen", "", "r = 8"),
+    Count("prefix", {}, "frozen", "", "one vector"),
     Count("basis", {}, "full", "", "of five classes, place `linear`"),
     Count("hcsc", {}, "full", "", "with A = Z = H"),
     Count("poly", {}, "frozen", "", "its router has four numbers more for each value and site"),

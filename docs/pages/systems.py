@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from attribune.benchmark.summary import Summary
 from attribune.benchmark.tables import Line
 from attribune.metrics.tables import format_difference, format_value
 from pages.cells import machine_line, measured, table
-from pages.experiments import difference, record, scores
+from pages.experiments import difference, record, score, scores
 
 FAMILIES = {
     "MiniLM": "",
@@ -85,6 +86,24 @@ def longer() -> list[str]:
     return [*scores("systems_longer"), "", f"NSC+UPA against NSC: {added}."]
 
 
+def by_length() -> list[str]:
+    """Accuracy by how many tokens of long posts are read."""
+    (found,) = Summary.from_dict(measured("long_documents")["accuracy"], source="accuracy").tables
+    lines = {tuple(line.name.rsplit(" ", 1)): line for line in found.lines}
+    lengths = sorted({int(tokens) for _, tokens in lines})
+    ways = list(dict.fromkeys(way for way, _ in lines))
+    head = [f"{tokens:,}" for tokens in lengths]
+    shown = [[way, *(score(found, lines.get((way, str(tokens)))) for tokens in lengths)] for way in ways]
+    apart = [[way, *(difference(found, lines.get((way, str(tokens)))) for tokens in lengths)] for way in ways]
+    return [
+        *table([f"{found.metric} by tokens", *head], shown),
+        "",
+        f"Differences to `{found.reference}`, paired:",
+        "",
+        *table(["", *head], apart),
+    ]
+
+
 TABLES = {
     "systems.md": {
         "with and without": with_and_without,
@@ -92,5 +111,6 @@ TABLES = {
         "attributes": attributes_alone,
         "time and memory": time_and_memory,
         "longer": longer,
+        "by length": by_length,
     }
 }
