@@ -26,6 +26,7 @@ from attribune.methods.config import MethodConfig
 from attribune.methods.descriptions import DescribedValues
 from attribune.methods.history import History
 from attribune.models import files as saving
+from attribune.models.attribute_vectors import AttributeVectors
 from attribune.models.config import AttributeConfig
 from attribune.models.known_values import KnownValues
 from attribune.models.sizes import Sizes
@@ -160,6 +161,23 @@ class StoredModel(PreTrainedModel):
         with torch.no_grad():
             vectors += [one(torch.arange(1, count + 1, device=one.features.device)) for one in said]
         return np.concatenate([x.double().cpu().numpy() for x in vectors], axis=1) if vectors else np.zeros((count, 0))
+
+    def attribute_vectors(self, attribute: str) -> AttributeVectors:
+        """Return the vectors of an attribute's values by value, which can be set.
+
+            model.attribute_vectors("user")["u17"]
+
+        Raises:
+            ConfigError: for an attribute that the model does not have, or whose values have no vectors of their own.
+        """
+        fitted = self.schema[attribute]
+        tables = [self.get_parameter(name) for name, of in self.rows_of_values().items() if of == attribute]
+        if not tables or not fitted.spec.lists_values:
+            raise ConfigError(
+                f"the values of {attribute!r} have no vectors of their own under the method "
+                f"{self.method_config.name!r}: name an attribute whose values are listed, of a method with tables"
+            )
+        return AttributeVectors(fitted, tables)
 
     def attribute_tables(self) -> set[str]:
         """Return the names of the tables with one vector per value."""
