@@ -135,6 +135,10 @@ def test_a_training_continues(classifier: AttributeClassifier) -> None:
         twin.partial_fit(newer, ["awful"] * 20)
     first = AttributeClassifier(**SMALL).partial_fit(newer, newer["stars"], classes=["bad", "good", "awful"])
     assert first.predict_proba(FRAME).shape == (60, 3)
+    of_array = AttributeClassifier("x0", **{**SMALL, "attributes": ["x1"]})
+    of_array.partial_fit(newer[["text", "user"]].to_numpy(), newer["stars"], classes=["bad", "good"])
+    with pytest.raises(ValueError, match="X has 3 features"):
+        of_array.partial_fit(newer[["text", "user", "tags"]].to_numpy(), newer["stars"])
     assert not hasattr(AttributeClassifier(**LINEAR), "partial_fit")
     warm = AttributeClassifier(**{**SMALL, "warm_start": True}).fit(FRAME[:40], FRAME["stars"][:40])
     earlier = warm.predictor_.schema["user"].values

@@ -121,7 +121,7 @@ class AttributeEstimator(BaseEstimator):
         epochs: float | None,
     ) -> None:
         """Train in a folder that is removed afterwards, and keep the predictor."""
-        table = read_columns(self, X, self._names, is_fit=True)
+        table = read_columns(self, X, self._names, is_fit=True, continues=continues)
         check_consistent_length(table, labels)
         columns = {"label": labels}
         if weight is not None:

@@ -18,12 +18,15 @@ from attribune.schema.columns import as_array, column_names
 __all__ = ["read_columns"]
 
 
-def read_columns(estimator: BaseEstimator, X: Any, names: RowNames, *, is_fit: bool) -> pa.Table:
+def read_columns(
+    estimator: BaseEstimator, X: Any, names: RowNames, *, is_fit: bool, continues: bool = False
+) -> pa.Table:
     """Read a table, rows, or texts; the columns of an array are ``x0``, ``x1`` and so on, as in scikit-learn.
 
     Args:
         estimator: at `is_fit` it gets ``n_features_in_`` and ``feature_names_in_``. Later tables may have other columns
             beside those that are read, as for a `ColumnTransformer`; later arrays must have as many.
+        continues: whether a training goes on, for which arrays count as later ones.
 
     Raises:
         DataError: naming the column that is missing, or column and row of a value that cannot be used.
@@ -33,7 +36,9 @@ def read_columns(estimator: BaseEstimator, X: Any, names: RowNames, *, is_fit: b
         validate_data(estimator, X, skip_check_array=True)
     if _is_array(X):
         least = 2 if is_fit else 1  # one row is for validation
-        array = validate_data(estimator, X, reset=is_fit, dtype=None, ensure_all_finite=False, ensure_min_samples=least)
+        array = validate_data(
+            estimator, X, reset=is_fit and not continues, dtype=None, ensure_all_finite=False, ensure_min_samples=least
+        )
         X = {f"x{number}": array[:, number] for number in range(array.shape[1])}
     columns = RowInput.read(X, names, {}).columns
     return pa.table({name: as_array(columns[name], column=name) for name in column_names(columns)})
