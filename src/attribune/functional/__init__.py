@@ -27,8 +27,8 @@ The parameters and their names in the papers:
 | `phm_weight`, `phm_projection`, `phm_factors` | `sigma` | O A Z | σ_o |
 | `phm_weight`, `phm_projection`, `phm_factors` | `s` | O P | s_o |
 | `phm_weight`, `phm_projection`, `phm_factors`, `phm_full_weight` | `A_o` | O O O | A_o |
-| `factored_adapter` | `factors` | B A K, K H | left and right factor of the sum over o in eq. 9 |
-| `factored_adapter` | `C`, `b` | H N·A, B N·A | C_weight, b_{z_j} of N adapters side by side |
+| `factored_adapter` | `factors` | B A _ | left factor of the sum over o in eq. 9, beside the right one, (_, H) |
+| `factored_adapter` | `C`, `b` | H NA, B NA | C_weight, b_{z_j} of N adapters side by side |
 | `low_rank_weight` | `sigma`, `s` | A Z, H | σ, s |
 | `phm_full_weight` | `sigma` | O A P Z | the full map in place of eq. 7 |
 | `full_weight` | `sigma` | H A Z | the linear projection in place of eq. 9 |

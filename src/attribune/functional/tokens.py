@@ -35,7 +35,8 @@ def control_tokens(
     """
     B, T, E = embeddings.shape
     n = values.shape[1]
-    before = torch.as_tensor(after_first, device=embeddings.device).expand(B).unsqueeze(1).to(torch.int64)
+    after = after_first if isinstance(after_first, Tensor) else torch.full((B,), after_first, device=embeddings.device)
+    before = after.unsqueeze(1).to(torch.int64)
     first = attention_mask.to(torch.int32).argmax(dim=1, keepdim=True) + before
     tokens = torch.arange(T, device=embeddings.device).expand(B, T)
     tokens = torch.where(tokens < first, tokens, tokens + n)

@@ -179,7 +179,8 @@ class InjectorMethod(VectorMethod):
     def _with_factors(self, number: int, values: Values) -> Values:
         """Return the values with what all sites generate from them, where that has factors."""
         adapters = [cast(AttributeAdapter, cast(_InjectorSite, site).attributes[number]) for site in self.sites]
-        if values.cache is not None or not adapters:
+        is_traced = torch.compiler.is_compiling() or torch.compiler.is_exporting()
+        if values.cache is not None or not adapters or is_traced:
             return values
         is_summed = self.slots[number].count == 1 or adapters[0].pre_aggregation  # each row has one vector, or none
         return replace(values, generated=_generated_at(adapters, values, is_summed=is_summed))
@@ -214,11 +215,7 @@ class _InjectorSite(SiteModule):
         if self.is_parallel:
             return self._factored(hidden, condition) if all(has_factors) else self._side_by_side(hidden, condition)
         if self.task is not None:
-            task = self.task
-            if any(has_factors):
-                hidden = functional.factored_adapter(hidden, [], task.W_down, task.b_down, task.W_up, task.b_up)
-            else:
-                hidden = task(hidden)
+            hidden = self.task(hidden, at_once=any(has_factors))
         for adapter, values in zip(self.attributes, condition.values, strict=True):
             hidden = adapter(hidden, values)
         return hidden

@@ -14,6 +14,7 @@ from transformers.utils.generic import can_return_tuple
 
 from attribune import functional
 from attribune.backbones.placement import Pooling
+from attribune.core.config import short_repr
 from attribune.data.candidates import CandidateCollator, CandidateEncoder
 from attribune.data.collator import Collator
 from attribune.data.texts import TextEncoder, TextInput
@@ -169,7 +170,12 @@ class AttributeModel(ReadingModel):
     def build_set_encoder(self, attribute: str) -> SetEncoder:
         """Return an untrained encoder of an attribute's new values."""
         features = (self.head if self.hidden_layer is None else self.hidden_layer).in_features
-        return SetEncoder(features=features, outputs=self.task.outputs, numbers=numbers_of_value(self, attribute))
+        numbers = numbers_of_value(self, attribute)
+        if not numbers:
+            raise ConfigError(
+                f"set_encoders has {short_repr(attribute)}, of which this model has no vectors: leave it out"
+            )
+        return SetEncoder(features=features, outputs=self.task.outputs, numbers=numbers)
 
     def add_set_encoder(self, attribute: str, encoder: SetEncoder) -> None:
         """Add an encoder of an attribute's new values, which is stored with the model."""
