@@ -24,9 +24,10 @@ The parameters and their names in the papers:
 | `attribute_bias` | `G` | A Z | g_bias |
 | `attribute_bias` | `c` | A | c_bias |
 | `attribute_weight`, `phm_projection` | `C` | H A | C_weight |
-| `phm_weight`, `phm_projection`, `phm_factors` | `sigma` | O A Z | σ_o |
-| `phm_weight`, `phm_projection`, `phm_factors` | `s` | O P | s_o |
-| `phm_weight`, `phm_projection`, `phm_factors`, `phm_full_weight` | `A_o` | O O O | A_o |
+| `phm_weight`, `phm_projection` | `sigma` | O A Z | σ_o |
+| `phm_weight`, `phm_projection` | `s` | O P | s_o |
+| `phm_weight`, `phm_projection`, `phm_full_weight` | `A_o` | O O O | A_o |
+| `phm_factors` | `sigma`, `s`, `A_o` | S O A Z, S O P, S O O O | σ_o, s_o, A_o of all S sites |
 | `factored_adapter` | `factors` | B A _ | left factor of the sum over o in eq. 9, beside the right one, (_, H) |
 | `factored_adapter` | `C`, `b` | H NA, B NA | C_weight, b_{z_j} of N adapters side by side |
 | `low_rank_weight` | `sigma`, `s` | A Z, H | σ, s |
