@@ -1,7 +1,7 @@
 """Everything that only a GPU can tell, in under ten minutes: what agrees there, and how fast it is.
 
     python benchmarks/gpu.py [--parts kernel steps] [--minutes 10]
-    python benchmarks/gpu.py --device cpu --small --output /tmp/cpu.json
+    python benchmarks/gpu.py --device cpu --small --output cpu.json
 
 It needs one GPU, the packaged data and no network (`make gpu`). Each part of `gpu_parts` runs in a process of its own,
 and the file is written after each: a part that fails or runs out of time says so in its place, and the others go on.

@@ -51,7 +51,7 @@ def test_texts_are_sentences_and_not_blanks(card: Card) -> None:
 
 def test_the_licence_is_named_or_said_not_to_be_stated(card: Card) -> None:
     assert card.licence == NOT_STATED or re.fullmatch(r"[A-Z][\w .+-]+", card.licence), card.licence
-    assert card.terms != NOT_STATED  # what is known is said in words, whether or not it has a name
+    assert card.terms != NOT_STATED  # what is known stands in words, whether or not it has a name
 
 
 def test_the_citation_has_a_year(card: Card) -> None:
@@ -59,7 +59,7 @@ def test_the_citation_has_a_year(card: Card) -> None:
 
 
 def test_the_source_has_a_revision_or_its_files_a_checksum(card: Card) -> None:
-    """Or it is said that the source tells no version; a repository is named with a whole commit."""
+    """Or the card says that the source tells no version; a repository is named with a whole commit."""
     assert card.revision
     if "github.com" in card.revision:
         assert COMMIT.search(card.revision)

@@ -63,7 +63,7 @@ LABELS: dict[str, Sequence[str]] = {
 
 
 def squad_question(number: int, *, is_impossible: bool = False, **changes: Any) -> dict[str, Any]:
-    """A question with its answer in its paragraph, and what is said of it in the format of SQuAD."""
+    """A question, its paragraph and its answer, in the format of SQuAD."""
     answers = [{"text": f"a{number}", "answer_start": 4}]
     question: dict[str, Any] = {
         "id": f"q{number}",

@@ -55,6 +55,7 @@ def test_they_go_through_a_frame_and_a_file(model: AttributeModel, tmp_path: Any
     frame = vectors.to_pandas()
     assert frame.index.name == "tags"
     assert frame.shape == (5, vectors.size)
+    assert repr(vectors) == f"<vectors of 5 values of 'tags', {vectors.size} numbers each>"
     vectors["v1"] = np.zeros(vectors.size)
     assert not vectors["v1"].any()
     assert vectors.get("v1") is not None

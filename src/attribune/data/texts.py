@@ -27,6 +27,8 @@ __all__ = ["TextEncoder", "TextInput"]
 DEFAULT_LENGTH = 512
 """Length of the window when none is given, or the backbone's limit when that is smaller."""
 
+_TEXTS = 1_000  # whose offsets are in memory at once
+
 
 @checked_dataclass()
 class TextInput:
@@ -206,11 +208,13 @@ class TextEncoder:
         if isinstance(self.window, SentenceChunks) or not self.tokenizer.is_fast:
             return None
         whole, found = self.window.capacity(self.special), []
-        for text in texts:
-            offsets = self.tokenizer(
-                text, add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False
-            )["offset_mapping"]
-            found.append(text if len(offsets) <= whole else self._pieces(text, offsets))
+        for start in range(0, len(texts), _TEXTS):
+            some = list(texts[start : start + _TEXTS])
+            encoded = self.tokenizer(
+                some, add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False
+            )
+            pairs = zip(some, encoded["offset_mapping"], strict=True)
+            found += [text if len(offsets) <= whole else self._pieces(text, offsets) for text, offsets in pairs]
         return found
 
     def _pieces(self, text: str, offsets: Sequence[tuple[int, int]]) -> str:

@@ -40,6 +40,9 @@ class AttributeVectors(Mapping[str, npt.NDArray[np.float64]]):
         """D, the number of numbers of a vector."""
         return sum(table[0].numel() for table in self._tables)
 
+    def __repr__(self) -> str:
+        return f"<vectors of {len(self):,} values of {self.attribute!r}, {self.size:,} numbers each>"
+
     def __len__(self) -> int:
         return len(self._values)
 

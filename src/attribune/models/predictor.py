@@ -13,9 +13,9 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from attribune.backbones.int8 import quantise_backbone
 from attribune.backbones.loading import SharedBackbones, with_same_tensors
 from attribune.core.deprecation import renamed_arguments
+from attribune.core.device import default_device
 from attribune.core.process import keep_freed_memory
 from attribune.data.batching import batches_by_length
 from attribune.data.encoding import encode_rows
@@ -29,13 +29,13 @@ from attribune.models.classifier import AttributeModel
 from attribune.models.quantised import Quantisation, in_int8, quantised
 from attribune.models.row_inputs import RowInput, RowNames
 from attribune.models.scorer import Scorer
-from attribune.models.shared_pass import SharedPass, refusal
+from attribune.models.shared_pass import SharedPass, refusal, shared_passes
 from attribune.models.token_scores import score_tokens
 from attribune.schema import EncodingReport, Schema
 from attribune.schema.columns import Table, column_batches
 from attribune.tasks import TokenTask
 
-__all__ = ["Predictor", "PredictorGroup", "default_device"]
+__all__ = ["Predictor", "PredictorGroup"]
 
 _ROWS = 4096  # rows encoded and sorted by length at once
 
@@ -329,11 +329,7 @@ class PredictorGroup(Mapping[str, Predictor]):
                 for name, one in able.items()
                 if isinstance(one.model, AttributeModel) and (one.precision, in_int8(one.model)) == kind
             }
-            for trunk, names in shared.shared_by({name: model.backbone for name, model in models.items()}):
-                if len(names) > 1:
-                    if kind[1]:
-                        quantise_backbone(trunk, shared.int8)
-                    self._passes.append((SharedPass([models[name] for name in names], trunk), names))
+            self._passes += shared_passes(models, shared, int8=kind[1])
 
     def __getitem__(self, name: str) -> Predictor:
         return self._predictors[name]
@@ -402,8 +398,3 @@ class PredictorGroup(Mapping[str, Predictor]):
                 if len(part):
                     scores[name][part] = logits[names.index(name)].cpu().numpy()
         return scores
-
-
-def default_device() -> str:
-    """Return the device on which models run: a GPU if there is one."""
-    return "cuda" if torch.cuda.is_available() else "cpu"

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, pad
 from transformers import PreTrainedModel
 
+from attribune.backbones.int8 import quantise_backbone
+from attribune.backbones.loading import SharedBackbones
 from attribune.backbones.word_models import WordModel
 from attribune.methods.base import GroupedSites, Method, SiteModule
 from attribune.methods.condition import Condition
@@ -20,7 +22,7 @@ from attribune.models.classifier import AttributeModel
 from attribune.models.reading import TextStates
 from attribune.models.scorer import Scorer
 
-__all__ = ["SharedPass", "refusal"]
+__all__ = ["SharedPass", "refusal", "shared_passes"]
 
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
@@ -139,6 +141,24 @@ class SharedPass:
             place.changed(number, tuple(states[rows] for states in args), output[rows]) for number, rows in self._parts
         ]
         return torch.cat(changed)
+
+
+def shared_passes(
+    models: Mapping[str, AttributeModel], shared: SharedBackbones, *, int8: bool
+) -> list[tuple[SharedPass, list[str]]]:
+    """Return a pass for each backbone that several models have, with their names.
+
+    Args:
+        shared: the backbones over which the models were loaded.
+        int8: whether the models compute in int8.
+    """
+    passes = []
+    for trunk, names in shared.shared_by({name: model.backbone for name, model in models.items()}):
+        if len(names) > 1:
+            if int8:
+                quantise_backbone(trunk, shared.int8)
+            passes.append((SharedPass([models[name] for name in names], trunk), names))
+    return passes
 
 
 class _Place:

@@ -176,7 +176,10 @@ class Recipe(Settings):
                 "the method of that run"
             )
         if self.needs_attributes and not self.data.attributes:
-            raise ConfigError(f"method {self.method['name']!r} needs attributes: name their columns with --attributes")
+            raise ConfigError(
+                f"method {self.method['name']!r} needs attributes: name their columns (attributes=[...] in Python, "
+                "--attributes on the command line), or choose method 'none'"
+            )
         if not self.is_baseline and isinstance(history := self.method_config(), History):
             self._check_history(history)
         return self

@@ -10,13 +10,13 @@ import torch
 from datasets import Dataset
 from transformers import TrainerState
 
+from attribune.core.device import default_device
 from attribune.core.process import keep_freed_memory
 from attribune.core.progress import Reporter
 from attribune.data.batching import LengthGroupedBatches, padding_share
 from attribune.data.rows import EncodedRows
 from attribune.errors import DataError
 from attribune.models.base import ConditionedModel
-from attribune.models.predictor import default_device
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe_parts import TrainingRecipe
 from attribune.training.callbacks.early_stopping import EarlyStopping

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from attribune.core.device import default_device
 from attribune.core.progress import Reporter
 from attribune.data.encoding import encode_rows
 from attribune.errors import ConfigError
 from attribune.models.linear import LinearModel
-from attribune.models.predictor import default_device
 from attribune.models.sentence_vectors import SentenceVectors
 from attribune.models.vector_features import VectorFeatures
 from attribune.schema.columns import column_batches

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from attribune.core.device import default_device
 from attribune.core.progress import Reporter
 from attribune.data.histories import Histories
 from attribune.methods.history import History
 from attribune.models.base import ConditionedModel
 from attribune.models.files import SCHEMA, find_model
-from attribune.models.predictor import default_device
 from attribune.models.text_vectors import frozen_vectors
 from attribune.schema import Schema
 from attribune.training.plan import DataPlan

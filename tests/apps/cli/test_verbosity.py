@@ -1,4 +1,4 @@
-"""What is said on stderr: by default, with flags, by the variable; the library itself says nothing."""
+"""What goes to stderr: by default, with flags, by the variable; the library itself says nothing."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from numbers import Real
@@ -29,7 +30,7 @@ from attribune.training.train import train
 __all__ = ["AttributeEstimator", "can_continue"]
 
 
-class AttributeEstimator(BaseEstimator):
+class AttributeEstimator(BaseEstimator, ABC):
     """A model that reads texts and their attributes, as an estimator of scikit-learn.
 
     Rows are a DataFrame, a table with the Arrow interface, columns by name, a list of mappings, a list of texts, or an
@@ -106,9 +107,9 @@ class AttributeEstimator(BaseEstimator):
         """
         return self._fit(X, y, sample_weight, continues=self.warm_start and self.__sklearn_is_fitted__())
 
+    @abstractmethod
     def _fit(self, X: Any, y: Any, weight: Any, *, continues: bool, epochs: float | None = None) -> Self:
         """Check the labels and train on them."""
-        raise NotImplementedError
 
     def _train(
         self,

@@ -15,12 +15,13 @@ import pyarrow as pa
 from attribune.apps.serve.compute import compute
 from attribune.apps.serve.model_files import MappedFiles, copy_into_memory
 from attribune.backbones.loading import SharedBackbones
+from attribune.core.device import default_device
 from attribune.data.writing import finite
 from attribune.errors import AttribuneError, ConfigError, ModelFolderError
 from attribune.methods.weight_cache import WeightCache
 from attribune.models.base import ConditionedModel
 from attribune.models.panel import Panel
-from attribune.models.predictor import Predictor, PredictorGroup, default_device
+from attribune.models.predictor import Predictor, PredictorGroup
 from attribune.models.quantised import Quantisation
 from attribune.runs.folder import RunFolder, load_predictor
 from attribune.runs.live_run import LiveRun
