@@ -50,6 +50,12 @@ def count_of(tokens: int) -> int:
     return 1 + -(-max(tokens - CHUNK + 2, 0) // STRIDE)
 
 
+POOLINGS = {  # of the same text, since E2LN pools in its own way and the others take the first token
+    "head, mean": {"window": f"head:{POSITIONS}", "pooling": "mean"},
+    "e2ln": {"window": f"head:{POSITIONS}", "method": "e2ln"},
+}
+
+
 # How a text of so many tokens is read: backbone, window, method and chunk encoder
 
 
@@ -175,12 +181,12 @@ def accuracy(prepared: Path, *, rows: int, workers: int, longest: int) -> dict[s
     }
     settings = []
     for tokens in (tokens for tokens in LENGTHS if tokens <= longest):
-        for name, way in ways(tokens).items():
+        for name, way in (ways(tokens) | (POOLINGS if tokens == POSITIONS else {})).items():
             if name == "head" and tokens > POSITIONS:
                 continue  # the same as at 512
             method = {"name": "e2ln", "norms": "none"} if way.get("method") else {"name": "none"}
             backbone = {"name": folders[way.get("backbone", "bert")]}
-            backbone |= {"chunk_encoder": way["chunk_encoder"]} if "chunk_encoder" in way else {}
+            backbone |= {key: way[key] for key in ("chunk_encoder", "pooling") if key in way}
             settings.append(
                 {"name": f"{name} {tokens}", "method": method, "backbone": backbone, "data": {"window": way["window"]}}
             )
