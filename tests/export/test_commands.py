@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pandas as pd
 import pytest
@@ -15,6 +16,7 @@ import small_runs
 import torch
 from peft import PeftModel
 from safetensors.torch import load_file, save_file
+from scipy.special import softmax
 from transformers import AutoModel
 
 from attribune import AttributeModel, Predictor, load_run
@@ -23,6 +25,7 @@ from attribune.core.checksums import CHECKSUMS
 from attribune.errors import ConfigError
 from attribune.export import check, graph
 from attribune.export.export import export
+from attribune.tasks import Classification
 
 pytestmark = pytest.mark.slow
 
@@ -165,6 +168,51 @@ def test_the_whole_model_in_onnx(
         np.testing.assert_allclose(found, expected.numpy(), atol=1e-4)
     hidden = given | {"attribute_ids": np.zeros((7, 4), np.int64)}
     assert np.abs(session.run(None, hidden)[0] - found).max() > 1e-3, "the attributes are read"
+
+
+@pytest.mark.parametrize("method", ["injector", "tokens"])
+def test_the_whole_model_in_int8(
+    run_of: Callable[[str], Path], data: Path, tmp_path: Path, attribune: Callable[..., Outcome], method: str
+) -> None:
+    """Its attributes are an input, and its probabilities those of the run but for the rounding."""
+    run, sizes = run_of(method), {}
+    for name, more in (("exact.onnx", ()), ("int8.onnx", ("--quantise", "int8"))):
+        output = tmp_path / name
+        code, out, err = attribune("export", run, "--format", "onnx", "--output", output, "--check", data, *more)
+        assert code == 0, err
+        assert f"largest difference of a {'probability' if more else 'logit'} on 90 rows of the table: " in out
+        assert not err
+        sizes[name] = output.stat().st_size
+    session = onnxruntime.InferenceSession(str(output), providers=["CPUExecutionProvider"])
+    assert json.loads(session.get_modelmeta().custom_metadata_map["task"])["classes"] == ["bad", "good"]
+    nodes = [node.op_type for node in onnx.load(str(output)).graph.node]
+    assert nodes.count("MatMulInteger") >= 12, "the six linear maps of both layers"
+    _, predictor = load_run(run)
+    batch = predictor.model.batch(predictor.encode(rows(data)).take(slice(40)))
+    given = {entry.name: batch[entry.name].numpy() for entry in session.get_inputs()}
+    found, hidden = (
+        softmax(session.run(None, given | {"attribute_ids": ids})[0], axis=1)
+        for ids in (given["attribute_ids"], np.zeros_like(given["attribute_ids"]))
+    )
+    with torch.no_grad():
+        expected = predictor.model(**batch).logits.softmax(dim=1).numpy()
+    assert 0 < np.abs(found - expected).max() < 0.02
+    assert np.abs(hidden - found).max() > 2 * np.abs(found - expected).max(), "the attributes are read"
+
+
+def test_what_int8_is_not_for(run_of: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, output = run_of("injector"), tmp_path / "x.onnx"
+    with pytest.raises(ConfigError, match="--quantise int8 is for --format onnx, and this is torch"):
+        export(run, tmp_path / "x.pt2", kind="torch", quantise="int8")
+    with pytest.raises(ConfigError, match=r"quantise is 'INT8'; did you mean 'int8'\?"):
+        export(run, output, kind="onnx", quantise="INT8")  # type: ignore[arg-type]
+    monkeypatch.setattr(check, "ROUNDED_TOLERANCE", 1e-9)
+    with pytest.raises(ConfigError, match="in a probability, more than 1e-09: nothing was written; leave --quantise"):
+        export(run, output, kind="onnx", quantise="int8")
+    monkeypatch.setattr(Classification, "answer_names", [])
+    with pytest.raises(ConfigError, match="checked by probabilities, and the task 'classification' has none"):
+        export(run, output, kind="onnx", quantise="int8")
+    assert not output.exists()
 
 
 @pytest.mark.parametrize(("method", "inside"), [("injector", False), ("tokens", True)])

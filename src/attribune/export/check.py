@@ -18,9 +18,12 @@ from attribune.export.graph import Scorer
 from attribune.models.classifier import AttributeModel
 from attribune.models.predictor import Predictor
 
-__all__ = ["TOLERANCE", "Rows", "largest_difference", "random_rows", "table_rows"]
+__all__ = ["ROUNDED_TOLERANCE", "TOLERANCE", "Rows", "largest_difference", "random_rows", "table_rows"]
 
 TOLERANCE = 1e-4
+"""The largest difference of a logit."""
+ROUNDED_TOLERANCE = 0.05
+"""The largest difference of a probability where the weights are rounded."""
 _TABLE_ROWS = 200
 _RANDOM_ROWS = 50
 _BATCH_SIZES = (5, 1, 8, 3)  # several, since a graph has to take any
@@ -89,22 +92,36 @@ def _fixed(own: npt.NDArray[np.int64], ids: npt.NDArray[np.int64] | None) -> npt
     return own if ids is None else np.repeat(ids[None], len(own), axis=0)
 
 
-def largest_difference(predictor: Predictor, rows: Rows, score: Scorer) -> float:
+def largest_difference(predictor: Predictor, rows: Rows, score: Scorer, *, rounded: bool = False) -> float:
     """Return the largest difference between a logit of the run's model, in float32, and of an export.
+
+    Args:
+        rounded: whether the weights of the export are rounded; then the difference is that of a probability.
 
     Raises:
         ConfigError: above the tolerance.
     """
     model, largest = predictor.model, 0.0
+    limit, number = (ROUNDED_TOLERANCE, "probability") if rounded else (TOLERANCE, "logit")
     assert isinstance(model, AttributeModel)
     for batch in rows.batches(model):
         with torch.no_grad():
             expected = model(**batch).logits
-        difference = (expected - score(batch)).abs().max().item()
+        found = score(batch)
+        if rounded:
+            expected, found = (_probabilities(predictor, logits) for logits in (expected, found))
+        difference = (expected - found).abs().max().item()
         largest = max(largest, float("inf") if np.isnan(difference) else difference)
-    if not largest <= TOLERANCE:
+    if not largest <= limit:
+        cure = "leave --quantise out" if rounded else "please report it with the method and the backbone"
         raise ConfigError(
-            f"the export differs from the run by up to {largest:.2g} in a logit, more than {TOLERANCE:g}: nothing was "
-            "written; please report it with the method and the backbone"
+            f"the export differs from the run by up to {largest:.2g} in a {number}, more than {limit:g}: nothing was "
+            f"written; {cure}"
         )
     return largest
+
+
+def _probabilities(predictor: Predictor, logits: Tensor) -> Tensor:
+    probabilities = predictor.task.decode(logits.numpy()).probabilities
+    assert probabilities is not None
+    return torch.from_numpy(probabilities)

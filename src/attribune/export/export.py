@@ -28,6 +28,7 @@ from attribune.models import files as saving
 from attribune.models.classifier import AttributeModel
 from attribune.models.config import AttributeConfig
 from attribune.models.predictor import Predictor
+from attribune.models.quantised import Quantisation, check_quantisation
 from attribune.runs.folder import load_run
 from attribune.schema import Schema
 from attribune.schema.assignments import assigned_ids, assignments_text
@@ -45,7 +46,8 @@ class Exported:
     Args:
         rows: number of rows with which it was checked.
         from_table: whether these come from a table; otherwise they were drawn at random.
-        difference: the largest between a logit of the run and of the export.
+        difference: the largest between a logit of the run and of the export; of a probability where it is in int8.
+        quantise: ``int8``, or None for float32.
     """
 
     path: Path
@@ -53,6 +55,7 @@ class Exported:
     rows: int
     from_table: bool
     difference: float
+    quantise: Quantisation | None = None
 
 
 @renamed_arguments(given="assignments")
@@ -65,6 +68,7 @@ def export(
     check: Any = None,
     backbone: str | None = None,
     encoding: str | None = None,
+    quantise: Quantisation | None = None,
 ) -> Exported:
     """Write a run's model for other programs, unless its logits differ from those of the run.
 
@@ -78,17 +82,25 @@ def export(
             the attributes an input.
         check: a table (anything `read_table` takes) whose first 200 rows check the export; random rows unless given.
         backbone: where the backbone's weights are, if no longer where they were.
+        quantise: ``int8`` rounds the weights of ``onnx``, for a task with probabilities.
 
     Raises:
         AttribuneError: for values that are not known, a model that has no such form, with the reason, or an export
-            whose logits differ by more than 1e-4.
+            whose logits differ by more than 1e-4; in int8, whose probabilities differ by more than 0.05.
     """
     if kind not in _ENDINGS:
         raise ConfigError(f"unknown format {kind!r}: choose {', '.join(_ENDINGS)}")
     if kind == "onnx":
         graph.check_packages()
+    if check_quantisation(quantise) is not None and kind != "onnx":
+        raise ConfigError(f"--quantise {quantise} is for --format onnx, and this is {kind}: leave one of them out")
     path = _output_path(Path(run), output, kind)
     source = _Source.load(run, assignments=assignments, backbone=backbone)
+    if quantise is not None and not source.predictor.task.answer_names:
+        raise ConfigError(
+            f"--quantise {quantise} is checked by probabilities, and the task {source.predictor.task.kind!r} has none: "
+            "leave it out"
+        )
     if check is None:
         rows = random_rows(source.predictor, ids=source.ids)
     else:
@@ -96,13 +108,14 @@ def export(
     if kind == "adapter":
         description, difference = _export_folder(source, path, rows)
     else:
-        description, difference = _export_graph(source, path, rows, kind=kind)
+        description, difference = _export_graph(source, path, rows, kind=kind, quantise=quantise)
     return Exported(
         path=path,
         description=description,
         rows=len(rows.encoded),
         from_table=rows.from_table,
         difference=difference,
+        quantise=quantise,
     )
 
 
@@ -233,7 +246,9 @@ def _peft_scorer(source: _Source, folder: Path) -> Scorer:
     return lambda batch: _logits(model, batch)
 
 
-def _export_graph(source: _Source, path: Path, rows: Rows, *, kind: ExportFormat) -> tuple[str, float]:
+def _export_graph(
+    source: _Source, path: Path, rows: Rows, *, kind: ExportFormat, quantise: Quantisation | None
+) -> tuple[str, float]:
     model, ids, description = _model_of_graph(source)
     program = graph.make_program(model, source.model.batch(rows.encoded.take(slice(4))), ids=ids)
     metadata = {
@@ -243,11 +258,12 @@ def _export_graph(source: _Source, path: Path, rows: Rows, *, kind: ExportFormat
     }
     if kind == "onnx":
         data = graph.onnx_bytes(model, program, metadata=metadata)
+        data = data if quantise is None else graph.onnx_in_int8(data)
         score = graph.onnx_scorer(data)
     else:
         data = graph.torch_bytes(program, metadata=metadata)
         score = graph.torch_scorer(data)
-    difference = largest_difference(source.predictor, rows, score)
+    difference = largest_difference(source.predictor, rows, score, rounded=quantise is not None)
     with _writing(path):
         replace_file(path, data)
     return description, difference

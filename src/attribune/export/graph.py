@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib.util
 import io
 import logging
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +19,7 @@ from torch.export import Dim, ExportedProgram
 from attribune.errors import ConfigError
 from attribune.models.classifier import AttributeModel
 
-__all__ = ["Scorer", "make_program", "onnx_bytes", "onnx_scorer", "torch_bytes", "torch_scorer"]
+__all__ = ["Scorer", "make_program", "onnx_bytes", "onnx_in_int8", "onnx_scorer", "torch_bytes", "torch_scorer"]
 
 Scorer = Callable[[Mapping[str, Tensor]], Tensor]
 """Returns the logits (B, outputs) of a batch."""
@@ -162,6 +164,26 @@ def onnx_bytes(model: AttributeModel, program: ExportedProgram, *, metadata: Map
     return bytes(proto.SerializeToString())
 
 
+def onnx_in_int8(data: bytes) -> bytes:
+    """Round the weights of the products in an ONNX file to int8, one scale for each output.
+
+    States are rounded while the graph runs, with one scale for a whole batch (dynamic quantisation). Weights that
+    are made from the attributes are no constants of the graph, and stay in float32.
+
+    Args:
+        data: of `onnx_bytes`.
+    """
+    import onnx
+    from onnxruntime.quantization import quantize_dynamic
+
+    proto = onnx.load_from_string(data)
+    del proto.graph.value_info[:]  # it declares the shapes of weights, some of which the quantiser transposes
+    with _quiet(), tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "int8.onnx"
+        quantize_dynamic(proto, path, op_types_to_quantize=["MatMul"], per_channel=True)
+        return path.read_bytes()
+
+
 def _name_sizes(proto: Any) -> None:
     """Name the dynamic sizes ``batch`` and ``length``, in place of the exporter's numbered symbols."""
     names: dict[str, str] = {}
@@ -197,12 +219,12 @@ def onnx_scorer(data: bytes) -> Scorer:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Silence the warnings and the log of the exporters; errors are raised all the same."""
-    logger = logging.getLogger("torch")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
+    before, handlers = logging.root.manager.disable, logging.root.handlers[:]
+    logging.disable(logging.CRITICAL)  # onnxruntime logs to the root, which then gets a handler
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        logging.disable(before)
+        logging.root.handlers[:] = handlers

@@ -14,10 +14,19 @@ from attribune.errors import ConfigError
 from attribune.models.base import ConditionedModel
 from attribune.models.scorer import Scorer
 
-__all__ = ["Quantisation", "in_int8", "quantised"]
+__all__ = ["Quantisation", "check_quantisation", "in_int8", "quantised"]
 
 Quantisation = Literal["int8"]
 Model = TypeVar("Model", bound=Scorer)
+
+
+def check_quantisation(quantise: Quantisation | None) -> Quantisation | None:
+    """Return what is known; ConfigError for anything else."""
+    if quantise is None or quantise == "int8":
+        return quantise
+    close = difflib.get_close_matches(str(quantise).lower(), ["int8"], n=1)
+    cure = "; did you mean 'int8'?" if close else ": choose int8, or leave it out"
+    raise ConfigError(f"quantise is {short_repr(quantise)}{cure}")
 
 
 def in_int8(model: Scorer) -> bool:
@@ -37,12 +46,8 @@ def quantised(model: Model, quantise: Quantisation | None, *, shared: SharedBack
     Raises:
         ConfigError: for a baseline, a model that is quantised already, or one whose backbone or processor has no int8.
     """
-    if quantise is None:
+    if check_quantisation(quantise) is None:
         return model
-    if quantise != "int8":
-        close = difflib.get_close_matches(str(quantise).lower(), ["int8"], n=1)
-        cure = "; did you mean 'int8'?" if close else ": choose int8, or leave it out"
-        raise ConfigError(f"quantise is {short_repr(quantise)}{cure}")
     if not isinstance(model, ConditionedModel):
         raise ConfigError("quantise='int8' is for neural models, and this one is a baseline: leave it out")
     if model.quantised is not None:

@@ -8,6 +8,7 @@ Examples:
   attribune export runs/stars --for user=u17 --output u17
   attribune export runs/stars --for user=u17 product=p3 --format onnx --output u17.onnx --check test.csv
   attribune export runs/stars --format onnx --output stars.onnx --check test.csv
+  attribune export runs/stars --format onnx --quantise int8 --output small.onnx --check test.csv
   attribune export runs/stars --format torch --output stars.pt2
 """
 
@@ -44,6 +45,7 @@ def add_parser(verbs: Any) -> None:
     add("--output", metavar="PATH", help="folder or file to write; `exported` in the run's folder unless given")
     add("--check", metavar="DATA", help="table whose first 200 rows check the export (default: random rows)")
     add_shared(parser, "--backbone", "--encoding")
+    add_shared(parser, "--quantise", help="round the weights of --format onnx to int8: smaller, and faster on CPUs")
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -59,6 +61,9 @@ def _run(options: argparse.Namespace) -> None:
         check=options.check,
         backbone=options.backbone,
         encoding=options.encoding,
+        quantise=options.quantise,
     )
     rows = f"{exported.rows:,} {'rows of the table' if exported.from_table else 'rows at random'}"
-    show(f"{exported.path}: {exported.description}\nlargest difference of a logit on {rows}: {exported.difference:.1e}")
+    number = "logit" if exported.quantise is None else "probability"
+    difference = f"largest difference of a {number} on {rows}: {exported.difference:.1e}"
+    show(f"{exported.path}: {exported.description}\n{difference}")

@@ -1,0 +1,120 @@
+"""Predictions in int8 with attributes: beside int8 without, beside ONNX Runtime's, and beside float32.
+
+    python benchmarks/quantised.py [--rounds 15] [--shapes minilm] [--run runs/critics --data test.csv]
+
+All cases take turns in one process, with as many threads each, on the same batch, in which every row has values of its
+own. Methods with their default settings in int8 (`injector`, ...), the model without attributes in int8 (`plain`) and
+in float32 (`plain, float32`), and in ONNX Runtime with its dynamic quantisation (`plain, onnx`). The share of another
+case is how much of its throughput is kept, the median over the rounds. With --run a trained run scores a table with
+labels in both precisions: the differences of its probabilities, and its accuracies. Writes
+benchmarks/results/quantised.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import torch
+from harness import arguments, by_turns, milliseconds, ratio, seconds, write_result
+from models import SHAPES, Shape, batch, build
+from torch import Tensor, nn
+
+from attribune import evaluate, load_run
+from attribune.core.process import keep_freed_memory
+from attribune.data.tables import read_table
+from attribune.export.graph import make_program, onnx_bytes, onnx_in_int8
+from attribune.models.quantised import quantised
+
+METHODS = ("injector", "pln", "plora", "modulated", "tokens")
+PLAIN, EXACT, ONNX = "plain", "plain, float32", "plain, onnx"
+SHAPES_HERE = {
+    "minilm, one attribute": replace(SHAPES["minilm"], distinct=(32,)),
+    "minilm, two attributes": replace(SHAPES["minilm"], distinct=(32, 32)),
+    "bert-base, 64 tokens": replace(SHAPES["bert-base"], rows=32, tokens=64, distinct=(32, 32)),
+    "bert-base": SHAPES["bert-base"],
+}
+
+
+def in_onnx(model: nn.Module, given: Mapping[str, Tensor]) -> Callable[[], object]:
+    """A model without attributes in ONNX Runtime, in int8, with as many threads as torch."""
+    data = onnx_in_int8(onnx_bytes(model, make_program(model, given, ids=None), metadata={}))  # type: ignore[arg-type]
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = torch.get_num_threads()
+    session = onnxruntime.InferenceSession(data, settings, providers=["CPUExecutionProvider"])
+    inputs = {entry.name: given[entry.name].numpy() for entry in session.get_inputs()}
+    return lambda: session.run(None, inputs)
+
+
+def measure(name: str, shape: Shape, rounds: int) -> dict[str, Any]:
+    """All cases of one shape."""
+    given = {key: tensor for key, tensor in batch(shape).items() if key != "labels"}
+    models = {case: build(case, shape).eval() for case in (PLAIN, *METHODS)}
+    jobs: dict[str, Callable[[], object]] = {ONNX: in_onnx(models[PLAIN], given)}
+    exact = models[PLAIN]
+    models = {case: quantised(model, "int8") for case, model in models.items()} | {EXACT: exact}  # type: ignore[type-var]
+    jobs |= {case: lambda model=model: model(**given) for case, model in models.items()}  # type: ignore[misc]
+
+    def timed(job: Callable[[], object]) -> Callable[[], float]:
+        def run() -> float:
+            with torch.inference_mode():
+                return seconds(job)
+
+        return run
+
+    times = by_turns({case: timed(job) for case, job in jobs.items()}, rounds)
+    return {
+        "shape": name,
+        "rows": shape.rows,
+        "tokens": shape.tokens,
+        "distinct": shape.distinct,
+        "milliseconds": milliseconds(times),
+        **{
+            f"of_{key}": {case: ratio(times[reference], times[case]) for case in times if case != reference}
+            for key, reference in (("plain", PLAIN), ("float32", EXACT), ("onnx", ONNX))
+        },
+    }
+
+
+def agreement(run: str, data: str) -> dict[str, Any]:
+    """The differences of a trained run's probabilities in int8 and float32, and the accuracies."""
+    table, found, accuracy = read_table(data), {}, {}
+    for precision in (None, "int8"):
+        _, predictor = load_run(run, quantise=precision)
+        found[precision] = predictor.task.decode(predictor.logits(table)[0]).probabilities
+        accuracy[precision or "float32"] = evaluate(run, data, quantise=precision).metrics["as given"]["accuracy"].value
+    if found[None] is None:
+        raise SystemExit(f"{run} has a task without probabilities")
+    difference = np.abs(found["int8"] - found[None])
+    return {
+        "run": run,
+        "rows": len(table),
+        "largest": float(difference.max()),
+        "mean": float(difference.mean()),
+        "changed_predictions": int((found["int8"].argmax(axis=1) != found[None].argmax(axis=1)).sum()),
+        "accuracy": {name: float(value) for name, value in accuracy.items()},
+        "accuracy_difference": float(accuracy["int8"] - accuracy["float32"]),
+    }
+
+
+def main() -> None:
+    parser: argparse.ArgumentParser = arguments(__doc__, "quantised", rounds=15)
+    parser.add_argument("--shapes", nargs="*", choices=SHAPES_HERE, default=list(SHAPES_HERE))
+    parser.add_argument("--run", help="a trained run of a task with classes, such as one on critics")
+    parser.add_argument("--data", help="a table with labels, such as its test rows")
+    options = parser.parse_args()
+    if (options.run is None) != (options.data is None):
+        parser.error("--run and --data belong together")
+    keep_freed_memory()
+    found: dict[str, Any] = {"measured": [measure(name, SHAPES_HERE[name], options.rounds) for name in options.shapes]}
+    if options.run is not None:
+        found["agreement"] = agreement(options.run, options.data)
+    write_result(options.output, found)
+
+
+if __name__ == "__main__":
+    main()
