@@ -34,13 +34,13 @@ class Gated:
         return self is other
 
 
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+def until(true: Callable[[], bool], *, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if true():
             return
         time.sleep(0.001)
-    raise AssertionError("it did not become true in 20 seconds")
+    raise AssertionError(f"it did not become true in {seconds} seconds")
 
 
 @contextmanager

@@ -6,6 +6,7 @@ describes the requests, /v1/models the models, /metrics the metrics for Promethe
 Examples:
   attribune serve runs/stars
   attribune serve runs/stars --enrol
+  attribune serve runs/stars --workers 4
   attribune serve stars=runs/stars verdict=runs/verdict --port 8000 --cache-mb 512
   ATTRIBUNE_SERVE_KEYS=$(openssl rand -hex 16) attribune serve runs/stars --host 0.0.0.0
   curl localhost:8000/v1/predict -H 'content-type: application/json' \
@@ -15,6 +16,7 @@ Examples:
 from __future__ import annotations
 
 import argparse
+import functools
 import signal
 from importlib.util import find_spec
 from typing import Any
@@ -39,7 +41,13 @@ def add_parser(verbs: Any) -> None:
     add("--backbone", metavar="NAME_OR_DIR", help="where the backbones' weights are now")
     add("--dtype", default="float32", help="dtype of the backbones' weights: float32, or bfloat16 at half the memory")
     add_shared(parser, "--quantise")
-    add("--cache-mb", type=float, metavar="MB", help="size of the cache of generated weights (default: 256)")
+    add(
+        "--cache-mb",
+        type=float,
+        metavar="MB",
+        help="size of the cache of generated weights, of all workers together (default: 256)",
+    )
+    add("--workers", type=int, default=1, metavar="N", help="processes, which share the weights (default: 1)")
     add("--max-rows", type=int, metavar="N", help="texts in one request (default: 256)")
     add("--max-text-length", type=int, metavar="N", help="characters of one text (default: 100,000)")
     add("--max-body-mb", type=float, metavar="MB", help="body of one request (default: 8)")
@@ -70,7 +78,7 @@ def _run(options: argparse.Namespace) -> None:
 def _serve(options: argparse.Namespace) -> None:
     if any(find_spec(name) is None for name in ("fastapi", "fastapi_offline", "uvicorn", "prometheus_client")):
         raise ConfigError("attribune serve needs packages of its own: pip install 'attribune[serve]'")
-    from attribune.apps.serve import ServeSettings, load_models, serve
+    from attribune.apps.serve import ServeSettings, load_models, serve, serve_in_workers
     from attribune.apps.serve.settings import keys_for
 
     if not 0 <= options.port < 2**16:
@@ -79,21 +87,30 @@ def _serve(options: argparse.Namespace) -> None:
     settings = ServeSettings.from_dict({name: value for name, value in flags.items() if value is not None})
     keys_for(options.host)  # before a large model is loaded
     console = open_console()
-    models = load_models(
+    load = functools.partial(
+        load_models,
         options.runs,
         backbone=options.backbone,
         dtype=options.dtype,
         quantise=options.quantise,
-        cache_mb=settings.cache_mb,
+        cache_mb=settings.cache_mb / options.workers if options.workers > 0 else 0,
         enrol=settings.enrol,
     )
-    for model in models.values():
-        reads = ", ".join(attribute.name for attribute in model.attributes) or "no attributes"
-        console.note(f"{model.name}: {model.predictor.task.kind} from {model.source}, reads {reads}")
-    serve(
-        models,
-        host=options.host,
-        port=options.port,
-        settings=settings,
-        on_start=lambda address: console.note(f"serving at {address}, described at {address}/docs; Ctrl-C stops"),
-    )
+
+    def say(address: str) -> None:
+        console.note(f"serving at {address}, described at {address}/docs; Ctrl-C stops")
+
+    def say_all(address: str, lines: list[str]) -> None:
+        for line in lines:
+            console.note(line)
+        say(address)
+
+    where: dict[str, Any] = {"host": options.host, "port": options.port, "settings": settings}
+    if options.workers == 1:
+        models = load()
+        for model in models.values():
+            console.note(model.summary())
+        serve(models, **where, on_start=say)
+    else:
+        load = functools.partial(load, mapped=True)
+        serve_in_workers(load, workers=options.workers, **where, on_start=say_all)

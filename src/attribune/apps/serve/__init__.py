@@ -4,5 +4,6 @@ from attribune.apps.serve.app import create_app
 from attribune.apps.serve.models import ServedModel, load_models
 from attribune.apps.serve.server import serve
 from attribune.apps.serve.settings import ServeSettings
+from attribune.apps.serve.workers import serve_in_workers
 
-__all__ = ["ServeSettings", "ServedModel", "create_app", "load_models", "serve"]
+__all__ = ["ServeSettings", "ServedModel", "create_app", "load_models", "serve", "serve_in_workers"]

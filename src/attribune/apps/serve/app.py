@@ -27,6 +27,7 @@ from attribune.apps.serve.requests import LARGE_BODY, read_request
 from attribune.apps.serve.settings import ServeSettings
 from attribune.apps.serve.value_paths import ValuePaths
 from attribune.apps.serve.value_requests import EnrolAnswer, EnrolRequest, RemoveAnswer
+from attribune.apps.serve.worker_metrics import WorkerMetrics
 
 __all__ = ["create_app"]
 
@@ -53,16 +54,21 @@ _OF_VALUES = (403, 409)
 
 
 def create_app(
-    models: Mapping[str, ServedModel], *, settings: ServeSettings | None = None, keys: Sequence[str] = ()
+    models: Mapping[str, ServedModel],
+    *,
+    settings: ServeSettings | None = None,
+    keys: Sequence[str] = (),
+    workers: WorkerMetrics | None = None,
 ) -> FastAPI:
     """Make the ASGI application of a service; `attribune.apps.serve.serve` runs it.
 
     Args:
         models: by name, as `load_models` returns them.
         keys: callers must send one of them as a bearer token; none is required if empty.
+        workers: where the processes of the service leave their metrics, if there are several.
     """
     settings = settings or ServeSettings()
-    metrics = ServiceMetrics(models.values())
+    metrics = ServiceMetrics(models.values(), workers)
     service = _Service(models, settings, metrics)
     app = FastAPIOffline(
         title="Attribune",
@@ -135,7 +141,9 @@ class _Service:
         self._values = ValuePaths(
             self._models, self._settings, self._metrics, batcher=self._batcher, reader=self._reader
         )
+        beat = asyncio.create_task(self._metrics.keep_written())
         yield
+        beat.cancel()
         self._reader.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self._values.close)
         await asyncio.to_thread(self._batcher.close)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -11,17 +12,20 @@ from prometheus_client.registry import Collector
 from attribune.apps.serve.batching import Batcher
 from attribune.apps.serve.models import Answer, ServedModel
 from attribune.apps.serve.renamed_metrics import RenamedMetrics
+from attribune.apps.serve.worker_metrics import WorkerMetrics
 
 __all__ = ["ServiceMetrics"]
 
 _DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)  # seconds
+_BEAT = 1  # seconds
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class ServiceMetrics:
-    """The metrics of one service, in its own registry."""
+    """The metrics of one service, in its own registry; where it has several processes, with those of the others."""
 
-    def __init__(self, models: Iterable[ServedModel]) -> None:
+    def __init__(self, models: Iterable[ServedModel], workers: WorkerMetrics | None = None) -> None:
+        self._workers = workers
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "attribune_requests", "Requests by path and status.", ("path", "status"), registry=self.registry
@@ -72,7 +76,14 @@ class ServiceMetrics:
 
     def text(self) -> bytes:
         """Render all metrics in Prometheus' text format."""
-        return generate_latest(self.registry)
+        own = generate_latest(self.registry)
+        return own if self._workers is None else self._workers.text(own)
+
+    async def keep_written(self) -> None:
+        """Leave the metrics of this process to the others every second, until cancelled."""
+        while self._workers is not None:
+            self._workers.write(generate_latest(self.registry))
+            await asyncio.sleep(_BEAT)
 
 
 class _State(Collector):

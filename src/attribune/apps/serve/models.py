@@ -155,6 +155,11 @@ class ServedModel:
             for row in range(len(next(iter(columns.values()))))
         ]
 
+    def summary(self) -> str:
+        """Return a line with its name, task, folder and attributes."""
+        reads = ", ".join(attribute.name for attribute in self.attributes) or "no attributes"
+        return f"{self.name}: {self.predictor.task.kind} from {self.source}, reads {reads}"
+
     def check(self) -> None:
         """Predict an empty text, so that errors show before the first request.
 
@@ -206,6 +211,7 @@ def load_models(
     cache_mb: float = 256,
     enrol: bool = False,
     quantise: Quantisation | None = None,
+    mapped: bool = False,
 ) -> dict[str, ServedModel]:
     """Load runs for a service, on the thread that will predict; those with the same backbone share its weights.
 
@@ -216,6 +222,8 @@ def load_models(
         cache_mb: size of the weight caches of all models together, in MiB.
         enrol: whether values can be added and taken away.
         quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.quantised`.
+        mapped: whether float32 weights stay in their files, of which all processes share one copy in memory; when such
+            a file changes, the models do not answer.
 
     Raises:
         ConfigError: for two runs of one name, or without a run; or for a run that is there twice, or another dtype,
@@ -233,7 +241,7 @@ def load_models(
             f"--quantise {quantise} with --enrol: values are learned in float32, so leave one of them out"
         )
     weights = _Weights(backbone, dtype, quantise)
-    return compute(lambda: _load_models(runs, weights, cache_mb=cache_mb, enrol=enrol))
+    return compute(lambda: _load_models(runs, weights, cache_mb=cache_mb, enrol=enrol, mapped=mapped))
 
 
 class _Weights(NamedTuple):
@@ -244,8 +252,10 @@ class _Weights(NamedTuple):
     quantise: Quantisation | None
 
 
-def _load_models(runs: Sequence[str], weights: _Weights, *, cache_mb: float, enrol: bool) -> dict[str, ServedModel]:
-    mapped = MappedFiles.of_this_process()
+def _load_models(
+    runs: Sequence[str], weights: _Weights, *, cache_mb: float, enrol: bool, mapped: bool
+) -> dict[str, ServedModel]:
+    before = MappedFiles.of_this_process()
     folders = [RunFolder(Path(_parse_run(run)[1]).resolve()) for run in runs if enrol]
     for folder in folders:
         folder.complete_model()
@@ -253,9 +263,10 @@ def _load_models(runs: Sequence[str], weights: _Weights, *, cache_mb: float, enr
     if len(marks) < len(folders):
         raise ConfigError("--enrol with one run under two names: only one of them would learn; give it once")
     sources, group = _load_group(runs, weights)
-    copy_into_memory(group.networks())
-    gc.collect()  # nothing may hold what has been copied
-    files = MappedFiles.of_this_process(apart_from=mapped)
+    if not mapped:
+        copy_into_memory(group.networks())
+        gc.collect()  # nothing may hold what has been copied
+    files = MappedFiles.of_this_process(apart_from=before)
     models = {name: ServedModel(name=name, group=group, source=source, files=files) for name, source in sources.items()}
     if enrol:
         models = {name: _with_run(model, marks, weights.backbone) for name, model in models.items()}

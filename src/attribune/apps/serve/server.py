@@ -18,9 +18,10 @@ from attribune.apps.serve.app import create_app
 from attribune.apps.serve.connections import Connection
 from attribune.apps.serve.models import ServedModel
 from attribune.apps.serve.settings import ServeSettings, hosts_for, keys_for
+from attribune.apps.serve.worker_metrics import WorkerMetrics
 from attribune.errors import ConfigError
 
-__all__ = ["end_at_once", "make_server", "serve"]
+__all__ = ["end_at_once", "listen", "make_server", "serve", "url"]
 
 
 def serve(
@@ -42,15 +43,32 @@ def serve(
     Raises:
         ConfigError: for a host beyond this machine without keys, or an address that cannot be listened on.
     """
-    server = make_server(models, host=host, settings=settings or ServeSettings())
-    with _listen(host, port) as listener:
-        name = f"[{host}]" if ":" in host else host
-        on_start(f"http://{name}:{listener.getsockname()[1]}")
+    with listen(host, port) as listener:
+        address = url(host, listener)
+        server = make_server(
+            models, host=host, settings=settings or ServeSettings(), on_start=lambda: on_start(address)
+        )
         server.run(sockets=[listener])
 
 
-def make_server(models: Mapping[str, ServedModel], *, host: str, settings: ServeSettings) -> uvicorn.Server:
+def url(host: str, listener: socket.socket) -> str:
+    """Return the address of a service."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+
+
+def make_server(
+    models: Mapping[str, ServedModel],
+    *,
+    host: str,
+    settings: ServeSettings,
+    workers: WorkerMetrics | None = None,
+    on_start: Callable[[], None] = lambda: None,
+) -> uvicorn.Server:
     """Make the server of a host, whose `run` answers requests.
+
+    Args:
+        workers: where the processes of the service leave their metrics, if there are several.
+        on_start: called once requests are answered.
 
     Raises:
         ConfigError: for a host beyond this machine without keys.
@@ -59,7 +77,7 @@ def make_server(models: Mapping[str, ServedModel], *, host: str, settings: Serve
     limit = settings.max_connections + max(settings.max_connections // 2, 16)  # some ask, others wait
     connection: Any = functools.partial(Connection, timeout=settings.timeout, limit=limit)
     config = uvicorn.Config(
-        create_app(models, settings=settings, keys=keys_for(host)),
+        create_app(models, settings=settings, keys=keys_for(host), workers=workers),
         http=connection,
         ws="none",
         log_config=None,
@@ -67,11 +85,21 @@ def make_server(models: Mapping[str, ServedModel], *, host: str, settings: Serve
         timeout_graceful_shutdown=int(settings.timeout) + 1,
         server_header=False,
     )
-    return _Server(config)
+    return _Server(config, on_start)
 
 
 class _Server(uvicorn.Server):
     """Stops at a signal when it has answered what it was asked, and at a second one at once."""
+
+    def __init__(self, config: uvicorn.Config, on_start: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_start = on_start
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer, and say so."""
+        await super().startup(sockets)
+        if not self.should_exit:
+            self._on_start()
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -105,7 +133,8 @@ def end_at_once(sig: int, _: FrameType | None) -> None:
     signal.raise_signal(sig)
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """Listen at an address; ConfigError where that cannot be."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)

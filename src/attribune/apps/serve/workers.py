@@ -1,0 +1,230 @@
+"""Several processes that answer at one address, over one copy of the weights, each with its share of the cores."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from types import FrameType
+
+from attribune.apps.serve.models import ServedModel
+from attribune.apps.serve.server import end_at_once, listen, make_server, url
+from attribune.apps.serve.settings import ServeSettings, keys_for
+from attribune.apps.serve.worker_metrics import WorkerMetrics
+from attribune.core.process import core_count
+from attribune.errors import AttribuneError, ConfigError
+
+__all__ = ["serve_in_workers"]
+
+_LOG = logging.getLogger(__name__)
+_CONTEXT = multiprocessing.get_context("spawn")  # a fork of a process with OpenMP's threads hangs
+_THREADS = "OMP_NUM_THREADS"
+
+Load = Callable[[], Mapping[str, ServedModel]]
+
+
+def serve_in_workers(
+    load: Load,
+    *,
+    workers: int,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    settings: ServeSettings | None = None,
+    on_start: Callable[[str, list[str]], None] = lambda *_: None,
+) -> None:
+    """Answer requests in several processes until this one is stopped; a second signal ends them at once.
+
+    They accept connections of one socket, and the limits of `settings` hold for each. A process that ends on its own is
+    started again.
+
+    Args:
+        load: loads the models in each process, such as a `functools.partial` of `load_models` with ``mapped=True``.
+        workers: number of processes.
+        host: address to listen on. Callers from other machines must send a key of `ATTRIBUNE_SERVE_KEYS`.
+        port: 0 takes a free one.
+        on_start: called with the URL, and a line on each model, once all processes answer.
+
+    Raises:
+        AttribuneError: whatever loading raises in the first process, or in the last one that is left.
+        ConfigError: for no process, with `enrol`, for a host beyond this machine without keys, or an address that
+            cannot be listened on.
+    """
+    settings = settings or ServeSettings()
+    if workers < 1:
+        raise ConfigError(f"--workers {workers}: give at least 1")
+    if settings.enrol:
+        raise ConfigError(
+            f"--workers {workers} with --enrol: a value learned in one process would be unknown to the others, so "
+            "leave one of them out"
+        )
+    keys_for(host)
+    with listen(host, port) as listener, tempfile.TemporaryDirectory(prefix="attribune-serve-") as folder:
+        stopped_by = _Workers(load, workers, listener, host, settings, Path(folder)).run(on_start)
+    if stopped_by is not None:
+        signal.raise_signal(stopped_by)  # as uvicorn does, so that the process ends as callers of signals expect
+
+
+@dataclass(frozen=True)
+class _Worker:
+    """A process that answers, as its parent knows it.
+
+    Args:
+        pipe: on which it says that it answers, or why it does not; it stops when the other end is closed.
+    """
+
+    process: SpawnProcess
+    pipe: Connection
+
+
+@dataclass
+class _Workers:
+    load: Load
+    count: int
+    listener: socket.socket
+    host: str
+    settings: ServeSettings
+    folder: Path
+    running: dict[int, _Worker] = field(default_factory=dict)
+    stopped_by: int | None = None
+
+    @property
+    def stopping(self) -> bool:
+        return self.stopped_by is not None
+
+    def run(self, on_start: Callable[[str, list[str]], None]) -> int | None:
+        """Answer until a signal comes, which is returned."""
+        try:
+            with self._stopped_by_signals():
+                lines = self._started(self._start(0))  # alone, so that what is wrong is said once
+                later = [self._start(number) for number in range(1, self.count) if not self.stopping]
+                for worker in later:
+                    self._started(worker)
+                if not self.stopping:
+                    on_start(url(self.host, self.listener), lines)
+                self._watch()
+            return self.stopped_by
+        finally:
+            for worker in self.running.values():
+                worker.process.kill()
+                worker.process.join()
+
+    def _start(self, number: int) -> _Worker:
+        pipe, others = _CONTEXT.Pipe()
+        before = os.environ.get(_THREADS)
+        os.environ[_THREADS] = before or str(max(1, core_count() // self.count))
+        metrics = WorkerMetrics(self.folder, number)
+        try:
+            process = _CONTEXT.Process(
+                target=_work,
+                args=(self.load, self.listener, others, self.host, self.settings, metrics),
+                name=f"attribune-serve-{number}",
+            )
+            process.start()
+        finally:
+            if before is None:
+                del os.environ[_THREADS]
+        others.close()
+        self.running[number] = _Worker(process, pipe)
+        if self.stopping:  # the signal came while it was started
+            process.terminate()
+        return self.running[number]
+
+    def _started(self, worker: _Worker) -> list[str]:
+        """Wait until a process answers, and return its lines on the models; raise what went wrong."""
+        try:
+            said = worker.pipe.recv()
+        except EOFError:
+            worker.process.join()
+            if self.stopping:
+                return []
+            said = ConfigError(
+                f"a process of the service ended before it answered, with exit code {worker.process.exitcode}: "
+                "the memory may be too small for so many; give fewer --workers"
+            )
+        if isinstance(said, Exception):
+            raise said
+        lines: list[str] = said
+        return lines
+
+    def _watch(self) -> None:
+        """Wait until all have ended; start those again that were not told to."""
+        while self.running:
+            wait([worker.process.sentinel for worker in self.running.values()])
+            for number, worker in list(self.running.items()):
+                if worker.process.is_alive():
+                    continue
+                worker.process.join()
+                del self.running[number]
+                if self.stopping:
+                    continue
+                code = worker.process.exitcode
+                _LOG.warning("process %d of the service ended with exit code %s: it is started again", number, code)
+                try:
+                    self._started(self._start(number))
+                except AttribuneError as error:
+                    self.running.pop(number).process.join()
+                    if not self.running:
+                        raise
+                    _LOG.warning("process %d of the service was not started again: %s", number, error)
+
+    @contextmanager
+    def _stopped_by_signals(self) -> Generator[None, None, None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        names = ("SIGINT", "SIGTERM", "SIGHUP")
+        signals = [one for name in names if (one := getattr(signal, name, None)) is not None]
+        before = {one: signal.getsignal(one) for one in signals}
+        for one, handler in before.items():
+            if handler is not signal.SIG_IGN:
+                signal.signal(one, self._stop)
+        try:
+            yield
+        finally:
+            for one, handler in before.items():
+                signal.signal(one, handler)
+
+    def _stop(self, sig: int, frame: FrameType | None) -> None:
+        """Let all answer what they were asked; at a second signal end them at once."""
+        for worker in self.running.values():
+            if self.stopping:
+                worker.process.kill()
+            else:
+                worker.process.terminate()
+        if self.stopping:
+            end_at_once(sig, frame)
+        self.stopped_by = sig
+
+
+def _work(
+    load: Load, listener: socket.socket, pipe: Connection, host: str, settings: ServeSettings, metrics: WorkerMetrics
+) -> None:
+    """Answer in this process until it is told to stop, or its parent has ended."""
+    if hasattr(os, "setsid"):
+        os.setsid()  # Ctrl-C in a terminal is for the parent, which tells its processes
+    try:
+        models = load()
+        lines = [model.summary() for model in models.values()]
+        server = make_server(models, host=host, settings=settings, workers=metrics, on_start=lambda: pipe.send(lines))
+    except AttribuneError as error:
+        pipe.send(error)
+        return
+    threading.Thread(target=_stop_with_parent, args=(pipe,), daemon=True).start()
+    server.run(sockets=[listener])
+
+
+def _stop_with_parent(pipe: Connection) -> None:
+    try:
+        pipe.recv()  # nothing is ever sent: it returns when the parent has ended
+    except (EOFError, OSError):
+        signal.raise_signal(signal.SIGTERM)
