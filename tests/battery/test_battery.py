@@ -109,6 +109,9 @@ VARIANTS: dict[str, MethodConfig] = {
     "basis direct": Basis(place="linear", direct=True, initial_vector=0.1),
     "basis direct attention": Basis(place="attention", direct=True, initial_vector=0.1),
     "upnn fused": Upnn(rank=2, vector_size=7, fused=True),
+    "prefix attention": Prefix(place="attention", length=2, vector_size=13),
+    "prefix of nobody": Prefix(length=2, personal=False),
+    "prefix attention of nobody": Prefix(place="attention", length=2, personal=False),
     "pln+upa": Combined(parts=(Pln(vector_size=13), Upa(vector_size=7))),
     "plora+tokens": Combined(parts=(Plora(rank=3, vector_size=13), Tokens())),
 }

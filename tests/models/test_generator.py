@@ -15,7 +15,20 @@ from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from attribune.errors import ConfigError, DataError, ModelFolderError
-from attribune.methods import Adapter, Chim, Combined, Injector, MethodConfig, Plain, Pln, Plora, Poly, Tokens, Upa
+from attribune.methods import (
+    Adapter,
+    Chim,
+    Combined,
+    Injector,
+    MethodConfig,
+    Plain,
+    Pln,
+    Plora,
+    Poly,
+    Prefix,
+    Tokens,
+    Upa,
+)
 from attribune.models.auto import load_model
 from attribune.models.classifier import AttributeModel
 from attribune.models.generator import AttributeGenerator
@@ -28,6 +41,7 @@ METHODS: dict[str, MethodConfig] = {
     "pln": Pln(vector_size=7, norms="both", bias_terms="both"),
     "plora": Plora(rank=3, vector_size=7),
     "poly": Poly(rank=3),
+    "prefix": Prefix(place="attention", length=3, vector_size=7),
     "plora+injector": Combined(parts=(Plora(rank=3, vector_size=7), Injector(bottleneck=5, vector_size=7))),
 }
 EXACT = {"rtol": 1e-9, "atol": 1e-9}

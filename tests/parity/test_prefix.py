@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from itertools import count
+from typing import Any
 
 import pytest
 import torch
 from families import tiny_backbone
 from slow_layers import exact_logits
 from tiny_models import at_random, exactly, make_batch, make_model, row_vectors
-from torch import Tensor
+from torch import Tensor, nn
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from attribune import functional
+from attribune.backbones import extra_attention
+from attribune.export.merged import merge_model, merged_model
 from attribune.methods import Prefix
 from attribune.models.classifier import AttributeModel
 
+KINDS = ("K", "V")
 TOLERANCE = 1e-10
 MISTAKE = 1e-3
 
@@ -30,9 +38,9 @@ def slow_prefix(a: list[float], P_0: list[list[float]], Q: list[list[list[float]
 def by_hand(model: AttributeModel, family: str, batch: dict[str, Tensor]) -> Tensor:
     """The logits of a plain backbone that is given a sequence of embeddings for each row, without padding."""
     backbone, method = exactly(tiny_backbone(family)), model.method
-    words, P_0, Q = backbone.get_input_embeddings().weight, method.P_0.tolist(), method.Q.tolist()
+    words, P_0, Q = backbone.get_input_embeddings().weight, method.prefix.P_0.tolist(), method.prefix.Q.tolist()
     logits = []
-    vectors = row_vectors(list(method.tables), model.slots, batch["attribute_ids"])
+    vectors = row_vectors(list(method.personal.tables), model.slots, batch["attribute_ids"])
     for ids, real, of_attributes in zip(batch["input_ids"], batch["attention_mask"], vectors, strict=True):
         prefix = slow_prefix([number for vector in of_attributes for number in vector], P_0, Q)
         text = words[ids[real.bool()]].tolist()
@@ -42,6 +50,113 @@ def by_hand(model: AttributeModel, family: str, batch: dict[str, Tensor]) -> Ten
         document = {"gpt2": states[-1], "t5": states.mean(dim=0)}.get(family, states[0])
         logits.append(model.head(document).detach())
     return torch.stack(logits)
+
+
+def slow_attention(
+    prefixes: dict[int, tuple[list[list[float]], list[list[float]]]], *, causal: bool
+) -> Callable[..., tuple[Tensor, None]]:
+    """Attention of one row without padding, number by number, over the prefix of a module and the text."""
+
+    def attend(
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        _mask: Tensor | None,
+        scaling: float | None = None,
+        position_bias: Tensor | None = None,
+        softcap: float | None = None,
+        **_: Any,
+    ) -> tuple[Tensor, None]:
+        heads, T, size = query.shape[1:]
+        scale = size**-0.5 if scaling is None else scaling
+        output = torch.zeros(1, T, heads, size, dtype=torch.float64)
+        for head in range(heads):
+            shared = head // (heads // key.shape[1])
+            columns = slice(shared * size, (shared + 1) * size)
+            prefix_keys, prefix_values = ([row[columns] for row in rows] for rows in prefixes[id(module)])
+            for t in range(T):
+                readable = range(t + 1 if causal else T)
+                keys = [*prefix_keys, *(key[0, shared, s].tolist() for s in readable)]
+                values = [*prefix_values, *(value[0, shared, s].tolist() for s in readable)]
+                scores = [
+                    scale * sum(q * k for q, k in zip(query[0, head, t].tolist(), one, strict=True)) for one in keys
+                ]
+                if softcap is not None:
+                    scores = [softcap * math.tanh(score / softcap) for score in scores]
+                if position_bias is not None:
+                    biases = [0.0] * len(prefix_keys) + position_bias[0, head, t, : len(readable)].tolist()
+                    scores = [score + bias for score, bias in zip(scores, biases, strict=True)]
+                weights = [math.exp(score) for score in scores]
+                weighted = (sum(w * one[i] for w, one in zip(weights, values, strict=True)) for i in range(size))
+                output[0, t, head] = torch.tensor([x / sum(weights) for x in weighted], dtype=torch.float64)
+        return output, None
+
+    return attend
+
+
+ATTENTIONS = {
+    "bert": ("attention.self", False),
+    "albert": ("attention", False),
+    "modernbert": ("attn", False),
+    "t5": ("SelfAttention", False),
+    "gpt2": ("attn", True),
+    "llama": ("self_attn", True),
+    "gpt_neox": ("attention", True),
+    "gemma2": ("self_attn", True),
+}
+
+
+def with_prefixes_by_hand(model: AttributeModel, family: str, batch: dict[str, Tensor]) -> Tensor:
+    """The logits of a plain backbone whose attention is the slow one, row by row and without padding."""
+    backbone, method = exactly(tiny_backbone(family)), model.method
+    name, causal = ATTENTIONS[family]
+    modules = [module for path, module in backbone.named_modules() if path.endswith(f".{name}")]
+    assert len(modules) == len(method.sites)
+    vectors = row_vectors(list(method.personal.tables), model.slots, batch["attribute_ids"])
+    logits = []
+    for ids, real, of_attributes in zip(batch["input_ids"], batch["attention_mask"], vectors, strict=True):
+        a = [number for vector in of_attributes for number in vector]
+        prefixes = {
+            id(module): tuple(slow_prefix(a, site[kind].P_0.tolist(), site[kind].Q.tolist()) for kind in KINDS)
+            for module, site in zip(modules, method.sites, strict=True)
+        }
+        ALL_ATTENTION_FUNCTIONS.register("slow_prefix", slow_attention(prefixes, causal=causal))
+        ALL_MASK_ATTENTION_FUNCTIONS.register("slow_prefix", sdpa_mask)
+        backbone.config._attn_implementation = "slow_prefix"
+        with torch.no_grad():
+            states = backbone(input_ids=ids[real.bool()].unsqueeze(0)).last_hidden_state[0]
+        document = states[-1] if causal else states.mean(dim=0) if family == "t5" else states[0]
+        logits.append(model.head(document).detach())
+    return torch.stack(logits)
+
+
+@pytest.mark.parametrize("family", ATTENTIONS)
+def test_the_attention(family: str) -> None:
+    model = make_model(family, Prefix(place="attention", length=3, vector_size=5), attributes=2)
+    at_random(model.method, size=0.5)
+    exactly(model)
+    batch = make_batch(2)
+    expected = with_prefixes_by_hand(model, family, batch)
+    assert float((exact_logits(model, batch) - expected).abs().max()) < TOLERANCE
+    whole = {**batch, "attention_mask": torch.ones_like(batch["attention_mask"])}  # no mask at all inside
+    expected = with_prefixes_by_hand(model, family, whole)
+    assert float((exact_logits(model, whole) - expected).abs().max()) < TOLERANCE
+
+
+@pytest.mark.parametrize("place", ["input", "attention"])
+def test_merged_for_a_row(place: Any) -> None:
+    """Prompt or prefix tuning without attributes, with the prefix of the values."""
+    model = make_model("bert", Prefix(place=place, length=3, vector_size=5), attributes=2)
+    at_random(model.method, size=0.5)
+    exactly(model)
+    batch = {name: values[:1] for name, values in make_batch(2).items()}
+    merged = merge_model(model, batch["attribute_ids"][0])
+    assert merged.config == Prefix(place=place, length=3, vector_size=5, personal=False)
+    alone = exactly(merged_model(model, merged))
+    assert not alone.schema.names
+    found = exact_logits(alone, {name: values for name, values in batch.items() if name != "attribute_ids"})
+    assert float((found - exact_logits(model, batch)).abs().max()) < TOLERANCE
 
 
 @pytest.mark.parametrize(("family", "attributes"), [("bert", 2), ("electra", 4), ("gpt2", 2), ("t5", 1)])
@@ -78,9 +193,25 @@ MISTAKES: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_planted_mistakes_are_seen(mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, batch = make_model("bert", Prefix(length=3, vector_size=5)), make_batch(2)
+@pytest.mark.parametrize("place", ["input", "attention"])
+def test_planted_mistakes_are_seen(place: Any, mistake: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if (place, mistake) == ("attention", "backwards"):
+        mistake = "backwards within keys alone"  # the order of both does not matter: they have no positions
+    model, batch = make_model("bert", Prefix(place=place, length=3, vector_size=5)), make_batch(2)
     at_random(model.method, size=0.5)
     exactly(model)
-    monkeypatch.setattr(functional, "soft_prefix", MISTAKES[mistake])
-    assert float((exact_logits(model, batch) - by_hand(model, "bert", batch)).detach().abs().max()) > MISTAKE
+    slow = by_hand if place == "input" else with_prefixes_by_hand
+    expected, calls = slow(model, "bert", batch), count()
+    wrong = MISTAKES.get(mistake, lambda a, P_0, Q: RIGHT(a, P_0, Q).flip(1) if next(calls) % 2 else RIGHT(a, P_0, Q))
+    monkeypatch.setattr(functional, "soft_prefix", wrong)
+    assert float((exact_logits(model, batch) - expected).detach().abs().max()) > MISTAKE
+
+
+def test_a_causal_text_whose_tokens_read_ahead_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batch = make_model("gpt2", Prefix(place="attention", length=3, vector_size=5)), make_batch(2)
+    at_random(model.method, size=0.5)
+    exactly(model)
+    batch["attention_mask"] = torch.ones_like(batch["attention_mask"])  # so that nothing but a flag says it
+    expected = with_prefixes_by_hand(model, "gpt2", batch)
+    monkeypatch.setattr(extra_attention, "_is_causal", lambda *_: False)
+    assert float((exact_logits(model, batch) - expected).detach().abs().max()) > MISTAKE

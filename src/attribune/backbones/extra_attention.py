@@ -1,7 +1,7 @@
-"""Extra keys and values for the attention of a backbone, by which chunks of one document read each other.
+"""Extra keys and values for the attention of a backbone: summaries of other chunks, or a prefix.
 
 Backbones that look their attention function up in the registry of transformers can use another one. This one appends
-the extra keys and values of a layer, if `attach_extra_attention` provides them, and is scaled dot-product attention.
+the extra keys and values of a layer, if `attach_extra_attention` provides them, and is that of transformers otherwise.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -22,21 +23,24 @@ _ATTRIBUTE = "_attribune_extra"
 
 
 class Extra(NamedTuple):
-    """Extra states of one layer's attention.
+    """Extra states of one layer's attention, which all tokens may read.
 
     Attributes:
         keys: (B, N, heads · d), of N extra states.
         values: (B, N, heads · d).
-        real: (B, N), 1 for those that count.
+        real: (B, N), 1 for those that count; all of them if None.
     """
 
     keys: Tensor
     values: Tensor
-    real: Tensor
+    real: Tensor | None = None
 
 
-def attach_extra_attention(backbone: Any, attention: nn.Module, read: Callable[[], Extra | None]) -> None:
-    """Let one attention module of a backbone read extra states.
+Read = Callable[[], Extra | None]
+
+
+def attach_extra_attention(backbone: Any, attention: nn.Module, read: Read) -> None:
+    """Let one attention module of a backbone read extra states, after those of earlier calls.
 
     Args:
         backbone: its attention function becomes that of this file.
@@ -45,38 +49,47 @@ def attach_extra_attention(backbone: Any, attention: nn.Module, read: Callable[[
             a copied model reads its own.
     """
     backbone.config._attn_implementation = _NAME
-    setattr(attention, _ATTRIBUTE, read)
+    setattr(attention, _ATTRIBUTE, (*getattr(attention, _ATTRIBUTE, ()), read))
 
 
 def _attention(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    *,
-    dropout: float = 0.0,
-    scaling: float | None = None,
-    position_bias: Tensor | None = None,
-    **_: Any,
-) -> tuple[Tensor, None]:
-    """Attention of (B, heads, T, d); a position bias (1, heads, T, T) is 0 for extra states."""
-    read: Callable[[], Extra | None] | None = getattr(module, _ATTRIBUTE, None)
-    extra = None if read is None else read()
-    if extra is not None:
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
+) -> tuple[Tensor, Tensor | None]:
+    """Attention of (B, heads, T, d) over a layer's own keys and the extra ones; a position bias is 0 for these."""
+    reads: tuple[Read, ...] = getattr(module, _ATTRIBUTE, ())
+    extras = [extra for read in reads if (extra := read()) is not None]
+    softcap = options.pop("softcap", None)
+    if extras or softcap is not None:
+        if attention_mask is None and _is_causal(module, query, options.get("is_causal")):
+            attention_mask = query.new_ones(1, 1, query.shape[2], key.shape[2], dtype=torch.bool).tril()
+        options["is_causal"] = False
+    for extra in extras:
+        attention_mask = _extend_mask(attention_mask, extra, query, key)
         key = torch.cat([key, _heads(extra.keys, key)], dim=2)
         value = torch.cat([value, _heads(extra.values, value)], dim=2)
-        attention_mask = _extend_mask(attention_mask, extra.real, query)
-    if position_bias is not None:
-        position_bias = nn.functional.pad(position_bias, (0, key.shape[2] - position_bias.shape[-1]))
-        if attention_mask is not None:
-            position_bias = position_bias.masked_fill(~attention_mask, torch.finfo(position_bias.dtype).min)
-        attention_mask = position_bias.to(query.dtype)
-    grouped = key.shape[1] != query.shape[1]
-    output = scaled_dot_product_attention(
-        query, key, value, attn_mask=attention_mask, dropout_p=dropout, scale=scaling, enable_gqa=grouped
-    )
-    return output.transpose(1, 2).contiguous(), None
+    if (bias := options.get("position_bias")) is not None:
+        options["position_bias"] = pad(bias, (0, key.shape[2] - bias.shape[-1]))
+    if softcap is not None:
+        return _capped(query, key, value, attention_mask, cap=softcap, scale=options["scaling"]), None
+    output, weights = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+    return output, weights
+
+
+def _is_causal(module: nn.Module, query: Tensor, given: bool | None) -> bool:
+    causal: bool = getattr(module, "is_causal", True) if given is None else given
+    return causal and query.shape[2] > 1
+
+
+def _capped(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, cap: float, scale: float) -> Tensor:
+    """Attention whose scores are kept below a limit, ``cap tanh(score / cap)``, which torch's own function cannot."""
+    groups = query.shape[1] // key.shape[1]
+    key, value = (states.repeat_interleave(groups, dim=1) for states in (key, value))
+    scores = cap * torch.tanh(query @ key.transpose(2, 3) * scale / cap)
+    if mask is not None:
+        lowest = torch.finfo(scores.dtype).min
+        scores = scores.masked_fill(~mask, lowest) if mask.dtype == torch.bool else scores + mask
+    weights = scores.softmax(dim=-1, dtype=torch.float64 if scores.dtype == torch.float64 else torch.float32)
+    return (weights.to(value.dtype) @ value).transpose(1, 2).contiguous()
 
 
 def _heads(states: Tensor, like: Tensor) -> Tensor:
@@ -84,11 +97,18 @@ def _heads(states: Tensor, like: Tensor) -> Tensor:
     return states.view(*states.shape[:2], -1, like.shape[-1]).transpose(1, 2).to(like.dtype)
 
 
-def _extend_mask(mask: Tensor | None, real: Tensor, query: Tensor) -> Tensor:
-    """Append columns of N extra states to a mask (B, 1, T, T); None if all tokens are real."""
-    B, _, T, _ = query.shape
-    own = query.new_ones(1, 1, 1, 1, dtype=torch.bool) if mask is None else mask
-    return torch.cat([own.expand(B, 1, T, T), real.bool()[:, None, None, :].expand(-1, 1, T, -1)], dim=-1)
+def _extend_mask(mask: Tensor | None, extra: Extra, query: Tensor, key: Tensor) -> Tensor | None:
+    """Append columns of N extra states to a mask (B, 1, T, S); None if all tokens read all states."""
+    if mask is None and extra.real is None:
+        return None
+    (B, _, T, _), (_, N, _), S = query.shape, extra.keys.shape, key.shape[2]
+    own = query.new_ones(1, 1, 1, S, dtype=torch.bool) if mask is None else mask
+    real = query.new_ones(1, N, dtype=torch.bool) if extra.real is None else extra.real.bool()
+    shape = (B, own.shape[1], T)
+    columns = real[:, None, None, :].expand(*shape, N)
+    if own.dtype != torch.bool:  # added to the scores
+        columns = columns.new_zeros(columns.shape, dtype=own.dtype).masked_fill(~columns, torch.finfo(own.dtype).min)
+    return torch.cat([own.expand(*shape, S), columns], dim=-1)
 
 
 # On import, so that a pickled model finds it in another process.

@@ -10,7 +10,6 @@ from attribune.errors import ConfigError
 
 __all__ = ["DECODERS", "PLACEMENTS", "placement_for"]
 
-_CAUSAL = "its attention is causal, and a token must not read what comes after it"
 _OWN_ATTENTION = "the family computes its attention in code of its own, where no keys can be added"
 
 _BERT = Placement(
@@ -70,7 +69,7 @@ _LLAMA = Placement(
     up_proj=("mlp.gate_proj", "mlp.up_proj"),
     down_proj="mlp.down_proj",
     pre_norm=True,
-    no_extra_attention=_CAUSAL,
+    is_causal=True,
     final_norms=("norm",),
     pooling="last",
     is_generative=True,
@@ -203,7 +202,7 @@ PLACEMENTS: list[Placement] = [
         q_proj="attn.q_proj",
         k_proj="attn.k_proj",
         v_proj="attn.v_proj",
-        no_extra_attention=_CAUSAL,
+        is_causal=True,
         pooling="last",
         is_generative=True,
     ),
@@ -221,7 +220,7 @@ PLACEMENTS: list[Placement] = [
         down_proj="mlp.c_proj",
         pre_norm=True,
         has_start_token=False,
-        no_extra_attention=_CAUSAL,
+        is_causal=True,
         position_embeddings="wpe",
         final_norms=("ln_f",),
         pooling="last",
@@ -265,7 +264,7 @@ PLACEMENTS: list[Placement] = [
         has_start_token=False,
         final_norms=("final_layer_norm",),
     ),
-    replace(_LLAMA, model_types=("eurobert",), no_extra_attention=None, pooling="mean", is_generative=False),
+    replace(_LLAMA, model_types=("eurobert",), is_causal=False, pooling="mean", is_generative=False),
     _T5,
     replace(
         _GEMMA_2,
@@ -274,7 +273,7 @@ PLACEMENTS: list[Placement] = [
         attention="post_self_attn_layernorm",
         norms=("pre_self_attn_layernorm", "pre_feedforward_layernorm"),
         inner_norms=("post_self_attn_layernorm", "post_feedforward_layernorm"),
-        no_extra_attention=None,
+        is_causal=False,
         final_norms=("encoder.norm",),
         pooling="mean",
         model_class="T5GemmaEncoderModel",
@@ -326,7 +325,7 @@ DECODERS: list[Placement] = [
         layers="block.*",
         feed_forward="layer.2.dropout",
         norms=("layer.0.layer_norm", "layer.2.layer_norm"),
-        no_extra_attention=_CAUSAL,
+        is_causal=True,
         up_proj=("layer.2.DenseReluDense.wi", "layer.2.DenseReluDense.wi_0", "layer.2.DenseReluDense.wi_1"),
         down_proj="layer.2.DenseReluDense.wo",
         final_norms=("final_layer_norm",),

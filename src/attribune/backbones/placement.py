@@ -56,7 +56,8 @@ class Placement:
         pre_norm: whether the norms come before the sub-layers and not after the residual additions.
         has_start_token: whether a text begins with a special token.
         shared_layers: whether all layers, or groups of them, share one set of weights.
-        no_extra_attention: why attention cannot read states of other chunks; None if it can.
+        is_causal: whether a state depends on its token and those before it alone.
+        no_extra_attention: why no keys can be added to its attention; None if they can.
         reads_ahead: whether a state depends on its token and those after it alone.
         position_embeddings: the table of absolute positions, which limits the length of a text.
         final_norms: norms after the last layer.
@@ -93,6 +94,7 @@ class Placement:
     pre_norm: bool = False
     has_start_token: bool = True
     shared_layers: bool = False
+    is_causal: bool = False
     no_extra_attention: str | None = None
     reads_ahead: bool = False
     position_embeddings: str | None = None

@@ -1,4 +1,4 @@
-"""Soft prefixes that depend on the attributes (after prompt tuning, Lester, Al-Rfou and Constant 2021)."""
+"""Soft prefixes that depend on the attributes, at the input or in the attention."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ def soft_prefix(
 ) -> Float[Tensor, "B k E"]:
     """Compute the vectors in front of each row's text: ``P_i = P_0i + sum_j Q_ij a_j`` for i = 1 to k.
 
-    Source: Lester, Al-Rfou and Constant 2021, section 2, the case Q = 0; Huber et al. 2025 (E2P), the case k = 1.
+    As further keys, or values, of a layer E is the number of their features.
+
+    Source: Lester, Al-Rfou and Constant 2021, section 2; Li and Liang 2021, eq. 3 (Q = 0); Huber et al. 2025, k = 1.
 
     Args:
         Q: the Q_ij of all attributes side by side.

@@ -109,6 +109,7 @@ class Method(nn.Module):
     Inside the backbone it acts by forward hooks: subclasses call `add_site`. Around it they override `embed`, `encode`,
     `pool` or `classify`. ``extra_positions`` is the number of positions needed besides the text's, ``extra_inputs``
     that of the ids that encoding may put in front of a text, ``pads_right`` whether padding must be on the right,
+    ``extends_attention`` whether layers attend to states beside those of the text,
     ``document_size`` the number of features of its document vectors, if not H, ``unused`` the names of parameters of
     the model that no step of the Trainer changes, and ``loss_weights`` the weights of the model's own loss and of the
     further ones of a `Condition`.
@@ -117,6 +118,7 @@ class Method(nn.Module):
     extra_positions: int = 0
     extra_inputs: int = 0
     pads_right: bool = False
+    extends_attention: bool = False
     document_size: int | None = None
     unused: tuple[str, ...] = ()
     loss_weights: tuple[float, ...] = (1.0,)

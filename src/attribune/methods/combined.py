@@ -112,6 +112,7 @@ class _CombinedMethod(Method):
         main = math.prod(part.loss_weights[0] for part in self._each())
         self.loss_weights = (main, *(weight for part in self._each() for weight in part.loss_weights[1:]))
         self.pads_right = any(part.pads_right for part in self._each())
+        self.extends_attention = any(part.extends_attention for part in self._each())
         for index, (part, settings) in enumerate(zip(self._each(), config.parts, strict=True)):
             part.holder = _PartHolder(self.holder, index)
             overridden = {point for point in _ONE_EACH if getattr(type(part), point) is not getattr(Method, point)}

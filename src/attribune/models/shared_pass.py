@@ -37,8 +37,8 @@ def refusal(model: Scorer) -> str | None:
         return "it scores tokens, in windows of its own"
     if model.task.candidates > 1:
         return "it compares texts"
-    if "embed" in model.method_config.points:
-        return f"{model.method_config.name} changes the input of the backbone"
+    if "embed" in model.method_config.points or model.method.extends_attention:
+        return f"{model.method_config.name} changes what the layers of the backbone attend to"
     if isinstance(model.backbone, WordModel) or model.placement.has_global_attention or model.padded_length is not None:
         return "its backbone takes other inputs than ids and a mask"
     if model.config.chunk is not None or model.method.pads_right:
