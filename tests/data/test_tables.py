@@ -18,7 +18,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from attribune.data.tables import ENDINGS, read_table, table_source_name
+from attribune.data.table_files import ENDINGS
+from attribune.data.tables import read_table, table_source_name
 from attribune.errors import AttribuneWarning, ConfigError, DataError
 from attribune.schema.columns import require_columns
 
@@ -277,8 +278,8 @@ def test_files_that_are_not_there_or_not_tables(tmp_path: Path) -> None:
         read_table(tmp_path / "no" / "x.csv")
     with pytest.raises(DataError, match="is a folder: name the file in it"):
         read_table(tmp_path)
-    with pytest.raises(DataError, match=r"unknown ending '.xlsx': convert the file to one of \.csv"):
-        read_table(write(tmp_path, "t.xlsx", "x"))
+    with pytest.raises(DataError, match=r"unknown ending '.dbf': convert the file to one of \.csv"):
+        read_table(write(tmp_path, "t.dbf", "x"))
     with pytest.raises(DataError, match=r"empty\.parquet: the file is empty"):
         read_table(write(tmp_path, "empty.parquet", ""))
     assert {".csv", ".tsv.gz", ".jsonl", ".parquet"} <= set(ENDINGS)

@@ -28,7 +28,8 @@ from attribune.backbones.tuning import TUNINGS
 from attribune.benchmark.experiment import Experiment
 from attribune.benchmark.presets import experiment_names, read_experiment
 from attribune.benchmark.summary import Summary
-from attribune.data.tables import ENDINGS
+from attribune.data.table_files import ENDINGS
+from attribune.data.text_files import COMPRESSED
 from attribune.methods import METHODS
 from attribune.models.baselines import BASELINES
 from attribune.runs.recipe import Recipe
@@ -338,7 +339,7 @@ def test_backbones_name_every_tuning() -> None:
 
 def test_data_names_every_ending() -> None:
     text = section((ROOT / "docs" / "data.md").read_text(encoding="utf-8"), "Tables")
-    plain = {ending for ending in ENDINGS if not ending.endswith((".gz", ".bz2"))}
+    plain = {ending for ending in ENDINGS if ending == ".zip" or not ending.endswith(COMPRESSED)}
     assert plain <= set(re.findall(r"`(\.\w+)`", text))
 
 

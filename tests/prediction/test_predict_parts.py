@@ -27,7 +27,8 @@ from processors import needs_int8
 from attribune.apps.cli import main
 from attribune.backbones import int8
 from attribune.core.progress import Reporter
-from attribune.data.tables import read_table, table_batches
+from attribune.data.table_files import table_batches
+from attribune.data.tables import read_table
 from attribune.errors import AttribuneWarning, DataError
 from attribune.functional.int8 import int8_linear
 from attribune.prediction.on_ray import _error, _packed, _Worker

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.benchmark.experiment import SetPlan
-from attribune.data.tables import ENDINGS
+from attribune.data.table_files import ENDINGS
 from attribune.datasets.prepared import PreparedSet, load_prepared, sha256_of
 from attribune.errors import ConfigError, DataError
 from attribune.runs.recipe import Recipe

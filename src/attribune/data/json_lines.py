@@ -1,4 +1,4 @@
-"""JSON lines (one object per line), and JSON files with a list of objects or in the format of SQuAD."""
+"""JSON lines (one object per line), and JSON files with a list of objects, with columns, or in the format of SQuAD."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from attribune.data.squad_json import is_squad, squad_rows
-from attribune.data.text_files import checked_columns, open_text, readable
+from attribune.data.text_files import checked_columns, inner_name, open_text, readable
 from attribune.errors import DataError
 from attribune.schema.columns import canonical
 
@@ -83,7 +83,7 @@ def json_objects(
             pairs: Iterator[tuple[str, Any]] = (
                 (f"{path}, item {number}", item) for number, item in enumerate(items, start=1)
             )
-        elif ".json" in path.suffixes:
+        elif ".json" in Path(inner_name(path).lower()).suffixes:
             pairs = _json_pairs(path, first, filled, bad)
         else:
             pairs = _parsed_lines(path, chain([first], filled), bad)
@@ -103,14 +103,38 @@ def _json_pairs(
     filled: Iterator[tuple[int, str]],
     bad: Callable[[DataError], None] | None,
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the objects of a file with one a line, or the questions of one in the format of SQuAD."""
-    numbered, item = [first], _loaded(first[1])
+    """Yield the objects of a file with one a line, or the rows of one object that holds a whole table."""
+    second = next(filled, None)
+    numbered, item = [first, *([] if second is None else [second])], _loaded(first[1])
     if item is None:  # one object may be written over several lines
         numbered.extend(filled)
         item = _loaded("\n".join(line for _, line in numbered))
+        second = None
     if is_squad(item):
         return squad_rows(item, source=str(path))
+    if second is None and (rows := _rows_of_columns(item)) is not None:
+        return ((f"{path}, row {number}", row) for number, row in enumerate(rows, start=1))
     return _parsed_lines(path, chain(numbered, filled), bad)
+
+
+def _rows_of_columns(item: Any) -> list[dict[str, Any]] | None:
+    """Return the rows of a table that is written by columns, as pandas does by default; None for another object.
+
+    Its columns are lists of one length, or objects with the same keys; or it has ``columns``, their names, and
+    ``data``, the rows as lists.
+    """
+    if not isinstance(item, dict) or not item:
+        return None
+    names, data = item.get("columns"), item.get("data")
+    if isinstance(names, list) and isinstance(data, list) and set(item) <= {"columns", "data", "index", "schema"}:
+        rows = [row for row in data if isinstance(row, list) and len(row) == len(names)]
+        return [dict(zip(map(str, names), row, strict=True)) for row in rows] if len(rows) == len(data) else None
+    columns = list(item.values())
+    if all(isinstance(column, dict) and column.keys() == columns[0].keys() for column in columns):
+        columns = [list(column.values()) for column in columns]
+    if not all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
+        return None
+    return [dict(zip(item, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _loaded(text: str) -> Any:

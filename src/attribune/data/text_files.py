@@ -8,14 +8,16 @@ import csv
 import gzip
 import io
 import logging
+import lzma
 import sys
 import warnings
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal, cast
+from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 import pyarrow as pa
 
@@ -25,11 +27,14 @@ if TYPE_CHECKING:
     from _csv import Reader
 
 __all__ = [
+    "COMPRESSED",
     "checked_columns",
     "csv_batches",
     "csv_header",
     "csv_rows",
+    "find_delimiter",
     "find_encoding",
+    "inner_name",
     "is_text",
     "open_bytes",
     "open_text",
@@ -42,6 +47,9 @@ _BATCH = 10_000
 _BLOCK = 256  # rows that are lists at once: with many more, the garbage collector takes most of the time
 # Codecs of domain names and of the source code of Python, and one that refuses everything.
 _NO_FILES = ("idna", "punycode", "raw-unicode-escape", "unicode-escape", "undefined")
+_DELIMITERS = (",", ";", "\t", "|")
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+"""Endings of compressed files; a zip archive must hold one file."""
 _NOT_CP1252 = b"\x81\x8d\x8f\x90\x9d"
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -57,7 +65,7 @@ def readable(path: Path) -> Iterator[None]:
     """Turn what goes wrong while a file is read into a DataError that names it."""
     try:
         yield
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zipfile.BadZipFile, NotImplementedError) as error:
         raise DataError(f"{path}: the compressed file is truncated or damaged ({error}): get it again") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error}): check the file and its rights") from error
@@ -215,12 +223,69 @@ def checked_columns(names: list[str], *, source: str) -> list[str]:
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """Open a file, decompressed by its ending."""
-    if path.suffix == ".gz":
-        return cast("IO[bytes]", gzip.open(path, "rb"))
-    if path.suffix == ".bz2":
-        return cast("IO[bytes]", bz2.open(path, "rb"))
-    return path.open("rb")
+    """Open a file, decompressed by its ending.
+
+    Raises:
+        DataError: for a zip archive that holds several files, or is encrypted.
+    """
+    ending = path.suffix.lower()
+    if ending == ".zip":
+        return _open_zip(path)
+    if ending == ".zst":
+        return cast("IO[bytes]", pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"))
+    openers: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+    return cast("IO[bytes]", openers.get(ending, open)(path, "rb"))
+
+
+def inner_name(path: Path) -> str:
+    """Return the name of what a file holds: that of the file in a zip archive, or its own without `COMPRESSED`."""
+    if path.suffix.lower() != ".zip":
+        return path.name[: -len(path.suffix)] if path.name.lower().endswith(COMPRESSED) else path.name
+    with readable(path), zipfile.ZipFile(path) as archive:
+        return _only_member(path, archive).filename
+
+
+def _open_zip(path: Path) -> IO[bytes]:
+    archive = zipfile.ZipFile(path)
+    try:
+        return archive.open(_only_member(path, archive))
+    except RuntimeError as error:
+        raise DataError(f"{path}: the archive has a password: unpack it, and name the file in it") from error
+
+
+def _only_member(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+    """Return what an archive holds beside folders and what macOS adds."""
+    members = [one for one in archive.infolist() if not one.is_dir() and not one.filename.startswith("__MACOSX/")]
+    if len(members) != 1:
+        names = ", ".join(one.filename for one in members[:5])
+        raise DataError(f"{path}: the archive holds {len(members)} files ({names}): unpack it, and name one of them")
+    return members[0]
+
+
+def find_delimiter(path: Path, *, encoding: str | None) -> str:
+    """Return what stands between the fields of the first line: a comma, if it makes fields, or what makes most.
+
+    Args:
+        encoding: as for `csv_header`.
+    """
+    with readable(path):
+        marked = _marked(path)
+        for candidate in (_known(encoding) if encoding else marked or "utf-8", "latin-1"):
+            with suppress(UnicodeError), open_text(path, candidate) as file:
+                line = next((line for line in file if line.strip()), "")
+                break
+    fields = {delimiter: _field_count(line, delimiter) for delimiter in _DELIMITERS}
+    found = max(_DELIMITERS, key=fields.__getitem__) if fields[","] < 2 else ","
+    if found != ",":
+        _log.info("%s is read with %r between its fields", path, found)
+    return found
+
+
+def _field_count(line: str, delimiter: str) -> int:
+    try:
+        return len(next(csv.reader([line], delimiter=delimiter)))
+    except csv.Error:
+        return 0
 
 
 def _marked(path: Path) -> str | None:

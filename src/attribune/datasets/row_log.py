@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from attribune.data.json_lines import json_objects
-from attribune.data.tables import open_parquet
+from attribune.data.table_files import open_parquet
 from attribune.data.text_files import csv_rows, find_encoding, open_text, readable
 from attribune.errors import DataError
 

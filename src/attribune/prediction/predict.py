@@ -13,14 +13,8 @@ import pyarrow as pa
 from attribune.core.files import clear_drafts
 from attribune.core.progress import Reporter
 from attribune.data.storage import check_stored
-from attribune.data.tables import (
-    Source,
-    check_same_columns,
-    read_table,
-    refuse_input_as_output,
-    table_files,
-    table_source_name,
-)
+from attribune.data.table_files import table_files
+from attribune.data.tables import Source, check_same_columns, read_table, refuse_input_as_output, table_source_name
 from attribune.data.text_files import is_text
 from attribune.data.writing import TableWriter, open_writer
 from attribune.errors import ConfigError, DataError

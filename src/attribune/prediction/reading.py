@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from attribune.data.tables import table_batches
+from attribune.data.table_files import table_batches
 from attribune.models.quantised import Quantisation
 
 __all__ = ["FilePart", "Job", "read_parts"]

@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from attribune.core.progress import Reporter
-from attribune.data.tables import check_same_columns, header_columns
+from attribune.data.table_files import header_columns
+from attribune.data.tables import check_same_columns
 from attribune.prediction.parts import Mark, PartsFolder, is_whole
 from attribune.prediction.reading import Job, read_parts
 from attribune.prediction.worker import PartScorer

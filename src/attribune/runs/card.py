@@ -8,7 +8,7 @@ from pathlib import Path
 
 from huggingface_hub import EvalResult
 
-from attribune.data.tables import ENDINGS
+from attribune.data.table_files import ENDINGS
 from attribune.metrics.tables import comparison_lines, markdown_table
 from attribune.models.model_card import pipeline_of, public_name, render_card
 from attribune.runs.recipe import Recipe

@@ -17,7 +17,7 @@ SEVERAL: dict[str, Any] = {"nargs": "+", "action": "extend"}
 """Options of a flag that takes several words, and may be repeated."""
 _SHARED: dict[str, dict[str, Any]] = {
     "run_folder": {"metavar": "RUN", "help": "folder that `attribune train` wrote, or its model"},
-    "data": {"metavar": "DATA", "help": "CSV, TSV, JSONL or Parquet file, or a name on the hub"},
+    "data": {"metavar": "DATA", "help": "CSV, JSON, Parquet, Arrow or Excel file, or a name on the hub"},
     "--backbone": {"metavar": "NAME_OR_DIR", "help": "where the backbone's weights are now"},
     "--encoding": {"help": "encoding of the table; detected unless given"},
     "--quantise": {"choices": ("int8",), "help": "compute in int8, on CPUs: faster, and close to float32"},

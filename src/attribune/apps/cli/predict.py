@@ -35,7 +35,7 @@ def add_parser(verbs: Any) -> None:
     parser = add_verb(verbs, "predict", __doc__, run=_run, after_interrupt=_after_interrupt)
     add = parser.add_argument
     add_shared(parser, "run_folder")
-    tables = "CSV, TSV, JSONL or Parquet files, folders of them, or names on the hub"
+    tables = "CSV, JSON, Parquet, Arrow or Excel files, folders of them, or names on the hub"
     add_shared(parser, "data", nargs="*", help=tables)
     add("--text", **SEVERAL, metavar="TEXT", help="texts in place of tables")
     add_shared(parser, "--attribute", help="with --text: a value for every text; repeat the name for several values")

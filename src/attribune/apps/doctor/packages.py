@@ -29,11 +29,17 @@ EXTRAS = {
     "ray": "prediction and benchmarks on a cluster",
     "search": "search of hyperparameters",
     "serve": "a prediction service",
+    "tables": "spreadsheets as tables",
     "docs": "building these pages",
 }
 """What each extra is for; those for the development of the library itself are left out."""
 
-_MODULES = {"mkdocs-material": "material", "pyyaml": "yaml", "scikit-learn": "sklearn"}
+_MODULES = {
+    "mkdocs-material": "material",
+    "pyyaml": "yaml",
+    "python-calamine": "python_calamine",
+    "scikit-learn": "sklearn",
+}
 """Packages whose module has another name."""
 
 

@@ -1,0 +1,261 @@
+"""Files that hold a table: text, compressed or not, Parquet, Arrow and spreadsheets, read batch by batch."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+
+from attribune.data.json_lines import json_batches
+from attribune.data.text_files import (
+    COMPRESSED,
+    checked_columns,
+    csv_batches,
+    csv_header,
+    find_delimiter,
+    find_encoding,
+    inner_name,
+    readable,
+)
+from attribune.errors import AttribuneWarning, DataError
+from attribune.schema.columns import as_array
+
+__all__ = ["ENDINGS", "frame_table", "header_columns", "open_parquet", "plain_table", "table_batches", "table_files"]
+
+_TEXT_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
+_SHEETS = (".xlsx", ".xls", ".xlsb", ".ods")
+_ARROW = (".feather", ".arrow")
+_TIMES = re.compile("timestamp|date|time|duration")
+_ROWS = 10_000  # of a batch
+
+ENDINGS: tuple[str, ...] = (
+    *(text + packed for text in _TEXT_ENDINGS for packed in ("", *COMPRESSED)),
+    ".zip",
+    ".parquet",
+    *_ARROW,
+    *_SHEETS,
+)
+"""File endings that can be read."""
+
+
+def table_batches(path: Path, *, encoding: str | None = None, quoting: bool = True) -> Iterator[pa.Table]:
+    """Read a file batch by batch, as `read_table` does; all batches have the same columns and types."""
+    ending = _ending(path)
+    if ending in _BINARY:
+        return _BINARY[ending](path)
+    return _read_text(path, ending, encoding=find_encoding(path, encoding=encoding), quoting=quoting)
+
+
+def _read_text(path: Path, ending: str, *, encoding: str, quoting: bool) -> Iterator[pa.Table]:
+    try:
+        if (delimiter := _delimiter(path, ending, encoding)) is None:
+            yield from json_batches(path, encoding=encoding)
+        else:
+            yield from csv_batches(path, encoding=encoding, delimiter=delimiter, quoting=quoting)
+    except UnicodeDecodeError as error:  # its encoding was checked before
+        raise DataError(f"{path}: the file changed while it was read: read it again") from error
+
+
+def header_columns(path: Path, *, encoding: str | None = None) -> list[str] | None:
+    """Return the columns of a file, read at its beginning or end; None for JSON, where any row may add a column.
+
+    Raises:
+        DataError: naming a file that cannot be read.
+        ConfigError: for an unknown encoding.
+    """
+    ending = _ending(path)
+    if ending == ".parquet":
+        with open_parquet(path) as file:
+            return list(file.schema_arrow.names)
+    if ending in _BINARY:
+        return list(next(_BINARY[ending](path)).column_names)
+    delimiter = _delimiter(path, ending, encoding)
+    return None if delimiter is None else csv_header(path, encoding=encoding, delimiter=delimiter)
+
+
+def _delimiter(path: Path, ending: str, encoding: str | None) -> str | None:
+    if ending == ".csv":
+        return find_delimiter(path, encoding=encoding)
+    return "\t" if ending == ".tsv" else None
+
+
+def table_files(sources: Iterable[str | Path]) -> list[Path]:
+    """List files that are named, and those with a known ending in folders that are named, sorted by name.
+
+    Raises:
+        DataError: for a folder that cannot be read or holds no such file, or a file that is named twice.
+    """
+    files: dict[Path, Path] = {}
+    for source in map(Path, sources):
+        for file in _files_in(source) if source.is_dir() else [source]:
+            if file.resolve() in files:
+                raise DataError(f"{file} is given twice, so that its rows would be: name it once")
+            files[file.resolve()] = file
+    return list(files.values())
+
+
+def _files_in(folder: Path) -> list[Path]:
+    with readable(folder):
+        names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
+    files = [folder / name for name in names if name[0] not in "._" and name.lower().endswith(ENDINGS)]
+    if not files:
+        raise DataError(
+            f"{folder}: the folder holds no table ({len(names)} other files): name a folder whose files end in one of "
+            f"{', '.join(ENDINGS)}"
+        )
+    return files
+
+
+def _ending(path: Path) -> str:
+    """Find the ending of what a file holds, without that of its compression, after checking that there is a file."""
+    if not path.exists():
+        raise _no_file(path)
+    if path.is_dir():
+        raise DataError(f"{path} is a folder: name the file in it")
+    if path.stat().st_size == 0:
+        raise DataError(f"{path}: the file is empty: give a file with rows")
+    packed = path.name.lower().endswith(COMPRESSED)
+    name = inner_name(path) if packed else path.name
+    known = _TEXT_ENDINGS if packed else (*_TEXT_ENDINGS, *_BINARY)
+    ending = next((ending for ending in known if name.lower().endswith(ending)), None)
+    if ending is None:
+        what = f"{path}: holds {name}, of the" if packed else f"{path}:"
+        unknown = f"{what} unknown ending {Path(name).suffix!r}"
+        raise DataError(f"{unknown}: convert the file to one of {', '.join(known)}")
+    return ending
+
+
+def _no_file(path: Path) -> DataError:
+    if not path.parent.is_dir():
+        return DataError(f"{path}: there is no such file, nor a folder {path.parent}: check the path")
+    names = sorted(entry.name for entry in path.parent.iterdir())
+    close = difflib.get_close_matches(path.name, names, n=1)
+    hint = f"did you mean {str(path.parent / close[0])!r}?" if close else f"{path.parent} holds no similar name"
+    return DataError(f"{path}: there is no such file; {hint}")
+
+
+@contextmanager
+def open_parquet(path: Path, *, cure: str = "write it again") -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file; DataError with the cure for one that is damaged, within the block, too."""
+    try:
+        with readable(path), pq.ParquetFile(path) as file:
+            yield file
+    except pa.ArrowException as error:
+        raise DataError(f"{path}: truncated, or not a Parquet file ({error}): {cure}") from error
+
+
+def _read_parquet(path: Path) -> Iterator[pa.Table]:
+    with open_parquet(path) as file:
+        if not file.metadata.num_rows:
+            raise DataError(f"{path}: the file has columns but no rows: give a file with rows")
+        checked_columns(file.schema_arrow.names, source=str(path))
+        rows = 0
+        for batch in file.iter_batches(batch_size=_ROWS):
+            rows += len(batch)
+            yield plain_table(pa.Table.from_batches([batch]), str(path))
+        if rows != file.metadata.num_rows:
+            raise DataError(f"{path}: holds {rows:,} rows, and says {file.metadata.num_rows:,}: write it again")
+
+
+def plain_table(table: pa.Table, source: str) -> pa.Table:
+    """Return the table with types that a Dataset can hold: categories become their values, nothing becomes text."""
+    checked_columns(table.column_names, source=source)
+    columns = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        kind = column.type
+        _check_values(column, f"{source}: column {name!r}")
+        if pa.types.is_dictionary(kind):
+            column = column.cast(kind.value_type)
+        elif pa.types.is_null(kind):
+            column = column.cast(pa.string())
+        columns.append(column)
+    return pa.table(columns, names=table.column_names)
+
+
+def _check_values(column: pa.ChunkedArray, what: str) -> None:
+    """Refuse types that a Dataset cannot hold, and times that Python cannot: beyond the year 9999, or of no zone."""
+    kind = str(column.type)
+    if "map<" in kind or "interval" in kind:
+        raise DataError(f"{what} is of the type {kind:.80}: write it as texts, numbers or lists of them")
+    if not _TIMES.search(kind):
+        return
+    try:
+        if pa.types.is_temporal(column.type) and not pa.types.is_duration(column.type):
+            pc.min_max(column).as_py()
+        else:
+            column.to_pylist()
+    except (OverflowError, ValueError, KeyError) as error:  # a KeyError for zones
+        raise DataError(
+            f"{what}, {kind:.80}, holds a time that does not exist in Python ({error}): write times of the years 1 to "
+            "9999, of a known zone, or texts"
+        ) from error
+
+
+def _read_arrow(path: Path) -> Iterator[pa.Table]:
+    """Read a file of Arrow or Feather, or a stream of Arrow."""
+    try:
+        with readable(path):
+            try:
+                table = feather.read_table(path, memory_map=False)
+            except pa.ArrowInvalid:
+                with pa.ipc.open_stream(path.read_bytes()) as stream:
+                    table = stream.read_all()
+    except pa.ArrowException as error:
+        raise DataError(f"{path}: truncated, or not a file of Arrow or Feather ({error}): write it again") from error
+    yield from _in_batches(plain_table(table, str(path)), path)
+
+
+def _read_sheet(path: Path) -> Iterator[pa.Table]:
+    """Read the first sheet of a workbook, whose first row is the header."""
+    if importlib.util.find_spec("python_calamine") is None:
+        raise DataError(f"{path}: spreadsheets need a package of their own: pip install 'attribune[tables]'")
+    from python_calamine import CalamineError, PasswordError
+
+    try:
+        with readable(path), pd.ExcelFile(path, engine="calamine") as book:
+            names = book.sheet_names
+            frame = pd.read_excel(book, sheet_name=names[0], keep_default_na=False, na_values=[""])
+    except PasswordError as error:
+        raise DataError(f"{path}: the workbook has a password: save it without one") from error
+    except (CalamineError, ValueError) as error:
+        raise DataError(f"{path}: damaged, or not a workbook ({error}): save it again, or as CSV") from error
+    if len(names) > 1:
+        warnings.warn(
+            f"{path} has {len(names)} sheets: the first one, {str(names[0])!r}, is read; save another one to a file of "
+            "its own to read that",
+            AttribuneWarning,
+            stacklevel=2,
+        )
+    frame = frame.dropna(how="all")
+    yield from _in_batches(frame_table(frame, str(path)), path)
+
+
+def _in_batches(table: pa.Table, path: Path) -> Iterator[pa.Table]:
+    if not len(table):
+        raise DataError(f"{path}: the file has columns but no rows: give a file with rows")
+    for start in range(0, len(table), _ROWS):
+        yield table.slice(start, _ROWS)
+
+
+def frame_table(frame: pd.DataFrame, source: str) -> pa.Table:
+    """Return a DataFrame as a table; DataError for unusable names of columns."""
+    names = checked_columns([str(name) for name in frame.columns], source=source)
+    columns = [as_array(frame.iloc[:, index], column=name) for index, name in enumerate(names)]
+    return plain_table(pa.table(columns, names=names), source)
+
+
+_BINARY: dict[str, Callable[[Path], Iterator[pa.Table]]] = {
+    ".parquet": _read_parquet,
+    **dict.fromkeys(_ARROW, _read_arrow),
+    **dict.fromkeys(_SHEETS, _read_sheet),
+}

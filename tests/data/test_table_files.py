@@ -1,0 +1,224 @@
+"""Files of a table in every format: the same rows come out, and what is damaged is named."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import re
+import warnings
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyarrow import feather
+
+from attribune.data import table_files
+from attribune.data.table_files import ENDINGS, header_columns
+from attribune.data.tables import read_table
+from attribune.errors import AttribuneWarning, DataError
+
+FRAME = pd.DataFrame(
+    {
+        "text": ["a; b, c|d", "zwei\nZeilen", "größer", ""],
+        "user": ["u1", "NA", "u,2", "u1"],
+        "stars": ["1", "2", "3", "4"],
+    }
+)
+
+
+def compressed_by(compress: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+    return lambda path: Path(path).write_bytes(compress(FRAME.to_csv(index=False).encode())) and None
+
+
+def zipped(path: Path, *, names: tuple[str, ...] = ("folder/reviews.csv",)) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.mkdir("folder")
+        for name in names:
+            text = FRAME.to_json(orient="records") if name.endswith(".json") else FRAME.to_csv(index=False)
+            archive.writestr(name, text)
+        archive.writestr("__MACOSX/._reviews.csv", b"\0\0")
+
+
+def zstandard(data: bytes) -> bytes:
+    return pa.compress(data, codec="zstd", asbytes=True)  # type: ignore[no-any-return]
+
+
+def stream(path: Path) -> None:
+    table = pa.Table.from_pandas(FRAME)
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+        writer.write_table(table)
+
+
+def columns(path: Path) -> None:
+    path.write_text(json.dumps({name: FRAME[name].tolist() for name in FRAME}), encoding="utf-8")
+
+
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "comma.csv": lambda path: FRAME.to_csv(path, index=False),
+    "semicolon.csv": lambda path: FRAME.to_csv(path, index=False, sep=";"),
+    "tab.csv": lambda path: FRAME.to_csv(path, index=False, sep="\t"),
+    "bar.csv": lambda path: FRAME.to_csv(path, index=False, sep="|"),
+    "utf-16.csv": lambda path: FRAME.to_csv(path, index=False, sep=";", encoding="utf-16"),
+    "cp1252.csv": lambda path: FRAME.to_csv(path, index=False, sep=";", encoding="cp1252"),
+    "t.tsv": lambda path: FRAME.to_csv(path, index=False, sep="\t"),
+    "g.csv.gz": compressed_by(gzip.compress),
+    "b.csv.bz2": compressed_by(bz2.compress),
+    "x.csv.xz": compressed_by(lzma.compress),
+    "Z.CSV.ZST": compressed_by(zstandard),
+    "z.csv.zip": zipped,
+    "z.zip": zipped,
+    "json.zip": lambda path: zipped(path, names=("reviews.json",)),
+    "lines.jsonl": lambda path: FRAME.to_json(path, orient="records", lines=True),
+    "list.json": lambda path: FRAME.to_json(path, orient="records"),
+    "columns.json": columns,
+    "pandas.json": lambda path: FRAME.to_json(path),
+    "indented.json": lambda path: FRAME.to_json(path, indent=2),
+    "split.json": lambda path: FRAME.to_json(path, orient="split"),
+    "p.parquet": lambda path: FRAME.to_parquet(path),
+    "f.feather": lambda path: feather.write_feather(FRAME, path),
+    "f.arrow": lambda path: feather.write_feather(FRAME, path, compression="uncompressed"),
+    "s.arrow": stream,
+    "e.xlsx": lambda path: FRAME.to_excel(path, index=False),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_the_same_rows_come_out(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    WRITERS[name](path)
+    found = read_table(str(path)).to_pandas()
+    assert list(found) == list(FRAME)
+    assert found.fillna("").astype(str).to_numpy().tolist() == FRAME.to_numpy().tolist()
+    assert name.lower().endswith(ENDINGS)
+    header = header_columns(path)
+    assert header == (None if "json" in name else list(FRAME))
+
+
+PACKED = ("gz", "bz2", "xz", "ZST", "zip", "parquet", "feather", "xlsx")
+
+
+@pytest.mark.parametrize("name", [name for name in WRITERS if name.endswith(PACKED)])
+def test_a_truncated_file_is_named(name: str, tmp_path: Path) -> None:
+    """Whatever is left of a compressed or binary file, the rows are all there or an error says what is wrong."""
+    path = tmp_path / name
+    WRITERS[name](path)
+    whole = path.read_bytes()
+    for size in {1, 3, 20, len(whole) // 3, len(whole) // 2, len(whole) - 9, len(whole) - 1}:
+        path.write_bytes(whole[:size])
+        rows = 0
+        with suppress(DataError):
+            rows = len(read_table(str(path)))
+        assert rows in (0, len(FRAME))
+        if not rows:
+            with pytest.raises(DataError, match=re.escape(str(path))):
+                read_table(str(path))
+
+
+@pytest.mark.parametrize("name", ["e.xlsx", "f.feather", "f.arrow", "z.csv.zip", "x.csv.xz", "z.csv.zst", "p.parquet"])
+@pytest.mark.parametrize("content", [b"", b"no such format", b"\0" * 300, b"PK\x03\x04 and then nothing"])
+def test_what_is_not_of_the_format(name: str, content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=name):
+        read_table(str(path))
+
+
+def test_an_archive_of_several_files_or_with_a_password(tmp_path: Path) -> None:
+    zipped(tmp_path / "two.zip", names=("a.csv", "b.csv"))
+    with pytest.raises(DataError, match=r"two.zip: the archive holds 2 files \(a.csv, b.csv\): unpack it"):
+        read_table(tmp_path / "two.zip")
+    zipped(tmp_path / "none.zip", names=())
+    with pytest.raises(DataError, match="the archive holds 0 files"):
+        read_table(tmp_path / "none.zip")
+    zipped(tmp_path / "picture.zip", names=("a.png",))
+    with pytest.raises(DataError, match=r"picture.zip: holds a.png, of the unknown ending '.png'"):
+        read_table(tmp_path / "picture.zip")
+    zipped(tmp_path / "secret.zip")
+    data = bytearray((tmp_path / "secret.zip").read_bytes())
+    for mark, place in (
+        (b"PK\x03\x04", 6),
+        (b"PK\x01\x02", 8),
+    ):  # the flag of encryption in both headers of each member
+        start = 0
+        while (start := data.find(mark, start)) >= 0:
+            data[start + place] |= 1
+            start += 4
+    (tmp_path / "secret.zip").write_bytes(data)
+    with pytest.raises(DataError, match="the archive has a password"):
+        read_table(tmp_path / "secret.zip")
+
+
+def test_a_workbook_of_several_sheets_is_read_from_the_first(tmp_path: Path) -> None:
+    with pd.ExcelWriter(tmp_path / "book.xlsx") as book:
+        FRAME.assign(price=[1.5, None, 2.0, 3.0], seen=pd.Timestamp("2024-05-01")).to_excel(
+            book, sheet_name="reviews", index=False
+        )
+        FRAME.to_excel(book, sheet_name="other", index=False)
+    with pytest.warns(AttribuneWarning, match="has 2 sheets: the first one, 'reviews', is read"):
+        table = read_table(tmp_path / "book.xlsx")
+    assert table["price"] == [1.5, None, 2.0, 3.0]
+    assert table["seen"][0].year == 2024
+    assert table["user"][1] == "NA", "the schema decides what is missing, as for CSV"
+    (pd.DataFrame({"text": [], "user": []})).to_excel(tmp_path / "empty.xlsx", index=False)
+    with pytest.raises(DataError, match=r"empty.xlsx: the file has columns but no rows"):
+        read_table(tmp_path / "empty.xlsx")
+
+
+def test_without_the_package_for_spreadsheets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FRAME.to_excel(tmp_path / "e.xlsx", index=False)
+    monkeypatch.setattr(table_files.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(DataError, match=r"spreadsheets need a package of their own: pip install 'attribune\[tables\]'"):
+        read_table(tmp_path / "e.xlsx")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("text;user\na,b;c\n", ["text", "user"]),
+        ("text\na;b\n", ["text"]),
+        ("a;b,user\nx,y\n", ["a;b", "user"]),  # a comma that makes fields is one
+        ('"a,b";user\nx;y\n', ["a,b", "user"]),
+        ("\n\ntext|user;x|label\n1|2|3\n", ["text", "user;x", "label"]),
+        ('"open;user\n";x\n', None),
+    ],
+)
+def test_the_delimiter_is_found(text: str, names: list[str] | None, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(text, encoding="utf-8")
+    if names is None:
+        with pytest.raises(DataError):
+            read_table(path)
+        return
+    assert read_table(path).column_names == names
+
+
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        ({"text": ["a", "b"], "tags": [["x"], ["y", "z"]]}, 2),
+        ({"text": {"0": "a", "7": "b"}, "user": {"0": "u", "7": "v"}}, 2),
+        ({"text": "a", "tags": ["x", "y"]}, 1),  # a row
+        ({"text": ["a", "b"], "tags": ["x"]}, 1),  # columns of different lengths are none
+        ({"columns": ["text"], "data": [["a"], ["b"], ["c"]], "index": [0, 1, 2]}, 3),
+    ],
+)
+def test_one_object_of_columns_or_one_row(content: object, rows: int, tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    assert len(read_table(path)) == rows
+    path.write_text(json.dumps(content) + "\n" + json.dumps({"text": "another"}) + "\n", encoding="utf-8")
+    assert len(read_table(path)) == 2, "a file with an object a line has rows"
+
+
+def test_nothing_warns(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for name, write in WRITERS.items():
+            write(tmp_path / name)
+            read_table(tmp_path / name)
