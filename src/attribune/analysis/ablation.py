@@ -11,6 +11,7 @@ from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import Any
 
+from attribune.core.arguments import checked_arguments
 from attribune.data.clusters import clustered
 from attribune.errors import ConfigError, numbered_in_file
 from attribune.methods.base import Ablation, Method
@@ -27,6 +28,7 @@ METHOD = "the method"
 """What is switched off where no attribute is named."""
 
 
+@checked_arguments
 def ablate(
     run: str | Path,
     data: Any,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from attribune.core.arguments import checked_arguments
 from attribune.data.clusters import clustered, unpacked_clusters
 from attribune.data.judgements import judgement_metrics
 from attribune.errors import DataError, numbered_in_file
@@ -97,6 +98,7 @@ class Evaluation:
         ]
 
 
+@checked_arguments
 def evaluate(
     run: str | Path,
     data: Any,
@@ -130,6 +132,7 @@ def evaluate(
     )
 
 
+@checked_arguments
 def compare_runs(first: str | Path, second: str | Path) -> Comparisons:
     """Compare two finished runs on the rows that both scored, by every metric, with the paired bootstrap.
 

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from attribune import functional
+from attribune.core.arguments import checked_arguments
 from attribune.core.process import require_memory
 from attribune.data.rows import EncodedRows
 from attribune.data.tables import read_table, table_source_name
@@ -52,6 +53,7 @@ class NextText:
     gain: float
 
 
+@checked_arguments
 def next_texts(
     run: str | Path,
     data: Any,

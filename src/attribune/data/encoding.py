@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import datasets
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from attribune.core.arguments import checked_arguments
 from attribune.data.history_encoding import columns_of, with_histories
 from attribune.data.rows import EncodedRows
 from attribune.data.storage import ArrowStore
@@ -41,6 +42,7 @@ class LabelEncoder(Protocol):
         """Return labels (n,) or (n, k), int64 or float32, and a mask (n,) that is False where the label is missing."""
 
 
+@runtime_checkable
 class RowEncoder(Protocol):
     """What makes ids of the texts of rows: `TextEncoder`, or `PromptEncoder` for models that write."""
 
@@ -117,6 +119,7 @@ def encode(table: Table, schema: Schema, tokenizer: Any, **settings: Any) -> dat
     return encode_with_report(table, schema, tokenizer, **settings)[0]
 
 
+@checked_arguments
 def encode_with_report(
     table: Table,
     schema: Schema,

@@ -11,6 +11,7 @@ import datasets
 import numpy as np
 import numpy.typing as npt
 
+from attribune.core.arguments import checked_arguments
 from attribune.data.text_columns import text_digests
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.columns import canonical, column_batches
@@ -72,6 +73,7 @@ class Splits:
     report: SplitReport
 
 
+@checked_arguments
 def split_table(
     table: datasets.Dataset,
     *,
@@ -104,6 +106,8 @@ def split_table(
         DataError: for too few rows, groups or points in time, or a row whose time cannot be read.
         ConfigError: for fractions that do not add up to 1, or a `column` that `by` needs or does not take.
     """
+    if seed < 0:
+        raise ConfigError(f"seed is {seed}: give a number from 0 on")
     _check_settings(fractions, by, column, shared_texts=shared_texts)
     texts = _text_groups(table, text)
     without_group = apart = shared = 0

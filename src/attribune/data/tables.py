@@ -11,6 +11,7 @@ import datasets
 import pandas as pd
 import pyarrow as pa
 
+from attribune.core.arguments import checked_arguments
 from attribune.data.storage import IN_MEMORY, ArrowStore
 from attribune.data.table_files import ENDINGS, frame_table, plain_table, table_batches
 from attribune.errors import ConfigError, DataError
@@ -29,6 +30,7 @@ Source: TypeAlias = "str | Path | pd.DataFrame | pa.Table | datasets.Dataset"
 _HUB_ID = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(?::(?P<split>[\w.]+(?:\[[\d:%]+\])?))?")
 
 
+@checked_arguments
 def read_table(
     source: Source,
     *,
@@ -55,6 +57,8 @@ def read_table(
     if isinstance(source, datasets.Dataset):
         return _named_classes(source.with_format(None))
     if isinstance(source, dict):
+        if not source:
+            raise DataError("the source is an empty dict: give a path, a DataFrame or a Dataset")
         splits = ", ".join(map(repr, source))
         raise DataError(f"the source holds several tables ({splits}): choose one, as in source[{next(iter(source))!r}]")
     store = ArrowStore(folder=cache_dir, in_memory=in_memory)

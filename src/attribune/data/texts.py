@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY
 from typing import Any, Self
 
+from attribune.core.arguments import checked_arguments
 from attribune.core.config import checked_dataclass
 from attribune.data.rows import EncodedRows
 from attribune.data.text_columns import join_text, listed_text
@@ -66,6 +67,7 @@ class TextInput:
             raise ConfigError("a chat template needs a prompt: name its column")
 
     @classmethod
+    @checked_arguments
     def of(
         cls,
         columns: str | Sequence[str],

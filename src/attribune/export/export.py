@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from attribune.core.arguments import checked_arguments
 from attribune.core.deprecation import renamed_arguments
 from attribune.core.files import clear_drafts, draft_of, move_into_place, replace_file
 from attribune.errors import ConfigError, ModelFolderError
@@ -59,6 +60,7 @@ class Exported:
 
 
 @renamed_arguments(given="assignments")
+@checked_arguments
 def export(
     run: str | Path,
     output: str | Path | None = None,

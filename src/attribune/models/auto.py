@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from attribune.core.arguments import checked_arguments
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.models.automl import AutoMLModel
 from attribune.models.base import ConditionedModel
@@ -24,6 +25,7 @@ def model_class(config: AttributeConfig) -> type[AttributeModel] | type[Attribut
     return AttributeGenerator if config.is_generative else AttributeModel
 
 
+@checked_arguments
 def load_model(name: str | Path, *, revision: str | None = None, **options: Any) -> ConditionedModel:
     """Load a model that `save_pretrained` wrote, whether it scores or writes texts.
 

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from attribune.backbones.loading import SharedBackbones, with_same_tensors
+from attribune.core.arguments import checked_arguments
 from attribune.core.deprecation import renamed_arguments
 from attribune.core.device import default_device
 from attribune.core.process import keep_freed_memory
@@ -80,7 +81,10 @@ class Predictor:
         self.batch_size, self.precision = batch_size, precision
         self._lock = threading.Lock()
         self._encoder = model.row_encoder(text_input)
-        self.device = torch.device(device or default_device())
+        try:
+            self.device = torch.device(device or default_device())
+        except RuntimeError as error:
+            raise ConfigError(f"device is {device!r}: give cpu, cuda or cuda:0, or leave it out") from error
         model.prepare(self.device, cache_mb=cache_mb)
 
     @property
@@ -127,6 +131,7 @@ class Predictor:
 
     @classmethod
     @renamed_arguments(kept_megabytes="cache_mb")
+    @checked_arguments
     def from_pretrained(
         cls,
         name: str | Path,

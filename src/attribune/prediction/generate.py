@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from attribune.core.arguments import checked_arguments
 from attribune.core.progress import Reporter
 from attribune.data.tables import read_table, table_source_name
 from attribune.errors import ConfigError, numbered_in_file
@@ -19,6 +20,7 @@ from attribune.schema.columns import column_batches, missing_column
 __all__ = ["generate"]
 
 
+@checked_arguments
 def generate(
     run: str | Path,
     data: Any = None,

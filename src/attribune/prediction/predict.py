@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from attribune.core.arguments import checked_arguments
 from attribune.core.files import clear_drafts
 from attribune.core.progress import Reporter
 from attribune.data.storage import check_stored
@@ -33,6 +34,7 @@ __all__ = ["predict"]
 _ROWS = 4096
 
 
+@checked_arguments
 def predict(
     run: str | Path,
     data: Any,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from attribune.backbones.loading import SharedBackbones
+from attribune.core.arguments import checked_arguments
 from attribune.core.checksums import CHECKSUMS
 from attribune.core.config import read_yaml
 from attribune.core.files import move_into_place, read_json_lines, replace_file, write_json
@@ -299,6 +300,7 @@ def _write(files: dict[Path, bytes], failure: str) -> None:
         ) from error
 
 
+@checked_arguments
 def load_run(
     path: str | Path,
     *,

@@ -222,7 +222,12 @@ def as_table(given: Any) -> pa.Table:
 
 
 def column_names(table: Table) -> list[str]:
-    """Return the names of a table's columns."""
+    """Return the names of a table's columns; DataError for what is no table."""
+    if isinstance(table, type) or not (isinstance(table, datasets.Dataset | pa.Table) or hasattr(table, "keys")):
+        raise DataError(
+            f"a table cannot be {type(table).__name__}: give a Dataset (read_table makes one), a DataFrame, an Arrow "
+            "table, or columns by name"
+        )
     return list(table.column_names if isinstance(table, datasets.Dataset | pa.Table) else table.keys())
 
 

@@ -233,12 +233,20 @@ def as_kinds(attributes: Sequence[Kind | str] | Kind | str) -> list[Kind]:
         attributes = [attributes]
     if not isinstance(attributes, Sequence):
         raise ConfigError(f"the attributes are {attributes!r:.80}: give a list of names, or of kinds")
+    if wrong := [one for one in attributes if not isinstance(one, str | Kind)]:
+        raise ConfigError(
+            f"an attribute is {wrong[0]!r:.80}: give the name of a column, or a kind such as Categorical('user')"
+        )
     return [Categorical(one) if isinstance(one, str) else one for one in attributes]
 
 
 def checked_missing(missing: Sequence[str]) -> tuple[str, ...]:
     """Return the texts that mean no value; ConfigError for anything but a list of texts."""
-    if isinstance(missing, str) or not all(isinstance(text, str) for text in missing):
+    if (
+        isinstance(missing, str)
+        or not isinstance(missing, Sequence)
+        or not all(isinstance(text, str) for text in missing)
+    ):
         raise ConfigError(f"missing={missing!r} must be a list of texts that mean no value, such as ['', 'n/a']")
     return tuple(missing)
 

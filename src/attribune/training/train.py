@@ -17,6 +17,7 @@ import torch
 import transformers
 
 from attribune.backbones.loading import load_tokenizer
+from attribune.core.arguments import checked_arguments
 from attribune.core.files import read_json, write_json
 from attribune.core.progress import ProgressBar, Reporter
 from attribune.core.records import checked_record, read_record
@@ -66,6 +67,7 @@ _TABLE_ARGUMENTS = (
 """The arguments of `train` that stand for settings of a recipe."""
 
 
+@checked_arguments
 def train(
     data: Any,
     output: str | Path,

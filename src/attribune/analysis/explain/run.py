@@ -12,6 +12,7 @@ from attribune.analysis.explain.importance import attribute_importance, importan
 from attribune.analysis.explain.influence import influential_values
 from attribune.analysis.explain.scores import Rescored
 from attribune.analysis.explain.single import counterfactuals, word_occlusion
+from attribune.core.arguments import checked_arguments
 from attribune.core.deprecation import renamed_arguments
 from attribune.data.tables import read_table, table_source_name
 from attribune.errors import ConfigError, DataError, numbered_in_file
@@ -23,6 +24,7 @@ __all__ = ["explain"]
 
 
 @renamed_arguments(least="min_rows", most="top")
+@checked_arguments
 def explain(
     run: str | Path,
     data: Any,

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 
 from attribune.apps.estimators.inputs import read_columns
 from attribune.apps.estimators.saved import PackedPredictor, saved_model
+from attribune.core.config import short_repr
 from attribune.core.progress import Reporter
 from attribune.errors import ConfigError
 from attribune.models.baselines import BASELINES
@@ -105,6 +106,9 @@ class AttributeEstimator(BaseEstimator, ABC):
         Raises:
             AttribuneError: a `ValueError` with one message that names the thing, the value seen and the cure.
         """
+        for name in ("warm_start", "verbose"):
+            if not isinstance(given := getattr(self, name), bool | int):
+                raise ConfigError(f"{name} is {short_repr(given)}: give True or False")
         return self._fit(X, y, sample_weight, continues=self.warm_start and self.__sklearn_is_fitted__())
 
     @abstractmethod

@@ -1,0 +1,86 @@
+"""Arguments of public functions, checked against their annotations, so that a wrong one is named where it is given."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import cache, reduce, wraps
+from operator import or_
+from types import UnionType
+from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
+
+from pydantic import ConfigDict, InstanceOf, TypeAdapter, ValidationError
+
+from attribune.core.config import short_repr
+from attribune.errors import ConfigError
+
+__all__ = ["checked_arguments"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_SETTINGS = ConfigDict(arbitrary_types_allowed=True, strict=True)
+
+
+def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function refuse arguments of a wrong type by a ConfigError that names the argument, the value and the type.
+
+    Values are passed on as they are. Which texts a `Literal` allows is left to the function, whose message has the
+    cure; so is what is annotated with names that are imported for type checkers alone.
+    """
+    signature = inspect.signature(function)
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+    @cache
+    def adapter(name: str) -> TypeAdapter[Any] | None:
+        parameter = signature.parameters[name]
+        if parameter.kind in variable or parameter.annotation is inspect.Parameter.empty:
+            return None
+        try:
+            kind = eval(parameter.annotation, getattr(function, "__globals__", {}))
+        except NameError:
+            return None
+        # An alias that is a text itself stands for names that only type checkers know.
+        return None if isinstance(kind, str) else TypeAdapter(_checkable(kind), config=_SETTINGS)
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            return function(*args, **kwargs)  # whose own message says it best
+        for name, value in given.items():
+            kind = adapter(name)
+            if kind is None:
+                continue
+            annotation = signature.parameters[name].annotation
+            if not _fits(kind, value) or ("Path" in annotation and isinstance(value, str) and "\0" in value):
+                raise ConfigError(
+                    f"{function.__qualname__}: {name} is {short_repr(value)}, of the type {type(value).__name__}: give "
+                    f"{annotation}"
+                )
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def _fits(kind: TypeAdapter[Any], value: Any) -> bool:
+    try:
+        kind.validate_python(value.tolist() if hasattr(value, "tolist") else value)
+    except (ValidationError, RecursionError):
+        return False
+    return True
+
+
+def _checkable(kind: Any) -> Any:
+    """Return an annotation with the types of its literals in their place, and classes that are looked at no further."""
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        return reduce(or_, {type(value) for value in parts})
+    if origin in (Union, UnionType):
+        return Union[tuple(map(_checkable, parts))]  # noqa: UP007
+    if origin is not None and origin.__module__ in ("collections.abc", "builtins"):
+        return origin[tuple(part if part is ... else _checkable(part) for part in parts)]
+    if not isinstance(kind, type) or kind.__module__ in ("builtins", "pathlib"):
+        return kind if origin is None else Any
+    is_open = kind is Any or (getattr(kind, "_is_protocol", False) and not getattr(kind, "_is_runtime_protocol", False))
+    return Any if is_open else InstanceOf[kind]  # type: ignore[misc]
