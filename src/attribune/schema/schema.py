@@ -86,7 +86,7 @@ class Schema:
         names = checked_names(kinds)
         if values is not None and not isinstance(values, Mapping):
             raise ConfigError(
-                f"values is {values!r:.80}: give tables by attribute, such as {{'user': ValueTable(...)}}"
+                f"values is {values!r:.80}: give tables by attribute, {{'user': ValueTable(...)}}"
             )
         meaningless, values = _canonical_texts(missing), values or {}
         _check_describable(kinds, values)
