@@ -85,9 +85,7 @@ class Schema:
         kinds = as_kinds(attributes)
         names = checked_names(kinds)
         if values is not None and not isinstance(values, Mapping):
-            raise ConfigError(
-                f"values is {values!r:.80}: give tables by attribute, {{'user': ValueTable(...)}}"
-            )
+            raise ConfigError(f"values is {values!r:.80}: give tables by attribute, {{'user': ValueTable(...)}}")
         meaningless, values = _canonical_texts(missing), values or {}
         _check_describable(kinds, values)
         fitters = {
