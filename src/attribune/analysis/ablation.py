@@ -34,7 +34,7 @@ def ablate(
     data: Any,
     *,
     rows: int | None = None,
-    backbone: str | None = None,
+    backbone: str | Path | None = None,
     encoding: str | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def evaluate(
     run: str | Path,
     data: Any,
     *,
-    backbone: str | None = None,
+    backbone: str | Path | None = None,
     encoding: str | None = None,
     quantise: Quantisation | None = None,
 ) -> Evaluation:

@@ -61,7 +61,7 @@ def next_texts(
     attribute: str,
     value: str,
     count: int = 10,
-    backbone: str | None = None,
+    backbone: str | Path | None = None,
     encoding: str | None = None,
 ) -> list[NextText]:
     """Choose the texts of a table from which most would be learned about a value, in order.

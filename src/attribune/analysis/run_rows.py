@@ -66,7 +66,7 @@ class RunRows:
 
 
 def rows_of_run(
-    run: str | Path, data: Any = None, *, backbone: str | None = None, encoding: str | None = None
+    run: str | Path, data: Any = None, *, backbone: str | Path | None = None, encoding: str | None = None
 ) -> RunRows:
     """Score the rows of a table, or without one read those that the run scored when it was trained.
 
@@ -115,7 +115,7 @@ def _stored_rows(folder: RunFolder) -> RunRows:
     )
 
 
-def _new_rows(folder: RunFolder, data: Any, *, backbone: str | None, encoding: str | None) -> RunRows:
+def _new_rows(folder: RunFolder, data: Any, *, backbone: str | Path | None, encoding: str | None) -> RunRows:
     training = folder.read_results().training
     evaluation = evaluate(folder.path, data, backbone=backbone, encoding=encoding)
     recipe, task, rows = evaluation.recipe, evaluation.predictor.task, evaluation.labelled

@@ -31,7 +31,7 @@ class TermChange:
     numbers: int
 
 
-def term_changes(run: str | Path, *, backbone: str | None = None) -> list[TermChange]:
+def term_changes(run: str | Path, *, backbone: str | Path | None = None) -> list[TermChange]:
     """Measure the change of every trained tensor of the backbone, in the backbone's order, without those of LoRA.
 
     Args:

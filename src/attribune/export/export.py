@@ -68,7 +68,7 @@ def export(
     kind: ExportFormat = "adapter",
     assignments: Mapping[str, Sequence[str]] | None = None,
     check: Any = None,
-    backbone: str | None = None,
+    backbone: str | Path | None = None,
     encoding: str | None = None,
     quantise: Quantisation | None = None,
 ) -> Exported:
@@ -140,10 +140,12 @@ class _Source:
     predictor: Predictor
     assignments: Mapping[str, Sequence[str]] | None
     ids: npt.NDArray[np.int64] | None
-    backbone: str | None
+    backbone: str | Path | None
 
     @classmethod
-    def load(cls, run: str | Path, *, assignments: Mapping[str, Sequence[str]] | None, backbone: str | None) -> Self:
+    def load(
+        cls, run: str | Path, *, assignments: Mapping[str, Sequence[str]] | None, backbone: str | Path | None
+    ) -> Self:
         recipe, predictor = load_run(run, backbone=backbone)
         model = predictor.model
         if not isinstance(model, AttributeModel):

@@ -35,7 +35,7 @@ def load_model(name: str | Path, *, revision: str | None = None, **options: Any)
     return model_class(config).from_pretrained(name, revision=revision, **options)
 
 
-def load_baseline(folder: Path, *, backbone: str | None = None) -> Baseline | None:
+def load_baseline(folder: Path, *, backbone: str | Path | None = None) -> Baseline | None:
     """Load the baseline that was saved in a folder; None where there is none.
 
     Args:
@@ -59,7 +59,7 @@ def load_scorer(folder: Path, **options: Any) -> Scorer:
     return model
 
 
-def load_saved(name: str | Path, *, backbone: str | None = None, **options: Any) -> Scorer:
+def load_saved(name: str | Path, *, backbone: str | Path | None = None, **options: Any) -> Scorer:
     """Load a neural model or a baseline by the folder of its run, its own folder, or its name on the hub.
 
     Args:

@@ -81,7 +81,7 @@ class _Settings(BaseModel):
     """The part of ``config.json`` that is ours; the fields are those of `AttributeConfig`."""
 
     text_config: _Backbone
-    backbone: str | None = None
+    backbone: str | Path | None = None
     revision: str | None = None
     backbone_fingerprint: str | None = None
     method: dict[str, Any] | None = None
@@ -239,7 +239,7 @@ def restore_backbone(
     config: AttributeConfig,
     folder: Path,
     *,
-    name: str | None,
+    name: str | Path | None,
     dtype: torch.dtype,
     shared: SharedBackbones | None = None,
 ) -> PreTrainedModel:
@@ -255,7 +255,7 @@ def restore_backbone(
     """
     if config.tuning == "full" and name is None:
         return build_backbone(config.text_config, is_generative=config.is_generative).to(dtype)
-    source = name or config.backbone
+    source = str(name or config.backbone or "")
     if not source:
         raise ModelFolderError(
             f"{folder} does not say which backbone it was trained on, since that was built in memory: "

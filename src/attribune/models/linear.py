@@ -194,7 +194,7 @@ class LinearModel:
         return _FILES.are_in(folder)
 
     @classmethod
-    def load(cls, folder: str | Path, *, verify: bool = True, backbone: str | None = None) -> Self:
+    def load(cls, folder: str | Path, *, verify: bool = True, backbone: str | Path | None = None) -> Self:
         """Read what `save` wrote; arguments and errors are those of `BaselineFiles.load`.
 
         Args:

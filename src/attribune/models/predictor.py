@@ -136,7 +136,7 @@ class Predictor:
         cls,
         name: str | Path,
         *,
-        backbone: str | None = None,
+        backbone: str | Path | None = None,
         revision: str | None = None,
         batch_size: int = 64,
         precision: str = "float32",
@@ -183,7 +183,7 @@ class Predictor:
     def of_runs(
         runs: Mapping[str, str | Path] | Sequence[str | Path],
         *,
-        backbone: str | None = None,
+        backbone: str | Path | None = None,
         batch_size: int = 64,
         precision: str = "float32",
         device: str | None = None,

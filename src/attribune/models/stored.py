@@ -58,7 +58,7 @@ class StoredModel(PreTrainedModel):
     method_config: MethodConfig
     histories: Histories | None = None
     text_vectors: TextVectors | None = None
-    moved_backbone: str | None = None
+    moved_backbone: str | Path | None = None
     quantised: str | None = None
 
     def train(self, mode: bool = True) -> Self:
@@ -291,7 +291,7 @@ class StoredModel(PreTrainedModel):
         cls,
         pretrained_model_name_or_path: str | Path,
         *,
-        backbone: str | None = None,
+        backbone: str | Path | None = None,
         revision: str | None = None,
         dtype: torch.dtype | str = torch.float32,
         device_map: torch.device | str | None = None,
@@ -321,7 +321,9 @@ class StoredModel(PreTrainedModel):
         return cast(Self, model.to(device))
 
     @classmethod
-    def revised(cls, folder: str | Path, change: Callable[[Schema], Revision], *, backbone: str | None = None) -> Self:
+    def revised(
+        cls, folder: str | Path, change: Callable[[Schema], Revision], *, backbone: str | Path | None = None
+    ) -> Self:
         """Load a saved model after adding values to its schema, or removing values.
 
         Every row of a table moves with its value; a new value starts with the vector of unknown values. Errors are
@@ -341,7 +343,7 @@ class StoredModel(PreTrainedModel):
         config: AttributeConfig,
         tensors: dict[str, Tensor],
         *,
-        backbone: str | None,
+        backbone: str | Path | None,
         dtype: torch.dtype,
         shared: SharedBackbones | None = None,
     ) -> Self:

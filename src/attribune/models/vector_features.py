@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -115,12 +116,12 @@ class VectorFeatures:
 
     @classmethod
     def from_stored(
-        cls, settings: Mapping[str, Any], tensors: Mapping[str, Array], schema: Schema, *, backbone: str | None
+        cls, settings: Mapping[str, Any], tensors: Mapping[str, Array], schema: Schema, *, backbone: str | Path | None
     ) -> Self:
         """Restore the features; `backbone` is the new location of its weights, if they were moved."""
         return cls(
             method=str(settings["method"]),
-            backbone=backbone or str(settings["backbone"]),
+            backbone=str(backbone or settings["backbone"]),
             schema=schema,
             mean=tensors["mean"],
             scale=tensors["scale"],

@@ -28,7 +28,7 @@ def generate(
     prompt: str | None = None,
     attributes: Mapping[str, Any] | None = None,
     decoding: Decoding | None = None,
-    backbone: str | None = None,
+    backbone: str | Path | None = None,
     encoding: str | None = None,
     quantise: Quantisation | None = None,
     reporter: Reporter | None = None,

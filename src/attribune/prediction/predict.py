@@ -40,7 +40,7 @@ def predict(
     data: Any,
     output: str | Path,
     *,
-    backbone: str | None = None,
+    backbone: str | Path | None = None,
     encoding: str | None = None,
     engine: Literal["local", "ray"] = "local",
     workers: int | None = None,

@@ -27,7 +27,7 @@ class Job:
     """
 
     run: str
-    backbone: str | None
+    backbone: str | Path | None
     files: tuple[str, ...]
     encoding: str | None
     part_rows: int

@@ -13,7 +13,7 @@ __all__ = ["predict_texts"]
 
 
 def predict_texts(
-    run: str | Path, texts: Sequence[str], attributes: Mapping[str, Any], *, backbone: str | None = None
+    run: str | Path, texts: Sequence[str], attributes: Mapping[str, Any], *, backbone: str | Path | None = None
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the prediction for each text, by column name, and notes about unknown values.
 

@@ -72,7 +72,7 @@ def enrol(
     attributes: Sequence[str] | None = None,
     values: Mapping[str, Any] | None = None,
     settings: EnrolSettings | None = None,
-    backbone: str | None = None,
+    backbone: str | Path | None = None,
     encoding: str | None = None,
     reporter: Reporter | None = None,
 ) -> Enrolment:
@@ -177,7 +177,12 @@ def check_encoders(predictor: Predictor, new: NewValues, *, by: str) -> None:
 
 
 def _described_by(
-    values: Mapping[str, Any], recipe: Recipe, predictor: Predictor, *, encoding: str | None, backbone: str | None
+    values: Mapping[str, Any],
+    recipe: Recipe,
+    predictor: Predictor,
+    *,
+    encoding: str | None,
+    backbone: str | Path | None,
 ) -> dict[str, ValueTable]:
     """Read tables of new values with the settings of the training."""
     tables = {}
@@ -233,7 +238,7 @@ def replace_with(
     folder.replace_model(save)
 
 
-def undo_enrolment(run: str | Path, *, backbone: str | None = None) -> list[dict[str, Any]]:
+def undo_enrolment(run: str | Path, *, backbone: str | Path | None = None) -> list[dict[str, Any]]:
     """Remove the values that were added last, which restores the earlier model bit for bit; returns the values.
 
     Args:
@@ -250,7 +255,7 @@ def undo_enrolment(run: str | Path, *, backbone: str | None = None) -> list[dict
         return _undo_enrolment(folder, backbone=backbone)
 
 
-def _undo_enrolment(folder: RunFolder, *, backbone: str | None) -> list[dict[str, Any]]:
+def _undo_enrolment(folder: RunFolder, *, backbone: str | Path | None) -> list[dict[str, Any]]:
     folder.recover_model()
     record = enrolments(folder.path)
     if not record:

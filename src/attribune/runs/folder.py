@@ -211,7 +211,9 @@ class RunFolder(JobFolder):
         """Record that the model is complete."""
         write_json(self.outcome, outcome, what="training record")
 
-    def revised_model(self, change: Callable[[Schema], Revision], *, backbone: str | None = None) -> ConditionedModel:
+    def revised_model(
+        self, change: Callable[[Schema], Revision], *, backbone: str | Path | None = None
+    ) -> ConditionedModel:
         """Load the run's model with a revised schema, see `StoredModel.revised`."""
         kind = model_class(read_config(find_model(self.model)))
         return kind.revised(self.model, change, backbone=backbone)
@@ -304,7 +306,7 @@ def _write(files: dict[Path, bytes], failure: str) -> None:
 def load_run(
     path: str | Path,
     *,
-    backbone: str | None = None,
+    backbone: str | Path | None = None,
     dtype: str = "float32",
     shared: SharedBackbones | None = None,
     quantise: Quantisation | None = None,
@@ -341,7 +343,7 @@ def load_run(
 def load_predictor(
     path: str | Path,
     *,
-    backbone: str | None = None,
+    backbone: str | Path | None = None,
     dtype: str = "float32",
     shared: SharedBackbones | None = None,
     quantise: Quantisation | None = None,

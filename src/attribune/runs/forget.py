@@ -64,7 +64,7 @@ def forget(
     attribute: str,
     values: Sequence[str],
     *,
-    backbone: str | None = None,
+    backbone: str | Path | None = None,
     replace: Replace | None = None,
 ) -> Forgotten:
     """Remove values of an attribute from a run and from the runs trained beside it for comparison.

@@ -91,7 +91,7 @@ class LiveRun:
         predictor: Predictor,
         *,
         mark: Any,
-        backbone: str | None = None,
+        backbone: str | Path | None = None,
         compute: Compute = _here,
     ) -> None:
         model = predictor.model
@@ -114,7 +114,7 @@ class LiveRun:
             self.refusal = str(error)
 
     @classmethod
-    def open(cls, path: str | Path, *, backbone: str | None = None) -> Self:
+    def open(cls, path: str | Path, *, backbone: str | Path | None = None) -> Self:
         """Load a run; errors are those of `load_run` and of the class."""
         folder = RunFolder.of(path)
         folder.complete_model()

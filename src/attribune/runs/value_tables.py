@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ def read_value_table(
     encoder: BackboneRecipe | None,
     encoding: str | None,
     data: Any = None,
-    moved: str | None = None,
+    moved: str | Path | None = None,
 ) -> ValueTable:
     """Read one table; see `value_tables`.
 
@@ -73,7 +74,7 @@ def read_value_table(
 
 
 def _text_vectors(
-    spec: Text, texts: Sequence[str], *, backbone: BackboneRecipe | None, moved: str | None
+    spec: Text, texts: Sequence[str], *, backbone: BackboneRecipe | None, moved: str | Path | None
 ) -> npt.NDArray[np.float32]:
     """Return the vectors (n, H) of texts by the encoder of their column."""
     if spec.encoder is None:

@@ -34,7 +34,7 @@ def explain(
     rare: int = 10,
     min_rows: int = 5,
     top: int = 10,
-    backbone: str | None = None,
+    backbone: str | Path | None = None,
     encoding: str | None = None,
 ) -> dict[str, Any]:
     """Measure what each attribute contributes, by scoring the same texts with other attributes.

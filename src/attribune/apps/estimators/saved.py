@@ -49,7 +49,7 @@ class PackedPredictor:
             files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
         return cls(files=files, options={"precision": predictor.precision, "text_input": predictor.text_input})
 
-    def unpack(self, *, backbone: str | None) -> Predictor:
+    def unpack(self, *, backbone: str | Path | None) -> Predictor:
         """Return the predictor; ConfigError where its backbone cannot be loaded, ModelFolderError for another one."""
         with TemporaryDirectory(prefix="attribune-") as name:
             for path, content in self.files.items():

@@ -110,7 +110,7 @@ class Session:
     notes: list[str] = field(default_factory=list)
 
     @classmethod
-    def open(cls, run: str | Path, *, backbone: str | None = None) -> Self:
+    def open(cls, run: str | Path, *, backbone: str | Path | None = None) -> Self:
         """Load a run, and its training table where it still is.
 
         Raises:

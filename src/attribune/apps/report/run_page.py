@@ -43,7 +43,7 @@ def write_run_page(
     data: Any = None,
     *,
     output: str | Path | None = None,
-    backbone: str | None = None,
+    backbone: str | Path | None = None,
     encoding: str | None = None,
 ) -> tuple[Path, list[str]]:
     """Write the page of a finished run.

@@ -206,7 +206,7 @@ def _plain(value: Any) -> Any:
 def load_models(
     runs: Sequence[str],
     *,
-    backbone: str | None = None,
+    backbone: str | Path | None = None,
     dtype: str = "float32",
     cache_mb: float = 256,
     enrol: bool = False,
@@ -247,7 +247,7 @@ def load_models(
 class _Weights(NamedTuple):
     """Where the backbones' weights are, and in which precision they are used."""
 
-    backbone: str | None
+    backbone: str | Path | None
     dtype: str
     quantise: Quantisation | None
 
@@ -279,7 +279,7 @@ def _load_models(
 
 
 def _with_run(
-    model: ServedModel, marks: Mapping[Path, tuple[tuple[int, int, int] | None, ...]], backbone: str | None
+    model: ServedModel, marks: Mapping[Path, tuple[tuple[int, int, int] | None, ...]], backbone: str | Path | None
 ) -> ServedModel:
     """Return a model with its run in memory, or with the reason why its values cannot change."""
     folder = RunFolder(Path(model.source).resolve())
