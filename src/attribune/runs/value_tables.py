@@ -83,5 +83,5 @@ def _text_vectors(
             f"fields: [{{name: {spec.name}, kind: text, encoder: HUB_NAME_OR_FOLDER}}], or leave the column out"
         )
     if moved is not None and backbone is not None and spec.encoder == backbone.name:
-        return SentenceVectors(moved).of_texts(texts)
+        return SentenceVectors(str(moved)).of_texts(texts)
     return SentenceVectors(spec.encoder, revision=spec.revision).of_texts(texts)
