@@ -22,7 +22,7 @@ from attacks import NEW, VERBS, write_experiment
 from troubles import Limits
 
 from attribune.apps.cli import main
-from attribune.data import storage, tables
+from attribune.data import storage
 from attribune.data.tables import read_table
 from attribune.errors import DataError
 
@@ -348,7 +348,7 @@ def test_a_table_that_changes_while_it_is_read(
 ) -> None:
     path = tmp_path / ("t.jsonl" if "{" in before else "t.csv")
     path.write_text("a\n" * ("{" not in before) + f"{before}\n")
-    opened = tables.json_batches if "{" in before else tables.csv_batches
+    opened = table_files.json_batches if "{" in before else table_files.csv_batches
 
     def changed(*args: Any, **options: Any) -> Any:
         batches = opened(*args, **options)
@@ -356,7 +356,7 @@ def test_a_table_that_changes_while_it_is_read(
             path.write_bytes(f"a\n{after}\n".encode("latin-1"))
         return batches
 
-    monkeypatch.setattr(tables, "csv_batches", changed)
+    monkeypatch.setattr(table_files, "csv_batches", changed)
     if path.suffix == ".jsonl":
         _change_after_first_reading(path, after, monkeypatch)
     with pytest.raises(DataError, match="changed while it was read"):

@@ -175,7 +175,7 @@ def test_models_that_cannot_share_a_batch_are_asked_alone(runs: dict[str, Path])
     names = ["adapter", *ALONE, "injector"]
     group = Predictor.of_runs({name: runs[name] for name in names}, device="cpu")
     assert group.refusals == {
-        "tokens": "tokens changes the input of the backbone",
+        "tokens": "tokens changes what the layers of the backbone attend to",
         "e2ln": "it reads texts in chunks",
         "full": "its backbone was tuned in full",
     }

@@ -57,7 +57,7 @@ def _attention(
 ) -> tuple[Tensor, Tensor | None]:
     """Attention of (B, heads, T, d) over a layer's own keys and the extra ones; a position bias is 0 for these."""
     reads: tuple[Read, ...] = getattr(module, _ATTRIBUTE, ())
-    extras = [extra for read in reads if (extra := read()) is not None]
+    extras = [one for one in [read() for read in reads] if one is not None]
     softcap = options.pop("softcap", None)
     if extras or softcap is not None:
         if attention_mask is None and _is_causal(module, query, options.get("is_causal")):

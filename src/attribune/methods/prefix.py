@@ -15,7 +15,7 @@ from attribune.backbones.extra_attention import Extra, attach_extra_attention
 from attribune.backbones.placement import Placement
 from attribune.errors import ConfigError
 from attribune.methods.attribute_method import VectorMethod
-from attribune.methods.base import Embedded, Method
+from attribune.methods.base import Embedded, Method, SiteModule
 from attribune.methods.condition import Condition
 from attribune.methods.config import MethodConfig, Point, VectorMethodConfig
 from attribune.methods.host import Host
@@ -98,7 +98,7 @@ class _PrefixMethod(Method):
         )
 
 
-class _SoftPrefix(nn.Module):
+class _SoftPrefix(SiteModule):
     """P_0 and, for attributes with vectors of a width together, Q."""
 
     def __init__(self, config: Prefix, size: int, *, width: int) -> None:

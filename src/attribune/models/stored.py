@@ -107,12 +107,12 @@ class StoredModel(PreTrainedModel):
 
     def attribute_parameters(self) -> dict[str, nn.Parameter]:
         """Return the parameters that read attributes, by name: those of the method without its task adapters."""
-        readers, others = [], []
+        readers, others = list[str](), list[str]()
         for name, module in self.named_modules():
             if isinstance(module, AttributeMethod):
                 readers.append(f"{name}.")
-            elif isinstance(module, SiteModule) and not module.reads_attributes:
-                others.append(f"{name}.")
+            elif isinstance(module, SiteModule):
+                (readers if module.reads_attributes else others).append(f"{name}.")
         named = self.named_parameters()
         return {name: p for name, p in named if name.startswith(tuple(readers)) and not name.startswith(tuple(others))}
 
