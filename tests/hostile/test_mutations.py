@@ -22,7 +22,7 @@ from attacks import NEW, VERBS, write_experiment
 from troubles import Limits
 
 from attribune.apps.cli import main
-from attribune.data import storage
+from attribune.data import storage, table_files
 from attribune.data.tables import read_table
 from attribune.errors import DataError
 
