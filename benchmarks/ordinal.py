@@ -3,11 +3,11 @@
     python benchmarks/ordinal.py --prepared data [--work FOLDER] [--seeds 1] [--steps 100] [--rows 2000]
 
 The folder holds `studemo`, `amazon-instruments` and `politeness`, as `attribune data prepare` writes them: valence in
-seven levels, one to five stars, and politeness in twenty-five levels. An Injector in MiniLM reads who judged, wrote or
-bought, on the same training rows and for as many steps; only the task differs. Each task is trained with the same
-learning rates, and the one whose log loss is lowest on the validation rows is shown. Each set is a benchmark of its
-own in the folder of the work, which `attribune benchmark table` shows; finished cells are not trained again. Shown are
-the log loss, the RMSE of the expected number, and kappa with quadratic weights of the most probable one.
+seven levels, one to five stars, and politeness in twenty-five levels. An Injector in MiniLM reads the judge, or the
+user and the product, on the same training rows and for as many steps; only the task differs. Each task is trained with
+the same learning rates, and the one whose log loss is lowest on the validation rows is shown. Each set is a benchmark
+of its own in the folder of the work, which `attribune benchmark table` shows; finished cells are not trained again.
+Shown are the log loss, the RMSE of the expected number, and kappa with quadratic weights of the most probable one.
 Writes benchmarks/results/ordinal.json.
 """
 

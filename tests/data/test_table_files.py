@@ -100,7 +100,7 @@ def test_the_same_rows_come_out(name: str, tmp_path: Path) -> None:
     assert header == (None if "json" in name else list(FRAME))
 
 
-PACKED = ("gz", "bz2", "xz", "ZST", "zip", "parquet", "feather", "xlsx")
+PACKED = ("gz", "bz2", "xz", "ZST", "zip", "parquet", "feather", "arrow", "xlsx")
 
 
 @pytest.mark.parametrize("name", [name for name in WRITERS if name.endswith(PACKED)])

@@ -40,7 +40,7 @@ def checked_arguments(function: Callable[P, R]) -> Callable[P, R]:
         except NameError:
             return None
         # An alias that is a text itself stands for names that only type checkers know.
-        return None if isinstance(kind, str) else TypeAdapter(_checkable(kind), config=_SETTINGS)
+        return None if kind is Any or isinstance(kind, str) else TypeAdapter(_checkable(kind), config=_SETTINGS)
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -77,7 +77,7 @@ def _checkable(kind: Any) -> Any:
     if origin is Literal:
         return reduce(or_, {type(value) for value in parts})
     if origin in (Union, UnionType):
-        return Union[tuple(map(_checkable, parts))]  # noqa: UP007
+        return reduce(or_, map(_checkable, parts))
     if origin is not None and origin.__module__ in ("collections.abc", "builtins"):
         return origin[tuple(part if part is ... else _checkable(part) for part in parts)]
     if not isinstance(kind, type) or kind.__module__ in ("builtins", "pathlib"):

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["default_device"]
+from attribune.errors import ConfigError
+
+__all__ = ["default_device", "named_device"]
 
 
 def default_device() -> str:
     """Return the device on which models run: a GPU if there is one."""
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def named_device(name: str | None) -> torch.device:
+    """Return a device by its name, by default that of `default_device`; ConfigError for a name that torch refuses."""
+    try:
+        return torch.device(name or default_device())
+    except RuntimeError as error:
+        raise ConfigError(f"device is {name!r}: give cpu, cuda or cuda:0, or leave it out") from error

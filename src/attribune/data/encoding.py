@@ -193,6 +193,11 @@ def _text_encoder(
         raise ConfigError(f"the task {task.kind!r} scores tokens: give encoder=model.row_encoder()")
     if isinstance(task, Task) and task.candidates > 1:
         raise ConfigError(f"the task {task.kind!r} compares texts: give encoder=model.row_encoder()")
+    if not hasattr(tokenizer, "model_max_length"):
+        raise ConfigError(
+            f"a tokenizer cannot be {type(tokenizer).__name__}: give one of transformers, such as "
+            "AutoTokenizer.from_pretrained returns"
+        )
     return TextEncoder(tokenizer, window=text_input.window, limit=limit)
 
 

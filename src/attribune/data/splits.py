@@ -106,9 +106,7 @@ def split_table(
         DataError: for too few rows, groups or points in time, or a row whose time cannot be read.
         ConfigError: for fractions that do not add up to 1, or a `column` that `by` needs or does not take.
     """
-    if seed < 0:
-        raise ConfigError(f"seed is {seed}: give a number from 0 on")
-    _check_settings(fractions, by, column, shared_texts=shared_texts)
+    _check_settings(fractions, by, column, shared_texts=shared_texts, seed=seed)
     texts = _text_groups(table, text)
     without_group = apart = shared = 0
     if by == "time":
@@ -158,7 +156,9 @@ def _refuse_empty(rows: Sequence[IntArray], fractions: Sequence[float], *, by: s
         raise DataError(f"all rows of {name} {reason}: {cures.get(by, '')}give the parts as files")
 
 
-def _check_settings(fractions: Sequence[float], by: str, column: str | None, *, shared_texts: bool) -> None:
+def _check_settings(fractions: Sequence[float], by: str, column: str | None, *, shared_texts: bool, seed: int) -> None:
+    if seed < 0:
+        raise ConfigError(f"seed is {seed}: give a number from 0 on")
     if len(fractions) != 3 or min(fractions[:2]) <= 0 or fractions[2] < 0 or abs(sum(fractions) - 1) > 1e-6:
         raise ConfigError(
             f"fractions={tuple(fractions)} must be three positive numbers that add up to 1; the last, of test rows, "

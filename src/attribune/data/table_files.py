@@ -13,7 +13,6 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.feather as feather
 import pyarrow.parquet as pq
 
 from attribune.data.json_lines import json_batches
@@ -35,6 +34,7 @@ __all__ = ["ENDINGS", "frame_table", "header_columns", "open_parquet", "plain_ta
 _TEXT_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
 _SHEETS = (".xlsx", ".xls", ".xlsb", ".ods")
 _ARROW = (".feather", ".arrow")
+_ARROW_MAGIC, _END_OF_STREAM = b"ARROW1", b"\xff\xff\xff\xff\0\0\0\0"
 _TIMES = re.compile("timestamp|date|time|duration")
 _ROWS = 10_000  # of a batch
 
@@ -157,7 +157,7 @@ def open_parquet(path: Path, *, cure: str = "write it again") -> Iterator[pq.Par
 def _read_parquet(path: Path) -> Iterator[pa.Table]:
     with open_parquet(path) as file:
         if not file.metadata.num_rows:
-            raise DataError(f"{path}: the file has columns but no rows: give a file with rows")
+            raise _no_rows(path)
         checked_columns(file.schema_arrow.names, source=str(path))
         rows = 0
         for batch in file.iter_batches(batch_size=_ROWS):
@@ -202,17 +202,23 @@ def _check_values(column: pa.ChunkedArray, what: str) -> None:
 
 
 def _read_arrow(path: Path) -> Iterator[pa.Table]:
-    """Read a file of Arrow or Feather, or a stream of Arrow."""
+    """Read a file of Arrow or Feather, or a stream of Arrow, which must come to its end."""
     try:
-        with readable(path):
-            try:
-                table = feather.read_table(path, memory_map=False)
-            except pa.ArrowInvalid:
-                with pa.ipc.open_stream(path.read_bytes()) as stream:
-                    table = stream.read_all()
+        with readable(path), pa.OSFile(str(path)) as file:
+            is_file = file.read(len(_ARROW_MAGIC)) == _ARROW_MAGIC
+            file.seek(max(0, file.size() - len(_END_OF_STREAM)))
+            if not is_file and file.read() != _END_OF_STREAM:
+                raise DataError(f"{path}: truncated, or not a file of Arrow or Feather: write it again")
+            file.seek(0)
+            reader = pa.ipc.open_file(file) if is_file else pa.ipc.open_stream(file)
+            rows = 0
+            for batch in map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader:
+                rows += len(batch)
+                yield plain_table(pa.Table.from_batches([batch]), str(path))
     except pa.ArrowException as error:
         raise DataError(f"{path}: truncated, or not a file of Arrow or Feather ({error}): write it again") from error
-    yield from _in_batches(plain_table(table, str(path)), path)
+    if not rows:
+        raise _no_rows(path)
 
 
 def _read_sheet(path: Path) -> Iterator[pa.Table]:
@@ -237,14 +243,13 @@ def _read_sheet(path: Path) -> Iterator[pa.Table]:
             stacklevel=2,
         )
     frame = frame.dropna(how="all")
-    yield from _in_batches(frame_table(frame, str(path)), path)
+    if frame.empty:
+        raise _no_rows(path)
+    yield frame_table(frame, str(path))  # whole, since a sheet has a million rows at most
 
 
-def _in_batches(table: pa.Table, path: Path) -> Iterator[pa.Table]:
-    if not len(table):
-        raise DataError(f"{path}: the file has columns but no rows: give a file with rows")
-    for start in range(0, len(table), _ROWS):
-        yield table.slice(start, _ROWS)
+def _no_rows(path: Path) -> DataError:
+    return DataError(f"{path}: the file has columns but no rows: give a file with rows")
 
 
 def frame_table(frame: pd.DataFrame, source: str) -> pa.Table:

@@ -156,12 +156,16 @@ def csv_header(path: Path, *, encoding: str | None, delimiter: str) -> list[str]
         DataError: for a file that cannot be read, or with unusable column names.
         ConfigError: for an unknown encoding.
     """
-    with readable(path):
-        marked = _marked(path)
-    for candidate in (_known(encoding) if encoding else marked or "utf-8", "latin-1"):
+    for candidate in _likely_encodings(path, encoding):
         with suppress(UnicodeError), _csv_file(path, candidate, delimiter, quoting=True) as (names, _):
             return names
     raise AssertionError("every byte is Latin-1")
+
+
+def _likely_encodings(path: Path, encoding: str | None) -> tuple[str, str]:
+    """Return the encodings to try for the beginning of a file; every byte is of the last one."""
+    with readable(path):
+        return _known(encoding) if encoding else _marked(path) or "utf-8", "latin-1"
 
 
 def csv_rows(
@@ -268,12 +272,11 @@ def find_delimiter(path: Path, *, encoding: str | None) -> str:
     Args:
         encoding: as for `csv_header`.
     """
-    with readable(path):
-        marked = _marked(path)
-        for candidate in (_known(encoding) if encoding else marked or "utf-8", "latin-1"):
-            with suppress(UnicodeError), open_text(path, candidate) as file:
-                line = next((line for line in file if line.strip()), "")
-                break
+    line = ""
+    for candidate in _likely_encodings(path, encoding):
+        with suppress(UnicodeError), readable(path), open_text(path, candidate) as file:
+            line = next((line for line in file if line.strip()), "")
+            break
     fields = {delimiter: _field_count(line, delimiter) for delimiter in _DELIMITERS}
     found = max(_DELIMITERS, key=fields.__getitem__) if fields[","] < 2 else ","
     if found != ",":

@@ -81,7 +81,7 @@ class _Settings(BaseModel):
     """The part of ``config.json`` that is ours; the fields are those of `AttributeConfig`."""
 
     text_config: _Backbone
-    backbone: str | Path | None = None
+    backbone: str | None = None
     revision: str | None = None
     backbone_fingerprint: str | None = None
     method: dict[str, Any] | None = None

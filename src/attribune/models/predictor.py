@@ -16,7 +16,7 @@ from torch import nn
 from attribune.backbones.loading import SharedBackbones, with_same_tensors
 from attribune.core.arguments import checked_arguments
 from attribune.core.deprecation import renamed_arguments
-from attribune.core.device import default_device
+from attribune.core.device import named_device
 from attribune.core.process import keep_freed_memory
 from attribune.data.batching import batches_by_length
 from attribune.data.encoding import encode_rows
@@ -73,18 +73,13 @@ class Predictor:
             raise ConfigError(f"batch_size is {batch_size}: give at least 1")
         text_input = text_input or model.text_input
         if text_input is None:
-            raise ConfigError(
-                "the model does not say which columns are its text: give text_input=TextInput.of('column')"
-            )
+            raise ConfigError("the model does not say which columns are its text: give text_input=TextInput.of('text')")
         model = quantised(model, quantise)
         self.model, self.task, self.text_input = model, model.task, text_input
         self.batch_size, self.precision = batch_size, precision
         self._lock = threading.Lock()
         self._encoder = model.row_encoder(text_input)
-        try:
-            self.device = torch.device(device or default_device())
-        except RuntimeError as error:
-            raise ConfigError(f"device is {device!r}: give cpu, cuda or cuda:0, or leave it out") from error
+        self.device = named_device(device)
         model.prepare(self.device, cache_mb=cache_mb)
 
     @property
@@ -205,7 +200,7 @@ class Predictor:
         """
         keep_freed_memory()
         named = named_runs(runs)
-        shared = SharedBackbones(device or default_device())
+        shared = SharedBackbones(str(named_device(device)))
         predictors = {
             name: Predictor(
                 quantised(load_saved(run, backbone=backbone, shared=shared, verify=verify), quantise, shared=shared),

@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import functools
 import signal
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -97,20 +98,15 @@ def _serve(options: argparse.Namespace) -> None:
         enrol=settings.enrol,
     )
 
-    def say(address: str) -> None:
-        console.note(f"serving at {address}, described at {address}/docs; Ctrl-C stops")
-
-    def say_all(address: str, lines: list[str]) -> None:
-        for line in lines:
+    def say(address: str, lines: Sequence[str] = ()) -> None:
+        for line in (*lines, f"serving at {address}, described at {address}/docs; Ctrl-C stops"):
             console.note(line)
-        say(address)
 
-    where: dict[str, Any] = {"host": options.host, "port": options.port, "settings": settings}
-    if options.workers == 1:
-        models = load()
-        for model in models.values():
-            console.note(model.summary())
-        serve(models, **where, on_start=say)
-    else:
-        load = functools.partial(load, mapped=True)
-        serve_in_workers(load, workers=options.workers, **where, on_start=say_all)
+    where: dict[str, Any] = {"host": options.host, "port": options.port, "settings": settings, "on_start": say}
+    if options.workers != 1:
+        serve_in_workers(functools.partial(load, mapped=True), workers=options.workers, **where)
+        return
+    models = load()
+    for model in models.values():
+        console.note(model.summary())
+    serve(models, **where)

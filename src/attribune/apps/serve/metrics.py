@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -82,7 +83,8 @@ class ServiceMetrics:
     async def keep_written(self) -> None:
         """Leave the metrics of this process to the others every second, until cancelled."""
         while self._workers is not None:
-            self._workers.write(generate_latest(self.registry))
+            with suppress(OSError):  # a full disk; who asks for the metrics meanwhile gets an error
+                self._workers.write(generate_latest(self.registry))
             await asyncio.sleep(_BEAT)
 
 

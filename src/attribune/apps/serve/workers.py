@@ -105,7 +105,7 @@ class _Workers:
         """Answer until a signal comes, which is returned."""
         try:
             with self._stopped_by_signals():
-                lines = self._started(self._start(0))  # alone, so that what is wrong is said once
+                lines = self._started(self._start(0))  # alone, so that an error of all is shown once
                 later = [self._start(number) for number in range(1, self.count) if not self.stopping]
                 for worker in later:
                     self._started(worker)
