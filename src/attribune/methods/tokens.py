@@ -39,6 +39,8 @@ class FrontMethodConfig(AttributeMethodConfig):
 class Tokens(FrontMethodConfig):
     """Every value is a token with a learned embedding, right after the first special token of the text.
 
+    In a model that writes it stands before that token, whose state chooses the first one written.
+
     The baseline of that name of Amplayo, Yoo and Lee 2022. The values' tokens have positions of their own and count
     towards the length limit; a missing value has attention mask 0. The document vector is pooled from the text's tokens
     only, which attend to the values. The backbone is tuned in full by default.
@@ -61,7 +63,8 @@ class _TokensMethod(AttributeMethod):
     def __init__(self, config: Tokens, host: Host) -> None:
         initial = partial(nn.init.normal_, std=config.initial_vector)
         super().__init__(config, host, sizes=[host.embedding] * len(host.slots), initial=initial)
-        self.after_first = host.placement is None or host.placement.has_start_token
+        has_start = host.placement is None or host.placement.has_start_token
+        self.after_first = has_start and not host.is_generative
         self.extra_positions = sum(slots.count for slots in host.slots)
 
     def embed(

@@ -99,6 +99,7 @@ class ConditionedModel(CheckpointedModel):
             outputs=self.task.head_outputs,
             slots=self.slots,
             head_size=config.head_size,
+            is_generative=self.is_generative,
         )
         host = replace(host, document=self._add_chunk_encoder(host))
         self.method = self._build_method(host)

@@ -22,6 +22,7 @@ from attribune.errors import ConfigError, DataError
 from attribune.methods import METHODS, MethodConfig
 from attribune.models.base import ConditionedModel
 from attribune.models.config import AttributeConfig
+from attribune.models.front import embed_behind_front, of_text
 from attribune.schema import Schema
 from attribune.tasks import Generation
 
@@ -74,7 +75,7 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
 
         Args:
             backbone: a hub name, a folder, or a loaded language model.
-            method: settings of the method, which may act at sites only.
+            method: settings of the method, which may act at sites, and in a causal model in front of the text.
             task: with texts that mean no response.
             tuning: all settings but ``full`` refer to the layers that write.
             tokenizer: saved with the model; texts end at its end token.
@@ -100,10 +101,12 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         return cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
 
     def _check_method(self) -> None:
-        if foreign := set(self.method_config.points) - {"sites"}:
-            able = ", ".join(name for name, method in METHODS.items() if set(method.points) <= {"sites"})
+        points = {"sites"} if self.config.is_encoder_decoder else {"sites", "embed"}
+        if foreign := set(self.method_config.points) - points:
+            able = ", ".join(name for name, method in METHODS.items() if points.issuperset(method.points))
+            kind = "an encoder-decoder" if foreign == {"embed"} else "a model"
             raise ConfigError(
-                f"method {self.method_config.name!r} acts at the point {' and '.join(sorted(foreign))}, which a model "
+                f"method {self.method_config.name!r} acts at the point {' and '.join(sorted(foreign))}, which {kind} "
                 f"that writes text does not have: choose one of {able}, or a sum of these"
             )
 
@@ -163,14 +166,22 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         )
         cache = inputs.get("past_key_values")
         seen = 0 if cache is None else cache.get_seq_length()
-        self._check_length(written.shape[1] + seen)
+        self._check_length(written.shape[1] + (seen or self.method.extra_positions))
+        condition, embedded = self.condition(attribute_ids, rows=written.shape[0]), None
+        if "embed" in self.method_config.points:
+            behind, embedded = embed_behind_front(
+                self.method, input_ids, attention_mask, condition, self.get_input_embeddings(), seen=seen
+            )
+            inputs |= behind
+        else:
+            inputs |= {"input_ids": input_ids, "attention_mask": attention_mask}
         has_positions = inputs.get("position_ids") is not None or self.config.is_encoder_decoder
         if not has_positions and attention_mask is not None and attention_mask.dim() == 2:
             positions = (attention_mask.cumsum(dim=1) - 1).clamp(min=0)  # those of GPT-2 would count padding before
             inputs["position_ids"] = positions[:, -written.shape[1] :]
-        condition = self.condition(attribute_ids, rows=written.shape[0])
         with self.method.holder.use(condition):
-            return module(input_ids=input_ids, attention_mask=attention_mask, **inputs)
+            output = module(**inputs)
+        return output if embedded is None or seen else of_text(output, embedded)
 
     def _check_length(self, length: int) -> None:
         if self.most_positions is not None and length > self.most_positions:

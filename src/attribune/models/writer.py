@@ -153,7 +153,7 @@ class Writer:
 
     def _check_room(self, input_ids: Sequence[Sequence[int]], decoding: Decoding) -> None:
         limit, longest = self.model.most_positions, max(map(len, input_ids), default=0)
-        longest = 1 if self.model.config.is_encoder_decoder else longest
+        longest = 1 if self.model.config.is_encoder_decoder else longest + self.model.method.extra_positions
         if limit is not None and longest + decoding.max_new_tokens > limit:
             raise ConfigError(
                 f"a prompt of {longest} ids and {decoding.max_new_tokens} new ones are more than the {limit} that the "
