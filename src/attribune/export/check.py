@@ -15,7 +15,7 @@ from attribune.data.rows import EncodedRows
 from attribune.data.tables import read_table, table_source_name
 from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.export.graph import Scorer
-from attribune.models.classifier import AttributeModel
+from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
 
 __all__ = ["ROUNDED_TOLERANCE", "TOLERANCE", "Rows", "largest_difference", "random_rows", "table_rows"]
@@ -36,7 +36,7 @@ class Rows(NamedTuple):
     encoded: EncodedRows
     from_table: bool
 
-    def batches(self, model: AttributeModel) -> Iterator[dict[str, Tensor]]:
+    def batches(self, model: ConditionedModel) -> Iterator[dict[str, Tensor]]:
         """Yield the rows in batches of several sizes, in their order."""
         sizes, start = cycle(_BATCH_SIZES), 0
         while start < len(self.encoded):
@@ -71,16 +71,18 @@ def table_rows(predictor: Predictor, data: Any, *, ids: npt.NDArray[np.int64] | 
 def random_rows(predictor: Predictor, *, ids: npt.NDArray[np.int64] | None) -> Rows:
     """Draw rows of random tokens and of random attribute ids, unless these are fixed (slots,); the same every time."""
     model = predictor.model
-    assert isinstance(model, AttributeModel)
+    assert isinstance(model, ConditionedModel)
     rng = np.random.default_rng(0)
     max_length = min(_MAX_RANDOM_LENGTH, model.longest_text() or _MAX_RANDOM_LENGTH)
     vocabulary = model.config.text_config.vocab_size
     texts = [rng.integers(vocabulary, size=rng.integers(2, max_length + 1)).tolist() for _ in range(_RANDOM_ROWS)]
     sizes = [slots.size for slots in model.slots for _ in range(slots.count)] if predictor.reads_attributes else []
     drawn = np.stack([rng.integers(sizes) for _ in texts]) if sizes else np.zeros((len(texts), 0), dtype=np.int64)
-    starts = [int(rng.integers(1, len(text) + 1)) for text in texts] if _tells_segments_apart(predictor) else None
-    encoded = EncodedRows.without_attributes(texts, segment_starts=starts).with_attribute_ids(_fixed(drawn, ids))
-    return Rows(encoded, from_table=False)
+    segments = not model.is_generative and _tells_segments_apart(predictor)
+    starts = [int(rng.integers(1, len(text) + 1)) for text in texts] if segments else None
+    written = texts if model.is_generative else None
+    encoded = EncodedRows.without_attributes(texts, segment_starts=starts, labels=written)
+    return Rows(encoded.with_attribute_ids(_fixed(drawn, ids)), from_table=False)
 
 
 def _tells_segments_apart(predictor: Predictor) -> bool:
@@ -95,6 +97,8 @@ def _fixed(own: npt.NDArray[np.int64], ids: npt.NDArray[np.int64] | None) -> npt
 def largest_difference(predictor: Predictor, rows: Rows, score: Scorer, *, rounded: bool = False) -> float:
     """Return the largest difference between a logit of the run's model, in float32, and of an export.
 
+    Those of a model that writes are at the ids of the responses.
+
     Args:
         rounded: whether the weights of the export are rounded; then the difference is that of a probability.
 
@@ -103,11 +107,13 @@ def largest_difference(predictor: Predictor, rows: Rows, score: Scorer, *, round
     """
     model, largest = predictor.model, 0.0
     limit, number = (ROUNDED_TOLERANCE, "probability") if rounded else (TOLERANCE, "logit")
-    assert isinstance(model, AttributeModel)
+    assert isinstance(model, ConditionedModel)
     for batch in rows.batches(model):
         with torch.no_grad():
             expected = model(**batch).logits
         found = score(batch)
+        if model.is_generative:
+            expected, found = (logits[batch["labels"] >= 0] for logits in (expected, found))
         if rounded:
             expected, found = (_probabilities(predictor, logits) for logits in (expected, found))
         difference = (expected - found).abs().max().item()

@@ -22,10 +22,12 @@ from attribune.export import graph
 from attribune.export.check import Rows, largest_difference, random_rows, table_rows
 from attribune.export.graph import Scorer
 from attribune.export.merged import merge_model, merged_model
-from attribune.export.peft_folder import HEAD, load_peft, write_peft
+from attribune.export.peft_folder import HEAD, has_peft_form, load_peft, write_peft
 from attribune.methods import Plain
 from attribune.methods.merging import MergedMethod
 from attribune.models import files as saving
+from attribune.models.auto import load_model
+from attribune.models.base import ConditionedModel
 from attribune.models.classifier import AttributeModel
 from attribune.models.config import AttributeConfig
 from attribune.models.predictor import Predictor
@@ -78,8 +80,8 @@ def export(
         output: folder to write for ``adapter``, else the file, which replaces an earlier one; ``exported`` in the run's
             folder, with the format's suffix, unless given.
         kind: ``adapter``: a folder without attributes, for fixed values, that this library loads, or of the peft
-            library where the method is LoRA then; ``onnx`` and ``torch``: a graph, of the whole model or for fixed
-            values, that onnxruntime or `torch.export.load` loads.
+            library where the method is LoRA or prompt tuning then; ``onnx`` and ``torch``: a graph, of the whole model
+            or for fixed values, that onnxruntime or `torch.export.load` loads.
         assignments: attribute to its values, which are fixed; attributes that are not named are missing. None leaves
             the attributes an input.
         check: a table (anything `read_table` takes) whose first 200 rows check the export; random rows unless given.
@@ -98,6 +100,10 @@ def export(
         raise ConfigError(f"--quantise {quantise} is for --format onnx, and this is {kind}: leave one of them out")
     path = _output_path(Path(run), output, kind)
     source = _Source.load(run, assignments=assignments, backbone=backbone)
+    if source.model.is_generative and kind != "adapter":
+        raise ConfigError(
+            f"--format {kind} is for models with one score for a whole text, and {run} writes: choose --format adapter"
+        )
     if quantise is not None and not source.predictor.task.answer_names:
         raise ConfigError(
             f"--quantise {quantise} is checked by probabilities, and the task {source.predictor.task.kind!r} has none: "
@@ -136,7 +142,7 @@ def _output_path(run: Path, output: str | Path | None, kind: str) -> Path:
 class _Source:
     """A run, and the fixed values with their ids (slots,); None where they are an input."""
 
-    model: AttributeModel
+    model: ConditionedModel
     predictor: Predictor
     assignments: Mapping[str, Sequence[str]] | None
     ids: npt.NDArray[np.int64] | None
@@ -148,10 +154,10 @@ class _Source:
     ) -> Self:
         recipe, predictor = load_run(run, backbone=backbone)
         model = predictor.model
-        if not isinstance(model, AttributeModel):
+        if not isinstance(model, ConditionedModel):
             raise ConfigError(f"method {recipe.method['name']!r} has no backbone: only neural models are exported")
         predictor.require_documents("export")
-        if model.histories is not None:
+        if isinstance(model, AttributeModel) and model.histories is not None:
             raise ConfigError(
                 "method 'history' reads rows that are stored with the model, which no other program puts in front of a "
                 "text: train another method for an export"
@@ -181,7 +187,7 @@ class _Source:
         return assignments_text(self.assignments or {})
 
 
-def _clear_other_vectors(model: AttributeModel, ids: npt.NDArray[np.int64]) -> None:
+def _clear_other_vectors(model: ConditionedModel, ids: npt.NDArray[np.int64]) -> None:
     """Set the vectors of all values to zero that are not fixed: they are other people's, and stay with the run."""
     for name, attribute in model.rows_of_values().items():
         parameter = model.get_parameter(name)
@@ -220,20 +226,21 @@ def _write_folder(source: _Source, folder: Path) -> tuple[str, Scorer]:
     """Write the folder, and return its description and what scores batches by it."""
     try:
         merged = source.merge()
-        if merged.low_rank:
+        if has_peft_form(source.model, merged):
             folder.mkdir(parents=True)
-            write_peft(source.model, merged, folder)
-            return f"LoRA with biases for {source.assignments_text}, which peft loads", _peft_scorer(source, folder)
+            kind = write_peft(source.model, merged, folder)
+            return f"{kind} for {source.assignments_text}, which peft loads", _peft_scorer(source, folder)
         model = merged_model(source.model, merged)
     except ConfigError as error:
-        raise ConfigError(f"--format adapter: {error}; --format torch and --format onnx need no such form") from error
+        other = "" if source.model.is_generative else "; --format torch and --format onnx need no such form"
+        raise ConfigError(f"--format adapter: {error}{other}") from error
     model.save_pretrained(folder)
-    loaded = AttributeModel.from_pretrained(folder, backbone=source.backbone)
+    loaded = load_model(folder, backbone=source.backbone)
     description = f"a model of method {merged.config.name!r} without attributes for {source.assignments_text}"
     return description, lambda batch: _logits(loaded, batch)
 
 
-def _logits(model: AttributeModel, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
+def _logits(model: torch.nn.Module, batch: Mapping[str, torch.Tensor]) -> torch.Tensor:
     with torch.no_grad():
         logits: torch.Tensor = model(**{name: x for name, x in batch.items() if name != "attribute_ids"}).logits
     return logits
@@ -243,7 +250,12 @@ def _peft_scorer(source: _Source, folder: Path) -> Scorer:
     from safetensors.torch import load_file
 
     config: AttributeConfig = source.model.config
-    backbone = load_peft(folder, saving.restore_backbone(config, folder, name=source.backbone, dtype=torch.float32))
+    original = saving.restore_backbone(config, folder, name=source.backbone, dtype=torch.float32)
+    adapted = load_peft(folder, original)
+    if source.model.is_generative:
+        adapted.eval()
+        return lambda batch: _logits(adapted, batch)[:, -batch["labels"].shape[1] :]
+    backbone = adapted.get_base_model()
     plain = AttributeConfig.from_dict({**config.to_dict(), "method": Plain().to_dict(), "learned": None})
     model = AttributeModel(plain, schema=Schema([]), backbone=backbone).eval()
     model.head.load_state_dict(load_file(str(folder / HEAD)))
@@ -273,7 +285,7 @@ def _export_graph(
     return description, difference
 
 
-def _model_of_graph(source: _Source) -> tuple[AttributeModel, torch.Tensor | None, str]:
+def _model_of_graph(source: _Source) -> tuple[ConditionedModel, torch.Tensor | None, str]:
     """Choose what becomes the graph: a model, the ids to fix in it or None, and a description."""
     if source.ids is None:
         reads = source.predictor.reads_attributes

@@ -10,13 +10,14 @@ from torch import Tensor
 
 from attribune.errors import ConfigError
 from attribune.methods.merging import MergedMethod, MergeTarget
+from attribune.models.base import ConditionedModel
 from attribune.models.classifier import AttributeModel
 from attribune.schema import Schema
 
 __all__ = ["merge_model", "merged_model"]
 
 
-def merge_model(model: AttributeModel, ids: Tensor) -> MergedMethod:
+def merge_model(model: ConditionedModel, ids: Tensor) -> MergedMethod:
     """Merge a model's method for rows that all have the same values.
 
     Args:
@@ -28,9 +29,10 @@ def merge_model(model: AttributeModel, ids: Tensor) -> MergedMethod:
     """
     with torch.enable_grad():  # without gradients the condition would read the weight cache
         condition = model.method.condition(ids.unsqueeze(0), 1)
-        target = MergeTarget(backbone=model.backbone, head=model.head)
+        is_classifier = isinstance(model, AttributeModel)
+        target = MergeTarget(backbone=model.stack, head=model.head if is_classifier else None)
         merged = model.method.merge(model.method_config, condition, target)
-        if model.link is None or not model.link.attributes:
+        if not is_classifier or model.link is None or not model.link.attributes:
             return merged
         if "classify" in merged.config.points:
             raise ConfigError(
@@ -40,14 +42,14 @@ def merge_model(model: AttributeModel, ids: Tensor) -> MergedMethod:
         return replace(merged, link=link, head_scale=scale)
 
 
-def merged_model(model: AttributeModel, merged: MergedMethod) -> AttributeModel:
+def merged_model(model: ConditionedModel, merged: MergedMethod) -> ConditionedModel:
     """Make the model of a method merged from `model`: copies of all weights, an empty schema and the same task.
 
     Raises:
         ConfigError: where weights of the backbone cannot hold what the values do.
     """
     tensors = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith("method.")}
-    changed = {f"backbone.{name}": tensor for name, tensor in merged.backbone_tensors(model.backbone).items()}
+    changed = {f"{model.stack_name}.{name}": tensor for name, tensor in merged.backbone_tensors(model.stack).items()}
     tensors |= changed | {f"method.{name}": tensor for name, tensor in merged.tensors.items()}
     if merged.head is not None:
         tensors["head.weight"] = merged.head
@@ -60,7 +62,7 @@ def merged_model(model: AttributeModel, merged: MergedMethod) -> AttributeModel:
     config.method = merged.config.to_dict()
     config.task = model.task.without_attributes().to_dict()
     config.learned = sorted(changed)  # the model adds those that were trained
-    result = AttributeModel(config, schema=Schema([]), tokenizer=model.tokenizer)
+    result = type(model)(config, schema=Schema([]), tokenizer=model.tokenizer)
     result.load_state_dict({name: tensor.detach().clone() for name, tensor in tensors.items()}, assign=True)
     result.eval()
     return result

@@ -1,51 +1,110 @@
-"""Low-rank maps of fixed values as a folder of the peft library, which its users can load without this one."""
+"""Fixed values as a folder of the peft library, which its users can load without this one."""
 
 from __future__ import annotations
 
 import warnings
 from itertools import groupby
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from attribune.errors import ConfigError
+from attribune.methods import Prefix
 from attribune.methods.merging import LowRank, MergedMethod, base_layer
+from attribune.models.base import ConditionedModel
 from attribune.models.classifier import AttributeModel
 
-__all__ = ["HEAD", "load_peft", "write_peft"]
+if TYPE_CHECKING:
+    from peft import PeftConfig, PeftModel
+
+__all__ = ["HEAD", "has_peft_form", "load_peft", "write_peft"]
 
 HEAD = "head.safetensors"
+_PROMPT = "prompt_embeddings"  # peft's name of the vectors of prompt tuning
 
 
-def write_peft(model: AttributeModel, merged: MergedMethod, folder: Path) -> None:
-    """Write ``adapter_config.json`` and ``adapter_model.safetensors``, and the classifier in a file of its own.
+def has_peft_form(model: ConditionedModel, merged: MergedMethod) -> bool:
+    """Return whether peft has what the values made of the method: low-rank maps, or vectors before a prompt."""
+    return bool(merged.low_rank) or (_is_prompt(model, merged) and model.config.tuning == "frozen")
+
+
+def _is_prompt(model: ConditionedModel, merged: MergedMethod) -> bool:
+    return model.is_generative and isinstance(merged.config, Prefix) and merged.config.place == "input"
+
+
+def write_peft(model: ConditionedModel, merged: MergedMethod, folder: Path) -> str:
+    """Write ``adapter_config.json``, ``adapter_model.safetensors`` and a README; return what peft calls it.
 
     ``scale (B A x + c)`` is LoRA whose second map has the bias c. Where one matrix makes queries, keys and values, the
-    maps of two of them are one of twice the rank.
+    maps of two of them are one of twice the rank. The prefix before a text that is written is prompt tuning. The
+    classifier of a model that has one is in a file of its own.
 
     Args:
         model: from which the method was merged.
-        merged: of low-rank maps alone.
+        merged: of a method that `has_peft_form`.
         folder: an existing folder.
 
     Raises:
         ConfigError: for a method or tuning with more than low-rank maps.
     """
-    from peft import LoraConfig  # seconds to import, and rarely needed
+    if _is_prompt(model, merged):
+        config, tensors = _prompt(model, merged)
+        kind, readme = "prompt tuning", _PROMPT_README
+    else:
+        config, tensors = _lora(model, merged)
+        kind, readme = "LoRA with biases", _LORA_README if model.is_generative else _LORA_README + _HEAD_README
+    config.save_pretrained(str(folder))
+    save_file(_contiguous(tensors), str(folder / "adapter_model.safetensors"), metadata={"format": "pt"})
+    if isinstance(model, AttributeModel):
+        head = {"weight": model.head.weight if merged.head is None else merged.head, "bias": model.head.bias}
+        save_file(_contiguous(head), str(folder / HEAD), metadata={"format": "pt"})
+    name = model.config.backbone or "the backbone's folder"
+    text = readme.format(backbone=name, auto=_auto_class(model), pooling=model.config.pooling)
+    (folder / "README.md").write_text(text, encoding="utf-8")
+    return kind
 
-    _check(model, merged)
+
+def _auto_class(model: ConditionedModel) -> str:
+    if not model.is_generative:
+        return "AutoModel"
+    return "AutoModelForSeq2SeqLM" if model.config.is_encoder_decoder else "AutoModelForCausalLM"
+
+
+def _prompt(model: ConditionedModel, merged: MergedMethod) -> tuple[PeftConfig, dict[str, Tensor]]:
+    from peft import PromptTuningConfig, TaskType  # seconds to import, and rarely needed
+
+    (prompt,) = merged.tensors.values()
+    config = PromptTuningConfig(
+        task_type=TaskType.CAUSAL_LM,
+        num_virtual_tokens=len(prompt),
+        token_dim=prompt.shape[1],
+        num_transformer_submodules=1,
+        base_model_name_or_path=model.config.backbone,
+        inference_mode=True,
+    )
+    return config, {_PROMPT: prompt}
+
+
+def _lora(model: ConditionedModel, merged: MergedMethod) -> tuple[PeftConfig, dict[str, Tensor]]:
+    from peft import LoraConfig, TaskType
+
+    _check_lora(model, merged)
     parts = sorted(merged.low_rank, key=lambda part: part.site.path)
+    stack = next(name for name, module in model.backbone.named_modules() if module is model.stack)
     tensors: dict[str, Tensor] = {}
     paths, rank, scale = list[str](), 0, parts[0].scaling
     for path, group in groupby(parts, key=lambda part: part.site.path):
-        A, B, bias = _joined(model.backbone, list(group))
-        prefix, rank = f"base_model.model.{path}", A.shape[0]
+        A, B, bias = _joined(model.stack, list(group))
+        whole = f"{stack}.{path}" if stack else path
+        prefix, rank = f"base_model.model.{whole}", A.shape[0]
         tensors |= {f"{prefix}.lora_A.weight": A, f"{prefix}.lora_B.weight": B, f"{prefix}.lora_B.bias": bias}
-        paths.append(path)
+        paths.append(whole)
+    kind = TaskType.SEQ_2_SEQ_LM if model.config.is_encoder_decoder else TaskType.CAUSAL_LM
     config = LoraConfig(
+        task_type=kind if model.is_generative else None,
         r=rank,
         lora_alpha=cast(int, scale * rank),
         lora_bias=True,
@@ -54,18 +113,13 @@ def write_peft(model: AttributeModel, merged: MergedMethod, folder: Path) -> Non
         base_model_name_or_path=model.config.backbone,
         inference_mode=True,
     )
-    config.save_pretrained(str(folder))
-    save_file(_contiguous(tensors), str(folder / "adapter_model.safetensors"), metadata={"format": "pt"})
-    head = {"weight": model.head.weight if merged.head is None else merged.head, "bias": model.head.bias}
-    save_file(_contiguous(head), str(folder / HEAD), metadata={"format": "pt"})
-    pooling, name = model.config.pooling, model.config.backbone or "the backbone's folder"
-    (folder / "README.md").write_text(_README.format(backbone=name, pooling=pooling), encoding="utf-8")
+    return config, tensors
 
 
-def _check(model: AttributeModel, merged: MergedMethod) -> None:
+def _check_lora(model: ConditionedModel, merged: MergedMethod) -> None:
     if merged.config.points or merged.backbone:
         raise ConfigError("beside low-rank maps the method changes what a folder of peft does not hold")
-    if model.link is not None:
+    if isinstance(model, AttributeModel) and model.link is not None:
         raise ConfigError(f"the task {model.task.kind!r} has cut points, which a folder of peft does not hold")
     if model.config.tuning != "frozen":
         raise ConfigError(
@@ -93,28 +147,56 @@ def _contiguous(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
 
 
-def load_peft(folder: Path, backbone: nn.Module) -> nn.Module:
-    """Load the maps of a folder into the backbone, as any user of peft does."""
+def load_peft(folder: Path, backbone: nn.Module) -> PeftModel:
+    """Load a folder over the backbone, as any user of peft does; `get_base_model` has the backbone with the maps."""
     from peft import PeftModel
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of names that transformers will give up, and that such maps cannot be merged
-        return PeftModel.from_pretrained(backbone, str(folder)).get_base_model()
+        return PeftModel.from_pretrained(backbone, str(folder))
 
 
-_README = """# A LoRA adapter for fixed attribute values
+_LORA_README = """# A LoRA adapter for fixed attribute values
 
 Load it with the peft library over `{backbone}`:
 
 ```python
 from peft import PeftModel
-from safetensors.torch import load_file
-from transformers import AutoModel
+from transformers import {auto}
 
-model = PeftModel.from_pretrained(AutoModel.from_pretrained("{backbone}"), "this folder")
+model = PeftModel.from_pretrained({auto}.from_pretrained("{backbone}"), "this folder")
+```
+"""
+
+_HEAD_README = """
+The document vector is the "{pooling}" state of the last layer (first token, last token, or mean over the real tokens);
+the logits are `vector @ head["weight"].T + head["bias"]`, with
+
+```python
+from safetensors.torch import load_file
+
 head = load_file("this folder/head.safetensors")
 ```
+"""
 
-The document vector is the "{pooling}" state of the last layer (first token, last token, or mean over the real tokens);
-the logits are `vector @ head["weight"].T + head["bias"]`.
+_PROMPT_README = """# Prompt embeddings for fixed attribute values
+
+Vectors that stand before the embeddings of a text. Load them with the peft library over `{backbone}`:
+
+```python
+from peft import PeftModel
+from transformers import {auto}
+
+model = PeftModel.from_pretrained({auto}.from_pretrained("{backbone}"), "this folder")
+```
+
+or give them to a server that takes the embeddings of a prompt, such as vLLM with `enable_prompt_embeds=True`:
+
+```python
+import torch
+from safetensors.torch import load_file
+
+vectors = load_file("this folder/adapter_model.safetensors")["prompt_embeddings"]
+prompt = {{"prompt_embeds": torch.cat([vectors, model.get_input_embeddings()(input_ids)])}}
+```
 """

@@ -274,6 +274,7 @@ class _ClassifyingChim(_ChimMethod):
         """Merge into the weight of the head: its rows are the logits of each feature alone, without the bias."""
         if self.config.places != ("classifier",) or self.config.representation != "chim":
             return super().merge(config, condition, target)
+        assert target.head is not None
         W, no_bias = target.head.weight, torch.zeros_like(target.head.bias)
         features = torch.eye(W.shape[1], dtype=W.dtype, device=W.device)
         c = condition.vectors().expand(len(features), -1)

@@ -29,10 +29,10 @@ class LowRank(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class MergeTarget:
-    """The model into which a method is merged: its backbone, and the head behind the document vector."""
+    """The model into which a method is merged: where its sites are, and the head behind the document vector, if any."""
 
     backbone: nn.Module
-    head: nn.Linear
+    head: nn.Linear | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -73,11 +73,12 @@ class StoredModel(PreTrainedModel):
     @property
     def stack(self) -> PreTrainedModel:
         """The part of the backbone whose layers have the sites: for models that write text, the layers that write."""
-        return cast(PreTrainedModel, self.backbone.get_submodule(self._stack_path))
+        return cast(PreTrainedModel, self.get_submodule(self.stack_name))
 
     @property
-    def _stack_path(self) -> str:
-        return stack_path(self.backbone, is_generative=self.is_generative)
+    def stack_name(self) -> str:
+        """The name of `stack` in the model."""
+        return f"backbone.{stack_path(self.backbone, is_generative=self.is_generative)}".rstrip(".")
 
     def learned_names(self) -> list[str]:
         """Return the names of the stored tensors: those trained when the model was built, or later, and those now."""
@@ -90,7 +91,7 @@ class StoredModel(PreTrainedModel):
         parameters = dict(self.named_parameters())
         trained = {name: p for name, p in parameters.items() if p.requires_grad}
         stored = [parameters[name] for name in self.learned_names()]
-        path = f"backbone.{self._stack_path}".rstrip(".")
+        path = self.stack_name
         layers = tuple(f"{path}.{name}." for name in find_layers(self.stack, self.placement))
         encoder = [p for name, p in parameters.items() if name.startswith(layers) and "lora_" not in name]
         tables, inserted = self.attribute_tables(), (*layers, "method.")
