@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from jinja2 import TemplateError
 
 from attribune.data.collator import Collator
 from attribune.data.rows import EncodedRows
@@ -83,8 +84,26 @@ class PromptEncoder:
 
         Without a prompt in training, they are the beginning of the response, or the input of an encoder.
         """
-        encoded = self._ids(self._prompt_texts(prompts) if self.text.prompt else list(prompts))
-        room = self._room()
+        return self._before(self._prompt_texts(prompts) if self.text.prompt else list(prompts))
+
+    def conversations(self, conversations: Sequence[Sequence[tuple[str, str]]]) -> tuple[list[list[int]], int]:
+        """Return the ids before the answer to conversations, as `prompts` does.
+
+        Args:
+            conversations: the turns of each, as pairs of role and text.
+
+        Raises:
+            ConfigError: for turns that the chat template does not take.
+        """
+        try:
+            texts = [self._chat(turns, open_answer=True) for turns in conversations]
+        except TemplateError as error:
+            raise ConfigError(f"the chat template of the model does not take these messages: {error}") from None
+        return self._before(texts)
+
+    def _before(self, texts: list[str]) -> tuple[list[list[int]], int]:
+        """Return the ids before a response, from the texts before it, and how many did not fit."""
+        encoded, room = self._ids(texts), self._room()
         cut = sum(len(ids) > room for ids in encoded)
         fitted = [ids[max(0, len(ids) - room) :] for ids in encoded]
         return [self.special.wrap(ids) if self.separate else [*self.begin, *ids] for ids in fitted], cut

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Annotated, Any
 
 import torch
 from pydantic import AfterValidator, ValidationInfo
+from torch import Tensor
 
 from attribune.core.config import checked_dataclass
 from attribune.core.deprecation import renamed_arguments
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.models.generator import AttributeGenerator
+from attribune.models.text_stream import TextStream, WrittenText
 from attribune.schema import EncodingReport
 from attribune.schema.columns import missing_column
 
@@ -151,6 +153,74 @@ class Writer:
                 texts += self._write(rows[start : start + self.batch_size], decoding)
         return texts, report
 
+    def write_one(
+        self,
+        input_ids: Sequence[int],
+        attributes: Mapping[str, Any],
+        decoding: Decoding,
+        *,
+        stop: Sequence[str] = (),
+        on_text: Callable[[int, str], None] = lambda *_: None,
+        on_token: Callable[[], None] = lambda: None,
+    ) -> list[WrittenText]:
+        """Return ``n`` texts for one prompt, and pass on what is written as it comes.
+
+        Args:
+            input_ids: of the prompt, as `prompt_ids` or `chat_ids` returns them.
+            attributes: a value for each attribute; those left out are missing.
+            decoding: without a beam search, which writes no text before its end.
+            stop, on_text, on_token: see `TextStream`.
+
+        Raises:
+            DataError: for a value that cannot be used.
+            ConfigError: for a beam search, or more new tokens than the backbone has positions.
+        """
+        if decoding.beams > 1:
+            raise ConfigError(f"beams is {decoding.beams}: a text that is passed on as it comes is not searched for")
+        columns = {name: [attributes.get(name)] for name in self.attributes} or {"prompt": [""]}
+        attribute_ids, _ = self._schema.encode(columns)
+        self._check_room([input_ids], decoding)
+        ends = self.model.generation_config.eos_token_id
+        stream = TextStream(
+            self._encoder.tokenizer,
+            count=decoding.n,
+            ends=ends if isinstance(ends, list) else [ends],
+            stop=stop,
+            on_text=on_text,
+            on_token=on_token,
+        )
+        with torch.random.fork_rng():
+            torch.manual_seed(decoding.seed)
+            self._generate([{"input_ids": list(input_ids), "attribute_ids": attribute_ids[0]}], decoding, stream)
+        return stream.finish()
+
+    def prompt_ids(self, prompt: str) -> list[int]:
+        """Return the ids of a prompt; DataError where it does not fit into the window."""
+        return self._whole(self._encoder.prompts([prompt]))
+
+    def chat_ids(self, turns: Sequence[tuple[str, str]]) -> list[int]:
+        """Return the ids of a conversation, as pairs of role and text, in the tokenizer's chat template.
+
+        Raises:
+            ConfigError: for a model that was trained without it, or turns that it does not take.
+            DataError: where it does not fit into the window.
+        """
+        if not self.text_input.chat:
+            raise ConfigError("the model was trained without a chat template: train with --chat, or send one prompt")
+        return self._whole(self._encoder.conversations([turns]))
+
+    def _whole(self, encoded: tuple[list[list[int]], int]) -> list[int]:
+        (ids,), cut = encoded
+        if cut:
+            raise DataError(f"the prompt does not fit into the window of {self._encoder.size} ids: shorten it")
+        return ids
+
+    def room(self, input_ids: Sequence[int]) -> int | None:
+        """Return how many new tokens the backbone has positions for behind a prompt; None where there is no limit."""
+        limit = self.model.most_positions
+        read = 1 if self.model.config.is_encoder_decoder else len(input_ids)
+        return None if limit is None else limit - read
+
     def _check_room(self, input_ids: Sequence[Sequence[int]], decoding: Decoding) -> None:
         limit, longest = self.model.most_positions, max(map(len, input_ids), default=0)
         longest = 1 if self.model.config.is_encoder_decoder else longest + self.model.method.extra_positions
@@ -161,13 +231,23 @@ class Writer:
             )
 
     def _write(self, rows: Sequence[Mapping[str, Any]], decoding: Decoding) -> list[list[str]]:
+        decoded = self._encoder.tokenizer.batch_decode(self._generate(rows, decoding), skip_special_tokens=True)
+        texts = [text.strip() for text in decoded]
+        return [texts[first : first + decoding.n] for first in range(0, len(texts), decoding.n)]
+
+    def _generate(
+        self, rows: Sequence[Mapping[str, Any]], decoding: Decoding, stream: TextStream | None = None
+    ) -> Tensor:
+        """Return the new ids of each text, (rows · n, T)."""
         batch = {name: tensor.to(self.device) for name, tensor in self._collator(rows).items()}
         half = self.precision == "bf16"
         autocast = torch.autocast(self.device.type, dtype=torch.bfloat16) if half else nullcontext()
         # One pass at a time: the layers read the attributes of the current pass.
         with self._lock, torch.inference_mode(), autocast:
-            ids = self.model.generate(**batch, **decoding.options(), pad_token_id=self._collator.pad_id)
-        start = 1 if self.model.config.is_encoder_decoder else batch["input_ids"].shape[1]
-        decoded = self._encoder.tokenizer.batch_decode(ids[:, start:], skip_special_tokens=True)
-        texts = [text.strip() for text in decoded]
-        return [texts[first : first + decoding.n] for first in range(0, len(texts), decoding.n)]
+            ids: Tensor = self.model.generate(
+                **batch,
+                **decoding.options(),
+                pad_token_id=self._collator.pad_id,
+                stopping_criteria=None if stream is None else [stream],
+            )
+        return ids[:, 1 if self.model.config.is_encoder_decoder else batch["input_ids"].shape[1] :]

@@ -16,7 +16,6 @@ Examples:
 from __future__ import annotations
 
 import argparse
-import functools
 import signal
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -52,6 +51,7 @@ def add_parser(verbs: Any) -> None:
     add("--max-rows", type=int, metavar="N", help="texts in one request (default: 256)")
     add("--max-text-length", type=int, metavar="N", help="characters of one text (default: 100,000)")
     add("--max-body-mb", type=float, metavar="MB", help="body of one request (default: 8)")
+    add("--max-new-tokens", type=int, metavar="N", help="tokens written for one text (default: 1,024)")
     add("--max-queue-size", type=int, metavar="N", help="texts that may wait (default: 2,048)")
     add("--max-connections", type=int, metavar="N", help="connections answered at once (default: 512)")
     add("--timeout", type=float, metavar="SECONDS", help="time of one request (default: 30)")
@@ -79,34 +79,45 @@ def _run(options: argparse.Namespace) -> None:
 def _serve(options: argparse.Namespace) -> None:
     if any(find_spec(name) is None for name in ("fastapi", "fastapi_offline", "uvicorn", "prometheus_client")):
         raise ConfigError("attribune serve needs packages of its own: pip install 'attribune[serve]'")
-    from attribune.apps.serve import ServeSettings, load_models, serve, serve_in_workers
-    from attribune.apps.serve.settings import keys_for
+    from attribune.apps.serve import RunLoader, ServeSettings, named_runs, serve, serve_in_workers
+    from attribune.apps.serve.settings import admin_keys, keys_for
 
     if not 0 <= options.port < 2**16:
         raise ConfigError(f"--port {options.port}: give a number from 0 to 65,535")
     flags = {name: getattr(options, name) for name in ServeSettings.model_fields}
     settings = ServeSettings.from_dict({name: value for name, value in flags.items() if value is not None})
     keys_for(options.host)  # before a large model is loaded
+    admin_keys()
     console = open_console()
-    load = functools.partial(
-        load_models,
-        options.runs,
+    loader = RunLoader(
+        sources=named_runs(options.runs),
         backbone=options.backbone,
         dtype=options.dtype,
         quantise=options.quantise,
         cache_mb=settings.cache_mb / options.workers if options.workers > 0 else 0,
         enrol=settings.enrol,
+        mapped=options.workers != 1,
     )
+
+    def say_again(lines: Sequence[str]) -> None:
+        for line in lines:
+            console.note(f"loaded again: {line}")
 
     def say(address: str, lines: Sequence[str] = ()) -> None:
         for line in (*lines, f"serving at {address}, described at {address}/docs; Ctrl-C stops"):
             console.note(line)
 
-    where: dict[str, Any] = {"host": options.host, "port": options.port, "settings": settings, "on_start": say}
+    where: dict[str, Any] = {
+        "host": options.host,
+        "port": options.port,
+        "settings": settings,
+        "on_start": say,
+        "on_reload": say_again,
+    }
     if options.workers != 1:
-        serve_in_workers(functools.partial(load, mapped=True), workers=options.workers, **where)
+        serve_in_workers(loader, workers=options.workers, **where)
         return
-    models = load()
+    models = loader.load()
     for model in models.values():
         console.note(model.summary())
-    serve(models, **where)
+    serve(models, loader=loader, **where)

@@ -15,9 +15,13 @@ from attribune.apps.serve.settings import ServeSettings
 from attribune.core.job_folder import HeldError
 from attribune.errors import AttribuneError, ModelFolderError
 
-__all__ = ["in_time", "while_connected"]
+__all__ = ["AbandonedError", "in_time", "while_connected"]
 
 Result = TypeVar("Result")
+
+
+class AbandonedError(Exception):
+    """Nobody waits for an answer any more."""
 
 
 @asynccontextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -12,22 +13,37 @@ from importlib import metadata
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, RedirectResponse, Response
 from fastapi_offline import FastAPIOffline
-from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from attribune.apps.serve.answering import in_time, while_connected
 from attribune.apps.serve.batching import Batcher
-from attribune.apps.serve.bodies import ErrorAnswer, ModelsAnswer, PredictAnswer, PredictRequest, Refused
-from attribune.apps.serve.limits import LEFT, Gate, refusal
+from attribune.apps.serve.bodies import (
+    ErrorAnswer,
+    ModelsAnswer,
+    OpenAIErrorAnswer,
+    PredictAnswer,
+    PredictRequest,
+    Refused,
+    ReloadAnswer,
+    ReloadRequest,
+)
+from attribune.apps.serve.description import body_of, describe
+from attribune.apps.serve.faults import refusal, refusals
+from attribune.apps.serve.limits import LEFT, RELOAD, Gate
+from attribune.apps.serve.lines import LINES, LinePaths
 from attribune.apps.serve.metrics import ServiceMetrics
 from attribune.apps.serve.models import Answer, ServedModel
-from attribune.apps.serve.requests import LARGE_BODY, read_request
+from attribune.apps.serve.reloading import AlreadyLoadingError, Reload
+from attribune.apps.serve.requests import LARGE_BODY, checked, media_type, parse_body, read_request
 from attribune.apps.serve.settings import ServeSettings
 from attribune.apps.serve.value_paths import ValuePaths
 from attribune.apps.serve.value_requests import EnrolAnswer, EnrolRequest, RemoveAnswer
 from attribune.apps.serve.worker_metrics import WorkerMetrics
+from attribune.apps.serve.writing import WritingPaths
+from attribune.apps.serve.writing_requests import ChatRequest, CompletionAnswer, CompletionRequest
+from attribune.errors import AttribuneError
 
 __all__ = ["create_app"]
 
@@ -36,12 +52,12 @@ _RETRY = {"Retry-After": "1"}
 _FAULTS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorAnswer, "description": text}
     for status, text in {
-        400: "The body is not JSON.",
+        400: "The body is not JSON, or cannot be used.",
         401: "The key is missing or wrong.",
-        403: "The service changes no run: it was started without --enrol.",
+        403: "The service does not change: it was started without --enrol, or without an administrator's key.",
         404: "There is no such model, attribute or value.",
         408: "The body did not come in time.",
-        409: "The value is known already, or is being added.",
+        409: "The value is known already, or is being added; or the runs are being loaded.",
         413: "The body is too large.",
         421: "The host that the request names is not one of this service.",
         422: "A field is invalid; the answer has its name and the reason.",
@@ -58,79 +74,80 @@ def create_app(
     *,
     settings: ServeSettings | None = None,
     keys: Sequence[str] = (),
+    admin_keys: Sequence[str] = (),
     workers: WorkerMetrics | None = None,
+    reload: Reload | None = None,
 ) -> FastAPI:
     """Make the ASGI application of a service; `attribune.apps.serve.serve` runs it.
 
     Args:
         models: by name, as `load_models` returns them.
         keys: callers must send one of them as a bearer token; none is required if empty.
+        admin_keys: one of them must be sent to have the runs loaded again; nobody may if empty.
         workers: where the processes of the service leave their metrics, if there are several.
+        reload: loads the runs again.
     """
     settings = settings or ServeSettings()
-    metrics = ServiceMetrics(models.values(), workers)
-    service = _Service(models, settings, metrics)
+    metrics = ServiceMetrics(models, workers)
+    service = _Service(models, settings, metrics, reload)
     app = FastAPIOffline(
         title="Attribune",
         version=metadata.version("attribune"),
-        summary="Predictions for texts and the attributes they come with.",
+        summary="Predictions and texts by the attributes that texts come with.",
         lifespan=service.lifespan,
     )
+    _add_paths(app, service)
+    app.add_exception_handler(Refused, _refused)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(Exception, _failed)
+    describe(app, models, settings)
+    paths = {path for route in app.routes if (path := getattr(route, "path_format", None))}
+    app.add_middleware(Gate, settings=settings, keys=keys, admin_keys=admin_keys, metrics=metrics, paths=paths)
+    return app
+
+
+def _add_paths(app: FastAPI, service: _Service) -> None:
     faults = {status: fault for status, fault in _FAULTS.items() if status not in _OF_VALUES}
-    body = _body_of(PredictRequest)
-    app.post("/v1/predict", response_model=PredictAnswer, responses=faults, openapi_extra=body)(service.predict)
-    body = _body_of(EnrolRequest)
-    app.post("/v1/enrol", response_model=EnrolAnswer, responses=_FAULTS, openapi_extra=body)(service.enrol)
+    app.post("/v1/predict", response_model=PredictAnswer, responses=faults, openapi_extra=body_of(PredictRequest))(
+        service.predict
+    )
+    written = {status: {**fault, "model": OpenAIErrorAnswer} for status, fault in faults.items() if status != 422}
+    for path, body, handler in (
+        ("/v1/completions", CompletionRequest, service.complete),
+        ("/v1/chat/completions", ChatRequest, service.chat),
+    ):
+        app.post(path, response_model=CompletionAnswer, responses=written, openapi_extra=body_of(body))(handler)
+    app.post("/v1/enrol", response_model=EnrolAnswer, responses=_FAULTS, openapi_extra=body_of(EnrolRequest))(
+        service.enrol
+    )
     faults = {status: fault for status, fault in _FAULTS.items() if status != 400}
     app.delete("/v1/values/{attribute}/{value:path}", response_model=RemoveAnswer, responses=faults)(service.remove)
+    app.post(RELOAD, response_model=ReloadAnswer, responses=_FAULTS, openapi_extra=body_of(ReloadRequest))(
+        service.reload
+    )
     closed: dict[int | str, Any] = {status: _FAULTS[status] for status in (401, 421)}
     app.get("/v1/models", response_model=ModelsAnswer, responses=closed)(service.list_models)
     app.get("/health", responses={status: _FAULTS[status] for status in (421, 503)})(service.health)
     app.get("/metrics", response_class=Response, responses=closed)(service.metrics)
-    app.add_exception_handler(Refused, _refused)
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(Exception, _failed)
-    _document_limits(app, models, settings)
-    paths = {path for route in app.routes if (path := getattr(route, "path_format", None))}
-    app.add_middleware(Gate, settings=settings, keys=keys, metrics=metrics, paths=paths)
-    return app
-
-
-def _body_of(request: type[BaseModel]) -> dict[str, Any]:
-    """Describe a body, which the handler reads itself, within its limits."""
-    schema = {"application/json": {"schema": {"$ref": f"#/components/schemas/{request.__name__}"}}}
-    return {"requestBody": {"required": True, "content": schema}}
-
-
-def _document_limits(app: FastAPI, models: Mapping[str, ServedModel], settings: ServeSettings) -> None:
-    """Write the names of the models and the limits into the OpenAPI schema."""
-    schemas = app.openapi()["components"]["schemas"]
-    body = PredictRequest.model_json_schema(ref_template="#/components/schemas/{model}")
-    schemas |= body.pop("$defs") | {"PredictRequest": body}
-    new_value = EnrolRequest.model_json_schema(ref_template="#/components/schemas/{model}")
-    schemas |= new_value.pop("$defs") | {"EnrolRequest": new_value}
-    request, row = (schemas[name]["properties"] for name in ("PredictRequest", "Row"))
-    strings = {kind.get("type"): kind for kind in (*request["model"]["anyOf"], *request["rows"]["anyOf"])}
-    strings["string"]["enum"] = list(models)
-    new_value["properties"]["model"]["anyOf"][0]["enum"] = list(models)
-    for rows in (strings["array"], new_value["properties"]["rows"]):
-        rows |= {"minItems": 1, "maxItems": settings.max_rows}
-    for text in (request["text"], row["text"], schemas["LabelledRow"]["properties"]["text"]):
-        next(kind for kind in text["anyOf"] if kind.get("type") == "string")["maxLength"] = settings.max_text_length
-    reads = "; ".join(
-        f"{model.name} reads {', '.join(attribute.name for attribute in model.attributes) or 'none'}"
-        for model in models.values()
-    )
-    request["attributes"]["description"] += f" {reads}."
+    app.get("/", include_in_schema=False)(_to_docs)
 
 
 class _Service:
     """The handlers of the paths."""
 
-    def __init__(self, models: Mapping[str, ServedModel], settings: ServeSettings, metrics: ServiceMetrics) -> None:
-        self._models, self._settings, self._metrics = models, settings, metrics
+    def __init__(
+        self,
+        models: Mapping[str, ServedModel],
+        settings: ServeSettings,
+        metrics: ServiceMetrics,
+        reload: Reload | None = None,
+    ) -> None:
+        self._models, self._settings, self._metrics, self._reload = models, settings, metrics, reload
+        self._started = int(time.time())
         self._batcher: Batcher | None = None
         self._values: ValuePaths | None = None
+        self._writing: WritingPaths | None = None
+        self._lines: LinePaths | None = None
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attribune-reader")
 
     @asynccontextmanager
@@ -138,9 +155,10 @@ class _Service:
         """Start the batcher, and at the end let it answer what waits."""
         self._batcher = Batcher(max_queue_size=self._settings.max_queue_size, observe=self._metrics.batch_sizes.observe)
         self._metrics.watch(self._batcher)
-        self._values = ValuePaths(
-            self._models, self._settings, self._metrics, batcher=self._batcher, reader=self._reader
-        )
+        parts = (self._models, self._settings, self._metrics)
+        self._values = ValuePaths(*parts, batcher=self._batcher, reader=self._reader)
+        self._writing = WritingPaths(*parts, batcher=self._batcher, reader=self._reader)
+        self._lines = LinePaths(*parts, batcher=self._batcher, reader=self._reader)
         beat = asyncio.create_task(self._metrics.keep_written())
         yield
         beat.cancel()
@@ -152,9 +170,13 @@ class _Service:
         """Predict one text with its attributes, or many rows.
 
         Attributes may be left out, and values that the model has never seen are accepted: the answer lists them under
-        `unknown`, and is the prediction for a text without them.
+        `unknown`, and is the prediction for a text without them. With `content-type: application/x-ndjson` there is a
+        request on each line, and an answer on each line of the same type.
         """
         body = await request.body()  # what comes after it says that the caller has left
+        if media_type(request.headers.get("content-type", "")) == LINES:
+            assert self._lines is not None
+            return await self._lines.predict(body)
         async with in_time(self._settings):
             answered = await while_connected(request, self._answer(body, request.headers.get("content-type", "")))
         if answered is None:
@@ -171,6 +193,39 @@ class _Service:
         request = read() if len(body) < LARGE_BODY else await loop.run_in_executor(self._reader, read)
         assert self._batcher is not None
         return request[0], await asyncio.wrap_future(self._batcher.submit(*request))
+
+    async def complete(self, request: Request) -> Response:
+        """Write on from a prompt, by attributes, with a run of the task `generation`; as OpenAI's completions.
+
+        With `stream` the text comes in parts, as events.
+        """
+        assert self._writing is not None
+        return await self._writing.write(request, is_chat=False)
+
+    async def chat(self, request: Request) -> Response:
+        """Answer a conversation, by attributes, with a run of the task `generation`; as OpenAI's chat completions.
+
+        A model that was trained without a chat template takes one message, as its prompt.
+        """
+        assert self._writing is not None
+        return await self._writing.write(request, is_chat=True)
+
+    async def reload(self, request: Request) -> Response:
+        """Load the runs again, or others, and serve them once they are loaded; needs an administrator's key.
+
+        Until then those before answer. A run that cannot be loaded changes nothing, and the answer says why.
+        """
+        if self._reload is None:
+            raise Refused(403, "path", "this service does not know its runs: start it with `attribune serve`")
+        body = await request.body()
+        asked = checked(ReloadRequest, parse_body(body, request.headers.get("content-type", "")), "") if body else None
+        try:
+            lines = await asyncio.to_thread(self._reload, None if asked is None else asked.runs)
+        except AlreadyLoadingError as error:
+            raise Refused(409, "path", str(error)) from None
+        except AttribuneError as error:
+            raise Refused(422, "runs", str(error).encode("ascii", "backslashreplace").decode()) from None
+        return JSONResponse({"models": lines})
 
     async def enrol(self, request: Request) -> Response:
         """Learn a new value of an attribute from its rows with labels.
@@ -197,7 +252,11 @@ class _Service:
 
     async def list_models(self) -> Response:
         """List the models, with the texts and attributes that each reads."""
-        return JSONResponse({"models": [model.describe() for model in self._models.values()]})
+        models = [model.describe() for model in self._models.values()]
+        known = {"object": "model", "created": self._started, "owned_by": "attribune"}
+        return JSONResponse(
+            {"object": "list", "data": [{"id": model["name"], **known} for model in models], "models": models}
+        )
 
     async def health(self) -> Response:
         """Say whether requests are answered."""
@@ -211,10 +270,14 @@ class _Service:
         return Response(self._metrics.text(), media_type="text/plain; version=1.0.0; charset=utf-8")
 
 
-async def _refused(_: Request, error: Exception) -> Response:
+async def _to_docs(_: Request) -> Response:
+    return RedirectResponse("docs")
+
+
+async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
     headers = _RETRY if error.status in (429, 503) else None
-    return JSONResponse({"errors": [fault.model_dump() for fault in error.faults]}, error.status, headers)
+    return refusals(request.url.path, error.status, error.faults, headers)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -222,10 +285,10 @@ async def _http_error(request: Request, error: Exception) -> Response:
     reasons = {404: "there is no such path: see /docs", 405: "this path takes another method: see /docs"}
     reason = reasons.get(error.status_code, str(error.detail))
     field = "body" if error.status_code == 400 else "path"
-    return refusal(error.status_code, field, reason, error.headers)
+    return refusal(request.url.path, error.status_code, field, reason, error.headers)
 
 
-async def _failed(_: Request, error: Exception) -> Response:
+async def _failed(request: Request, error: Exception) -> Response:
     """Answer an unexpected error without its details, which go to the log."""
     _LOG.error("a request failed", exc_info=error)
-    return refusal(500, "body", "the service failed; its log says why")
+    return refusal(request.url.path, 500, "body", "the service failed; its log says why")

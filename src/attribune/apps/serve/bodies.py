@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, StrictBool, StrictFloat, StrictInt, StrictStr
 
@@ -11,9 +11,12 @@ __all__ = [
     "ErrorAnswer",
     "Fault",
     "ModelsAnswer",
+    "OpenAIErrorAnswer",
     "PredictAnswer",
     "PredictRequest",
     "Refused",
+    "ReloadAnswer",
+    "ReloadRequest",
     "RequestBody",
     "Row",
     "Scalar",
@@ -47,11 +50,6 @@ class PredictRequest(RequestBody):
     """One text with its attributes, or many as `rows`."""
 
     # What is skipped here is checked row by row, so that a body is refused at its first bad row.
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"example": {"text": "A joy from start to end.", "attributes": {"user": "u17"}}},
-    )
 
     model: StrictStr | None = Field(default=None, description="Name of the model; needed where several are served.")
     text: SkipValidation[Words | dict[str, Words | None] | None] = Field(
@@ -89,9 +87,26 @@ class PredictAnswer(BaseModel):
 
 
 class ModelsAnswer(BaseModel):
-    """The models of this service."""
+    """The models of this service, for OpenAI's clients as `data` too."""
 
+    object: Literal["list"] = "list"
+    data: list[dict[str, Any]]
     models: list[dict[str, Any]]
+
+
+class ReloadRequest(RequestBody):
+    """Which runs to load in place of those that are served."""
+
+    runs: list[StrictStr] | None = Field(
+        default=None,
+        description="Folders, or NAME=FOLDER, as on the command line; those that are served, loaded again, by default.",
+    )
+
+
+class ReloadAnswer(BaseModel):
+    """What is served from now on."""
+
+    models: list[str] = Field(description="A line on each model.")
 
 
 class Fault(BaseModel):
@@ -105,6 +120,12 @@ class ErrorAnswer(BaseModel):
     """Why a request is refused."""
 
     errors: list[Fault]
+
+
+class OpenAIErrorAnswer(BaseModel):
+    """Why a request is refused, as OpenAI's clients read it."""
+
+    error: dict[str, Any]
 
 
 class Refused(Exception):  # noqa: N818 - an answer, not a mistake

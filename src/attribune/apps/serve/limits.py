@@ -5,27 +5,24 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from attribune.apps.serve.faults import refusal
 from attribune.apps.serve.metrics import ServiceMetrics
-from attribune.apps.serve.settings import ServeSettings
+from attribune.apps.serve.settings import ADMIN_KEYS, ServeSettings
 from attribune.core.hosts import is_allowed
 
-__all__ = ["LEFT", "Gate", "refusal"]
+__all__ = ["LEFT", "RELOAD", "Gate"]
 
 LEFT = 499  # what logs and metrics show of a request whose caller left; it is never sent
+RELOAD = "/v1/reload"  # which takes the keys of administrators alone
 _OPEN = ("/health",)  # a container's probe sends no key
 
 _CLOSE = {"connection": "close"}
 _BODIES = 32  # of the largest size, which there is memory for at once
-
-
-def refusal(status: int, field: str, reason: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """Make the answer that refuses a request."""
-    return JSONResponse({"errors": [{"field": field, "reason": reason}]}, status, headers)
 
 
 class Gate:
@@ -34,16 +31,24 @@ class Gate:
     Args:
         app: the application behind it.
         keys: callers must send one of them as a bearer token; none is required if empty.
+        admin_keys: one of them must be sent to have the runs loaded again; nobody may if empty.
         paths: of the service; others are counted together.
     """
 
     def __init__(
-        self, app: ASGIApp, *, settings: ServeSettings, keys: Sequence[str], metrics: ServiceMetrics, paths: set[str]
+        self,
+        app: ASGIApp,
+        *,
+        settings: ServeSettings,
+        keys: Sequence[str],
+        admin_keys: Sequence[str] = (),
+        metrics: ServiceMetrics,
+        paths: set[str],
     ) -> None:
         self._app, self._settings, self._metrics, self._paths = app, settings, metrics, paths
         self._answering = self._held = 0
         self._largest = int(settings.max_body_mb * 2**20)
-        self._keys = [f"Bearer {key}".encode() for key in keys]
+        self._keys, self._admin_keys = ([f"Bearer {key}".encode() for key in some] for some in (keys, admin_keys))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
@@ -78,7 +83,8 @@ class Gate:
         """Pass a request on, unless as many are being answered as there may be; those still being sent do not count."""
         if self._answering >= self._settings.max_connections and scope["path"] not in _OPEN:
             reason = f"{self._answering} requests are being answered, which is all that may be at once: try again later"
-            await refusal(503, "body", reason, {**_CLOSE, "retry-after": "1"})(scope, receive, send)
+            answer = refusal(scope["path"], 503, "body", reason, {**_CLOSE, "retry-after": "1"})
+            await answer(scope, receive, send)
             return
         self._answering += 1
         try:
@@ -94,20 +100,24 @@ class Gate:
             reason = (
                 f"{named!r} is not a name of this service: use {' or '.join(hosts)}, or allow it by --allowed-hosts"
             )
-            return refusal(421, "header.host", reason, _CLOSE)
+            return refusal(scope["path"], 421, "header.host", reason, _CLOSE)
+        if scope["path"] == RELOAD and not self._admin_keys:
+            reason = f"nobody may have the runs loaded again: set {ADMIN_KEYS}, or send the process SIGHUP"
+            return refusal(RELOAD, 403, "path", reason)
         if not self._is_authorized(scope):
-            reason = "send one of the service's keys, as in 'Authorization: Bearer KEY'"
-            return refusal(401, "header.authorization", reason, {"www-authenticate": "Bearer"})
+            whose = "an administrator's key" if scope["path"] == RELOAD else "one of the service's keys"
+            reason = f"send {whose}, as in 'Authorization: Bearer KEY'"
+            return refusal(scope["path"], 401, "header.authorization", reason, {"www-authenticate": "Bearer"})
         declared = dict(scope["headers"]).get(b"content-length", b"0")
         if declared.isdigit() and int(declared[:20]) > self._largest:
-            return self._too_large()
+            return self._too_large(scope["path"])
         try:
-            return await asyncio.wait_for(self._body(receive), self._settings.timeout)
+            return await asyncio.wait_for(self._body(scope["path"], receive), self._settings.timeout)
         except TimeoutError:
             reason = f"the body did not come within {self._settings.timeout:g} seconds: send it again"
-            return refusal(408, "body", reason, _CLOSE)
+            return refusal(scope["path"], 408, "body", reason, _CLOSE)
 
-    async def _body(self, receive: Receive) -> bytes | JSONResponse | None:
+    async def _body(self, path: str, receive: Receive) -> bytes | JSONResponse | None:
         body, is_whole = bytearray(), False
         try:
             while not is_whole:
@@ -118,24 +128,26 @@ class Gate:
                 body += more
                 self._held += len(more)
                 if len(body) > self._largest:
-                    return self._too_large()
+                    return self._too_large(path)
                 if self._held > _BODIES * self._largest:
                     reason = f"bodies of {self._held:,} bytes wait already: try again later"
-                    return refusal(503, "body", reason, {**_CLOSE, "retry-after": "1"})
+                    return refusal(path, 503, "body", reason, {**_CLOSE, "retry-after": "1"})
                 is_whole = not message.get("more_body", False)
             return bytes(body)
         finally:
             if not is_whole:
                 self._held -= len(body)
 
-    def _too_large(self) -> JSONResponse:
-        return refusal(413, "body", f"the body has more than {self._largest:,} bytes: send fewer texts at once", _CLOSE)
+    def _too_large(self, path: str) -> JSONResponse:
+        reason = f"the body has more than {self._largest:,} bytes: send fewer texts at once"
+        return refusal(path, 413, "body", reason, _CLOSE)
 
     def _is_authorized(self, scope: Scope) -> bool:
-        if not self._keys or scope["path"] in _OPEN:
+        keys = self._admin_keys if scope["path"] == RELOAD else self._keys
+        if not keys or scope["path"] in _OPEN:
             return True
         header = dict(scope["headers"]).get(b"authorization", b"")
-        matches = [hmac.compare_digest(header, key) for key in self._keys]  # all of them, in constant time
+        matches = [hmac.compare_digest(header, key) for key in keys]  # all of them, in constant time
         return any(matches)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -25,7 +25,7 @@ _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 class ServiceMetrics:
     """The metrics of one service, in its own registry; where it has several processes, with those of the others."""
 
-    def __init__(self, models: Iterable[ServedModel], workers: WorkerMetrics | None = None) -> None:
+    def __init__(self, models: Mapping[str, ServedModel], workers: WorkerMetrics | None = None) -> None:
         self._workers = workers
         self.registry = CollectorRegistry()
         self.requests = Counter(
@@ -50,9 +50,10 @@ class ServiceMetrics:
         )
         self.enrolments = Counter("attribune_enrolments", "Values added.", ("model",), registry=self.registry)
         self.removals = Counter("attribune_removals", "Values forgotten.", ("model",), registry=self.registry)
-        self._models = list(models)
+        self.tokens = Counter("attribune_tokens", "Tokens read and written.", ("model", "kind"), registry=self.registry)
+        self._models = models
         self._renamed = RenamedMetrics(
-            self._models,
+            models,
             {
                 "attribune_request_seconds": self.durations,
                 "attribune_batch_texts": self.batch_sizes,
@@ -75,6 +76,11 @@ class ServiceMetrics:
                 self.attribute_values.labels(model.name, attribute.name, status).inc()
                 self._renamed.observe(model.name, attribute.name, status)
 
+    def wrote(self, model: ServedModel, usage: Mapping[str, int]) -> None:
+        """Count the tokens of a request for texts."""
+        for kind in ("prompt", "completion"):
+            self.tokens.labels(model.name, kind).inc(usage[f"{kind}_tokens"])
+
     def text(self) -> bytes:
         """Render all metrics in Prometheus' text format."""
         own = generate_latest(self.registry)
@@ -89,7 +95,7 @@ class ServiceMetrics:
 
 
 class _State(Collector):
-    def __init__(self, batcher: Batcher, models: Sequence[ServedModel]) -> None:
+    def __init__(self, batcher: Batcher, models: Mapping[str, ServedModel]) -> None:
         self._batcher, self._models = batcher, models
 
     def collect(self) -> Iterator[Metric]:
@@ -100,7 +106,7 @@ class _State(Collector):
         cached = GaugeMetricFamily("attribune_weight_cache_bytes", "Size of the weight cache.", labels=labels)
         hits = CounterMetricFamily("attribune_weight_cache_hits", "Values found in the weight cache.", labels=labels)
         misses = CounterMetricFamily("attribune_weight_cache_misses", "Values not found in it.", labels=labels)
-        for model in self._models:
+        for model in self._models.values():
             for attribute, cache in model.weight_caches.items():
                 cached.add_metric((model.name, attribute), cache.megabytes * 2**20)
                 hits.add_metric((model.name, attribute), cache.hits)

@@ -47,16 +47,22 @@ class MappedFiles:
 
     Args:
         stamps: by path, the inode, the size and the time of the last change.
+        places: where in memory they are.
     """
 
     stamps: dict[str, tuple[int, ...] | None] = field(default_factory=dict)
+    places: frozenset[str] = frozenset()
 
     @classmethod
     def of_this_process(cls, *, apart_from: Self | None = None) -> Self:
-        """Find the files of models that this process has mapped."""
-        maps = psutil.Process().memory_maps() if _LISTS_FILES else []
-        paths = {one.path for one in maps if one.path.endswith(_SUFFIXES)}
-        return cls({path: _stamp(path) for path in sorted(paths.difference(apart_from.stamps if apart_from else ()))})
+        """Find the files of models that this process has mapped, apart from what it had mapped before.
+
+        A file that it maps anew is found, also where a model that is there already reads from it.
+        """
+        maps = psutil.Process().memory_maps(grouped=False) if _LISTS_FILES else []
+        known = apart_from.places if apart_from else frozenset()
+        new = {one.addr: one.path for one in maps if one.path.endswith(_SUFFIXES) and one.addr not in known}
+        return cls({path: _stamp(path) for path in sorted(set(new.values()))}, frozenset(new))
 
     @contextmanager
     def own_change(self, folder: Path) -> Iterator[None]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,15 +21,17 @@ from attribune.data.writing import finite
 from attribune.errors import AttribuneError, ConfigError, ModelFolderError
 from attribune.methods.weight_cache import WeightCache
 from attribune.models.base import ConditionedModel
+from attribune.models.generator import AttributeGenerator
 from attribune.models.panel import Panel
 from attribune.models.predictor import Predictor, PredictorGroup
 from attribune.models.quantised import Quantisation
+from attribune.models.writer import Writer
 from attribune.runs.folder import RunFolder, load_predictor
 from attribune.runs.live_run import LiveRun
 from attribune.schema import MultiLabel, Numeric, Schema
 from attribune.schema.attributes import FittedAttribute
 
-__all__ = ["Answer", "ServedModel", "load_models"]
+__all__ = ["Answer", "RunLoader", "ServedModel", "load_models", "named_runs"]
 
 
 class Answer(NamedTuple):
@@ -59,6 +62,7 @@ class ServedModel:
         panels: of the attributes for which one was asked, each with the schema whose values it has.
         live: its run, if values can be added and taken away.
         fixed: why they cannot.
+        writer: generates texts, with a run of the task ``generation``.
     """
 
     name: str
@@ -68,6 +72,7 @@ class ServedModel:
     panels: dict[str, tuple[Schema, Panel]] = field(default_factory=dict, repr=False)
     live: LiveRun | None = None
     fixed: str = "it was loaded without `enrol`"
+    writer: Writer | None = None
 
     def changed_files(self) -> list[str]:
         """Return the files that have changed since the model was loaded, from which it reads on."""
@@ -80,7 +85,7 @@ class ServedModel:
 
     def shares_batches_with(self, other: ServedModel) -> bool:
         """Return whether rows of two models can be in one batch."""
-        return other.name in self.group.together_with(self.name)
+        return other.group is self.group and other.name in self.group.together_with(self.name)
 
     @property
     def attributes(self) -> tuple[FittedAttribute, ...]:
@@ -105,7 +110,7 @@ class ServedModel:
 
         Who dissents stays with the service, whose callers need not know the values that a model knows.
         """
-        self._check_files()
+        self.check_files()
         (asked,) = (one.name for one in self.attributes if panel.columns[one.columns].all())
         panel = self.panel(asked)  # of the values that the model knows now
         opinions = panel.predict(self.predictor, columns)
@@ -113,7 +118,8 @@ class ServedModel:
         attributes = [one for one in self.attributes if not panel.columns[one.columns].all()]
         return self._listed(columns, opinions, [attribute.name for attribute in attributes])
 
-    def _check_files(self) -> None:
+    def check_files(self) -> None:
+        """Raise ModelFolderError when a file has changed from which the model is read."""
         if changed := self.changed_files():
             raise ModelFolderError(
                 f"model {self.name!r} cannot answer: {changed[0]} has changed since it was loaded. Start the service "
@@ -133,7 +139,7 @@ class ServedModel:
             ModelFolderError: when a file has changed from which a model is read.
         """
         for model in rows:
-            model._check_files()
+            model.check_files()
         encoded = {model.name: model.predictor.encode(columns) for model, columns in rows.items()}
         scores = next(iter(rows)).group.score(encoded)
         return {model: model._answers(columns, scores[model.name]) for model, columns in rows.items()}
@@ -154,6 +160,13 @@ class ServedModel:
             )
             for row in range(len(next(iter(columns.values()))))
         ]
+
+    def unknown_and_missing(self, values: Mapping[str, Any]) -> tuple[dict[str, list[str]], list[str]]:
+        """Return, of the values of one text, those that the model does not know, and the attributes without one."""
+        columns = {attribute.name: [values.get(attribute.name)] for attribute in self.attributes}
+        unknown = self.predictor.schema.unknown(columns) if columns else {}
+        missing = [name for name, column in columns.items() if column[0] is None]
+        return {name: listed[0] for name, listed in unknown.items() if listed[0]}, missing
 
     def summary(self) -> str:
         """Return a line with its name, task, folder and attributes."""
@@ -203,20 +216,40 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
-def load_models(
-    runs: Sequence[str],
-    *,
-    backbone: str | Path | None = None,
-    dtype: str = "float32",
-    cache_mb: float = 256,
-    enrol: bool = False,
-    quantise: Quantisation | None = None,
-    mapped: bool = False,
-) -> dict[str, ServedModel]:
+def load_models(runs: Sequence[str], **options: Any) -> dict[str, ServedModel]:
     """Load runs for a service, on the thread that will predict; those with the same backbone share its weights.
 
     Args:
         runs: folders of runs or of saved models, or ``NAME=FOLDER``; the name is that of the folder unless given.
+        options: those of `RunLoader`.
+
+    Raises:
+        ConfigError: for two runs of one name, or without a run; or for a run that is there twice, or another dtype,
+            where values can be added.
+        ModelFolderError: for a folder that is no run, or whose model is missing or damaged.
+    """
+    return RunLoader(sources=named_runs(runs), **options).load()
+
+
+def named_runs(runs: Sequence[str]) -> dict[str, str]:
+    """Return the folder of each run by its name; ConfigError for two of one name, or none at all."""
+    if not runs:
+        raise ConfigError("no run is given to serve: name the folder of one that `attribune train` wrote")
+    sources: dict[str, str] = {}
+    for run in runs:
+        name, source = _parse_run(run)
+        if name in sources:
+            raise ConfigError(f"two runs are named {name!r}: give them names, as in NAME=FOLDER")
+        sources[name] = source
+    return sources
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunLoader:
+    """Loads runs for a service, and loads them again; those with the same backbone share its weights.
+
+    Args:
+        sources: folder of each run or saved model, by its name in requests; `named_runs` reads them.
         backbone: where the backbones' weights are, if no longer where they were.
         dtype: of the backbones' weights, ``float32`` or ``bfloat16``.
         cache_mb: size of the weight caches of all models together, in MiB.
@@ -226,56 +259,83 @@ def load_models(
             a file changes, the models do not answer.
 
     Raises:
-        ConfigError: for two runs of one name, or without a run; or for a run that is there twice, or another dtype,
-            where values can be added.
-        ModelFolderError: for a folder that is no run, or whose model is missing or damaged.
+        ConfigError: for settings that do not go together.
     """
-    if not runs:
-        raise ConfigError("no run is given to serve: name the folder of one that `attribune train` wrote")
-    if dtype not in ("float32", "bfloat16"):
-        raise ConfigError(f"--dtype {dtype}: choose float32 or bfloat16")
-    if enrol and dtype != "float32":
-        raise ConfigError(f"--dtype {dtype} with --enrol: weights are stored again with new values, so leave it out")
-    if enrol and quantise is not None:
-        raise ConfigError(
-            f"--quantise {quantise} with --enrol: values are learned in float32, so leave one of them out"
-        )
-    weights = _Weights(backbone, dtype, quantise)
-    return compute(lambda: _load_models(runs, weights, cache_mb=cache_mb, enrol=enrol, mapped=mapped))
 
+    sources: Mapping[str, str]
+    backbone: str | Path | None = None
+    dtype: str = "float32"
+    cache_mb: float = 256
+    enrol: bool = False
+    quantise: Quantisation | None = None
+    mapped: bool = False
 
-class _Weights(NamedTuple):
-    """Where the backbones' weights are, and in which precision they are used."""
+    def __post_init__(self) -> None:
+        if self.dtype not in ("float32", "bfloat16"):
+            raise ConfigError(f"--dtype {self.dtype}: choose float32 or bfloat16")
+        if self.enrol and self.dtype != "float32":
+            raise ConfigError(
+                f"--dtype {self.dtype} with --enrol: weights are stored again with new values, so leave it out"
+            )
+        if self.enrol and self.quantise is not None:
+            raise ConfigError(
+                f"--quantise {self.quantise} with --enrol: values are learned in float32, so leave one of them out"
+            )
 
-    backbone: str | Path | None
-    dtype: str
-    quantise: Quantisation | None
+    def of(self, runs: Sequence[str] | None) -> Self:
+        """Return the loader of other runs with the same settings; of the same ones without any."""
+        return self if runs is None else replace(self, sources=named_runs(runs))
 
+    def load(self) -> dict[str, ServedModel]:
+        """Load the runs on the thread that will predict; AttribuneError for one that cannot be."""
+        return compute(self._load)
 
-def _load_models(
-    runs: Sequence[str], weights: _Weights, *, cache_mb: float, enrol: bool, mapped: bool
-) -> dict[str, ServedModel]:
-    before = MappedFiles.of_this_process()
-    folders = [RunFolder(Path(_parse_run(run)[1]).resolve()) for run in runs if enrol]
-    for folder in folders:
-        folder.complete_model()
-    marks = {folder.path: folder.model_mark for folder in folders}
-    if len(marks) < len(folders):
-        raise ConfigError("--enrol with one run under two names: only one of them would learn; give it once")
-    sources, group = _load_group(runs, weights)
-    if not mapped:
-        copy_into_memory(group.networks())
-        gc.collect()  # nothing may hold what has been copied
-    files = MappedFiles.of_this_process(apart_from=before)
-    models = {name: ServedModel(name=name, group=group, source=source, files=files) for name, source in sources.items()}
-    if enrol:
-        models = {name: _with_run(model, marks, weights.backbone) for name, model in models.items()}
-    neural = [model for served in models.values() if isinstance(model := served.predictor.model, ConditionedModel)]
-    for model in neural:
-        model.enable_weight_cache(cache_mb / len(neural))
-    for served in models.values():
-        served.check()
-    return models
+    def load_beside(self) -> dict[str, ServedModel]:
+        """Load the runs while others predict: on a thread of its own, whose OpenMP team ends with it."""
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="attribune-loader") as thread:
+            return thread.submit(self._load).result()
+
+    def _load(self) -> dict[str, ServedModel]:
+        before = MappedFiles.of_this_process()
+        folders = [RunFolder(Path(source).resolve()) for source in self.sources.values() if self.enrol]
+        for folder in folders:
+            folder.complete_model()
+        marks = {folder.path: folder.model_mark for folder in folders}
+        if len(marks) < len(folders):
+            raise ConfigError("--enrol with one run under two names: only one of them would learn; give it once")
+        group = self._group()
+        writers = {
+            name: Writer(one.model, text_input=one.text_input, precision=one.precision)
+            for name, one in group.items()
+            if isinstance(one.model, AttributeGenerator)
+        }
+        if not self.mapped:
+            copy_into_memory(group.networks())
+            gc.collect()  # nothing may hold what has been copied
+        files = MappedFiles.of_this_process(apart_from=before)
+        models = {
+            name: ServedModel(name=name, group=group, source=source, files=files, writer=writers.get(name))
+            for name, source in self.sources.items()
+        }
+        if self.enrol:
+            models = {name: _with_run(model, marks, self.backbone) for name, model in models.items()}
+        neural = [model for served in models.values() if isinstance(model := served.predictor.model, ConditionedModel)]
+        for model in neural:
+            model.enable_weight_cache(self.cache_mb / len(neural))
+        for served in models.values():
+            served.check()
+        return models
+
+    def _group(self) -> PredictorGroup:
+        """Load the predictors of runs over shared weights."""
+        shared = SharedBackbones(default_device())
+        predictors = {
+            name: load_predictor(
+                source, shared=shared, backbone=self.backbone, dtype=self.dtype, quantise=self.quantise
+            )
+            for name, source in self.sources.items()
+        }
+        return PredictorGroup(predictors, shared=shared)
 
 
 def _with_run(
@@ -291,20 +351,6 @@ def _with_run(
     except AttribuneError as error:
         return replace(model, fixed=str(error))
     return replace(model, live=live)
-
-
-def _load_group(runs: Sequence[str], weights: _Weights) -> tuple[dict[str, str], PredictorGroup]:
-    """Load runs over shared weights; returns the folder of each by name, and their predictors."""
-    shared, sources, predictors = SharedBackbones(default_device()), dict[str, str](), dict[str, Predictor]()
-    for run in runs:
-        name, source = _parse_run(run)
-        if name in predictors:
-            raise ConfigError(f"two runs are named {name!r}: give them names, as in NAME=FOLDER")
-        predictor = load_predictor(source, shared=shared, **weights._asdict())
-        if predictor.task.kind == "generation":
-            raise ConfigError(f"{source} writes text, which the service does not: use `attribune generate`")
-        sources[name], predictors[name] = source, predictor
-    return sources, PredictorGroup(predictors, shared=shared)
 
 
 def _parse_run(run: str) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -18,7 +18,7 @@ _WINDOW = 10_000  # texts over which the share of unknown values is taken
 class RenamedMetrics(Collector):
     """Old metrics of the served models, made from the new ones; `renamed` has the new metric by the old name."""
 
-    def __init__(self, models: Sequence[ServedModel], renamed: Mapping[str, Collector]) -> None:
+    def __init__(self, models: Mapping[str, ServedModel], renamed: Mapping[str, Collector]) -> None:
         self._models, self._renamed = models, renamed
         self._statuses: dict[tuple[str, str], deque[str]] = {}
 
@@ -59,7 +59,7 @@ class RenamedMetrics(Collector):
         shares = GaugeMetricFamily(
             "attribune_cache_hit_share", "Deprecated: rate(attribune_weight_cache_hits_total).", labels=labels
         )
-        for model in self._models:
+        for model in self._models.values():
             for attribute, cache in model.weight_caches.items():
                 megabytes.add_metric((model.name, attribute), cache.megabytes)
                 shares.add_metric((model.name, attribute), cache.hits / max(cache.hits + cache.misses, 1))

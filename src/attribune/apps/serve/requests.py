@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import gc
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -21,11 +22,14 @@ from attribune.schema.columns import canonical
 
 __all__ = [
     "LARGE_BODY",
+    "attribute_names",
     "check_characters",
     "check_rows",
     "checked",
     "choose_model",
+    "media_type",
     "parse_body",
+    "read_prediction",
     "read_request",
     "read_row",
     "read_text",
@@ -36,6 +40,8 @@ Body = TypeVar("Body", bound=BaseModel)
 LARGE_BODY = 1 << 16  # bytes; reading a smaller one takes the event loop a few milliseconds at most
 _MAX_VALUES = 1_000  # of one attribute of one text
 _MAX_FAULTS = 10  # in an answer
+_LONGEST_NAME = 60  # characters of a field for which a similar one is sought
+_FORM = "application/x-www-form-urlencoded"  # the type that curl gives a body unless told otherwise
 
 
 def read_request(
@@ -49,7 +55,14 @@ def read_request(
     Raises:
         Refused: naming the field, the value seen and the cure.
     """
-    request = checked(PredictRequest, parse_body(body, content_type), "")
+    return read_prediction(parse_body(body, content_type), models, settings)
+
+
+def read_prediction(
+    given: Any, models: Mapping[str, ServedModel], settings: ServeSettings
+) -> tuple[ServedModel, dict[str, list[Any]], Panel | None]:
+    """Read what the JSON of a request says, as `read_request` does."""
+    request = checked(PredictRequest, given, "", attributes=attribute_names(models))
     model = choose_model(models, request.model)
     columns = _columns(request, model, settings)
     return model, columns, None if request.panel is None else _panel(request.panel, model, columns, settings)
@@ -78,9 +91,13 @@ def _panel(name: str, model: ServedModel, columns: Mapping[str, Sequence[Any]], 
 
 def parse_body(body: bytes, content_type: str) -> Any:
     """Return what the JSON of a body says."""
-    kind = content_type.partition(";")[0].strip().lower()
+    kind = media_type(content_type)
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
-        raise Refused(422, "body", f"its type is {shown(kind)!r}: send JSON, with 'content-type: application/json'")
+        cure = "send JSON, with 'content-type: application/json'"
+        if kind == _FORM:
+            cure += ", which curl does with -H 'content-type: application/json'"
+        seen = f"its type is {shown(kind)!r}" if kind else "its type is not said"
+        raise Refused(422, "body", f"{seen}: {cure}")
     if not body:
         raise Refused(422, "body", "Field required: the body is empty")
     collects = gc.isenabled()
@@ -97,6 +114,16 @@ def parse_body(body: bytes, content_type: str) -> Any:
     finally:
         if collects:
             gc.enable()
+
+
+def media_type(content_type: str) -> str:
+    """Return the type of a body without its parameters."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def attribute_names(models: Mapping[str, ServedModel]) -> list[str]:
+    """Return the names of the attributes of all models."""
+    return list(dict.fromkeys(attribute.name for model in models.values() for attribute in model.attributes))
 
 
 def choose_model(models: Mapping[str, ServedModel], name: str | None) -> ServedModel:
@@ -153,7 +180,7 @@ def read_row(given: Any, prefix: str, model: ServedModel, settings: ServeSetting
         )
         _check_words(given.get("text"), f"{prefix}text", model, settings)
         _check_numbers(given.get("attributes"), f"{prefix}attributes.")
-    row = checked(Row, given, prefix)
+    row = checked(Row, given, prefix, attributes=known)
     schema = model.predictor.schema
     values: dict[str, Any] = {
         name: _value(value, known[name], f"{prefix}attributes.{shown(name)}", schema)
@@ -163,15 +190,30 @@ def read_row(given: Any, prefix: str, model: ServedModel, settings: ServeSetting
     return values
 
 
-def checked(kind: type[Body], given: Any, prefix: str) -> Body:
-    """Check an object of a body by its types."""
+def checked(kind: type[Body], given: Any, prefix: str, *, attributes: Collection[str] = ()) -> Body:
+    """Check an object of a body by its types.
+
+    Args:
+        attributes: names that a caller may have put beside `attributes` instead of into it.
+    """
     if not isinstance(given, dict):
         raise Refused(422, prefix.removesuffix(".") or "body", "Input should be a valid dictionary or object")
-    _check_names(given, kind.model_fields, prefix, "there is no such field")
+    unknown = next((name for name in given if name not in kind.model_fields), None)
+    if unknown is not None:
+        hint = _meant(unknown, kind.model_fields, attributes, prefix)
+        raise Refused(422, f"{prefix}{shown(unknown)}", f"there is no such field{hint}")
     try:
         return kind.model_validate(given)
     except ValidationError as error:
         raise Refused(422, faults=_faults(error.errors(include_url=False, include_input=False), prefix)) from None
+
+
+def _meant(name: str, fields: Collection[str], attributes: Collection[str], prefix: str) -> str:
+    """Return the hint to what a field may mean: an attribute that is in the wrong place, or a similar name."""
+    if "attributes" in fields and name in attributes:
+        return f": did you mean {prefix}attributes.{shown(name)}? Put it into the object `attributes`"
+    close = difflib.get_close_matches(name, list(fields), n=1) if len(name) <= _LONGEST_NAME else []
+    return f": did you mean {prefix}{close[0]}?" if close else ""
 
 
 def _check_names(given: Any, known: Iterable[str], prefix: str, reason: str) -> None:

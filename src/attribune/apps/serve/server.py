@@ -16,12 +16,13 @@ import uvicorn
 
 from attribune.apps.serve.app import create_app
 from attribune.apps.serve.connections import Connection
-from attribune.apps.serve.models import ServedModel
-from attribune.apps.serve.settings import ServeSettings, hosts_for, keys_for
+from attribune.apps.serve.models import RunLoader, ServedModel
+from attribune.apps.serve.reloading import LiveModels, Reload, Reloader, in_background
+from attribune.apps.serve.settings import ServeSettings, admin_keys, hosts_for, keys_for
 from attribune.apps.serve.worker_metrics import WorkerMetrics
 from attribune.errors import ConfigError
 
-__all__ = ["end_at_once", "listen", "make_server", "serve", "url"]
+__all__ = ["end_at_once", "has_terminal", "listen", "make_server", "serve", "url"]
 
 
 def serve(
@@ -30,23 +31,35 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     settings: ServeSettings | None = None,
+    loader: RunLoader | None = None,
     on_start: Callable[[str], None] = lambda _: None,
+    on_reload: Callable[[list[str]], None] = lambda _: None,
 ) -> None:
-    """Answer requests until the process is interrupted or stopped (SIGINT, SIGTERM, SIGHUP); a second signal ends it.
+    """Answer requests until the process is interrupted or stopped (SIGINT, SIGTERM); a second signal ends it.
 
     Args:
         models: by name, as `load_models` returns them.
         host: address to listen on. Callers from other machines must send a key of `ATTRIBUNE_SERVE_KEYS`.
         port: 0 takes a free one.
+        loader: loaded them, and loads them again at SIGHUP, or for callers with a key of `ATTRIBUNE_SERVE_ADMIN_KEYS`.
+            Without it, or when the terminal has gone, SIGHUP stops the service.
         on_start: called with the URL once requests are answered.
+        on_reload: called with a line on each model when they were loaded again at SIGHUP.
 
     Raises:
         ConfigError: for a host beyond this machine without keys, or an address that cannot be listened on.
     """
+    live = LiveModels(models)
+    reload = None if loader is None else Reloader(live, loader)
     with listen(host, port) as listener:
         address = url(host, listener)
         server = make_server(
-            models, host=host, settings=settings or ServeSettings(), on_start=lambda: on_start(address)
+            live,
+            host=host,
+            settings=settings or ServeSettings(),
+            reload=reload,
+            on_start=lambda: on_start(address),
+            on_hangup=None if reload is None else functools.partial(in_background, reload, on_reload),
         )
         server.run(sockets=[listener])
 
@@ -62,13 +75,17 @@ def make_server(
     host: str,
     settings: ServeSettings,
     workers: WorkerMetrics | None = None,
+    reload: Reload | None = None,
     on_start: Callable[[], None] = lambda: None,
+    on_hangup: Callable[[], None] | None = None,
 ) -> uvicorn.Server:
     """Make the server of a host, whose `run` answers requests.
 
     Args:
         workers: where the processes of the service leave their metrics, if there are several.
+        reload: loads the runs again.
         on_start: called once requests are answered.
+        on_hangup: called at SIGHUP, which otherwise stops the server.
 
     Raises:
         ConfigError: for a host beyond this machine without keys.
@@ -77,7 +94,9 @@ def make_server(
     limit = settings.max_connections + max(settings.max_connections // 2, 16)  # some ask, others wait
     connection: Any = functools.partial(Connection, timeout=settings.timeout, limit=limit)
     config = uvicorn.Config(
-        create_app(models, settings=settings, keys=keys_for(host), workers=workers),
+        create_app(
+            models, settings=settings, keys=keys_for(host), admin_keys=admin_keys(), workers=workers, reload=reload
+        ),
         http=connection,
         ws="none",
         log_config=None,
@@ -85,15 +104,18 @@ def make_server(
         timeout_graceful_shutdown=int(settings.timeout) + 1,
         server_header=False,
     )
-    return _Server(config, on_start)
+    return _Server(config, on_start, on_hangup)
 
 
 class _Server(uvicorn.Server):
     """Stops at a signal when it has answered what it was asked, and at a second one at once."""
 
-    def __init__(self, config: uvicorn.Config, on_start: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, on_start: Callable[[], None], on_hangup: Callable[[], None] | None
+    ) -> None:
         super().__init__(config)
-        self._on_start = on_start
+        self._on_start, self._on_hangup = on_start, on_hangup
+        self._had_terminal = has_terminal()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to answer, and say so."""
@@ -103,7 +125,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Handle SIGHUP as SIGTERM, unless it is ignored, as under nohup."""
+        """Handle SIGHUP too, unless it is ignored, as under nohup."""
         hangup = getattr(signal, "SIGHUP", None)
         with super().capture_signals():
             if hangup is None or threading.current_thread() is not threading.main_thread():
@@ -111,17 +133,33 @@ class _Server(uvicorn.Server):
                 return
             before = signal.getsignal(hangup)
             if before is not signal.SIG_IGN:
-                signal.signal(hangup, self.handle_exit)
+                signal.signal(hangup, self._hang_up)
             try:
                 yield
             finally:
                 signal.signal(hangup, before)
+
+    def _hang_up(self, sig: int, frame: FrameType | None) -> None:
+        """Do what SIGHUP asks for; it stops a service whose terminal was closed."""
+        if self._on_hangup is None or self.should_exit or (self._had_terminal and not has_terminal()):
+            self.handle_exit(sig, frame)
+        else:
+            self._on_hangup()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop."""
         if self.should_exit:
             end_at_once(sig, frame)
         super().handle_exit(sig, frame)
+
+
+def has_terminal() -> bool:
+    """Whether this process has a terminal that it would be stopped with."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | getattr(os, "O_NOCTTY", 0)))
+    except OSError:
+        return False
+    return True
 
 
 def end_at_once(sig: int, _: FrameType | None) -> None:

@@ -12,10 +12,12 @@ from attribune.core.config import Settings
 from attribune.core.hosts import LOOPBACK, is_loopback
 from attribune.errors import ConfigError
 
-__all__ = ["KEYS", "ServeSettings", "hosts_for", "keys_for"]
+__all__ = ["ADMIN_KEYS", "KEYS", "ServeSettings", "admin_keys", "hosts_for", "keys_for"]
 
 KEYS = "ATTRIBUNE_SERVE_KEYS"
 """The environment variable with the keys that callers may send, separated by commas."""
+ADMIN_KEYS = "ATTRIBUNE_SERVE_ADMIN_KEYS"
+"""The environment variable with the keys of those who may have the runs loaded again, separated by commas."""
 _MIN_KEY_LENGTH = 16
 
 
@@ -26,6 +28,7 @@ class ServeSettings(Settings):
         max_rows: texts in one request.
         max_text_length: characters of one text.
         max_body_mb: size of the body of one request, in MiB.
+        max_new_tokens: tokens that are written for one text.
         max_queue_size: texts that wait for a model; a request that exceeds it is answered with 429.
         max_connections: requests that are answered at once, one on a connection; more get 503. Half as many
             connections, 16 at least, may be open besides; beyond that those are closed that have waited longest for
@@ -47,6 +50,7 @@ class ServeSettings(Settings):
     max_rows: int = Field(default=256, ge=1)
     max_text_length: int = Field(default=100_000, ge=1)
     max_body_mb: float = Field(default=8, gt=0)
+    max_new_tokens: int = Field(default=1024, ge=1)
     max_queue_size: int = Field(default=2048, ge=1)
     max_connections: int = Field(default=512, ge=1)
     timeout: float = Field(default=30, gt=0)
@@ -61,17 +65,27 @@ def keys_for(host: str) -> tuple[str, ...]:
     Raises:
         ConfigError: for a host beyond this machine without keys, or a key that is easily guessed.
     """
-    keys = tuple(key.strip() for key in os.environ.get(KEYS, "").split(",") if key.strip())
+    keys = _keys_of(KEYS)
     if not keys and not is_loopback(host):
         raise ConfigError(
             f"--host {host} can be reached from other machines: set {KEYS} to one or several keys, separated by "
             "commas, that callers must send; or listen on 127.0.0.1"
         )
+    return keys
+
+
+def admin_keys() -> tuple[str, ...]:
+    """Read the administrators' keys of the environment; ConfigError for one that is easily guessed."""
+    return _keys_of(ADMIN_KEYS)
+
+
+def _keys_of(variable: str) -> tuple[str, ...]:
+    keys = tuple(key.strip() for key in os.environ.get(variable, "").split(",") if key.strip())
     for number, key in enumerate(keys, start=1):
         if len(key) < _MIN_KEY_LENGTH or not key.isascii():
             raise ConfigError(
-                f"key {number} of {KEYS} has {len(key)} characters: use {_MIN_KEY_LENGTH} or more of ASCII, such as "
-                "`openssl rand -hex 16` prints"
+                f"key {number} of {variable} has {len(key)} characters: use {_MIN_KEY_LENGTH} or more of ASCII, such "
+                "as `openssl rand -hex 16` prints"
             )
     return keys
 

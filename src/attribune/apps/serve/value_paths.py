@@ -14,7 +14,7 @@ from datasets import Dataset
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
-from attribune.apps.serve.answering import in_time, while_connected
+from attribune.apps.serve.answering import AbandonedError, in_time, while_connected
 from attribune.apps.serve.batching import Batcher
 from attribune.apps.serve.bodies import Refused
 from attribune.apps.serve.limits import LEFT
@@ -109,7 +109,7 @@ class ValuePaths:
     def _give_way(self, abandoned: threading.Event) -> None:
         """Answer those who wait, between two batches of what is learned."""
         if abandoned.is_set():
-            raise _AbandonedError
+            raise AbandonedError
         self._batcher.give_way()
 
     async def _remove(self, path: bytes, name: str | None) -> dict[str, Any]:
@@ -138,10 +138,6 @@ class ValuePaths:
             "notes": done.notes,
             "remaining": [*places, *done.undecided],
         }
-
-
-class _AbandonedError(Exception):
-    """Nobody waits for a value any more."""
 
 
 def _learn(asked: Enrolment, pause: Callable[[], None]) -> LearnedValue:

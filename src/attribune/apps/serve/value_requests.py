@@ -8,11 +8,20 @@ from typing import Any, Literal
 from urllib.parse import unquote
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, SkipValidation, StrictStr
+from pydantic import BaseModel, Field, SkipValidation, StrictStr
 
 from attribune.apps.serve.bodies import Refused, RequestBody, Row, Scalar
 from attribune.apps.serve.models import ServedModel
-from attribune.apps.serve.requests import check_rows, checked, choose_model, parse_body, read_row, read_text, shown
+from attribune.apps.serve.requests import (
+    attribute_names,
+    check_rows,
+    checked,
+    choose_model,
+    parse_body,
+    read_row,
+    read_text,
+    shown,
+)
 from attribune.apps.serve.settings import ServeSettings
 from attribune.errors import AttribuneError, ConfigError, DataError
 from attribune.runs.live_run import LiveRun
@@ -20,7 +29,16 @@ from attribune.runs.value_learning import EnrolSettings
 from attribune.schema import FittedAttribute, MultiLabel
 from attribune.schema.revision import check_listed
 
-__all__ = ["EnrolAnswer", "EnrolRequest", "Enrolment", "RemoveAnswer", "read_enrolment", "read_removal"]
+__all__ = [
+    "EnrolAnswer",
+    "EnrolRequest",
+    "Enrolment",
+    "RemoveAnswer",
+    "check_label",
+    "check_new_value",
+    "read_enrolment",
+    "read_removal",
+]
 
 _PATH = b"/v1/values/"
 _LONGEST = 1_000  # characters of a new value
@@ -34,17 +52,6 @@ class LabelledRow(Row):
 
 class EnrolRequest(RequestBody):
     """A new value of an attribute, and rows from which it is learned."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "example": {
-                "attribute": "user",
-                "value": "u99",
-                "rows": [{"text": "A joy from start to end.", "attributes": {"product": "p3"}, "label": "good"}],
-            }
-        },
-    )
 
     model: StrictStr | None = Field(default=None, description="Name of the model; needed where several are served.")
     attribute: StrictStr = Field(description="The attribute that has the value.")
@@ -123,20 +130,20 @@ def read_enrolment(
     Raises:
         Refused: naming the field, the value seen and the cure.
     """
-    request = checked(EnrolRequest, parse_body(body, content_type), "")
+    request = checked(EnrolRequest, parse_body(body, content_type), "", attributes=attribute_names(models))
     model = choose_model(models, request.model)
     live = live_run(model)
     if live.refusal is not None:
         raise Refused(422, "model", f"model {model.name!r} learns no values: {_printable(live.refusal)}")
     attribute = _attribute(request.attribute, model, status=422)
-    text, value = _new_value(request.value, attribute, model)
+    text, value = check_new_value(request.value, attribute, model)
     check_rows(request.rows, settings)
     (column_of_labels,) = live.recipe.label_columns
     columns: dict[str, list[Any]] = {name: [] for name in (*model.predictor.columns, column_of_labels)}
     for number, given in enumerate(request.rows):
         label = given.pop("label", None) if isinstance(given, dict) else None
         read = _row_with_value(given, f"rows[{number}].", attribute, text, model, settings)
-        read[column_of_labels] = _label(label, number, model)
+        read[column_of_labels] = check_label(label, number, model)
         for name, column in columns.items():
             column.append(read.get(name))
     return Enrolment(
@@ -157,7 +164,7 @@ def _attribute(name: str, model: ServedModel, *, status: int) -> FittedAttribute
     return found
 
 
-def _new_value(given: Any, attribute: FittedAttribute, model: ServedModel) -> tuple[str, str]:
+def check_new_value(given: Any, attribute: FittedAttribute, model: ServedModel) -> tuple[str, str]:
     """Return a value as a cell has it, and as the vocabulary will have it."""
     text = read_text(given, "value")
     if text is None or model.predictor.schema.means_missing(text):
@@ -196,7 +203,7 @@ def _row_with_value(
     return read
 
 
-def _label(given: Any, number: int, model: ServedModel) -> Any:
+def check_label(given: Any, number: int, model: ServedModel) -> Any:
     """Check the label of a row by itself; returns it as a cell of a column of one type."""
     task, field = model.predictor.task, f"rows[{number}].label"
     given = _cell(given, field, takes_shares=bool(getattr(task, "soft_labels", False)))

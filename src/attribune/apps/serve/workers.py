@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import multiprocessing
 import os
+import queue
 import signal
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
-from attribune.apps.serve.models import ServedModel
-from attribune.apps.serve.server import end_at_once, listen, make_server, url
+from attribune.apps.serve.models import RunLoader
+from attribune.apps.serve.reloading import AlreadyLoadingError, LiveModels, Reloader
+from attribune.apps.serve.server import end_at_once, has_terminal, listen, make_server, url
 from attribune.apps.serve.settings import ServeSettings, keys_for
 from attribune.apps.serve.worker_metrics import WorkerMetrics
 from attribune.core.process import core_count
@@ -30,17 +34,16 @@ _LOG = logging.getLogger(__name__)
 _CONTEXT = multiprocessing.get_context("spawn")  # a fork of a process with OpenMP's threads hangs
 _THREADS = "OMP_NUM_THREADS"
 
-Load = Callable[[], Mapping[str, ServedModel]]
-
 
 def serve_in_workers(
-    load: Load,
+    loader: RunLoader,
     *,
     workers: int,
     host: str = "127.0.0.1",
     port: int = 8000,
     settings: ServeSettings | None = None,
     on_start: Callable[[str, list[str]], None] = lambda *_: None,
+    on_reload: Callable[[list[str]], None] = lambda _: None,
 ) -> None:
     """Answer requests in several processes until this one is stopped; a second signal ends them at once.
 
@@ -48,11 +51,13 @@ def serve_in_workers(
     started again.
 
     Args:
-        load: loads the models in each process, such as a `functools.partial` of `load_models` with ``mapped=True``.
+        loader: loads the models in each process, with ``mapped=True`` for one copy of the weights. All load them again,
+            and then serve them, at SIGHUP, or for callers with a key of `ATTRIBUNE_SERVE_ADMIN_KEYS`.
         workers: number of processes.
         host: address to listen on. Callers from other machines must send a key of `ATTRIBUNE_SERVE_KEYS`.
         port: 0 takes a free one.
         on_start: called with the URL, and a line on each model, once all processes answer.
+        on_reload: called with a line on each model when they were loaded again at SIGHUP.
 
     Raises:
         AttribuneError: whatever loading raises in the first process, or in the last one that is left.
@@ -69,7 +74,7 @@ def serve_in_workers(
         )
     keys_for(host)
     with listen(host, port) as listener, tempfile.TemporaryDirectory(prefix="attribune-serve-") as folder:
-        stopped_by = _Workers(load, workers, listener, host, settings, Path(folder)).run(on_start)
+        stopped_by = _Workers(loader, workers, listener, host, settings, Path(folder), on_reload).run(on_start)
     if stopped_by is not None:
         signal.raise_signal(stopped_by)  # as uvicorn does, so that the process ends as callers of signals expect
 
@@ -88,14 +93,17 @@ class _Worker:
 
 @dataclass
 class _Workers:
-    load: Load
+    loader: RunLoader
     count: int
     listener: socket.socket
     host: str
     settings: ServeSettings
     folder: Path
+    on_reload: Callable[[list[str]], None]
     running: dict[int, _Worker] = field(default_factory=dict)
     stopped_by: int | None = None
+    had_terminal: bool = field(default_factory=has_terminal)
+    hangups: tuple[Connection, Connection] = field(default_factory=lambda: _CONTEXT.Pipe(duplex=False))
 
     @property
     def stopping(self) -> bool:
@@ -126,7 +134,7 @@ class _Workers:
         try:
             process = _CONTEXT.Process(
                 target=_work,
-                args=(self.load, self.listener, others, self.host, self.settings, metrics),
+                args=(self.loader, self.listener, others, self.host, self.settings, metrics),
                 name=f"attribune-serve-{number}",
             )
             process.start()
@@ -157,9 +165,11 @@ class _Workers:
         return lines
 
     def _watch(self) -> None:
-        """Wait until all have ended; start those again that were not told to."""
+        """Wait until all have ended; start those again that were not told to, and let all load what is asked for."""
         while self.running:
-            wait([worker.process.sentinel for worker in self.running.values()])
+            workers = list(self.running.values())
+            ready = wait([*(one.process.sentinel for one in workers), *(one.pipe for one in workers), self.hangups[0]])
+            self._reload_if_asked(ready)
             for number, worker in list(self.running.items()):
                 if worker.process.is_alive():
                     continue
@@ -177,6 +187,45 @@ class _Workers:
                         raise
                     _LOG.warning("process %d of the service was not started again: %s", number, error)
 
+    def _reload_if_asked(self, ready: Collection[object]) -> None:
+        """Let all processes load the runs again, for a caller of one of them, or since the signal came."""
+        if self.hangups[0] in ready:
+            self.hangups[0].recv_bytes()
+            result = self._reload(None)
+            if isinstance(result, AttribuneError):
+                _LOG.warning("the runs were not loaded again, and those before are served on: %s", result)
+            else:
+                self.on_reload(result)
+        for worker in list(self.running.values()):
+            if worker.pipe in ready and (asked := _received(worker)) is not None:
+                _tell(worker, "answer", self._reload(asked[1]))
+
+    def _reload(self, runs: Sequence[str] | None) -> list[str] | AttribuneError:
+        """Let all processes load runs, and serve them once all have; returns a line on each, or why it was not done."""
+        try:
+            loader = self.loader.of(runs)
+        except AttribuneError as error:
+            return error
+        workers = list(self.running.values())
+        for worker in workers:
+            _tell(worker, "load", runs)
+        said = [found for worker in workers if (found := self._reply(worker)) is not None]  # one that ended starts anew
+        errors = [found for found in said if isinstance(found, AttribuneError)]
+        for worker in workers:
+            _tell(worker, "drop" if errors else "swap")
+        if errors:
+            return errors[0]
+        self.loader = loader
+        return next((found for found in said if isinstance(found, list)), [])
+
+    def _reply(self, worker: _Worker) -> Any:
+        """Return what a process says of its loading; None if it has ended. Others that ask meanwhile are refused."""
+        while (message := _received(worker)) is not None:
+            if message[0] == "loaded":
+                return message[1]
+            _tell(worker, "answer", AlreadyLoadingError())
+        return None
+
     @contextmanager
     def _stopped_by_signals(self) -> Generator[None, None, None]:
         if threading.current_thread() is not threading.main_thread():
@@ -187,12 +236,19 @@ class _Workers:
         before = {one: signal.getsignal(one) for one in signals}
         for one, handler in before.items():
             if handler is not signal.SIG_IGN:
-                signal.signal(one, self._stop)
+                signal.signal(one, self._hang_up if one == getattr(signal, "SIGHUP", None) else self._stop)
         try:
             yield
         finally:
             for one, handler in before.items():
                 signal.signal(one, handler)
+
+    def _hang_up(self, sig: int, frame: FrameType | None) -> None:
+        """Have the runs loaded again; when the terminal was closed, stop."""
+        if self.stopping or (self.had_terminal and not has_terminal()):
+            self._stop(sig, frame)
+        else:
+            self.hangups[1].send_bytes(b"")
 
     def _stop(self, sig: int, frame: FrameType | None) -> None:
         """Let all answer what they were asked; at a second signal end them at once."""
@@ -206,25 +262,96 @@ class _Workers:
         self.stopped_by = sig
 
 
+def _tell(worker: _Worker, *message: Any) -> None:
+    with contextlib.suppress(OSError):  # it has ended
+        worker.pipe.send(message)
+
+
+def _received(worker: _Worker) -> Any:
+    """Return a message of a process; None if it has ended."""
+    try:
+        return worker.pipe.recv()
+    except (EOFError, OSError):
+        return None
+
+
 def _work(
-    load: Load, listener: socket.socket, pipe: Connection, host: str, settings: ServeSettings, metrics: WorkerMetrics
+    loader: RunLoader,
+    listener: socket.socket,
+    pipe: Connection,
+    host: str,
+    settings: ServeSettings,
+    metrics: WorkerMetrics,
 ) -> None:
     """Answer in this process until it is told to stop, or its parent has ended."""
     if hasattr(os, "setsid"):
         os.setsid()  # Ctrl-C in a terminal is for the parent, which tells its processes
     try:
-        models = load()
+        models = LiveModels(loader.load())
         lines = [model.summary() for model in models.values()]
-        server = make_server(models, host=host, settings=settings, workers=metrics, on_start=lambda: pipe.send(lines))
+        parent = _Parent(pipe, Reloader(models, loader))
+        server = make_server(
+            models,
+            host=host,
+            settings=settings,
+            workers=metrics,
+            reload=parent.reload,
+            on_start=lambda: pipe.send(lines),
+            on_hangup=lambda: None,  # the parent is told
+        )
     except AttribuneError as error:
         pipe.send(error)
         return
-    threading.Thread(target=_stop_with_parent, args=(pipe,), daemon=True).start()
+    threading.Thread(target=parent.obey, daemon=True).start()
     server.run(sockets=[listener])
 
 
-def _stop_with_parent(pipe: Connection) -> None:
-    try:
-        pipe.recv()  # nothing is ever sent: it returns when the parent has ended
-    except (EOFError, OSError):
-        signal.raise_signal(signal.SIGTERM)
+class _Parent:
+    """The process that started this one, as this one knows it.
+
+    Args:
+        pipe: on which it tells what to do.
+        reloader: loads what it is told to.
+    """
+
+    def __init__(self, pipe: Connection, reloader: Reloader) -> None:
+        self._pipe, self._reloader = pipe, reloader
+        self._answers = queue.SimpleQueue[Any]()
+        self._asking, self._sending = threading.Lock(), threading.Lock()
+
+    def reload(self, runs: Sequence[str] | None = None) -> list[str]:
+        """Ask that all processes load runs; see `Reloader`."""
+        if not self._asking.acquire(blocking=False):
+            raise AlreadyLoadingError
+        try:
+            self._send("reload", runs)
+            answer = self._answers.get()
+        finally:
+            self._asking.release()
+        if isinstance(answer, AttribuneError):
+            raise answer
+        return list(answer)
+
+    def obey(self) -> None:
+        """Do what it tells, until it has ended; then stop."""
+        try:
+            while True:
+                kind, *rest = self._pipe.recv()
+                if kind == "load":
+                    self._send("loaded", self._prepared(*rest))
+                elif kind == "answer":
+                    self._answers.put(*rest)
+                else:
+                    (self._reloader.swap if kind == "swap" else self._reloader.drop)()
+        except (EOFError, OSError):
+            signal.raise_signal(signal.SIGTERM)
+
+    def _prepared(self, runs: Sequence[str] | None) -> list[str] | AttribuneError:
+        try:
+            return self._reloader.prepare(runs)
+        except AttribuneError as error:
+            return error
+
+    def _send(self, *message: Any) -> None:
+        with self._sending:
+            self._pipe.send(message)

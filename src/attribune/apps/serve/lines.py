@@ -1,0 +1,119 @@
+"""Batches of requests, one on a line, whose answers are sent line by line."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import itertools
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from concurrent.futures import Executor, Future
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from fastapi.responses import Response, StreamingResponse
+
+from attribune.apps.serve.answering import in_time
+from attribune.apps.serve.batching import Batcher, Overloaded
+from attribune.apps.serve.bodies import Refused
+from attribune.apps.serve.metrics import ServiceMetrics
+from attribune.apps.serve.models import Answer, ServedModel
+from attribune.apps.serve.requests import parse_body, read_prediction
+from attribune.apps.serve.settings import ServeSettings
+
+__all__ = ["LINES", "LinePaths"]
+
+LINES = "application/x-ndjson"
+_PAUSE = 0.02  # seconds until the next look whether there is room in the queue
+_Request = tuple[ServedModel, dict[str, list[Any]], Any]
+
+
+class _Line(NamedTuple):
+    """A line of a batch: its number from 1, and what it asks, or why that is refused."""
+
+    number: int
+    asked: _Request | Refused
+
+
+class LinePaths:
+    """The handler of batches.
+
+    Args:
+        reader: reads lines.
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, ServedModel],
+        settings: ServeSettings,
+        metrics: ServiceMetrics,
+        *,
+        batcher: Batcher,
+        reader: Executor,
+    ) -> None:
+        self._models, self._settings, self._metrics = models, settings, metrics
+        self._batcher, self._reader = batcher, reader
+
+    async def predict(self, body: bytes) -> Response:
+        """Predict the text on each line; the answers come in their order, and a bad line has its errors as its answer.
+
+        As many lines as a request may have rows are read and scored together. Where the queue is full, they wait.
+        """
+        if not body.strip():
+            raise Refused(422, "body", "there is no line: give a request on each")
+        return StreamingResponse(self._answers(body), media_type=LINES)
+
+    async def _answers(self, body: bytes) -> AsyncIterator[str]:
+        numbered = ((number, line) for number, line in enumerate(io.BytesIO(body), start=1) if line.strip())
+        loop = asyncio.get_running_loop()
+        while lines := await loop.run_in_executor(self._reader, self._read, numbered):
+            waiting: list[Future[list[Answer]]] = []
+            try:
+                for one in lines:
+                    waiting += [await self._submit(one)]
+                for one, future in zip(lines, waiting, strict=True):
+                    yield f"{json.dumps({'line': one.number, **await self._answer(one, future)})}\n"
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+    def _read(self, numbered: Iterator[tuple[int, bytes]]) -> list[_Line]:
+        """Read as many of the lines that are left as a request may have rows."""
+        some = itertools.islice(numbered, self._settings.max_rows)
+        return [_Line(number, self._request(line)) for number, line in some]
+
+    def _request(self, line: bytes) -> _Request | Refused:
+        try:
+            given = parse_body(line, "application/json")
+            if isinstance(given, dict) and "rows" in given:
+                raise Refused(422, "rows", "a line has one text: give each row a line of its own")
+            return read_prediction(given, self._models, self._settings)
+        except Refused as refused:
+            return refused
+
+    async def _submit(self, line: _Line) -> Future[list[Answer]]:
+        """Queue a line when there is room for it, within the time of a request."""
+        refused = Future[list[Answer]]()
+        if isinstance(line.asked, Refused):
+            refused.set_exception(line.asked)
+            return refused
+        try:
+            async with in_time(self._settings):
+                while True:
+                    with suppress(Overloaded):
+                        return self._batcher.submit(*line.asked)
+                    await asyncio.sleep(_PAUSE)
+        except Refused as error:
+            refused.set_exception(error)
+            return refused
+
+    async def _answer(self, line: _Line, future: Future[list[Answer]]) -> dict[str, Any]:
+        try:
+            async with in_time(self._settings):
+                (answer,) = await asyncio.wrap_future(future)
+        except Refused as refused:
+            return {"errors": [fault.model_dump() for fault in refused.faults]}
+        assert not isinstance(line.asked, Refused)
+        model = line.asked[0]
+        self._metrics.answered(model, [answer])
+        return {"model": model.name, "output": answer.output, "unknown": answer.unknown}
