@@ -1,0 +1,145 @@
+"""The examples of the description: whatever is served, each of them is answered."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import small_runs
+from fastapi.testclient import TestClient
+from transformers import AutoTokenizer
+
+from attribune.apps.serve import ServedModel, ServeSettings, create_app, load_models
+from attribune.data.texts import TextInput
+from attribune.methods import Injector
+from attribune.models.classifier import AttributeModel
+from attribune.models.generator import AttributeGenerator
+from attribune.schema import Categorical, MultiLabel, Number, Numeric, Schema
+from attribune.tasks import TASKS, fit_task
+
+SPANS = [{"text": ["film"], "answer_start": [4]}] * 3
+LABELS: dict[str, tuple[list[Any], dict[str, Any]]] = {  # columns of labels, and options
+    "classification": ([["good", "bad", "good"]], {}),
+    "rating": ([["1", "2", "3"]], {}),
+    "ordinal": ([["1", "2", "3"]], {}),
+    "regression": ([[0.5, 1.5, 2.0]], {}),
+    "aspects": ([["1", "2", "3"], ["2", "1", "2"]], {"names": ["look", "taste"]}),
+    "preference": ([["first", "second", "first"]], {}),
+    "tags": ([[["B-X", "O"], ["O"], ["I-X"]]], {}),
+    "spans": ([SPANS], {}),
+    "generation": ([["a", "b", "c"]], {}),
+}
+TEXTS: dict[str, TextInput] = {
+    "preference": TextInput.of("one", pair="two", prompt="ask"),
+    "spans": TextInput.of("question", pair="context"),
+}
+ATTRIBUTES = {
+    "user": ["u1", "u2", "u2"],
+    "shop": ["s1", "s2", "s3"],
+    "house": ["h1", "h2", "h1"],
+    "tags": [["war", "drama"], ["drama"], []],
+    "price": [3.0, 4.5, 10.0],
+    "age": [30, 40, 50],
+}
+KINDS = [
+    Categorical("user", unseen="error"),
+    Categorical("shop", unseen="hash", buckets=8),
+    Categorical("house", min_count=3),  # of which no value is known
+    MultiLabel("tags", separator=";"),
+    Numeric("price", bins=2),
+    Number("age"),
+]
+
+
+def save_model(kind: str, folder: Path, backbones: dict[bool, Path]) -> str:
+    """Save an untrained model of a task, with all kinds of attributes."""
+    columns, options = LABELS[kind]
+    task: Any = fit_task(kind, columns, **options)
+    backbone = backbones[kind == "generation"]
+    tokenizer = AutoTokenizer.from_pretrained(backbone)
+    build: Any = AttributeGenerator.build if kind == "generation" else AttributeModel.build
+    model = build(
+        str(backbone),
+        Schema.fit(ATTRIBUTES, KINDS),
+        task=task,
+        method=Injector(bottleneck=4, vector_size=4),
+        tokenizer=tokenizer,
+        text_input=TEXTS.get(kind, TextInput.of("text")),
+    )
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def every_task(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ServedModel]:
+    """A model of every task."""
+    root = tmp_path_factory.mktemp("tasks")
+    backbones = {
+        writes: small_runs.save_backbone(root / family, model_type=family, is_generative=writes)
+        for family, writes in (("bert", False), ("llama", True))
+    }
+    return load_models([save_model(kind, root / "models" / kind, backbones) for kind in TASKS])
+
+
+def examples(client: TestClient) -> dict[str, dict[str, Any]]:
+    """The bodies of each path, by type."""
+    found = {}
+    for path, request in client.get("/openapi.json").json()["paths"].items():
+        content = request.get("post", {}).get("requestBody", {}).get("content", {})
+        found[path] = {
+            name: one["value"] for name, one in content.get("application/json", {}).get("examples", {}).items()
+        }
+        if "example" in content.get("application/x-ndjson", {}):
+            found[path]["lines"] = content["application/x-ndjson"]["example"]
+    return found
+
+
+def test_the_example_of_every_task_is_answered(every_task: dict[str, ServedModel]) -> None:
+    assert set(LABELS) == set(TASKS) == set(every_task)
+    with TestClient(create_app(every_task)) as client:
+        found = examples(client)
+        lines = found["/v1/predict"].pop("lines")
+        assert set(found["/v1/predict"]) == set(TASKS)
+        for kind, body in found["/v1/predict"].items():
+            assert body["attributes"] == {
+                "user": "u2",
+                "tags": ["drama"],
+                "price": 4.5,
+                "age": body["attributes"]["age"],
+            }
+            answer = client.post("/v1/predict", json=body)
+            assert answer.status_code == 200, (kind, answer.text)
+            assert answer.json()["predictions"][0]["unknown"] == {}
+        answer = client.post("/v1/predict", content=lines, headers={"content-type": "application/x-ndjson"})
+        assert [set(json.loads(line)) for line in answer.text.splitlines()] == (
+            [{"line", "model", "output", "unknown"}] * len(TASKS)
+        )
+        for path in ("/v1/completions", "/v1/chat/completions"):
+            assert set(found[path]) == {"generation"}
+            assert client.post(path, json=found[path]["generation"]).status_code == 200
+        assert found["/v1/enrol"] == {}
+    with TestClient(create_app({"rating": every_task["rating"]})) as client:
+        (body,) = (one for name, one in examples(client)["/v1/predict"].items() if name != "lines")
+        assert "model" not in body
+        assert client.post("/v1/predict", json=body).status_code == 200
+
+
+def test_examples_know_what_was_learned_and_forgotten(runs: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(runs / "injector", tmp_path / "injector")
+    app = create_app(load_models([str(run)], enrol=True), settings=ServeSettings(enrol=True))
+    with TestClient(app) as client:
+        found = examples(client)
+        (body,) = found["/v1/enrol"].values()
+        answer = client.post("/v1/enrol", json=body)
+        assert answer.status_code == 200, answer.text
+        assert examples(client)["/v1/enrol"] == {}, "the value is known now"
+        user = found["/v1/predict"]["injector"]["attributes"]["user"]
+        assert client.delete(f"/v1/values/user/{user}").status_code == 200
+        assert f'"{user}"' not in client.get("/openapi.json").text
+        body = examples(client)["/v1/predict"]["injector"]
+        assert body["attributes"]["user"] != user
+        assert client.post("/v1/predict", json=body).status_code == 200

@@ -1,0 +1,170 @@
+"""Runs that are exchanged while the service answers: no request is refused, and a broken folder changes nothing."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi.testclient import TestClient
+from live_service import until
+
+from attribune.apps.serve import RunLoader, ServeSettings, create_app, named_runs
+from attribune.apps.serve.reloading import LiveModels, Reloader
+from attribune.apps.serve.settings import ADMIN_KEYS, KEYS
+
+ADMIN = "administrator-of-0123456789"
+KEY = {"authorization": f"Bearer {ADMIN}"}
+BODY = {"model": "stars", "text": "a great film", "attributes": {"user": "u1"}}
+
+
+@pytest.fixture
+def link(runs: Path, tmp_path: Path) -> Path:
+    """A link to the run that is served."""
+    (tmp_path / "current").symlink_to(runs / "injector")
+    return tmp_path / "current"
+
+
+def point(link: Path, run: Path) -> None:
+    """Let a link lead to another run, at once."""
+    link.with_suffix(".new").symlink_to(run)
+    link.with_suffix(".new").replace(link)
+
+
+def broken(runs: Path, folder: Path) -> Path:
+    """A copy of a run whose weights are cut off."""
+    shutil.copytree(runs / "pln", folder)
+    weights = next((folder / "model").glob("*.safetensors"))
+    weights.write_bytes(weights.read_bytes()[:100])
+    return folder
+
+
+def service_of(link: Path, **options: bool) -> tuple[LiveModels, Reloader]:
+    loader = RunLoader(sources=named_runs([f"stars={link}"]), **options)
+    live = LiveModels(loader.load())
+    return live, Reloader(live, loader)
+
+
+def test_another_run_takes_over_while_requests_are_answered(link: Path, runs: Path, tmp_path: Path) -> None:
+    live, reload = service_of(link)
+    app = create_app(live, keys=("key-of-callers-012345",), admin_keys=(ADMIN,), reload=reload)
+    statuses, outputs, over = list[int](), list[str](), threading.Event()
+    caller = {"authorization": "Bearer key-of-callers-012345"}
+    with TestClient(app, raise_server_exceptions=False) as client:
+
+        def ask() -> None:
+            while not over.is_set():
+                answer = client.post("/v1/predict", json=BODY, headers=caller)
+                statuses.append(answer.status_code)
+                outputs.append(f"{answer.json()['predictions'][0]['output']['probability_good']:.4f}")
+
+        asking = [threading.Thread(target=ask) for _ in range(3)]
+        for thread in asking:
+            thread.start()
+        until(lambda: len(statuses) > 5)
+        point(link, runs / "pln")
+        answer = client.post("/v1/reload", headers=KEY)
+        assert answer.status_code == 200, answer.text
+        assert answer.json() == {"models": [f"stars: classification from {link}, reads user, tags, price"]}
+        count = len(statuses)
+        until(lambda: len(statuses) > count + 5)
+
+        said = broken(runs, tmp_path / "broken")
+        for body, field in (
+            ({"runs": [f"stars={said}"]}, "runs"),
+            ({"runs": ["nowhere"]}, "runs"),
+            ({"run": 1}, "run"),
+        ):
+            refused = client.post("/v1/reload", json=body, headers=KEY)
+            assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, field)
+        assert client.post("/v1/reload", headers=caller).status_code == 401
+
+        more = client.post("/v1/reload", json={"runs": [f"stars={link}", f"other={runs / 'none'}"]}, headers=KEY)
+        assert len(more.json()["models"]) == 2
+        over.set()
+        for thread in asking:
+            thread.join()
+        named = [model["name"] for model in client.get("/v1/models", headers=caller).json()["models"]]
+        examples = client.get("/openapi.json", headers=caller).json()["paths"]["/v1/predict"]["post"]["requestBody"]
+        assert named == ["stars", "other"] == [*examples["content"]["application/json"]["examples"]]
+    assert set(statuses) == {200}
+    assert len(set(outputs)) == 2, "the other run has other weights"
+
+
+def test_who_may_have_the_runs_loaded(link: Path) -> None:
+    live, reload = service_of(link)
+    with TestClient(create_app(live, reload=reload)) as client:
+        answer = client.post("/v1/reload", headers=KEY)
+        assert (answer.status_code, answer.json()["errors"][0]["reason"]) == (
+            403,
+            f"nobody may have the runs loaded again: set {ADMIN_KEYS}, or send the process SIGHUP",
+        )
+    with TestClient(create_app(live, admin_keys=(ADMIN,))) as client:
+        assert client.post("/v1/reload", headers=KEY).status_code == 403
+    live, reload = service_of(link, enrol=True)
+    app = create_app(live, settings=ServeSettings(enrol=True), admin_keys=(ADMIN,), reload=reload)
+    with TestClient(app) as client:
+        answer = client.post("/v1/reload", headers=KEY)
+        assert answer.status_code == 422
+        assert "with --enrol the service itself changes its runs" in answer.json()["errors"][0]["reason"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs POSIX signals")
+def test_all_processes_load_the_runs_again(link: Path, runs: Path, tmp_path: Path) -> None:
+    """At a signal, and for a caller; a broken folder changes nothing in any of them."""
+    command = [sys.executable, "-c", "import signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"]
+    command[2] += "from attribune.apps.cli import main; sys.exit(main(sys.argv[1:]))"
+    command += ["serve", f"stars={link}", "--port", "0", "--workers", "2"]
+    environment = {name: value for name, value in os.environ.items() if name != KEYS}
+    environment |= {"OMP_NUM_THREADS": "1", ADMIN_KEYS: ADMIN}
+    log = list[str]()
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    ) as parent:
+        try:
+            assert parent.stderr is not None
+            threading.Thread(target=lambda: log.extend(iter(parent.stderr.readline, "")), daemon=True).start()  # type: ignore[union-attr]
+            until(lambda: any("serving at" in line for line in log), seconds=120)
+            url = re.search(r"http://[\d.:]+\d", "".join(log))
+            assert url is not None
+
+            def outputs() -> set[str]:
+                """What connections of their own are told, by both processes."""
+                answers = [httpx.post(f"{url[0]}/v1/predict", json=BODY, timeout=60) for _ in range(12)]
+                assert {answer.status_code for answer in answers} == {200}
+                return {f"{answer.json()['predictions'][0]['output']['probability_good']:.4f}" for answer in answers}
+
+            (before,) = outputs()
+            point(link, broken(runs, tmp_path / "broken"))
+            parent.send_signal(signal.SIGHUP)
+            until(
+                lambda: any("were not loaded again, and those before are served on" in line for line in log), seconds=60
+            )
+            refused = httpx.post(f"{url[0]}/v1/reload", headers=KEY, timeout=60)
+            assert refused.status_code == 422, refused.text
+            assert outputs() == {before}
+
+            point(link, runs / "pln")
+            parent.send_signal(signal.SIGHUP)
+            until(lambda: any("loaded again: stars" in line for line in log), seconds=60)
+            time.sleep(0.2)  # the second process is told after the first
+            (after,) = outputs()
+            assert after != before
+
+            body = {"runs": [f"stars={runs / 'injector'}"]}
+            assert httpx.post(f"{url[0]}/v1/reload", json=body, headers=KEY, timeout=60).status_code == 200
+            time.sleep(0.2)
+            assert outputs() == {before}
+            parent.send_signal(signal.SIGTERM)
+            assert parent.wait(60) == -signal.SIGTERM
+        finally:
+            parent.kill()
