@@ -18,6 +18,7 @@ from .data.texts import TextInput as TextInput
 from .data.windows import Chunks as Chunks
 from .data.windows import Head as Head
 from .data.windows import HeadTail as HeadTail
+from .datasets.sample import sample_data as sample_data
 from .errors import AttribuneError as AttribuneError
 from .errors import AttribuneWarning as AttribuneWarning
 from .errors import ConfigError as ConfigError

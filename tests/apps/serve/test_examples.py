@@ -39,7 +39,6 @@ TEXTS: dict[str, TextInput] = {
 ATTRIBUTES = {
     "user": ["u1", "u2", "u2"],
     "shop": ["s1", "s2", "s3"],
-    "house": ["h1", "h2", "h1"],
     "tags": [["war", "drama"], ["drama"], []],
     "price": [3.0, 4.5, 10.0],
     "age": [30, 40, 50],
@@ -47,7 +46,6 @@ ATTRIBUTES = {
 KINDS = [
     Categorical("user", unseen="error"),
     Categorical("shop", unseen="hash", buckets=8),
-    Categorical("house", min_count=3),  # of which no value is known
     MultiLabel("tags", separator=";"),
     Numeric("price", bins=2),
     Number("age"),

@@ -77,9 +77,9 @@ def test_another_run_takes_over_while_requests_are_answered(link: Path, runs: Pa
         count = len(statuses)
         until(lambda: len(statuses) > count + 5)
 
-        said = broken(runs, tmp_path / "broken")
+        cut = broken(runs, tmp_path / "broken")
         for body, field in (
-            ({"runs": [f"stars={said}"]}, "runs"),
+            ({"runs": [f"stars={cut}"]}, "runs"),
             ({"runs": ["nowhere"]}, "runs"),
             ({"run": 1}, "run"),
         ):
@@ -133,7 +133,7 @@ def test_all_processes_load_the_runs_again(link: Path, runs: Path, tmp_path: Pat
         try:
             assert parent.stderr is not None
             threading.Thread(target=lambda: log.extend(iter(parent.stderr.readline, "")), daemon=True).start()  # type: ignore[union-attr]
-            until(lambda: any("serving at" in line for line in log), seconds=120)
+            until(lambda: any("serving at" in line for line in log), seconds=300)
             url = re.search(r"http://[\d.:]+\d", "".join(log))
             assert url is not None
 
@@ -155,7 +155,7 @@ def test_all_processes_load_the_runs_again(link: Path, runs: Path, tmp_path: Pat
 
             point(link, runs / "pln")
             parent.send_signal(signal.SIGHUP)
-            until(lambda: any("loaded again: stars" in line for line in log), seconds=60)
+            until(lambda: any("loaded again: stars" in line for line in log), seconds=300)
             time.sleep(0.2)  # the second process is told after the first
             (after,) = outputs()
             assert after != before

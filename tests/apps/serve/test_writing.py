@@ -139,7 +139,7 @@ def test_a_stream_has_the_same_text(client: TestClient, chat: TestClient) -> Non
 
 
 def test_a_stop_text_ends_it_and_is_never_sent(client: TestClient) -> None:
-    asked = [{**ASKED, "prompt": f"n{number}", "max_tokens": 12} for number in range(30)]
+    asked = [{"temperature": 1.5, "seed": seed, "max_tokens": 12} for seed in range(30)]
     found = ((body, texts(complete(client, **body))[0]) for body in asked)
     body, whole = next((body, text) for body, text in found if len(set(text.split()[:4])) == 4)
     word = whole.split()[2]
@@ -148,7 +148,7 @@ def test_a_stop_text_ends_it_and_is_never_sent(client: TestClient) -> None:
     assert texts(answer) == [before]
     assert answer["choices"][0]["finish_reason"] == "stop"
     assert answer["usage"]["completion_tokens"] < 12
-    parts = events(client, **body, stop=word)
+    parts = events(client, **{**ASKED, **body, "stop": word})
     assert "".join(part["choices"][0]["text"] for part in parts) == before
 
 
