@@ -348,11 +348,10 @@ ServedModel.answer_together = staticmethod(slow)
 sys.exit(main(sys.argv[1:]))
 """
 ENDS = [  # signals, seconds that the answer takes, status of the answer, exit code
-    (("SIGHUP",), 2, 200, -1),
-    (("SIGINT", "SIGINT"), 60, None, 130),
     (("SIGTERM",), 2, 200, -15),
+    (("SIGINT", "SIGINT"), 60, None, 130),
     (("SIGTERM", "SIGTERM"), 60, None, -15),
-    (("SIGHUP", "SIGINT"), 60, None, 130),
+    (("SIGTERM", "SIGINT"), 60, None, 130),
 ][: 2 if ATTACKS == 1 else None]
 
 

@@ -29,7 +29,7 @@ LABELS: dict[str, tuple[list[Any], dict[str, Any]]] = {  # columns of labels, an
     "aspects": ([["1", "2", "3"], ["2", "1", "2"]], {"names": ["look", "taste"]}),
     "preference": ([["first", "second", "first"]], {}),
     "tags": ([[["B-X", "O"], ["O"], ["I-X"]]], {}),
-    "spans": ([SPANS], {}),
+    "spans": ([SPANS, ["the film was"] * 3], {}),
     "generation": ([["a", "b", "c"]], {}),
 }
 TEXTS: dict[str, TextInput] = {

@@ -11,13 +11,14 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from fastapi.testclient import TestClient
 from live_service import until
 
-from attribune.apps.serve import RunLoader, ServeSettings, create_app, named_runs
+from attribune.apps.serve import RunLoader, ServeSettings, create_app, named_runs, server
 from attribune.apps.serve.reloading import LiveModels, Reloader
 from attribune.apps.serve.settings import ADMIN_KEYS, KEYS
 
@@ -115,6 +116,23 @@ def test_who_may_have_the_runs_loaded(link: Path) -> None:
         answer = client.post("/v1/reload", headers=KEY)
         assert answer.status_code == 422
         assert "with --enrol the service itself changes its runs" in answer.json()["errors"][0]["reason"]
+
+
+def test_the_end_of_a_terminal_is_the_end_of_the_service(link: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as it is there, or where there was none, the same signal is a wish to load the runs again."""
+    live, _ = service_of(link)
+    for before, after, ends in ((True, True, False), (False, False, False), (True, False, True)):
+        asked = list[str]()
+        monkeypatch.setattr(server, "has_terminal", lambda there=before: there)
+        one: Any = server.make_server(
+            live, host="127.0.0.1", settings=ServeSettings(), on_hangup=lambda asked=asked: asked.append("again")
+        )
+        monkeypatch.setattr(server, "has_terminal", lambda there=after: there)
+        one._hang_up(1, None)
+        assert (one.should_exit, asked) == (ends, [] if ends else ["again"])
+    one = server.make_server(live, host="127.0.0.1", settings=ServeSettings())
+    one._hang_up(1, None)
+    assert one.should_exit, "nobody said how to load the runs again"
 
 
 @pytest.mark.slow

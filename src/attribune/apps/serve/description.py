@@ -12,10 +12,12 @@ from pydantic import BaseModel
 
 from attribune.apps.serve.bodies import PredictRequest, ReloadRequest
 from attribune.apps.serve.examples import chat_example, completion_example, enrolment_example, prediction_example
+from attribune.apps.serve.faults import OPENAI_PATHS
 from attribune.apps.serve.lines import LINES
 from attribune.apps.serve.models import ServedModel
 from attribune.apps.serve.settings import ServeSettings
 from attribune.apps.serve.value_requests import EnrolRequest
+from attribune.apps.serve.writing import EVENTS
 from attribune.apps.serve.writing_requests import ChatRequest, CompletionRequest
 
 __all__ = ["body_of", "describe"]
@@ -47,6 +49,8 @@ def describe(app: FastAPI, models: Mapping[str, ServedModel], settings: ServeSet
         document["components"]["schemas"] |= schema.pop("$defs", {}) | {body.__name__: schema}
     lines = {"schema": {"type": "string", "description": "A request on each line, without `rows`."}}
     document["paths"]["/v1/predict"]["post"]["requestBody"]["content"][LINES] = lines
+    for path, kind in (("/v1/predict", LINES), *((path, EVENTS) for path in OPENAI_PATHS)):
+        document["paths"][path]["post"]["responses"]["200"]["content"][kind] = {"schema": {"type": "string"}}
 
     def described() -> dict[str, Any]:
         found = copy.deepcopy(document)

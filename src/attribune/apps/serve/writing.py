@@ -30,7 +30,9 @@ from attribune.apps.serve.settings import ServeSettings
 from attribune.apps.serve.writing_requests import Writing, read_writing
 from attribune.models.text_stream import WrittenText
 
-__all__ = ["WritingPaths"]
+__all__ = ["EVENTS", "WritingPaths"]
+
+EVENTS = "text/event-stream"
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,7 @@ class WritingPaths:
             job.abandon()
             return Response(status_code=LEFT)
         events = self._events(job, first[0], deadline)
-        return StreamingResponse(events, media_type="text/event-stream", headers={"cache-control": "no-cache"})
+        return StreamingResponse(events, media_type=EVENTS, headers={"cache-control": "no-cache"})
 
     async def _events(self, job: _Job, part: _Part | None, deadline: float) -> AsyncIterator[str]:
         try:
