@@ -1,7 +1,8 @@
 r"""Predictions over HTTP.
 
-Answer POST /v1/predict with the predictions of one or several runs; runs of one backbone share its weights. /docs
-describes the requests, /v1/models the models, /metrics the metrics for Prometheus.
+Answer POST /v1/predict with the predictions of one or several runs; runs of one backbone share its weights. Runs of
+the task generation write, as OpenAI's API does. /docs describes the requests, /v1/models the models, /metrics the
+metrics for Prometheus. SIGHUP loads the runs again, beside those that answer until then.
 
 Examples:
   attribune serve runs/stars

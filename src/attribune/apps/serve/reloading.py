@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
 
 from attribune.apps.serve.models import RunLoader, ServedModel
 from attribune.errors import AttribuneError, ConfigError
@@ -42,6 +42,14 @@ class LiveModels(Mapping[str, ServedModel]):
 
     def __len__(self) -> int:
         return len(self.current)
+
+    def values(self) -> ValuesView[ServedModel]:
+        """Return the models, all of one time."""
+        return self.current.values()
+
+    def items(self) -> ItemsView[str, ServedModel]:
+        """Return the models by name, all of one time."""
+        return self.current.items()
 
 
 class Reloader:

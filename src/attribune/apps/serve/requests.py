@@ -133,9 +133,9 @@ def choose_model(models: Mapping[str, ServedModel], name: str | None) -> ServedM
         if len(models) > 1:
             raise Refused(422, "model", f"several models are served: name one of {listed}")
         return next(iter(models.values()))
-    if name not in models:
+    if (model := models.get(name)) is None:
         raise Refused(404, "model", f"there is no such model: name one of {listed}")
-    return models[name]
+    return model
 
 
 def _columns(request: PredictRequest, model: ServedModel, settings: ServeSettings) -> dict[str, list[Any]]:
