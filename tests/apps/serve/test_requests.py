@@ -138,7 +138,6 @@ def test_a_bad_request_gets_a_reason_that_names_the_field(
         ("GET", "/v1/predict", 405),
         ("DELETE", "/v1/models", 405),
         ("PUT", "/health", 405),
-        ("GET", "/", 404),
         ("POST", "/v1/predict/", 307),
         ("GET", "/v1/models/../../etc/passwd", 404),
         ("GET", "/%00", 404),
