@@ -47,6 +47,7 @@ def run_card(recipe: Recipe, schema: Schema, results: RunResults) -> str:
             if rows
         ],
         comparisons=comparison_lines(results.comparisons),
+        verdict=[] if results.verdict is None else results.verdict.sentences(),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -73,6 +72,7 @@ def run_page(rows: RunRows) -> str:
     return render_page(
         f"{rows.method}: what a run learned",
         [
+            Section(title="Verdict", sentences=rows.verdict.sentences()),
             _metrics(rows),
             *_training(rows),
             *_confusions(scored_rows),
@@ -109,7 +109,7 @@ def _training(rows: RunRows) -> Iterator[Section]:
         y = tuple(info.scale * value for value in _column(checks, f"eval_{metric}"))
         svg = curve_plot([Curve(name=info.words, x=epochs, y=y)], ylabel=info.label)
         figures.append(Figure(svg=svg, caption=f"{info.words} on validation rows."))
-    yield Section(title="Training", sentences=list(_training_sentences(rows, checks)), figures=figures)
+    yield Section(title="Training", sentences=list(_training_sentences(checks)), figures=figures)
 
 
 def _training_loss(steps: Sequence[Mapping[str, Any]]) -> Curve:
@@ -130,16 +130,7 @@ def _column(lines: Sequence[Mapping[str, Any]], name: str) -> tuple[float, ...]:
     return tuple(float(line[name]) for line in lines)
 
 
-def _training_sentences(rows: RunRows, checks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    training = rows.training
-    metric = training.selected_by or rows.scored_rows.task.main_metric
-    best = next((line for line in checks if line["step"] == training.best_step), checks[-1])
-    info, best_value = metric_info(metric), math.nan if training.best_value is None else training.best_value
-    value = f"{info.scale * best_value:.4g}{' %' if info.is_share else ''}"
-    yield (
-        f"The weights are those after epoch {best['epoch']:.3g} of {checks[-1]['epoch']:.3g}, the best of "
-        f"{len(checks)} checks by {info.words}: {value} on the validation rows."
-    )
+def _training_sentences(checks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     losses = _column(checks, "eval_loss")
     lowest = int(np.argmin(losses))
     if len(losses) > 1 and lowest == len(losses) - 1:
