@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.core.arguments import checked_arguments
+from attribune.core.wording import counted
 from attribune.data.clusters import clustered, unpacked_clusters
 from attribune.data.judgements import judgement_metrics
 from attribune.errors import DataError, numbered_in_file
@@ -122,7 +123,7 @@ class Evaluation:
         return html_blocks([*tables, *((line, []) for line in lines)])
 
     def _tables(self) -> list[tuple[str, list[ResultRow]]]:
-        tables = [(f"{self.rows:,} rows", self.metrics), ("texts with several judgements", self.judgements)]
+        tables = [(counted(self.rows, "row"), self.metrics), ("texts with several judgements", self.judgements)]
         return [
             (caption, [ResultRow(name=name, metrics=metrics) for name, metrics in found.items()])
             for caption, found in tables

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from attribune.backbones.placement import Placement
 from attribune.core.plugins import load_plugins
-from attribune.core.suggestions import did_you_mean
+from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError
 
 __all__ = ["DECODERS", "PLACEMENTS", "placement_for"]

@@ -12,7 +12,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, model_validator
 
 from attribune.core.deprecation import renamed_settings
-from attribune.core.suggestions import did_you_mean
+from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError
 
 __all__ = ["Settings", "checked_dataclass", "error_lines", "parse_yaml", "read_yaml", "short_repr"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from attribune.core.plugins import load_plugins
-from attribune.core.suggestions import did_you_mean
+from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError
 from attribune.methods.adapter import Adapter
 from attribune.methods.base import Method

@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from attribune.core.suggestions import did_you_mean
+from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError
 
 __all__ = ["preset_names", "read_preset"]

@@ -11,7 +11,7 @@ from attribune.backbones.families import placement_for
 from attribune.backbones.tuning import Tuning
 from attribune.backbones.word_options import WORD_MODELS
 from attribune.core.config import Settings
-from attribune.core.suggestions import did_you_mean
+from attribune.core.wording import did_you_mean
 from attribune.data.clusters import ClusterSettings
 from attribune.data.windows import Head, parse_window
 from attribune.errors import ConfigError

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import Field, ValidationError, model_validator
 
 from attribune.core.files import read_json
+from attribune.core.wording import counted
 from attribune.errors import ModelFolderError
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.results import Comparison, Condition, ResultRow, Scored, compare, condition_of, intervals
@@ -135,7 +136,7 @@ class RunResults(Record):
             table
             for part in parts
             for table in (
-                (f"{part}, {self.rows[part]:,} rows", self.table(part)),
+                (f"{part}, {counted(self.rows[part], 'row')}", self.table(part)),
                 (f"{part}, texts with several judgements", self.judgements(part)),
             )
         ]

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
+from attribune.core.wording import counted
 from attribune.metrics.bins import LEAST_ROWS, range_name
 from attribune.metrics.bootstrap import PairedResult, paired
 from attribune.metrics.definitions import metric_info
@@ -173,7 +174,7 @@ class CountGain(Record):
         count = count.removesuffix("s") if (self.low, self.high) == (1, 1) else count
         said = {"yes": "the attributes help", "no": "the model is worse with them", "not shown": "no difference shown"}
         return (
-            f"Where the {self.attribute} has {count} ({self.rows:,} rows): {said[self.answer]}, "
+            f"Where the {self.attribute} has {count} ({counted(self.rows, 'row')}): {said[self.answer]}, "
             f"{_figures(metric, self.gain)}."
         )
 

@@ -36,7 +36,7 @@ _LISTED_CELLS = 20
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    actions = add_verb(verbs, "benchmark", __doc__).add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = add_verb(verbs, "benchmark", __doc__).add_verbs(dest="action", metavar="ACTION")
     _add_run(actions)
     _add_new(actions)
     status = add_verb(actions, "status", "finished and remaining cells, and the time left", run=_status)

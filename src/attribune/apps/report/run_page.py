@@ -23,6 +23,7 @@ from attribune.analysis.run_rows import RunRows, rows_of_run
 from attribune.apps.report.judge_sections import judge_sections
 from attribune.apps.report.page import Figure, Section, render_page, write_page
 from attribune.apps.report.plots import Curve, Estimate, binned_plot, calibration_plot, confusion_plot, curve_plot
+from attribune.core.wording import counted
 from attribune.data.clusters import what_is_drawn
 from attribune.data.tables import refuse_input_as_output
 from attribune.metrics.definitions import metric_info
@@ -160,7 +161,7 @@ def _confusions(scored_rows: ScoredRows) -> Iterator[Section]:
 
 def _confusion_sentences(head: Head, counts: Any, wrong: Any) -> Iterator[str]:
     if unseen := int((head.true < 0).sum()):
-        yield f"{unseen:,} rows have a label that no training row had; they are not shown."
+        yield f"{counted(unseen, 'row has', 'rows have')} a label that no training row had; not shown here."
     if not wrong.any():
         yield "Every row is predicted correctly."
         return
@@ -168,7 +169,7 @@ def _confusion_sentences(head: Head, counts: Any, wrong: Any) -> Iterator[str]:
     share = 100 * counts[true, predicted] / counts[true].sum()
     yield (
         f"The most frequent confusion: {head.classes[true]} predicted as {head.classes[predicted]}, in "
-        f"{counts[true, predicted]:,} rows, {share:.0f} % of those that are {head.classes[true]}."
+        f"{counted(counts[true, predicted], 'row')}, {share:.0f} % of those that are {head.classes[true]}."
     )
     never = [head.classes[i] for i in range(len(head.classes)) if not counts[:, i].any() and counts[i].any()]
     if never:
