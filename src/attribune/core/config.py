@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
@@ -12,7 +13,6 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, model_validator
 
 from attribune.core.deprecation import renamed_settings
-from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError
 
 __all__ = ["Settings", "checked_dataclass", "error_lines", "parse_yaml", "read_yaml", "short_repr"]
@@ -163,11 +163,13 @@ def _describe(item: Any, settings: type[Settings] | None = None) -> str:
 
 
 def _similar_setting(path: str, settings: type[Settings]) -> str:
-    """Suggest the setting that a path may have meant: one of the same name elsewhere, or one whose path is similar."""
-    known, name = list(_paths(settings)), path.rpartition(".")[2]
-    return next((f"; did you mean {other!r}?" for other in known if other.endswith(f".{name}")), "") or did_you_mean(
-        path, known
-    )
+    """Suggest the setting that a path may have meant: one with a similar name beside it, or of the same elsewhere."""
+    known, (group, _, name) = list(_paths(settings)), path.rpartition(".")
+    beside = {other.rpartition(".")[2]: other for other in known if other.rpartition(".")[0] == group}
+    elsewhere = [other for other in known if other.endswith(f".{name}")]
+    close = difflib.get_close_matches(name, beside, n=1)
+    meant = [beside[word] for word in close] or elsewhere
+    return f"; did you mean {meant[0]!r}?" if meant else ""
 
 
 def _paths(settings: type[Settings], start: str = "") -> Iterator[str]:
