@@ -18,8 +18,10 @@ import transformers
 
 from attribune.backbones.loading import load_tokenizer
 from attribune.core.arguments import checked_arguments
+from attribune.core.device import default_device
 from attribune.core.files import read_json, write_json
 from attribune.core.progress import ProgressBar, Reporter
+from attribune.core.threads import find_busy_machine, limit_threads
 from attribune.data.rows import EncodedRows
 from attribune.errors import AttribuneError, ConfigError
 from attribune.methods.one_per_value import OnePerValue
@@ -202,6 +204,10 @@ def _run(
 ) -> dict[str, Any]:
     """Read the rows, train every method on them, compare, and write the results."""
     _check(plan)
+    limit_threads()
+    busy = find_busy_machine(torch.get_num_threads())
+    if busy is not None and default_device().type == "cpu":
+        reporter.note(str(busy))
     started = time.perf_counter()
     data = prepare(plan.data, tables)
     _log.info("rows read, split and counted in %.1f s", time.perf_counter() - started)

@@ -15,6 +15,7 @@ from attribune.apps.cli.verbosity import level_of
 from attribune.core.logs import logging_to_stderr
 from attribune.core.process import is_out_of_memory, require_addresses
 from attribune.core.terminal import one_line
+from attribune.core.threads import wait_passively
 from attribune.errors import AttribuneError
 
 __all__ = ["build_parser", "main"]
@@ -41,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with logging_to_stderr(level_of(options)):
             try:
                 warn_of_renamed_flags(options)
+                wait_passively()
                 require_addresses()
                 options.run(options)
                 sys.stdout.flush()
