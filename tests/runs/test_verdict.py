@@ -81,7 +81,9 @@ def test_answers_are_those_of_the_interval_in_the_direction_of_the_metric(
     assert ("The attributes help: " in text) == (answer == "yes")
     assert ("worse with them" in text) == (answer == "no")
     assert ("not shown whether the attributes help" in text) == (answer == "not shown")
-    shown = "accuracy +5.0 points [+1.0, +9.0]" if metric == "accuracy" else "rmse -0.050 [-0.090, -0.010]"
+    shown = "accuracy +5.0 points [+1.0, +9.0], p = 0.001"
+    if metric == "rmse":
+        shown = "rmse -0.050 [-0.090, -0.010], p = 0.001"
     assert (shown in text) == (answer == "yes")
 
 

@@ -351,7 +351,7 @@ def _answer(metric: str, pair: PairedResult) -> Answer:
 
 
 def _figures(metric: str, pair: PairedResult) -> str:
-    """Return a difference with its interval as a sentence has it."""
+    """Return a difference with its interval and p-value as a sentence has them."""
     info = metric_info(metric)
     difference, rest = format_difference(metric, pair).split(" ", 1)
-    return f"{info.words} {difference}{' points' if info.is_share else ''} {rest}"
+    return f"{info.words} {difference}{' points' if info.is_share else ''} {rest}, p = {pair.p_value:.3f}"

@@ -40,6 +40,7 @@ class VerbParser(argparse.ArgumentParser):
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: N | None = None) -> Any:  # type: ignore[override]
         """Parse all words; an unknown one is an error of its verb."""
+        options: Any
         options, unknown = self.parse_known_args(args, namespace)
         if unknown:
             parser = self._parser_of(options)
