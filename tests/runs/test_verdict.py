@@ -102,6 +102,14 @@ def test_the_best_baseline_counts_and_the_advice_fits_it() -> None:
     assert tuned.advice == ["a longer training (training.epochs, now 5)"]
 
 
+def test_better_than_every_baseline_is_shown_for_each() -> None:
+    wide = pair("attributes-only", (0.2, -0.1, 0.5))
+    found = verdict(pair("linear", BETTER), wide, pair("majority", BETTER)).baseline
+    assert found is not None
+    assert (found.answer, found.comparison.b) == ("not shown", "attributes-only")
+    assert any("attributes-only may be as good" in sentence for sentence in found.sentences())
+
+
 def test_a_model_trained_without_attributes_says_more_than_hidden_ones() -> None:
     found = verdict(pair("injector, attributes hidden", BETTER), pair("none", BETTER), pair("adapter", SAME)).attributes
     assert found is not None

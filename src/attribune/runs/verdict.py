@@ -305,7 +305,7 @@ def _baseline(recipe: Recipe, comparisons: Sequence[Comparison]) -> BaselineResu
     cheap = [pair for pair in comparisons if pair.b in _CHEAP]
     if not cheap:
         return None
-    best = min(cheap, key=_advantage)
+    best = _hardest(cheap)
     answer = _answer(best.metric, best)
     advice = [] if answer == "yes" or recipe.is_baseline else list(_advice(recipe, best.b))
     return BaselineResult(answer=answer, comparison=best, advice=advice)
@@ -334,9 +334,14 @@ def _attributes(comparisons: Sequence[Comparison], conditions: Mapping[str, Cond
     hidden = [pair for pair in comparisons if conditions.get(pair.b) == "hidden"]
     if not (pairs := without or hidden):
         return None
-    pair = min(pairs, key=_advantage)
+    pair = _hardest(pairs)
     against: Literal["hidden", "trained without"] = "trained without" if without else "hidden"
     return AttributeEffect(answer=_answer(pair.metric, pair), against=against, comparison=pair)
+
+
+def _hardest(pairs: Sequence[Comparison]) -> Comparison:
+    """Return the comparison with the smallest advantage, of those that do not show one if there are any."""
+    return min(pairs, key=lambda pair: (_answer(pair.metric, pair) == "yes", _advantage(pair)))
 
 
 def _advantage(pair: Comparison) -> float:
