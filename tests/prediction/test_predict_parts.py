@@ -397,7 +397,7 @@ def test_two_workers_interrupted_and_one_of_them_killed(run: Path, tmp_path: Pat
     ]
     lost = [line for line in warned if re.match(r"warning: .*\.csv: a worker was lost while it scored rows \d", line)]
     assert len(lost) == 1, warned
-    guessed = [f"warning: {second} is neither UTF-8 nor Windows-1252 (1 bytes fit neither): it is read as Latin-1"]
+    guessed = [f"warning: {second} is neither UTF-8 nor Windows-1252 (1 byte fits neither): it is read as Latin-1"]
     assert [line.partition(", and")[0] for line in warned if line not in lost] == guessed
     assert end == f"7,700 rows in {total} parts written to {output}"
     assert error == (

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from attribune.core.wording import counted
 from attribune.data.rows import EncodedRows
 from attribune.data.tables import read_table
 from attribune.errors import ConfigError, DataError
@@ -83,7 +84,7 @@ class Panel:
         given = [name for name in schema.names if name in table.column_names]
         if not given or not len(table):
             raise DataError(
-                f"{source} has {len(table)} rows and the columns {', '.join(table.column_names)}: a panel has a row "
+                f"{source} has {counted(len(table), 'row')} and the columns {', '.join(table.column_names)}: a panel has a row "
                 f"for each member, with one of the columns {', '.join(schema.names)} at least"
             )
         full = {name: table[name] if name in given else [None] * len(table) for name in schema.names}
@@ -91,8 +92,8 @@ class Panel:
         for counts in (report.attributes[name] for name in given):
             if counts.unseen:
                 raise DataError(
-                    f"{source}: {counts.unseen:,} values are not in the vocabulary of the model, and would all say the "
-                    "same: remove these rows, or add the values with `attribune enrol`"
+                    f"{source}: {counted(counts.unseen, 'value is', 'values are')} not in the vocabulary of the model, "
+                    "and those without a value of their own say the same: remove these rows, or add the values with `attribune enrol`"
                 )
         named = "name" if "name" in table.column_names and "name" not in schema.names else None
         columns = [table[named]] if named else [table[name] for name in given]

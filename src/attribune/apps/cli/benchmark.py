@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from attribune.apps.cli.arguments import add_renamed_flag, add_verb
 from attribune.apps.cli.output import open_console, show
+from attribune.core.wording import counted
 from attribune.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def _run(options: argparse.Namespace) -> None:
     console.note(f"{folder.path}: {progress()}")
     if left := status_of(folder, sets).left:
         raise ConfigError(
-            f"{len(left)} cells are not done, the first being {left[0].path}: see the messages above, mend the cause "
+            f"{counted(len(left), 'cell is', 'cells are')} not done, the first being {left[0].path}: see the messages above, mend the cause "
             "and run the same command again"
         )
     show(str(folder.path))
