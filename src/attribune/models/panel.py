@@ -84,8 +84,8 @@ class Panel:
         given = [name for name in schema.names if name in table.column_names]
         if not given or not len(table):
             raise DataError(
-                f"{source} has {counted(len(table), 'row')} and the columns {', '.join(table.column_names)}: a panel has a row "
-                f"for each member, with one of the columns {', '.join(schema.names)} at least"
+                f"{source} has {counted(len(table), 'row')} and the columns {', '.join(table.column_names)}: a panel "
+                f"has a row for each member, with one of the columns {', '.join(schema.names)} at least"
             )
         full = {name: table[name] if name in given else [None] * len(table) for name in schema.names}
         ids, report = schema.encode(full)
@@ -93,7 +93,7 @@ class Panel:
             if counts.unseen:
                 raise DataError(
                     f"{source}: {counted(counts.unseen, 'value is', 'values are')} not in the vocabulary of the model, "
-                    "and those without a value of their own say the same: remove these rows, or add the values with `attribune enrol`"
+                    "which has one answer for all of these: remove these rows, or add the values with `attribune enrol`"
                 )
         named = "name" if "name" in table.column_names and "name" not in schema.names else None
         columns = [table[named]] if named else [table[name] for name in given]

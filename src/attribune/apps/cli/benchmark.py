@@ -128,8 +128,8 @@ def _run(options: argparse.Namespace) -> None:
     console.note(f"{folder.path}: {progress()}")
     if left := status_of(folder, sets).left:
         raise ConfigError(
-            f"{counted(len(left), 'cell is', 'cells are')} not done, the first being {left[0].path}: see the messages above, mend the cause "
-            "and run the same command again"
+            f"{counted(len(left), 'cell is', 'cells are')} not done, the first being {left[0].path}: see the "
+            "messages above, mend the cause and run the same command again"
         )
     show(str(folder.path))
 
