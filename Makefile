@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test lint format docs bench gpu clean
+.PHONY: help demo check test golden lint format docs bench gpu clean
 
 help:
 	@echo "make demo    install, and train the Injector and an adapter on film snippets (5 minutes on two cores)"
 	@echo "make check   install, and run linters and the quick tests (two minutes on two cores)"
 	@echo "make test    install, and run all tests (ten minutes on two cores)"
+	@echo "make golden  write the help and the tables that tests/apps/cli/golden holds anew"
 	@echo "make lint    check style, types, and which room imports which"
 	@echo "make format  write the code in the project's format"
 	@echo "make docs    build the pages of the documentation in build/site"
@@ -26,6 +27,9 @@ check: lint
 
 test: $(READY)
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+golden: $(READY)
+	PYTHONPATH=src:tests/helpers $(BIN)/python tests/apps/cli/test_golden.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

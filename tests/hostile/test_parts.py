@@ -198,9 +198,9 @@ class TestOutputs:
         self, attribune: Callable[..., Outcome], runs: Path, tmp_path: Path, table: Callable[..., Path]
     ) -> None:
         words = ("predict", runs / "none", table("a.csv"), "--output", tmp_path / "out")
-        assert attribune(*words)[2].splitlines()[-1] == f"30 rows in 1 parts are in {tmp_path / 'out'}"
+        assert attribune(*words)[2].splitlines()[-1] == f"30 rows in 1 part written to {tmp_path / 'out'}"
         before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
-        assert attribune(*words) == (0, "", f"{tmp_path / 'out'} is finished already: 30 rows in 1 parts\n")
+        assert attribune(*words) == (0, "", f"{tmp_path / 'out'} is finished already: 30 rows in 1 part\n")
         assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()} == before
 
     def test_a_full_disk_keeps_what_is_finished(

@@ -420,7 +420,7 @@ def test_a_control_and_other_tasks(folder: Path, tmp_path: Path) -> None:
 class Stopped(Reporter):
     """Interrupts after a number of steps."""
 
-    def step(self, *, done: int, loss: float) -> None:
+    def step(self, *, done: int, loss: float | None, epoch: float | None = None) -> None:
         if done == 9:
             raise KeyboardInterrupt
 

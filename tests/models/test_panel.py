@@ -138,10 +138,10 @@ def test_the_command_writes_opinions(
     ("members", "message"),
     [
         ("tags.csv", "no such file"),
-        ([{"user": "nobody"}], "1 values are not in the vocabulary of the model"),
+        ([{"user": "nobody"}], "1 value is not in the vocabulary of the model"),
         (
             [{"age": "3"}],
-            "has 1 rows and the columns age: a panel has a row for each member, with one of the columns user",
+            "has 1 row and the columns age: a panel has a row for each member, with one of the columns user",
         ),
     ],
 )

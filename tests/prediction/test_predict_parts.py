@@ -106,7 +106,7 @@ def test_a_folder_holds_the_rows_of_one_file(run: Path, tmp_path: Path, ending: 
     assert_same_rows(tmp_path / "parts", tmp_path / "one.parquet")
     starts = [(1, 1), (1, 25), (1, 49), (1, 73), (1, 97), (2, 1), (2, 25), (2, 49)]
     assert names(tmp_path / "parts") == [f"part-{file:05}-{row:012}.parquet" for file, row in starts]
-    assert notes.lines == [*single.lines, f"150 rows in 8 parts are in {tmp_path / 'parts'}"]
+    assert notes.lines == [*single.lines, f"150 rows in 8 parts written to {tmp_path / 'parts'}"]
     assert single.lines == ["attribute 'user' in 150 rows: values not in the vocabulary: 2"]
     summary = json.loads((tmp_path / "parts" / "_summary.json").read_text())
     assert summary["files"] == {str(inputs[0]): 97, str(inputs[1]): 53}
@@ -187,7 +187,7 @@ def test_what_is_missing_is_scored_and_nothing_else(
     notes = Notes()
     assert predict(run, files, output, reporter=notes) == 150
     assert scored == [20, 3]
-    assert notes.lines[0] == "going on: 7 parts with 127 rows are there"
+    assert notes.lines[0] == "going on after 127 rows in 7 parts"
     assert sorted(path.name for path in output.iterdir()) == sorted(whole)
     for name, content in whole.items():
         if name in (gone.name, damaged.name):  # processors may round otherwise where tensors lie otherwise in memory
@@ -393,13 +393,13 @@ def test_two_workers_interrupted_and_one_of_them_killed(run: Path, tmp_path: Pat
     begin, *warned, end = going_on.splitlines()
     # The worker may have finished its part between the interruption and the count of what was kept.
     assert begin in [
-        f"going on: {parts} parts with {125 * parts} rows are there" for parts in (len(kept), len(kept) + 1)
+        f"going on after {125 * parts} rows in {parts} part{'s' * (parts > 1)}" for parts in (len(kept), len(kept) + 1)
     ]
     lost = [line for line in warned if re.match(r"warning: .*\.csv: a worker was lost while it scored rows \d", line)]
     assert len(lost) == 1, warned
-    guessed = [f"warning: {second} is neither UTF-8 nor Windows-1252 (1 bytes fit neither): it is read as Latin-1"]
+    guessed = [f"warning: {second} is neither UTF-8 nor Windows-1252 (1 byte fits neither): it is read as Latin-1"]
     assert [line.partition(", and")[0] for line in warned if line not in lost] == guessed
-    assert end == f"7,700 rows in {total} parts are in {output}"
+    assert end == f"7,700 rows in {total} parts written to {output}"
     assert error == (
         f"attribune predict: error: {bad}: column 'user', row 38: ['u1'] is not one value: use --multi-label user or "
         "MultiLabel('user') for a column of lists\n"

@@ -166,7 +166,7 @@ def test_verbs_that_work(run: Path, folder: Path, tmp_path: Path, capsys: Any) -
     data = str(folder / "rows.csv")
     assert main(["evaluate", str(run), data]) == 0
     notes = capsys.readouterr().err
-    assert "rows have no preference between two different texts and are left out" in notes
+    assert "with no preference between two different texts" in notes
     assert "are ties and are left out" in notes
     assert main(["report", str(run), data, "--output", str(tmp_path / "report.html")]) == 0
     assert main(["report", str(run), "--output", str(tmp_path / "own.html")]) == 0
@@ -210,9 +210,9 @@ def test_hostile_tables(run: Path, folder: Path, tmp_path: Path, capsys: Any) ->
     capsys.readouterr()
     for changes, message in (
         ({"winner": "left"}, "is 'left', which is none of first, second, tie, equal: correct the cell"),
-        ({"two": ""}, "1 rows without a text left out"),
-        ({"one": " "}, "1 rows without a text left out"),
-        ({"winner": "nan"}, "1 rows without a label left out"),
+        ({"two": ""}, "1 row without a text left out"),
+        ({"one": " "}, "1 row without a text left out"),
+        ({"winner": "nan"}, "1 row without a label left out"),
     ):
         words = command(folder, tmp_path / f"run{len(message)}{next(iter(changes))}", "training.epochs=1")
         words[1] = written(changes)

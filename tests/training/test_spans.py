@@ -205,7 +205,7 @@ def test_answers_elsewhere_are_counted(folder: Path, tmp_path: Path, capsys: Any
     assert main([given[0], str(rows), *given[2:]]) == 0
     told = capsys.readouterr().err
     assert "1 answers are not where their row says, and were found by their text" in told
-    assert "1 rows without a label left out" in told
+    assert "1 row without a label left out" in told
 
 
 def test_answers_longer_than_every_window_are_counted(folder: Path, tmp_path: Path, capsys: Any) -> None:

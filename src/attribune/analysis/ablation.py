@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from attribune.core.arguments import checked_arguments
+from attribune.core.wording import counted
 from attribune.data.clusters import clustered
 from attribune.errors import ConfigError, numbered_in_file
 from attribune.methods.base import Ablation, Method
@@ -69,7 +70,7 @@ def ablate(
     attributes = predictor.schema if predictor.reads_attributes else ()
     columns = {METHOD: None} | {attribute.name: attribute.columns for attribute in attributes}
     passes, task = 1 + len(columns) * len(layers) * (len(layers) + 1) // 2, predictor.task
-    tell(f"{passes} passes over {len(labelled.labels):,} rows")
+    tell(f"{passes} passes over {counted(len(labelled.labels), 'row')}")
 
     def score() -> Metric:
         return clustered(task.metrics(predictor.score(encoded), labelled.labels), labelled.clusters)[task.main_metric]

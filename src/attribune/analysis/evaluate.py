@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.core.arguments import checked_arguments
+from attribune.core.wording import counted
 from attribune.data.clusters import clustered, unpacked_clusters
 from attribune.data.judgements import judgement_metrics
 from attribune.errors import DataError, numbered_in_file
@@ -18,15 +19,20 @@ from attribune.metrics.bootstrap import Interval
 from attribune.metrics.metric import Metric
 from attribune.metrics.results import Comparison, ResultRow, compare_metrics, intervals
 from attribune.metrics.shown import Comparisons, html_blocks
-from attribune.metrics.tables import table_cells, text_table
+from attribune.metrics.tables import comparison_lines, table_cells, text_table
 from attribune.models.predictor import Predictor
 from attribune.models.quantised import Quantisation
-from attribune.runs.folder import load_run
+from attribune.runs.folder import RunFolder, load_run
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.recipe import Recipe
 from attribune.runs.stored_scores import StoredScores
+from attribune.runs.training_record import TrainingRecord
+from attribune.runs.verdict import Verdict, gains_by_count, run_verdict, value_counts
 
-__all__ = ["Evaluation", "compare_runs", "compare_scores", "evaluate"]
+__all__ = ["AS_GIVEN", "HIDDEN", "Evaluation", "compare_runs", "compare_scores", "evaluate"]
+
+AS_GIVEN, HIDDEN = "as given", "attributes hidden"
+"""The two ways in which rows are scored."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -40,6 +46,7 @@ class Evaluation:
     """
 
     recipe: Recipe
+    training: TrainingRecord
     predictor: Predictor
     labelled: LabelledRows
     logits: npt.NDArray[np.float32]
@@ -62,7 +69,7 @@ class Evaluation:
 
     @property
     def _logits(self) -> dict[str, npt.NDArray[np.float32]]:
-        return {"as given": self.logits} | ({} if self.hidden is None else {"attributes hidden": self.hidden})
+        return {AS_GIVEN: self.logits} | ({} if self.hidden is None else {HIDDEN: self.hidden})
 
     @cached_property
     def judgements(self) -> dict[str, dict[str, Interval]]:
@@ -79,18 +86,44 @@ class Evaluation:
         """The same with their intervals."""
         return {name: intervals(metrics) for name, metrics in self.scores.items()}
 
+    @cached_property
+    def comparisons(self) -> list[Comparison]:
+        """The difference that the attributes make to the main metric; empty for a model that reads none."""
+        pairs = [scores[self.predictor.task.main_metric] for scores in self.scores.values()]
+        return [compare_metrics(*pairs, names=(AS_GIVEN, HIDDEN), part="")] if len(pairs) > 1 else []
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """What the rows show of the attributes, and which weights the run kept."""
+        metric, by_count = self.predictor.task.main_metric, []
+        if self.comparisons:
+            counts = value_counts(self.predictor.schema, self.labelled.rows)
+            by_count = gains_by_count(self.scores[AS_GIVEN][metric], self.scores[HIDDEN][metric], counts)
+        return run_verdict(
+            self.recipe,
+            self.training,
+            metric=metric,
+            comparisons=self.comparisons,
+            conditions={HIDDEN: "hidden"},
+            by_count=by_count,
+        )
+
     def text(self) -> str:
-        """Return the tables of the metrics, for a terminal."""
-        return "\n\n".join(f"{caption}\n{text_table(rows)}" for caption, rows in self._tables())
+        """Return the tables of the metrics, the difference and the verdict, for a terminal."""
+        tables = [f"{caption}\n{text_table(rows)}" for caption, rows in self._tables()]
+        lines = ["\n".join(comparison_lines(self.comparisons)), self.verdict.text()]
+        return "\n\n".join([*tables, *filter(None, lines)])
 
     def __repr__(self) -> str:
         return self.text()
 
     def _repr_html_(self) -> str:
-        return html_blocks([(caption, table_cells(rows)) for caption, rows in self._tables()])
+        lines = [*comparison_lines(self.comparisons), *self.verdict.sentences()]
+        tables = [(caption, table_cells(rows)) for caption, rows in self._tables()]
+        return html_blocks([*tables, *((line, []) for line in lines)])
 
     def _tables(self) -> list[tuple[str, list[ResultRow]]]:
-        tables = [(f"{self.rows:,} rows", self.metrics), ("texts with several judgements", self.judgements)]
+        tables = [(counted(self.rows, "row"), self.metrics), ("texts with several judgements", self.judgements)]
         return [
             (caption, [ResultRow(name=name, metrics=metrics) for name, metrics in found.items()])
             for caption, found in tables
@@ -124,6 +157,7 @@ def evaluate(
     reads = len(predictor.schema) and recipe.reads_attributes
     return Evaluation(
         recipe=recipe,
+        training=RunFolder.of(run).read_outcome(predictor.model.sizes()),
         predictor=predictor,
         labelled=labelled,
         logits=logits,

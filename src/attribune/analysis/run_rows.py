@@ -12,15 +12,16 @@ import numpy.typing as npt
 from datasets import Dataset
 
 from attribune.analysis.diagnostics import ScoredRows
-from attribune.analysis.evaluate import evaluate
+from attribune.analysis.evaluate import AS_GIVEN, HIDDEN, evaluate
 from attribune.data.clusters import unpacked_clusters
 from attribune.data.tables import read_table
 from attribune.errors import AttribuneError, DataError
-from attribune.metrics.results import Comparison, ResultRow, Scored, compare
+from attribune.metrics.results import Comparison, ResultRow
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe import Recipe
-from attribune.runs.results import TrainingRecord
 from attribune.runs.stored_scores import StoredScores
+from attribune.runs.training_record import TrainingRecord
+from attribune.runs.verdict import CountGain, Verdict, gains_by_count, run_verdict
 from attribune.schema import Schema
 from attribune.schema.attributes import FittedAttribute, counts_of_rows
 from attribune.tasks import Task
@@ -45,6 +46,7 @@ class RunRows:
     run: str
     recipe: Recipe
     training: TrainingRecord
+    verdict: Verdict
     log: Sequence[dict[str, Any]]
     scored_rows: ScoredRows
     source: str
@@ -100,10 +102,19 @@ def _stored_rows(folder: RunFolder) -> RunRows:
     except (AttribuneError, OSError, IndexError, KeyError) as error:
         notes.append(f"The rows themselves could not be read, so that their texts and values are missing here: {error}")
         scored_rows = ScoredRows(task=scores.task, logits=arrays["logits"], labels=arrays["labels"], counts={})
+    verdict = run_verdict(
+        recipe,
+        results.training,
+        metric=results.main_metric,
+        comparisons=results.comparisons,
+        conditions={model.name: model.condition for model in results.models},
+        by_count=_gains(scored_rows, schema),
+    )
     return RunRows(
         run=str(folder.path),
         recipe=recipe,
         training=results.training,
+        verdict=verdict,
         log=folder.read_log(),
         scored_rows=scored_rows,
         source=f"{part} rows of {source}, as they were scored when it was trained",
@@ -116,26 +127,33 @@ def _stored_rows(folder: RunFolder) -> RunRows:
 
 
 def _new_rows(folder: RunFolder, data: Any, *, backbone: str | Path | None, encoding: str | None) -> RunRows:
-    training = folder.read_results().training
     evaluation = evaluate(folder.path, data, backbone=backbone, encoding=encoding)
     recipe, task, rows = evaluation.recipe, evaluation.predictor.task, evaluation.labelled
     schema = evaluation.predictor.schema if evaluation.hidden is not None else Schema([])
-    names = {"as given": str(recipe.method["name"]), "attributes hidden": "attributes hidden"}
-    scored = [Scored(name=names[key], metrics={"given": metrics}) for key, metrics in evaluation.scores.items()]
+    names = {AS_GIVEN: str(recipe.method["name"]), HIDDEN: HIDDEN}
     scored_rows = _with_counts(task, evaluation.logits, rows.labels, recipe=recipe, schema=schema, table=rows.rows)
     return RunRows(
         run=str(folder.path),
         recipe=recipe,
-        training=training,
+        training=evaluation.training,
+        verdict=evaluation.verdict,
         log=folder.read_log(),
         scored_rows=replace(scored_rows, clusters=rows.clusters, hidden=evaluation.hidden),
         source=f"labelled rows of {rows.source}",
         attributes=list(schema),
         results=[ResultRow(name=names[key], metrics=metrics) for key, metrics in evaluation.metrics.items()],
-        comparisons=compare(scored, metric=task.main_metric, part="given"),
+        comparisons=[replace(pair, a=names[pair.a]) for pair in evaluation.comparisons],
         notes=evaluation.notes,
         table=rows.rows,
     )
+
+
+def _gains(rows: ScoredRows, schema: Schema) -> list[CountGain]:
+    hidden = rows.hidden_metric()
+    if hidden is None:
+        return []
+    counts = {attribute.name: rows.counts.get(attribute.name) for attribute in schema if attribute.spec.lists_values}
+    return gains_by_count(rows.metric(), hidden, {name: known for name, known in counts.items() if known is not None})
 
 
 def _with_counts(

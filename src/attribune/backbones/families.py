@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from attribune.backbones.placement import Placement
 from attribune.core.plugins import load_plugins
+from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError
 
 __all__ = ["DECODERS", "PLACEMENTS", "placement_for"]
@@ -357,7 +358,8 @@ def placement_for(model_type: str, *, is_generative: bool = False) -> Placement:
             return row
     if model_type in _REFUSED:
         raise ConfigError(f"no placement for backbones of type {model_type!r}: {_REFUSED[model_type]}")
-    known = ", ".join(sorted(name for row in rows for name in row.model_types))
+    names = sorted(name for row in rows for name in row.model_types)
+    known = f"{', '.join(names)}{did_you_mean(model_type, names)}"
     if is_generative:
         raise ConfigError(f"backbones of type {model_type!r} write no text here: choose one of {known}")
     raise ConfigError(f"no placement for backbones of type {model_type!r}: choose a backbone of one of {known}")

@@ -17,8 +17,8 @@ from typing import Any
 
 from attribune.benchmark.engine import Outcome
 from attribune.benchmark.results import BenchmarkFolder
-from attribune.core.process import core_count
 from attribune.core.progress import Reporter
+from attribune.core.threads import core_count
 
 __all__ = ["Processes", "run_in_this_process"]
 

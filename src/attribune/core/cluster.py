@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from attribune.core.process import core_count
+from attribune.core.threads import core_count
 from attribune.errors import ConfigError
 
 __all__ = ["Cluster", "connect"]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import difflib
+from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
+from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform, get_args
 
 import pydantic.dataclasses
 import yaml
@@ -46,7 +47,7 @@ class Settings(BaseModel):
         try:
             return cls.model_validate(settings, context={"saved": saved})
         except ValidationError as error:
-            lines = error_lines(error)
+            lines = [_describe(item, cls) for item in error.errors()]
             count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
             listed = "\n".join(f"  - {line}" for line in lines)
             raise ConfigError(f"{source or cls.what} has {count}:\n{listed}") from None
@@ -144,13 +145,37 @@ def error_lines(error: ValidationError) -> list[str]:
     return [_describe(item) for item in error.errors()]
 
 
-def _describe(item: Any) -> str:
+def _describe(item: Any, settings: type[Settings] | None = None) -> str:
+    """Say what is wrong in which place.
+
+    Args:
+        settings: the tree in which a setting that does not exist is looked for under similar names.
+    """
     location = ".".join(str(part) for part in item["loc"])
     message = str(item["msg"]).removeprefix("Value error, ")
     if item["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        message = "there is no such setting"
+        message = f"there is no such setting{'' if settings is None else _similar_setting(location, settings)}"
     elif item["type"] == "missing":
         message = "this setting is required"
     elif not item["type"].startswith("value_error"):
         message = f"{message}, it is {short_repr(item['input'])}"
     return f"{location}: {message}" if location else message
+
+
+def _similar_setting(path: str, settings: type[Settings]) -> str:
+    """Suggest the setting that a path may have meant: one with a similar name beside it, or of the same elsewhere."""
+    known, (group, _, name) = list(_paths(settings)), path.rpartition(".")
+    beside = {other.rpartition(".")[2]: other for other in known if other.rpartition(".")[0] == group}
+    elsewhere = [other for other in known if other.endswith(f".{name}")]
+    close = difflib.get_close_matches(name, beside, n=1)
+    meant = [beside[word] for word in close] or elsewhere
+    return f"; did you mean {meant[0]!r}?" if meant else ""
+
+
+def _paths(settings: type[Settings], start: str = "") -> Iterator[str]:
+    """List the paths of all settings of a tree, such as ``training.epochs``."""
+    for name, field in settings.model_fields.items():
+        yield f"{start}{name}"
+        for kind in (field.annotation, *get_args(field.annotation)):
+            if isinstance(kind, type) and issubclass(kind, Settings):
+                yield from _paths(kind, f"{start}{name}.")

@@ -12,10 +12,10 @@ from contextlib import contextmanager, redirect_stdout
 import datasets
 import transformers
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from attribune.core.logs import LOGGER, is_quiet
-from attribune.core.progress import Reporter
+from attribune.core.progress import Reporter, epoch_name
 from attribune.core.terminal import one_line
 
 __all__ = ["ConsoleReporter", "quiet_libraries", "quiet_ray"]
@@ -58,13 +58,14 @@ def quiet_ray() -> Iterator[None]:
 
 
 class ConsoleReporter(Reporter):
-    """Shows notes, a bar with loss and remaining time, and validation metrics on stderr, if not quiet."""
+    """Shows notes, a bar with epoch, loss and times, and validation metrics on stderr, if not quiet."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True, highlight=False, soft_wrap=True, quiet=is_quiet())
         self._progress: Progress | None = None
         self._bar: TaskID | None = None
         self._total = 0
+        self._epochs: float | None = None
 
     def note(self, text: str) -> None:
         """Print a line."""
@@ -77,29 +78,31 @@ class ConsoleReporter(Reporter):
             yield
             return
         columns = (
-            TextColumn("training"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("loss {task.fields[loss]}"),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            TextColumn("{task.completed} of {task.total} steps, loss {task.fields[loss]},"),
+            TimeElapsedColumn(),
+            TextColumn("elapsed,"),
             TimeRemainingColumn(),
+            TextColumn("left"),
         )
         with Progress(*columns, console=self.console, transient=True) as self._progress:
             yield
         self._progress = self._bar = None
 
-    def started(self, *, done: int, total: int) -> None:
+    def started(self, *, done: int, total: int, epochs: float | None = None) -> None:
         """Set the ends of the bar."""
-        self._total = total
+        self._total, self._epochs = total, epochs
         if done:
             self.note(f"going on from step {done} of {total}")
         if self._progress is not None:
             self._bar = self._progress.add_task("training", total=total, completed=done, loss="-")
 
-    def step(self, *, done: int, loss: float | None) -> None:
+    def step(self, *, done: int, loss: float | None, epoch: float | None = None) -> None:
         """Move the bar, or print a line now and then."""
         shown = "-" if loss is None else f"{loss:.3f}"
         if self._progress is not None and self._bar is not None:
-            self._progress.update(self._bar, completed=done, loss=shown)
+            self._progress.update(self._bar, completed=done, loss=shown, description=epoch_name(epoch, self._epochs))
         elif done % _STEPS_PER_LINE == 0:
             self.note(f"step {done} of {self._total}, loss {shown}")
 

@@ -1,4 +1,4 @@
-"""This process: its memory and peak memory, its cores, and what the C library does with freed memory."""
+"""This process: its memory and peak memory, and what the C library does with freed memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from attribune.errors import ConfigError
 
 __all__ = [
     "available_bytes",
-    "core_count",
     "is_out_of_memory",
     "keep_freed_memory",
     "peak_megabytes",
@@ -134,8 +133,3 @@ def peak_megabytes() -> float:
     import resource  # which Windows does not have
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024**2 if sys.platform == "darwin" else 1024)
-
-
-def core_count() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from attribune.core.logs import is_quiet
 
-__all__ = ["ProgressBar", "Reporter"]
+__all__ = ["ProgressBar", "Reporter", "epoch_name"]
 
+_BAR = "{desc} |{bar}| {n_fmt} of {total_fmt} steps, {elapsed} elapsed, {remaining} left{postfix}"
 _log = logging.getLogger(__name__)
 
 
@@ -21,12 +23,12 @@ class Reporter:
         """Report what was read, dropped or chosen."""
         _log.info("%s", text)
 
-    def started(self, *, done: int, total: int) -> None:
-        """Report that training begins, or continues, at step `done` of `total`."""
+    def started(self, *, done: int, total: int, epochs: float | None = None) -> None:
+        """Report that training begins, or continues, at step `done` of `total`; `epochs` if it has a number of them."""
         _log.info("training from step %d to %d", done, total)
 
-    def step(self, *, done: int, loss: float | None) -> None:
-        """Report a step; the loss is the last one logged."""
+    def step(self, *, done: int, loss: float | None, epoch: float | None = None) -> None:
+        """Report a step; the loss is the last one logged, `epoch` how many passes over the rows are done."""
         _log.debug("step %d, loss %s", done, loss)
 
     def checked(self, *, epoch: float, metrics: Mapping[str, float]) -> None:
@@ -39,11 +41,20 @@ class Reporter:
         yield
 
 
+def epoch_name(epoch: float | None, epochs: float | None) -> str:
+    """Return the epoch that a step belongs to as a bar names it, such as ``epoch 2 of 5``."""
+    if epoch is None:
+        return "training"
+    number = math.ceil(epoch) or 1
+    return f"epoch {number}" if epochs is None else f"epoch {min(number, math.ceil(epochs))} of {epochs:g}"
+
+
 class ProgressBar(Reporter):
-    """Shows a bar with the loss, in a terminal and in notebooks, beside the log."""
+    """Shows a bar with epoch, time and loss, in a terminal and in notebooks, beside the log."""
 
     def __init__(self) -> None:
         self._bar: Any = None
+        self._epochs: float | None = None
 
     @contextmanager
     def training(self) -> Iterator[None]:
@@ -55,16 +66,24 @@ class ProgressBar(Reporter):
                 self._bar.close()
             self._bar = None
 
-    def started(self, *, done: int, total: int) -> None:
+    def started(self, *, done: int, total: int, epochs: float | None = None) -> None:
         """Open the bar; there is none where nobody looks: stderr is a file, or only errors are to be shown."""
         from tqdm.auto import tqdm  # here, since it looks for notebooks
 
-        super().started(done=done, total=total)
-        self._bar = tqdm(total=total, initial=done, desc="training", unit="step", disable=True if is_quiet() else None)
+        super().started(done=done, total=total, epochs=epochs)
+        self._epochs = epochs
+        self._bar = tqdm(
+            total=total,
+            initial=done,
+            desc="training",
+            bar_format=_BAR,
+            disable=True if is_quiet() else None,
+        )
 
-    def step(self, *, done: int, loss: float | None) -> None:
+    def step(self, *, done: int, loss: float | None, epoch: float | None = None) -> None:
         """Move the bar."""
-        super().step(done=done, loss=loss)
+        super().step(done=done, loss=loss, epoch=epoch)
         if self._bar is not None:
+            self._bar.set_description(epoch_name(epoch, self._epochs), refresh=False)
             self._bar.set_postfix({} if loss is None else {"loss": f"{loss:.3f}"}, refresh=False)
             self._bar.update(done - self._bar.n)

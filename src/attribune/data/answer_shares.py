@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from attribune.core.wording import counted
 from attribune.data.text_columns import text_digests
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import canonical, column_batches, require_columns
@@ -57,7 +58,7 @@ class AnswerShares:
             f"{self.counts.sum():,} judgements of {len(self.counts):,} texts, {several:,} of which have more than one"
         ]
         reasons = {"a text": self.no_text, "an answer": self.no_label}
-        lines += [f"{count:,} rows without {reason} left out" for reason, count in reasons.items() if count]
+        lines += [f"{counted(count, 'row')} without {reason} left out" for reason, count in reasons.items() if count]
         if self.dropped:
             lines.append(f"columns dropped, in which the rows of a text differ: {', '.join(self.dropped)}")
         return lines

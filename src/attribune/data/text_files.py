@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, cast
 
 import pyarrow as pa
 
+from attribune.core.wording import counted
 from attribune.errors import AttribuneWarning, ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -101,9 +102,10 @@ def find_encoding(path: Path, *, encoding: str | None, cure: str | None = None) 
                 _log.info("%s is read as %s", path, candidate)
                 return candidate
         _first_problem(path, "latin-1", cure)
+        misfits = counted(_count(path, _NOT_CP1252), "byte fits", "bytes fit")
         warnings.warn(
-            f"{path} is neither UTF-8 nor Windows-1252 ({_count(path, _NOT_CP1252):,} bytes fit neither): it is read "
-            "as Latin-1, and some characters may be wrong; "
+            f"{path} is neither UTF-8 nor Windows-1252 ({misfits} neither): it is read as Latin-1, and some "
+            "characters may be wrong; "
             f"{cure or 'name the encoding with --encoding if you know it'}",
             AttribuneWarning,
             stacklevel=2,

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from attribune.core.wording import counted
 from attribune.data.writing import open_writer
 from attribune.datasets.card import Card, Folds, Hashed, Shuffled
 from attribune.datasets.prepared import ALL, PARTS, RECIPE, PreparedFolder, PreparedSet, sha256_of, size_of
@@ -218,7 +219,7 @@ def _differences(card: Card, manifest: Mapping[str, Any]) -> list[str]:
     for file in card.files:
         row_count = manifest["rows_read"].get(file.role, 0)
         if file.rows is not None and row_count not in (file.rows, *file.other_rows):
-            said.append(f"{file.role}: {row_count:,} rows read, {file.rows:,} are published")
+            said.append(f"{file.role}: {counted(row_count, 'row')} read, {file.rows:,} are published")
     published = {part: card.published[part] for part in PARTS if part in card.published}
     rows = sum(part["rows"] for name, part in manifest["parts"].items() if name in (*published, ALL))
     found = {
@@ -234,7 +235,7 @@ def _differences(card: Card, manifest: Mapping[str, Any]) -> list[str]:
 
 def _log_summary(log: RowLog) -> str:
     reasons = [f"{reason}: {count:,}" for reason, count in (log.left_out + log.bad).items()]
-    return "; ".join([f"{log.read.total():,} rows read", *reasons])
+    return "; ".join([f"{counted(log.read.total(), 'row')} read", *reasons])
 
 
 def _write_parts(card: Card, draft: Path, rows: _Rows, output: Path) -> dict[str, Any]:

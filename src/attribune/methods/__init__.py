@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from typing import Any
 
 from attribune.core.plugins import load_plugins
+from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError
 from attribune.methods.adapter import Adapter
 from attribune.methods.base import Method
@@ -121,8 +121,7 @@ def method_from_dict(settings: dict[str, Any]) -> MethodConfig:
     if isinstance(name, str) and "+" in name:
         return _combination(name, options)
     if not isinstance(name, str) or name not in METHODS:
-        close = difflib.get_close_matches(str(name), METHODS, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = did_you_mean(str(name), METHODS)
         raise ConfigError(f"unknown method {name!r}: choose one of {', '.join(METHODS)}, or a sum of them{hint}")
     return METHODS[name].from_dict(options)
 

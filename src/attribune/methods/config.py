@@ -14,6 +14,7 @@ from torch import nn
 
 from attribune.backbones.placement import Placement
 from attribune.core.config import Settings
+from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError
 from attribune.methods.host import Host
 
@@ -176,8 +177,8 @@ def _describe(method: type[MethodConfig], options: dict[str, Any], error: Valida
     if wrong:
         lines.append(f"{method.name}: {'; '.join(wrong)}")
     if unknown:
-        known = ", ".join(method.model_fields) or "none"
-        lines.append(f"method {method.name!r} has no option {', '.join(unknown)}; its options: {known}")
+        known, hint = ", ".join(method.model_fields) or "none", did_you_mean(unknown[0], method.model_fields)
+        lines.append(f"method {method.name!r} has no option {', '.join(unknown)}; its options: {known}{hint}")
     return "; ".join(lines)
 
 

@@ -65,6 +65,11 @@ class PairedResult:
     level: float = 0.95
     resamples: int
 
+    @property
+    def shows_difference(self) -> bool:
+        """Whether p is below 0.05 and the interval lies on one side of zero."""
+        return self.p_value < 0.05 and not self.low <= 0 <= self.high
+
 
 def interval(metric: Metric, *, level: float = 0.95, resamples: int = 10_000, seed: int = 0) -> Interval:
     """Return the value of a metric and its percentile bootstrap interval, over its clusters or else over its rows.

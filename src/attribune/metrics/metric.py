@@ -6,7 +6,7 @@ Shapes: n rows, G distinct rows of statistics, S statistics.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,10 @@ class Metric:
         """Return the metric over all rows."""
         counts = np.bincount(self.rows, minlength=self.statistics.shape[0])
         return float(self.of_counts(counts[None, :])[0])
+
+    def select(self, mask: Array) -> Metric:
+        """Return the metric over the rows for which a mask (n,) holds."""
+        return replace(self, rows=self.rows[mask], clusters=tuple(cluster[mask] for cluster in self.clusters))
 
     def of_counts(self, counts: Array) -> Array:
         """Return the metric (R,) of R resamples, given how often each row of `statistics` occurs in each: (R, G)."""

@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from attribune.metrics.bootstrap import Interval, PairedResult, interval, paired
 from attribune.metrics.metric import Metric
 
@@ -30,12 +33,14 @@ class Scored:
     Args:
         metrics: over rows.
         judgements: over texts that several people judged.
+        counts: by part and attribute, the training rows with the value of each row (n,).
     """
 
     name: str
     condition: Condition = "given"
     metrics: Mapping[str, Mapping[str, Metric]]
     judgements: Mapping[str, Mapping[str, Metric]] = field(default_factory=dict)
+    counts: Mapping[str, Mapping[str, npt.NDArray[np.int64]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +61,10 @@ class _Compared:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison(PairedResult, _Compared):
-    """Two models by name, and the difference a - b of one metric on the rows of one part."""
+    """Two models by name, and the difference a - b of one metric on the rows of one part.
 
-    @property
-    def shows_difference(self) -> bool:
-        """Whether p is below 0.05 and the interval lies on one side of zero."""
-        return self.p_value < 0.05 and not self.low <= 0 <= self.high
+    The part is empty for rows of another table.
+    """
 
 
 def intervals(metrics: Mapping[str, Metric]) -> dict[str, Interval]:

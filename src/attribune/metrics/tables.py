@@ -82,7 +82,8 @@ def comparison_lines(comparisons: Iterable[Comparison]) -> list[str]:
         info = metric_info(pair.metric)
         difference, low, high = (f"{info.scale * number:+.2f}" for number in (pair.difference, pair.low, pair.high))
         lines.append(
-            f"{pair.a} against {pair.b}, {pair.part} {pair.metric}: {difference}{' points' if info.is_share else ''} "
+            f"{pair.a} against {pair.b}, {pair.part}{pair.part and ' '}{pair.metric}: {difference}"
+            f"{' points' if info.is_share else ''} "
             f"[{low}, {high}], p = {pair.p_value:.4f}{'' if pair.shows_difference else ': no difference shown'}"
         )
     return lines

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from attribune.core.wording import counted
 from attribune.data.rows import EncodedRows
 from attribune.data.tables import read_table
 from attribune.errors import ConfigError, DataError
@@ -83,16 +84,16 @@ class Panel:
         given = [name for name in schema.names if name in table.column_names]
         if not given or not len(table):
             raise DataError(
-                f"{source} has {len(table)} rows and the columns {', '.join(table.column_names)}: a panel has a row "
-                f"for each member, with one of the columns {', '.join(schema.names)} at least"
+                f"{source} has {counted(len(table), 'row')} and the columns {', '.join(table.column_names)}: a panel "
+                f"has a row for each member, with one of the columns {', '.join(schema.names)} at least"
             )
         full = {name: table[name] if name in given else [None] * len(table) for name in schema.names}
         ids, report = schema.encode(full)
         for counts in (report.attributes[name] for name in given):
             if counts.unseen:
                 raise DataError(
-                    f"{source}: {counts.unseen:,} values are not in the vocabulary of the model, and would all say the "
-                    "same: remove these rows, or add the values with `attribune enrol`"
+                    f"{source}: {counted(counts.unseen, 'value is', 'values are')} not in the vocabulary of the model, "
+                    "which has one answer for all of these: remove these rows, or add the values with `attribune enrol`"
                 )
         named = "name" if "name" in table.column_names and "name" not in schema.names else None
         columns = [table[named]] if named else [table[name] for name in given]

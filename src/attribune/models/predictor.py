@@ -18,6 +18,7 @@ from attribune.core.arguments import checked_arguments
 from attribune.core.deprecation import renamed_arguments
 from attribune.core.device import named_device
 from attribune.core.process import keep_freed_memory
+from attribune.core.threads import limit_threads
 from attribune.data.batching import batches_by_length
 from attribune.data.encoding import encode_rows
 from attribune.data.history_encoding import columns_of, with_histories
@@ -77,6 +78,7 @@ class Predictor:
         model = quantised(model, quantise)
         self.model, self.task, self.text_input = model, model.task, text_input
         self.batch_size, self.precision = batch_size, precision
+        limit_threads()
         self._lock = threading.Lock()
         self._encoder = model.row_encoder(text_input)
         self.device = named_device(device)

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from attribune.core.progress import Reporter
+from attribune.core.wording import counted
 from attribune.data.table_files import header_columns
 from attribune.data.tables import check_same_columns
 from attribune.prediction.parts import Mark, PartsFolder, is_whole
@@ -37,10 +38,11 @@ def _predict_parts(job: Job, folder: PartsFolder, *, engine: str, workers: int |
     marks = folder.begin(job, digest=_digest(job.run))
     summary = folder.finished()
     if summary is not None:
-        reporter.note(f"{job.output} is finished already: {summary['rows']:,} rows in {summary['parts']:,} parts")
+        there = _amount(summary["rows"], summary["parts"])
+        reporter.note(f"{job.output} is finished already: {there}")
         return int(summary["rows"])
     if marks:
-        reporter.note(f"going on: {len(marks):,} parts with {_rows(marks.values()):,} rows are there")
+        reporter.note(f"going on after {_amount(_rows(marks.values()), len(marks))}")
     told = time.monotonic()
     for mark in _missing(job, marks, engine=engine, workers=workers):
         # `header_columns` does not know the columns of all files beforehand.
@@ -49,10 +51,10 @@ def _predict_parts(job: Job, folder: PartsFolder, *, engine: str, workers: int |
         marks[mark.file, mark.first_row] = mark
         if time.monotonic() - told > _NOTE_INTERVAL:
             told = time.monotonic()
-            reporter.note(f"{_rows(marks.values()):,} rows in {len(marks):,} parts are done")
+            reporter.note(f"{_amount(_rows(marks.values()), len(marks))} done")
     for line in folder.finish(job, marks).lines():
         reporter.note(line)
-    reporter.note(f"{_rows(marks.values()):,} rows in {len(marks):,} parts are in {job.output}")
+    reporter.note(f"{_amount(_rows(marks.values()), len(marks))} written to {job.output}")
     return _rows(marks.values())
 
 
@@ -92,6 +94,10 @@ def _digest(run: str) -> str:
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
+
+
+def _amount(rows: int, parts: int) -> str:
+    return f"{counted(rows, 'row')} in {counted(parts, 'part')}"
 
 
 def _rows(marks: Iterable[Mark]) -> int:

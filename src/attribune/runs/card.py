@@ -8,6 +8,7 @@ from pathlib import Path
 
 from huggingface_hub import EvalResult
 
+from attribune.core.wording import counted
 from attribune.data.table_files import ENDINGS
 from attribune.metrics.tables import comparison_lines, markdown_table
 from attribune.models.model_card import pipeline_of, public_name, render_card
@@ -41,12 +42,13 @@ def run_card(recipe: Recipe, schema: Schema, results: RunResults) -> str:
             (title, markdown_table(rows))
             for part in ("validation", "test")
             for title, rows in (
-                (f"{part}, {results.rows.get(part, 0):,} rows", results.table(part)),
+                (f"{part}, {counted(results.rows.get(part, 0), 'row')}", results.table(part)),
                 (f"{part}, texts with several judgements", results.judgements(part)),
             )
             if rows
         ],
         comparisons=comparison_lines(results.comparisons),
+        verdict=[] if results.verdict is None else results.verdict.sentences(),
     )
 
 

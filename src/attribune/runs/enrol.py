@@ -20,6 +20,7 @@ from torch import nn
 from attribune.core.files import replace_file, write_json
 from attribune.core.progress import Reporter
 from attribune.core.records import read_record
+from attribune.core.wording import counted
 from attribune.errors import ConfigError
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.models.base import ConditionedModel
@@ -136,7 +137,7 @@ def _new_values(
     shown = f"{', '.join(table.source for table in tables.values())}:"
     if rows is not None:
         new = new.with_rows(rows, predictor.schema, attributes, min_rows=min_rows)
-        shown = f"{rows.source}: its {len(rows.rows):,} rows with labels have"
+        shown = f"{rows.source}: its {counted(len(rows.rows), 'row')} with labels have"
     new.check(predictor.schema, min_rows=min_rows, source=shown)
     return new
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from attribune.core.config import read_yaml
 from attribune.core.files import move_into_place, read_json_lines, replace_file, write_json
 from attribune.core.job_folder import JobFolder
 from attribune.core.process import keep_freed_memory
-from attribune.core.records import checked_record
+from attribune.core.records import checked_record, read_record
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.models.auto import load_scorer, model_class
 from attribune.models.base import ConditionedModel
@@ -25,8 +25,10 @@ from attribune.models.files import CARD, CONFIG, SCHEMA, TENSORS, find_model, re
 from attribune.models.predictor import Predictor
 from attribune.models.quantised import Quantisation, quantised
 from attribune.models.scorer import Scorer
+from attribune.models.sizes import Sizes
 from attribune.runs.recipe import RECIPE_END, Recipe
 from attribune.runs.results import RunResults
+from attribune.runs.training_record import TrainingRecord
 from attribune.schema import Schema
 from attribune.schema.revision import Revision
 
@@ -140,6 +142,16 @@ class RunFolder(JobFolder):
     def write_results(self, results: RunResults) -> None:
         """Write ``metrics.json``, which marks the run as finished."""
         write_json(self.summary_file, results.to_dict(), what="results", indent=1)
+
+    def read_outcome(self, sizes: Sizes) -> TrainingRecord:
+        """Read how the training went; ModelFolderError when the file is missing or damaged.
+
+        Args:
+            sizes: of the model, where the file does not have them.
+        """
+        outcome = read_record(self.outcome, dict[str, Any], what="training record")
+        record = {"parameters": asdict(sizes), **outcome}
+        return checked_record(record, TrainingRecord, source=self.outcome, what="training record")
 
     def read_schema(self) -> Schema:
         """Read the schema of the run's model; ModelFolderError when it is missing or damaged."""

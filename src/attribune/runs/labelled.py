@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from datasets import Dataset
 
+from attribune.core.wording import counted
 from attribune.data.clusters import Clusters, clusters_note, find_clusters
 from attribune.data.selection import rows_with_text, shuffle_columns
 from attribune.data.tables import read_table, table_source_name
@@ -54,11 +55,12 @@ class LabelledRows:
         notes = []
         if len(usable) < len(table):
             lacks = "no text or no label" if task.candidates == 1 else "no preference between two different texts"
-            notes.append(f"{len(table) - len(usable):,} of {len(table):,} rows have {lacks} and are left out")
+            notes.append(f"left out of {counted(len(table), 'row')}: {len(table) - len(usable):,} with {lacks}")
         if not len(usable):
             raise DataError(f"{source}: no row has both a text and a label: check the columns")
         if unseen := task.unseen_labels(columns):
-            notes.append(f"{sum(unseen.values()):,} rows have a label that no training row had; they count as wrong")
+            found = counted(sum(unseen.values()), "row has", "rows have")
+            notes.append(f"{found} a label that no training row had, which counts as wrong")
         notes += task.label_notes(columns)
         rows = table.select(usable)
         clusters = find_clusters(rows, recipe.cluster_settings())

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from attribune.core.wording import did_you_mean
 from attribune.errors import ConfigError
 
 __all__ = ["preset_names", "read_preset"]
@@ -24,6 +25,7 @@ def read_preset(name: str) -> dict[str, Any]:
     if name not in preset_names():
         raise ConfigError(
             f"unknown recipe {name!r}: choose one of {', '.join(preset_names())}, or give a file by --config"
+            f"{did_you_mean(name, preset_names())}"
         )
     settings: dict[str, Any] = yaml.safe_load((_PRESETS / f"{name}.yaml").read_text(encoding="utf-8"))
     return settings

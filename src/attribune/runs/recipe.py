@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any, Self
 
 import yaml
@@ -12,6 +11,7 @@ from attribune.backbones.families import placement_for
 from attribune.backbones.tuning import Tuning
 from attribune.backbones.word_options import WORD_MODELS
 from attribune.core.config import Settings
+from attribune.core.wording import did_you_mean
 from attribune.data.clusters import ClusterSettings
 from attribune.data.windows import Head, parse_window
 from attribune.errors import ConfigError
@@ -58,7 +58,9 @@ class Recipe(Settings):
     @classmethod
     def _known_task(cls, value: dict[str, Any]) -> dict[str, Any]:
         if (kind := value.get("kind")) not in (None, *TASKS):
-            raise ConfigError(f"unknown task {kind!r}: choose one of {', '.join(TASKS)}")
+            raise ConfigError(
+                f"unknown task {kind!r}: choose one of {', '.join(TASKS)}{did_you_mean(str(kind), TASKS)}"
+            )
         return value
 
     @model_validator(mode="after")
@@ -343,7 +345,6 @@ def _method(settings: dict[str, Any]) -> MethodConfig:
     name = settings["name"]
     if isinstance(name, str) and "+" not in name and name not in METHODS:
         known = (*METHODS, *BASELINES)
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = did_you_mean(name, known)
         raise ConfigError(f"unknown method {name!r}: choose one of {', '.join(known)}, or a sum{hint}")
     return method_from_dict(settings)

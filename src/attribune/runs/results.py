@@ -8,33 +8,29 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from attribune.core.files import read_json
+from attribune.core.wording import counted
 from attribune.errors import ModelFolderError
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.results import Comparison, Condition, ResultRow, Scored, compare, condition_of, intervals
 from attribune.metrics.shown import ResultDict, html_blocks
 from attribune.metrics.tables import comparison_lines, table_cells, text_table
-from attribune.models.sizes import Sizes
+from attribune.runs.training_record import Record, TrainingRecord
+from attribune.runs.verdict import CountGain, Verdict, gains_by_count, run_verdict
 from attribune.tasks import Task
 
 if TYPE_CHECKING:
     from attribune.runs.recipe import Recipe
 
-__all__ = ["Environment", "ModelResult", "RunResults", "TrainingRecord", "run_results"]
+__all__ = ["Environment", "ModelResult", "RunResults", "run_results"]
 
 _PACKAGES = ("attribune", "torch", "transformers", "datasets", "scikit-learn")
 _HIDDEN, _SHUFFLED = ", attributes hidden", ", attributes shuffled"
 
 
-class _Record(BaseModel):
-    """A part of the results; fields that another version wrote are preserved."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
-
-
-class ModelResult(_Record):
+class ModelResult(Record):
     """A model, or a baseline, and its metrics: part (``validation``, ``test``) to metric name to interval.
 
     Args:
@@ -62,39 +58,7 @@ class ModelResult(_Record):
         return {**result, "condition": condition_of(shuffled=_SHUFFLED in name, hidden=name.endswith(_HIDDEN))}
 
 
-class TrainingRecord(_Record):
-    """How the training went; linear baselines have `C`, others the fields about steps.
-
-    Args:
-        C: inverse of the regularisation.
-        trials: networks that were compared, of which the one that was best has these steps.
-        best_trial: its number, from 1.
-        network: its settings.
-        epochs: passes over the training rows.
-        best_step: the step whose weights the model has.
-        selected_by: the metric by which that step was chosen, or ``loss``; None for the main metric, as in early files.
-        best_value: its value on the validation rows.
-        seconds: time spent in training, in that of all trials, without interruptions.
-        stopped_early: whether the patience ran out.
-        padding_share: of the tokens of the training batches, 0 to 1; None in early files.
-    """
-
-    C: float | None = None
-    trials: int | None = None
-    best_trial: int | None = None
-    network: dict[str, Any] | None = None
-    steps: int = 0
-    epochs: float = 0.0
-    best_step: int = 0
-    selected_by: str | None = None
-    best_value: float | None = None
-    seconds: float
-    stopped_early: bool = False
-    padding_share: float | None = None
-    parameters: Sizes
-
-
-class Environment(_Record):
+class Environment(Record):
     """The machine and the versions of a training; `device` is the name of the GPU, or ``cpu``."""
 
     versions: dict[str, str]
@@ -105,7 +69,7 @@ class Environment(_Record):
     precision: str
 
 
-class RunResults(_Record):
+class RunResults(Record):
     """All results of a run.
 
     Args:
@@ -115,6 +79,7 @@ class RunResults(_Record):
         models: the trained model first, then the ones it is compared with.
         comparisons: of the first model with each of the others.
         training: of the first model.
+        verdict: what all of it shows, see `Verdict`; None in early files.
     """
 
     method: str
@@ -126,6 +91,7 @@ class RunResults(_Record):
     training: TrainingRecord
     notes: list[str]
     environment: Environment
+    verdict: Verdict | None = None
 
     @classmethod
     def from_dict(cls, record: Any, *, source: str) -> Self:
@@ -148,16 +114,20 @@ class RunResults(_Record):
         return ResultDict(self.model_dump(by_alias=True, exclude_unset=True), text=self.text(), html=self._repr_html_())
 
     def text(self) -> str:
-        """Return the tables of the metrics, the comparisons and the cost, for a terminal."""
+        """Return the tables of the metrics, the comparisons, the cost and the verdict, for a terminal."""
         blocks = [f"{caption}\n{text_table(rows)}" for caption, rows in self._tables()]
-        return "\n\n".join([*blocks, *(["\n".join(lines)] if (lines := self._comparisons()) else []), self._cost()])
+        verdict = "" if self.verdict is None else self.verdict.text()
+        lines = ["\n".join(self._comparisons()), self._cost(), verdict]
+        return "\n\n".join([*blocks, *filter(None, lines)])
 
     def __repr__(self) -> str:
         return self.text()
 
     def _repr_html_(self) -> str:
         tables = [(caption, table_cells(rows)) for caption, rows in self._tables()]
-        return html_blocks([*tables, *((line, []) for line in [*self._comparisons(), self._cost()])])
+        verdict = [] if self.verdict is None else self.verdict.sentences()
+        lines = [*self._comparisons(), self._cost(), *verdict]
+        return html_blocks([*tables, *((line, []) for line in lines)])
 
     def _tables(self) -> list[tuple[str, list[ResultRow]]]:
         """Return the tables that have rows, with their captions."""
@@ -166,7 +136,7 @@ class RunResults(_Record):
             table
             for part in parts
             for table in (
-                (f"{part}, {self.rows[part]:,} rows", self.table(part)),
+                (f"{part}, {counted(self.rows[part], 'row')}", self.table(part)),
                 (f"{part}, texts with several judgements", self.judgements(part)),
             )
         ]
@@ -197,13 +167,22 @@ def _judgements(model: Scored) -> dict[str, Any]:
     return {"judgements": found} if found else {}
 
 
+def _gains(scored: Sequence[Scored], *, metric: str, part: str) -> list[CountGain]:
+    """Return what the attributes change by training rows of a value, where the model was scored without them too."""
+    model = scored[0]
+    hidden = next((other for other in scored if other.condition == "hidden"), None)
+    if hidden is None:
+        return []
+    return gains_by_count(model.metrics[part][metric], hidden.metrics[part][metric], model.counts.get(part, {}))
+
+
 def run_results(
     recipe: Recipe,
     task: Task,
     *,
     rows: Mapping[str, int],
     scored: Sequence[Scored],
-    training: Mapping[str, Any],
+    training: TrainingRecord,
     notes: Sequence[str],
 ) -> RunResults:
     """Compute the intervals of a trained run, and its comparisons on the test rows, or else the validation rows.
@@ -212,7 +191,6 @@ def run_results(
         recipe: with the precision resolved.
         rows: number of rows of each part.
         scored: the trained model first, then the ones it is compared with.
-        training: fields of `TrainingRecord`.
     """
     import torch  # here, since this module is also read without it
 
@@ -225,14 +203,24 @@ def run_results(
         )
         for model in scored
     ]
+    part, metric = "test" if "test" in rows else "validation", task.main_metric
+    comparisons = compare(scored, metric=metric, part=part)
     return RunResults(
         method=str(recipe.method["name"]),
         task=task.to_dict(),
-        main_metric=task.main_metric,
+        main_metric=metric,
         rows=dict(rows),
         results=models,
-        comparisons=compare(scored, metric=task.main_metric, part="test" if "test" in rows else "validation"),
-        training=TrainingRecord.model_validate(training),
+        comparisons=comparisons,
+        training=training,
+        verdict=run_verdict(
+            recipe,
+            training,
+            metric=metric,
+            comparisons=comparisons,
+            conditions={model.name: model.condition for model in scored},
+            by_count=_gains(scored, metric=metric, part=part),
+        ),
         notes=list(notes),
         environment=Environment(
             versions={name: metadata.version(name) for name in _PACKAGES},

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from attribune.core.wording import counted
+
 __all__ = ["AttributeCounts", "AttributeFit", "EncodingReport", "FitReport", "count_lines"]
 
 
@@ -120,7 +122,7 @@ class FitReport:
 
 def _lines(attributes: Mapping[str, AttributeCounts] | Mapping[str, AttributeFit]) -> list[str]:
     return [
-        f"attribute {name!r} in {record.rows:,} rows: {'; '.join(phrases)}"
+        f"attribute {name!r} in {counted(record.rows, 'row')}: {'; '.join(phrases)}"
         for name, record in attributes.items()
         if (phrases := record.phrases())
     ]

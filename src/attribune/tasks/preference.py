@@ -11,6 +11,7 @@ from pydantic import BeforeValidator
 from scipy.special import expit
 
 from attribune.core.config import checked_dataclass
+from attribune.core.wording import counted
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
@@ -144,8 +145,15 @@ class Preference(Task):
         """Say how many rows with two texts are left out, and why."""
         ties = np.array([label in self.ties for label in self._labels(columns, 1)], dtype=bool)
         alike = ~_differ(columns) & ~ties & _filled(columns)
-        counts = {"are ties": ties.sum(), "have the same text twice": alike.sum()}
-        return [f"{count:,} rows {what} and are left out" for what, count in counts.items() if count]
+        reasons = [
+            (int(ties.sum()), "row is a tie and is left out", "rows are ties and are left out"),
+            (
+                int(alike.sum()),
+                "row has the same text twice and is left out",
+                "rows have the same text twice and are left out",
+            ),
+        ]
+        return [counted(*reason) for reason in reasons if reason[0]]
 
     def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Return the mean of ``-log P`` of the preferences."""

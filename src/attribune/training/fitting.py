@@ -16,6 +16,7 @@ from attribune.core.progress import Reporter
 from attribune.data.batching import LengthGroupedBatches, padding_share
 from attribune.data.rows import EncodedRows
 from attribune.errors import DataError
+from attribune.metrics.definitions import MetricInfo
 from attribune.models.base import ConditionedModel
 from attribune.runs.folder import RunFolder
 from attribune.runs.recipe_parts import TrainingRecipe
@@ -93,7 +94,7 @@ def fit(
         _check_losses(trainer.state)
     if sharded is not None:
         sharded.gather(model)
-    return {**_outcome(trainer.state, padding=padding), "selected_by": metric.name}
+    return {**_outcome(trainer.state, metric=metric, padding=padding), "selected_by": metric.name}
 
 
 def _prepare_tables(model: ConditionedModel, settings: TrainingRecipe, reporter: Reporter) -> ShardedTables | None:
@@ -131,13 +132,14 @@ def _check_losses(state: TrainerState) -> None:
         )
 
 
-def _outcome(state: TrainerState, *, padding: float) -> dict[str, Any]:
+def _outcome(state: TrainerState, *, metric: MetricInfo, padding: float) -> dict[str, Any]:
     return {
         "steps": state.global_step,
         "epochs": float(state.epoch or 0),
         "best_step": int(state.best_global_step or state.global_step),
         "best_value": float(state.best_metric if state.best_metric is not None else math.nan),
         "seconds": float(sum(entry.get("train_seconds", 0) for entry in state.log_history)),
+        "checks": sum(f"eval_{metric.name}" in entry for entry in state.log_history),
         "stopped_early": state.global_step < state.max_steps,
         "padding_share": padding,
     }

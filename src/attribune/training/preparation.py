@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from datasets import Dataset
 
+from attribune.core.wording import counted
 from attribune.data.clusters import Clusters, clusters_note, find_clusters
 from attribune.data.encoding import RowReport, encode_rows, encode_with_report
 from attribune.data.history_encoding import HistoryEncoder
@@ -170,8 +171,8 @@ def _encode_labels(
     if unseen := task.unseen_labels(columns):
         listed = ", ".join(f"{value!r} ({count:,})" for value, count in unseen.most_common(5))
         notes.append(
-            f"{name}: {sum(unseen.values()):,} rows have a label that no training row has: {listed}; no model can "
-            "predict it, and these rows count as wrong"
+            f"{name}: {counted(sum(unseen.values()), 'row has', 'rows have')} a label that no training row has: "
+            f"{listed}; no model can predict it, which counts as wrong"
         )
     lines = [*task.label_notes(columns), *(report.lines() if report is not None else ())]
     notes.extend(f"{name}: {line}" for line in lines)
@@ -323,10 +324,10 @@ def _usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> _R
         else np.ones(len(table), dtype=bool)
     )
     usable = np.flatnonzero(has_text & has_label)
-    notes.append(f"{name}: {len(table):,} rows read from {shown}")
+    notes.append(f"{name}: {counted(len(table), 'row')} read from {shown}")
     for lacking, dropped in {"text": ~has_text, "label": has_text & ~has_label}.items():
         if dropped.any():
-            notes.append(f"{name}: {dropped.sum():,} rows without a {lacking} left out")
+            notes.append(f"{name}: {counted(dropped.sum(), 'row')} without a {lacking} left out")
     if not len(usable):
         raise DataError(
             f"{shown}: none of its {len(table):,} rows has both a text in {', '.join(plan.source.texts)} and a label "
@@ -340,7 +341,7 @@ def _weighted(train: _Rows, name: str, notes: list[str]) -> _Rows:
     with numbered_in_file(train.rows, train.source):
         weights = read_weights(train.table, name)
     if not weights.all():
-        notes.append(f"train: {int((weights == 0).sum()):,} rows of weight 0 left out")
+        notes.append(f"train: {counted(int((weights == 0).sum()), 'row')} of weight 0 left out")
     weighted = replace(train, weights=weights)
     return weighted if weights.all() else weighted.take(np.flatnonzero(weights))
 

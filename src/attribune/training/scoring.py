@@ -27,6 +27,7 @@ from attribune.models.linear import LinearModel, choose_c
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import RunFolder
 from attribune.runs.value_marks import value_marks
+from attribune.runs.verdict import MAJORITY, WHOLE_TEXTS, value_counts
 from attribune.schema import Schema
 from attribune.tasks import Task
 from attribune.training.plan import DataPlan
@@ -104,6 +105,7 @@ def score(
             judgements[case][part] = judgement_metrics(task, scores, split.labels, split.clusters)
         if folder is not None:
             _write_predictions(folder, part, split, logits, task=task, schema=data.schema, columns=source.true_columns)
+    counted = data.scored.items() if also_hidden else ()
     _log.info("%s: validation and test rows scored in %.1f s", name, time.perf_counter() - started)
     return [
         Scored(
@@ -111,6 +113,7 @@ def score(
             condition=condition_of(shuffled=source.source.shuffled, hidden=case),
             metrics=metrics[case],
             judgements=judgements[case],
+            counts={part: value_counts(data.schema, split.table) for part, split in counted},
         )
         for case in cases
     ]
@@ -158,7 +161,7 @@ def score_baselines(
     read = _as_read(source, data, encoder, reporter) if is_learnable and "linear" not in exclude else None
     cases = [("linear", source, data), ("attributes-only", source, data)]
     if read is not None:
-        cases = [("linear", *read), ("linear, whole texts", source, data), *cases[1:]]
+        cases = [("linear", *read), (WHOLE_TEXTS, source, data), *cases[1:]]
     for method, plan, rows in cases:
         text = None if method == "attributes-only" else plan.text
         if method in exclude or not is_learnable or not (text or len(data.schema)):
@@ -177,7 +180,7 @@ def score_baselines(
         for name, split in data.scored.items()
         if split.clusters
     }
-    return [*scored, Scored(name="majority", metrics=majority, judgements=judgements)]
+    return [*scored, Scored(name=MAJORITY, metrics=majority, judgements=judgements)]
 
 
 def _as_read(

@@ -18,9 +18,10 @@ import transformers
 
 from attribune.backbones.loading import load_tokenizer
 from attribune.core.arguments import checked_arguments
+from attribune.core.device import default_device
 from attribune.core.files import read_json, write_json
 from attribune.core.progress import ProgressBar, Reporter
-from attribune.core.records import checked_record, read_record
+from attribune.core.threads import find_busy_machine, limit_threads
 from attribune.data.rows import EncodedRows
 from attribune.errors import AttribuneError, ConfigError
 from attribune.methods.one_per_value import OnePerValue
@@ -33,8 +34,9 @@ from attribune.runs.card import run_card
 from attribune.runs.folder import RunFolder, predictor_of
 from attribune.runs.recipe import Recipe
 from attribune.runs.recipe_parts import TrainingRecipe
-from attribune.runs.results import RunResults, TrainingRecord, run_results
+from attribune.runs.results import RunResults, run_results
 from attribune.runs.table_recipe import table_recipe
+from attribune.runs.training_record import TrainingRecord
 from attribune.tasks import TokenTask
 from attribune.training.baselines import train_baseline
 from attribune.training.callbacks.trackers import check_trackers
@@ -202,6 +204,10 @@ def _run(
 ) -> dict[str, Any]:
     """Read the rows, train every method on them, compare, and write the results."""
     _check(plan)
+    limit_threads()
+    busy = find_busy_machine(torch.get_num_threads())
+    if busy is not None and default_device() == "cpu":
+        reporter.note(str(busy))
     started = time.perf_counter()
     data = prepare(plan.data, tables)
     _log.info("rows read, split and counted in %.1f s", time.perf_counter() - started)
@@ -222,12 +228,12 @@ def _run(
         if other.is_shuffled:
             other_rows = shuffle(other_rows, seed=other.data.seed)
         other_scored, other_record, other_predictor = _train_and_score(other, other_folder, other_rows, reporter)
-        if other_predictor is not None:
+        if other_predictor is not None and other_record is not None:
             other_rows = replace(other_rows, task=other_predictor.task)
             _write_results(other_folder, other.recipe, other_rows, other_scored, other_record)
             scored.append(other_scored[0])
 
-    if predictor is None:
+    if predictor is None or record is None:
         return {}
     if baselines and not plan.data.is_generative:
         encoder, exclude = predictor.model.row_encoder(plan.data.text), {plan.method, *comparisons}
@@ -270,7 +276,7 @@ def _check_same_rows(folder: RunFolder, digest: str) -> None:
 
 def _train_and_score(
     plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter: Reporter, *, profile: bool = False
-) -> tuple[list[Scored], dict[str, Any], Predictor | None]:
+) -> tuple[list[Scored], TrainingRecord | None, Predictor | None]:
     """Train one method, unless its model exists, and score it with and without its attributes.
 
     Returns:
@@ -280,15 +286,13 @@ def _train_and_score(
     if plan.model is not None and not is_trained:
         _train_neural(plan.model, plan.data, plan.training, folder, data, reporter, profile=profile)
     if not is_main():
-        return [], {}, None
+        return [], None, None
     if plan.baseline is not None and not is_trained:
         train_baseline(plan.baseline, plan, folder, data, reporter)
     model = load_scorer(folder.model)
     if folder.checkpoints.exists():
         shutil.rmtree(folder.checkpoints)
-    outcome = read_record(folder.outcome, dict[str, Any], what="training record")
-    record = {"parameters": asdict(model.sizes()), **outcome}
-    checked_record(record, TrainingRecord, source=folder.outcome, what="training record")
+    record = folder.read_outcome(model.sizes())
     predictor = predictor_of(plan.recipe, model)
     also_hidden = len(predictor.schema) > 0 and plan.reads_attributes
     scored = score(plan.name, predictor, data, plan.data, folder=folder, also_hidden=also_hidden)
@@ -362,7 +366,7 @@ def _check_checkpointing(model: ConditionedModel, settings: TrainingRecipe) -> N
 
 
 def _write_results(
-    folder: RunFolder, recipe: Recipe, data: PreparedData, scored: Sequence[Scored], record: dict[str, Any]
+    folder: RunFolder, recipe: Recipe, data: PreparedData, scored: Sequence[Scored], record: TrainingRecord
 ) -> RunResults:
     """Write the card, then metrics.json, which marks the run as finished."""
     rows = {name: len(split.rows) for name, split in data.splits.items()}

@@ -8,6 +8,7 @@ import io
 import json
 import math
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -103,7 +104,7 @@ def test_every_method_goes_the_whole_way(
         figures = {metric: figure["value"] for metric, figure in again["metrics"][name].items()}
         assert figures == pytest.approx(values_of(results, place))
     assert main(["describe", str(run)]) == 0
-    assert "attribute user (categorical): 8 ids in 1 slots" in capsys.readouterr().out
+    assert re.search(r"^user +categorical +unknown +8 +1$", capsys.readouterr().out, flags=re.MULTILINE)
 
 
 @pytest.mark.slow
@@ -353,7 +354,7 @@ def test_describe_an_interrupted_run(
         (tmp_path / "run" / name).unlink()
     capsys.readouterr()
     assert main(["describe", str(tmp_path / "run")]) == 0
-    assert "state: interrupted; go on with `attribune train --resume`" in capsys.readouterr().out
+    assert re.match(r"state +interrupted; go on with `attribune train --resume`\n", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("verb", ["train", "evaluate", "predict", "compare", "describe"])
@@ -454,11 +455,12 @@ def test_long_texts_in_chunks(train: Words, data: Path, tmp_path: Path) -> None:
 def test_methods_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["methods"]) == 0
     listed = capsys.readouterr().out
-    assert "acts at: sites, pool; backbone: full" in listed
+    assert re.search(r"^e2ln +sites, pool +full +\w", listed, flags=re.MULTILINE)
+    assert re.search(r"^linear +baseline +- +\w", listed, flags=re.MULTILINE)
     assert main(["methods", "e2ln"]) == 0
-    assert "--set method.structured_text=true" in capsys.readouterr().out
+    assert re.search(r"^method.structured_text=true +\w", capsys.readouterr().out, flags=re.MULTILINE)
     assert main(["methods", "injector+chim"]) == 0
-    assert "--set method.chim.vector_size=64" in capsys.readouterr().out
+    assert re.search(r"^method.chim.vector_size=64 +Z, the size", capsys.readouterr().out, flags=re.MULTILINE)
     assert main(["methods", "linear"]) == 0
     assert main(["methods", "e3ln"]) == 1
     assert "did you mean 'e2ln'" in capsys.readouterr().err

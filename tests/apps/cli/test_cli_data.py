@@ -185,8 +185,11 @@ def test_an_unknown_set_is_refused_with_the_nearest(run: Run, words: list[str]) 
     assert "did you mean 'yelp-2013'?" in error
 
 
-@pytest.mark.parametrize("words", [[], ["list", "all"], ["prepare", "polmed"], ["info"]])
-def test_wrong_words_show_the_usage(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+@pytest.mark.parametrize("words", [["list", "all"], ["prepare", "polmed"], ["info"]])
+def test_wrong_words_are_short_errors(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["data", *words])
-    assert "usage: attribune" in capsys.readouterr().err
+    action = f"attribune data {words[0]}"
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"{action}: error: ")
+    assert second == f"See `{action} --help`."

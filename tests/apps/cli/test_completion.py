@@ -56,6 +56,10 @@ def test_scripts_of_other_shells(capsys: pytest.CaptureFixture[str]) -> None:
     script = capsys.readouterr().out
     assert script.startswith("#compdef attribune\n")
     assert "--attributes" in script
+    assert main(["completion", "fish"]) == 0
+    script = capsys.readouterr().out
+    assert "complete -c attribune" in script
+    assert "init-attributes" in script
     assert main(["completion", "tcsh"]) == 0
     assert "'c/--init-attributes=/d/'" in capsys.readouterr().out
 

@@ -20,6 +20,7 @@ from attribune.apps.cli import main
 from attribune.apps.doctor import folders, machine, packages
 from attribune.apps.doctor.packages import Package
 from attribune.backbones.loading import DEFAULT_BACKBONE
+from attribune.core import threads
 
 SRC = Path(doctor.__file__).parents[3]
 
@@ -28,6 +29,12 @@ SRC = Path(doctor.__file__).parents[3]
 def few_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     """One needed package and none of the extras: importing all of them takes seconds."""
     monkeypatch.setattr(packages.metadata, "requires", lambda _: ["torch>=2.8", 'captum>=0.8; extra == "explain"'])
+
+
+@pytest.fixture(autouse=True)
+def _idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other process that keeps the machine busy while the tests run."""
+    monkeypatch.setattr(threads, "is_busy", lambda: False)
 
 
 def in_a_process(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -152,6 +159,25 @@ def test_one_thread_on_many_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     assert problem.cure == "unset OMP_NUM_THREADS"
     assert not list(machine.problems_of_machine({"cores": 2, "gpus": []}, USED))
     assert not list(machine.problems_of_machine({"cores": 16, "gpus": []}, {**USED, "threads": 16}))
+
+
+def test_a_busy_machine(
+    monkeypatch: pytest.MonkeyPatch, few_packages: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(threads, "is_busy", lambda: True)
+    monkeypatch.setattr(machine, "quota_cores", lambda: 1.5)
+    monkeypatch.setattr(machine, "busy_cores", lambda: 7.25)
+    monkeypatch.setattr(machine, "_threads", lambda: 2)
+    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"):
+        monkeypatch.delenv(name, raising=False)
+    assert main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert ", with a quota of 1.5\n" in out
+    assert "\n  load    7.2 cores busy in the last minute\n" in out
+    assert "\n  cure: set OMP_WAIT_POLICY=PASSIVE before Python starts, or OMP_NUM_THREADS=1\n" in out
+    monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
+    assert main(["doctor"]) == 0
+    assert "2 threads leave their cores to others while they wait" in capsys.readouterr().out
 
 
 def test_a_gpu_that_pytorch_does_not_use(monkeypatch: pytest.MonkeyPatch) -> None:

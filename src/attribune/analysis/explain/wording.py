@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attribune.core.terminal import one_line
+from attribune.core.wording import counted
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.tables import format_interval, text_cells
@@ -39,7 +40,7 @@ def sections(record: Record) -> list[Section]:
 
 def as_text(record: Record) -> str:
     """Return the explanation for a terminal."""
-    blocks = [f"{record['data']}, {record['rows']:,} rows, {record['metric']}"]
+    blocks = [f"{record['data']}, {counted(record['rows'], 'row')}, {record['metric']}"]
     for section in sections(record):
         table = text_cells(section.table) if section.table else ""
         title, *sentences, note = map(one_line, (section.title, *section.sentences, section.note))
@@ -82,7 +83,7 @@ def _by_frequency(record: Record) -> Section:
         lost = "nothing to hide" if nothing else _difference_text(metric, one["hidden"])
         lines.append([name, f"{one['rows']:,}", format_interval(metric, given), lost])
         if not nothing:
-            what = f"{one['attribute']} hidden in the {one['rows']:,} rows with a {one['bin']} value"
+            what = f"{one['attribute']} hidden in the {counted(one['rows'], 'row')} with a {one['bin']} value"
             sentences.append(_loss_sentence(what, metric, one["hidden"]))
     unit = " (points)" if metric_info(metric).is_share else ""
     return Section(
@@ -104,7 +105,7 @@ def _values(record: Record) -> Iterator[Section]:
             first = attribute["top"][0]
             sentences.append(
                 f"{first['value']} moves predictions most: by {first['move']:.3f} on average over its "
-                f"{first['rows']:,} rows{_direction(first)}."
+                f"{counted(first['rows'], 'row')}{_direction(first)}."
             )
         else:
             sentences.append(f"No value has {record['least_rows']} rows or more.")

@@ -10,31 +10,26 @@ from collections.abc import Sequence
 from importlib import import_module, metadata
 
 from attribune.apps.cli.arguments import warn_of_renamed_flags
-from attribune.apps.cli.verbosity import VerbParser, level_of
+from attribune.apps.cli.parser import VerbParser
+from attribune.apps.cli.verbosity import level_of
 from attribune.core.logs import logging_to_stderr
 from attribune.core.process import is_out_of_memory, require_addresses
 from attribune.core.terminal import one_line
+from attribune.core.threads import wait_passively
 from attribune.errors import AttribuneError
 
 __all__ = ["build_parser", "main"]
 
 # Named as their verbs, but for words of Python, which a module of this package would hide here.
-_MODULES = (
-    *(
-        "train",
-        "evaluate",
-        "predict",
-        "compare",
-        "describe",
-        "explain",
-        "ablate",
-        "report",
-        "playground",
-        "export",
-        "generate",
-    ),
-    *("enrol", "forget", "next_texts", "serve", "methods", "search", "data", "benchmark", "doctor", "completion"),
-)
+_MODULES = {
+    "train and measure": ("train", "search", "evaluate", "compare", "report"),
+    "use a model": ("predict", "generate", "serve", "playground", "export"),
+    "look into a run": ("describe", "explain", "ablate"),
+    "new and removed values": ("enrol", "forget", "next_texts"),
+    "methods, data and experiments": ("methods", "data", "benchmark"),
+    "this installation": ("doctor", "completion"),
+}
+"""The modules of the verbs, under the titles of the help."""
 _INTERRUPTED = 130  # what a shell reports for Ctrl-C
 
 
@@ -47,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with logging_to_stderr(level_of(options)):
             try:
                 warn_of_renamed_flags(options)
+                wait_passively()
                 require_addresses()
                 options.run(options)
                 sys.stdout.flush()
@@ -81,9 +77,11 @@ def build_parser() -> VerbParser:
         epilog="`attribune VERB --help` explains a verb, with examples.",
     )
     parser.add_argument("--version", action="version", version=f"attribune {metadata.version('attribune')}")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for module in _MODULES:
-        import_module(f"attribune.apps.cli.{module}").add_parser(verbs)
+    verbs = parser.add_verbs(dest="verb", metavar="VERB")
+    for title, modules in _MODULES.items():
+        for module in modules:
+            import_module(f"attribune.apps.cli.{module}").add_parser(verbs)
+            parser.verb_groups[next(reversed(verbs.choices))] = title
     return parser
 
 

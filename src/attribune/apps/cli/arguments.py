@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from attribune.apps.cli.parser import VerbParser
 from attribune.core.deprecation import warn_renamed
 from attribune.errors import ConfigError
 
@@ -39,23 +40,22 @@ def add_verb(
     *,
     run: Run | None = None,
     after_interrupt: str | Callable[[argparse.Namespace], str] = "",
-) -> argparse.ArgumentParser:
+) -> VerbParser:
     """Add a verb, or an action of a verb, and return its parser.
 
     Args:
         doc: its help in paragraphs: one sentence for the list of verbs; then, for a help page of its own, a description
-            and examples, which are printed as they are.
+            and examples, each on a line of its own.
         run: None for a verb that has actions.
         after_interrupt: what follows "interrupted" after Ctrl-C, with options in braces, or a function of the options.
     """
     summary, *rest = (doc or "").strip().split("\n\n", 2)
     description, examples = (*rest, None, None)[:2]
-    parser: argparse.ArgumentParser = verbs.add_parser(
+    parser: VerbParser = verbs.add_parser(
         name,
         help=_lower_first(summary.rstrip(".")),
         description=" ".join(description.split()) if description else None,
         epilog=_lower_first(examples) if examples else None,
-        formatter_class=argparse.RawDescriptionHelpFormatter if examples else argparse.HelpFormatter,
     )
     if run is not None:
         parser.set_defaults(run=run, after_interrupt=after_interrupt)
@@ -66,7 +66,7 @@ def _lower_first(text: str) -> str:
     return text[:1].lower() + text[1:]
 
 
-def add_shared(parser: argparse.ArgumentParser, *names: str, **changes: Any) -> None:
+def add_shared(parser: argparse._ActionsContainer, *names: str, **changes: Any) -> None:
     """Add arguments that several verbs have; `changes` override their options."""
     for name in names:
         parser.add_argument(name, **(_SHARED[name] | changes))

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from attribune.apps.cli.arguments import add_renamed_flag, add_verb
 from attribune.apps.cli.output import open_console, show
+from attribune.core.wording import counted
 from attribune.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _LISTED_CELLS = 20
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    actions = add_verb(verbs, "benchmark", __doc__).add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = add_verb(verbs, "benchmark", __doc__).add_verbs(dest="action", metavar="ACTION")
     _add_run(actions)
     _add_new(actions)
     status = add_verb(actions, "status", "finished and remaining cells, and the time left", run=_status)
@@ -127,8 +128,8 @@ def _run(options: argparse.Namespace) -> None:
     console.note(f"{folder.path}: {progress()}")
     if left := status_of(folder, sets).left:
         raise ConfigError(
-            f"{len(left)} cells are not done, the first being {left[0].path}: see the messages above, mend the cause "
-            "and run the same command again"
+            f"{counted(len(left), 'cell is', 'cells are')} not done, the first being {left[0].path}: see the "
+            "messages above, mend the cause and run the same command again"
         )
     show(str(folder.path))
 

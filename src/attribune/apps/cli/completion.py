@@ -4,8 +4,11 @@ Write a script to stdout; a new shell that loads it completes verbs, flags, file
 
 Examples:
   attribune completion bash > ~/.local/share/bash-completion/completions/attribune
-  attribune completion zsh > ~/.zfunc/_attribune    # with fpath+=~/.zfunc before compinit in ~/.zshrc
-  attribune completion tcsh > ~/.attribune.csh      # with source ~/.attribune.csh in ~/.tcshrc
+  attribune completion zsh > ~/.zfunc/_attribune
+  attribune completion fish > ~/.config/fish/completions/attribune.fish
+  attribune completion tcsh > ~/.attribune.csh
+
+zsh needs fpath+=~/.zfunc before compinit in ~/.zshrc, tcsh needs source ~/.attribune.csh in ~/.tcshrc.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from attribune.apps.cli.output import show
 
 __all__ = ["add_parser"]
 
-_SHELLS = ("bash", "zsh", "tcsh")  # those of shtab, which is not imported to read the flags
+_SHELLS = ("bash", "zsh", "fish", "tcsh")  # those of shtab, which is not imported to read the flags
 _FOLDERS = ("DIR", "RUN", "RUN_A", "RUN_B")
 _FILES = ("DATA", "FILE", "NAME_OR_DIR", "PATH", "RECIPE", "TABLE")
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from attribune.apps.cli.arguments import SEVERAL, add_shared, add_verb
 from attribune.apps.cli.output import show, show_json
+from attribune.core.wording import counted
 
 if TYPE_CHECKING:
     from attribune.datasets.card import Card
@@ -34,7 +35,7 @@ _ROOT = Path("data")
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    actions = add_verb(verbs, "data", __doc__).add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = add_verb(verbs, "data", __doc__).add_verbs(dest="action", metavar="ACTION")
     add_verb(actions, "list", "all data sets", run=_list)
     info = add_verb(actions, "info", "one data set: source, licence, files, preparation, citation", run=_info)
     prepare = add_verb(
@@ -165,7 +166,7 @@ def _info(options: argparse.Namespace) -> None:
 
 
 def _file_text(file: Any) -> str:
-    rows = "" if file.rows is None else f", {file.rows:,} rows"
+    rows = "" if file.rows is None else f", {counted(file.rows, 'row')}"
     return f"{file.names[0]}{rows}{', where there is one' if file.optional else ''}"
 
 

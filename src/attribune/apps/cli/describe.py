@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import Any
 
 from attribune.apps.cli.arguments import add_shared, add_verb
-from attribune.apps.cli.output import open_console, results_text, show, show_json
+from attribune.apps.cli.output import open_console, results_text, show, show_json, wrapped_table
 
 __all__ = ["add_parser"]
 
@@ -43,16 +43,49 @@ def _run(options: argparse.Namespace) -> None:
         return
     has_results = description.pop("results", None) is not None
     attributes = description.pop("attributes")
-    lines = [f"{key}: {value}" for key, value in description.items()]
-    for item in attributes:
-        common = ", ".join(f"{value} ({count:,})" for value, count in item["most_common"]) or "not listed"
-        lines.append(
-            f"attribute {item['name']} ({item['kind']}): {item['ids']:,} ids in {item['slots']} slots, "
-            f"unseen: {item['unseen']}; most common: {common}"
-        )
-    show("\n".join(lines))
+    blocks = [wrapped_table(_facts(description), has_head=False)]
+    if attributes:
+        blocks += [_attribute_table(attributes), wrapped_table(_common(attributes))]
     if has_results:
-        show("\n" + results_text(options.run_folder))
+        blocks.append(results_text(options.run_folder))
+    show("\n\n".join(blocks))
+
+
+def _facts(description: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the description as lines of a name and a text; the options of the method have lines of their own."""
+    method = dict(description.pop("method"))
+    facts = {"state": description.pop("state"), "method": method.pop("name"), "method options": method or "none"}
+    return [(name.replace("_", " "), _text(value)) for name, value in (facts | description).items()]
+
+
+def _text(value: Any) -> str:
+    """Return a value of a description in words."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_text(option)}" for name, option in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_text, value))
+    return "none" if value is None else str(value)
+
+
+def _attribute_table(attributes: list[dict[str, Any]]) -> str:
+    from attribune.metrics.tables import text_cells
+
+    lines = [["attribute", "kind", "unseen values", "ids", "slots"]]
+    lines += [
+        [item["name"], item["kind"], item["unseen"], f"{item['ids']:,}", str(item["slots"])] for item in attributes
+    ]
+    return text_cells(lines, left=3)
+
+
+def _common(attributes: list[dict[str, Any]]) -> list[list[str]]:
+    """Return the most common values of each attribute, with their training rows."""
+    lines = [["attribute", "most common values, with training rows"]]
+    for item in attributes:
+        common = ", ".join(f"{value} ({count:,})" for value, count in item["most_common"])
+        lines.append([item["name"], common or "not listed"])
+    return lines
 
 
 def _show_changes(options: argparse.Namespace) -> None:

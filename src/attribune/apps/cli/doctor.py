@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from attribune.apps.cli.arguments import add_shared, add_verb
 from attribune.apps.cli.output import show, show_json
+from attribune.core.threads import find_busy_machine
 from attribune.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -63,14 +64,20 @@ def _lines(examination: Examination) -> Iterator[str]:
     versions = examination.versions
     yield f"attribune {versions['attribune']}, Python {versions['python']} ({versions['interpreter']})"
     machine, used = examination.machine, examination.used
-    hardware = [("system", machine["system"]), ("cores", machine["cores"]), *_memory(machine), *_gpus(machine)]
+    hardware = [
+        ("system", machine["system"]),
+        ("cores", _cores(machine)),
+        *_load(machine),
+        *_memory(machine),
+        *_gpus(machine),
+    ]
     yield from _block("machine", hardware)
     backbone = used["backbone"] or {"name": "not known", "path": None}
     yield from _block(
         "a training here uses",
         [
             ("device", used["device"]),
-            ("threads", used["threads"] or "not known"),
+            ("threads", _threads(used["threads"])),
             ("precision", _PRECISIONS.get(used["precision"], "not known")),
             ("backbone", f"{backbone['name']}, unless another is named"),
             ("weights", backbone["path"] or "not on this machine: taken from the hub when they are first used"),
@@ -97,6 +104,13 @@ def _lines(examination: Examination) -> Iterator[str]:
         yield f"{'FATAL' if problem.fatal else 'problem'}: {problem.what}\n  cure: {problem.cure}"
 
 
+def _threads(threads: int | None) -> str:
+    if threads is None:
+        return "not known"
+    busy = find_busy_machine(threads)
+    return str(threads) if busy is None or busy.cure is not None else f"{threads}: {busy}"
+
+
 _PRECISIONS = {
     "bf16": "bf16, which this processor computes in",
     "float32": "float32; this processor does not compute in bf16",
@@ -108,6 +122,16 @@ def _block(title: str, lines: list[tuple[str, Any]]) -> Iterator[str]:
     yield f"\n{title}"
     for name, value in lines:
         yield f"  {name:{width}}  {value}".rstrip()
+
+
+def _cores(machine: dict[str, Any]) -> str:
+    quota = machine["quota_cores"]
+    return f"{machine['cores']}{'' if quota is None else f', with a quota of {quota:g}'}"
+
+
+def _load(machine: dict[str, Any]) -> list[tuple[str, str]]:
+    load = machine["load"]
+    return [] if load is None else [("load", f"{load:.1f} cores busy in the last minute")]
 
 
 def _memory(machine: dict[str, Any]) -> list[tuple[str, str]]:

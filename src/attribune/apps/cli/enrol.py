@@ -21,6 +21,7 @@ from typing import Any
 from attribune.apps.cli.arguments import SEVERAL, add_shared, add_verb
 from attribune.apps.cli.output import open_console, show, show_json
 from attribune.apps.cli.recipe_flags import value_files
+from attribune.core.wording import counted
 from attribune.errors import ConfigError
 
 __all__ = ["add_parser"]
@@ -55,7 +56,7 @@ def _run(options: argparse.Namespace) -> None:
         if options.data is not None or options.attributes or options.values or settings:
             raise ConfigError("--undo takes back what was added last: leave DATA and the other options out")
         removed = undo_enrolment(options.run_folder, backbone=options.backbone)
-        console.note(f"{len(removed):,} values taken back; the model is what it was before they were added")
+        console.note(f"{counted(len(removed), 'value')} taken back; the model is what it was before")
         return
     tables = value_files(options.values or [])
     if options.data is None and not tables:

@@ -42,6 +42,9 @@ def _run(options: argparse.Namespace) -> None:
     if options.json:
         metrics = {name: {key: asdict(value) for key, value in row.items()} for name, row in result.metrics.items()}
         judgements = {name: {key: asdict(one) for key, one in row.items()} for name, row in result.judgements.items()}
-        show_json({"rows": result.rows, "metrics": metrics} | ({"judgements": judgements} if judgements else {}))
+        comparisons = [asdict(pair) for pair in result.comparisons]
+        shown = {"rows": result.rows, "metrics": metrics, "comparisons": comparisons}
+        shown["verdict"] = result.verdict.model_dump(mode="json")
+        show_json(shown | ({"judgements": judgements} if judgements else {}))
     else:
         show(result.text())

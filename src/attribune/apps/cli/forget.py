@@ -16,6 +16,7 @@ from typing import Any
 
 from attribune.apps.cli.arguments import SEVERAL, add_shared, add_verb
 from attribune.apps.cli.output import open_console
+from attribune.core.wording import counted
 from attribune.errors import ModelFolderError
 
 __all__ = ["add_parser"]
@@ -38,7 +39,7 @@ def _run(options: argparse.Namespace) -> None:
     for folder in forgotten.models:
         console.note(f"{folder}: vector and name removed from the model")
     if forgotten.predictions:
-        console.note(f"{forgotten.predictions:,} rows of stored predictions removed")
+        console.note(f"{counted(forgotten.predictions, 'row')} of stored predictions removed")
     for folder in forgotten.checkpoints:
         console.note(f"{folder}: removed")
     for note in forgotten.notes:

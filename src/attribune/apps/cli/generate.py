@@ -20,6 +20,7 @@ from typing import Any
 
 from attribune.apps.cli.arguments import add_shared, add_verb, attribute_values
 from attribune.apps.cli.output import open_console, show
+from attribune.core.wording import counted
 
 __all__ = ["add_parser"]
 
@@ -76,4 +77,4 @@ def _run(options: argparse.Namespace) -> None:
     with open_writer(options.output) as writer:
         rows = list(texts)
         writer.write(pa.Table.from_pylist(rows))
-    console.note(f"{len(rows):,} texts written to {options.output}")
+    console.note(f"{counted(len(rows), 'text')} written to {options.output}")

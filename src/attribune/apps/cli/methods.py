@@ -1,6 +1,7 @@
 """List the methods, and the options of one.
 
-List what --method can be: name, where the method acts, what of the backbone is trained by default.
+List what --method can be, with where the method acts and what of the backbone is trained by default; or show one
+method with its settings.
 
 Examples:
   attribune methods
@@ -11,17 +12,20 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from attribune.apps.cli.arguments import add_verb
-from attribune.apps.cli.output import show
+from attribune.apps.cli.output import show, wrapped, wrapped_table
 
 if TYPE_CHECKING:
     from attribune.methods import MethodConfig
     from attribune.models.baselines import BaselineConfig
 
 __all__ = ["add_parser"]
+
+_ARGUMENT = re.compile(r" {4}(\w+): (.*)")
 
 
 def add_parser(verbs: Any) -> None:
@@ -37,16 +41,14 @@ def _run(options: argparse.Namespace) -> None:
     if options.name is not None:
         _show_options([BASELINES[options.name]] if options.name in BASELINES else _parts(options.name))
         return
-    width = max(len(name) for name in (*METHODS, *BASELINES))
+    lines = [["method", "acts at", "backbone", "what it does"]]
     for name, config in METHODS.items():
-        acts = ", ".join(config.points) or "nowhere"
-        reads = "" if config.uses_attributes else "; reads no attributes"
-        show(f"{name:{width}}  {_first_line(config)}")
-        show(f"{'':{width}}  acts at: {acts}; backbone: {config.default_tuning}{reads}")
-    for name, baseline in BASELINES.items():
-        show(f"{name:{width}}  {_first_line(baseline)}")
-        show(f"{'':{width}}  a baseline without a backbone")
-    show("\nMethods can be added up where they do not act at the same point: --method a+b")
+        note = "" if config.uses_attributes else " Reads no attributes."
+        lines.append([name, ", ".join(config.points) or "-", config.default_tuning, f"{_first_line(config)}{note}"])
+    lines += [[name, "baseline", "-", _first_line(baseline)] for name, baseline in BASELINES.items()]
+    show(wrapped_table(lines))
+    show("\n" + wrapped("Methods can be added up where they do not act at the same point: --method a+b."))
+    show(wrapped("`attribune methods METHOD` shows the settings of one."))
 
 
 def _parts(name: str) -> list[type[MethodConfig]]:
@@ -58,12 +60,38 @@ def _parts(name: str) -> list[type[MethodConfig]]:
 
 
 def _show_options(parts: Sequence[type[MethodConfig] | type[BaselineConfig]]) -> None:
-    """Show what methods do, and their options with the defaults."""
+    """Show what methods do, and their settings with defaults and meaning."""
+    from attribune.models.baselines import BaselineConfig
+
+    blocks = []
     for part in parts:
         prefix = "method" if len(parts) == 1 else f"method.{part.name}"
-        lines = [(inspect.getdoc(part) or "").replace("``", "`"), ""]
-        lines += [f"--set {prefix}.{name}={_default(field)}" for name, field in part.model_fields.items()]
-        show("\n".join(lines).rstrip() + ("\n" if part is not parts[-1] else ""))
+        text, meanings = _documentation(part)
+        blocks.append(wrapped(text))
+        if not issubclass(part, BaselineConfig):
+            acts = ", ".join(part.points) or "nowhere"
+            reads = "read" if part.uses_attributes else "not read"
+            facts = [("acts at", acts), ("backbone", f"{part.default_tuning} by default"), ("attributes", reads)]
+            blocks.append(wrapped_table(facts, has_head=False))
+        lines = [
+            [f"{prefix}.{name}={_default(field)}", meanings.get(name, "")] for name, field in part.model_fields.items()
+        ]
+        if lines:
+            blocks.append(wrapped_table([["--set, with the default", "meaning"], *lines]))
+    show("\n\n".join(blocks))
+
+
+def _documentation(part: type) -> tuple[str, dict[str, str]]:
+    """Return what a class says of itself in paragraphs, and the meaning of each argument."""
+    text, _, arguments = (inspect.getdoc(part) or "").replace("``", "`").partition("\nArgs:\n")
+    meanings: dict[str, str] = {}
+    for line in arguments.split("\n\n")[0].splitlines():
+        if match := _ARGUMENT.match(line):
+            name = match[1]
+            meanings[name] = match[2]
+        else:
+            meanings[name] += f" {line.strip()}"
+    return text.strip(), meanings
 
 
 def _default(field: Any) -> str:

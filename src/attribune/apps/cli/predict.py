@@ -25,6 +25,7 @@ from typing import Any
 from attribune.apps.cli.arguments import SEVERAL, add_shared, add_verb, attribute_values
 from attribune.apps.cli.output import open_console, show, show_json
 from attribune.core.terminal import one_line
+from attribune.core.wording import counted
 from attribune.errors import ConfigError
 
 __all__ = ["add_parser"]
@@ -91,7 +92,7 @@ def _run(options: argparse.Namespace) -> None:
             reporter=console,
         )
     if Path(options.output).suffix:  # for a folder, `predict` has noted its parts
-        console.note(f"{rows:,} rows written to {options.output}")
+        console.note(f"{counted(rows, 'row')} written to {options.output}")
 
 
 def _check_tables(options: argparse.Namespace) -> None:

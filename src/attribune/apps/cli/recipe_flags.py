@@ -17,40 +17,68 @@ __all__ = ["add_recipe_flags", "attribute_list", "recipe_of", "value_files"]
 
 
 def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that `recipe_of` reads."""
-    add = parser.add_argument
+    """Add the flags that `recipe_of` reads; the defaults that they name are those of the recipe."""
     add_shared(parser, "data", nargs="?")
+    _add_row_flags(parser.add_argument_group("rows"))
+    _add_attribute_flags(parser.add_argument_group("attributes"))
+    _add_model_flags(parser.add_argument_group("model"))
+    add = parser.add_argument_group("training").add_argument
+    add("--epochs", type=float, metavar="N", help="passes over the training rows (default: 5)")
+    add("--batch-size", type=int, metavar="N", help="rows of a batch (default: 32)")
+    add("--learning-rate", type=float, metavar="X", help="of method and classifier (default: 0.0005)")
+    add("--seed", type=int, metavar="N", help="of initialisation, batches and split (default: 0)")
+    add("--report-to", **SEVERAL, metavar="NAME", help="trackers: tensorboard, wandb, mlflow, ...")
+    settings = parser.add_argument_group("settings")
+    add = settings.add_argument
+    add("--preset", metavar="NAME", help="settings of a paper: injectors-2022, ma-bert, e2ln, houlsby")
+    add_renamed_flag(parser, "--recipe", "--preset")
+    add("--config", metavar="FILE", help="recipe in YAML, which the flags override")
+    add("--set", **SEVERAL, metavar="KEY=VALUE", default=[], help="any setting of the recipe")
+
+
+def _add_row_flags(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
     add("--text", **SEVERAL, metavar="COL", help="text column, or several that are joined")
     add("--text-pair", **SEVERAL, metavar="COL", help="column of a second text, read with the first or compared")
     add("--label", **SEVERAL, metavar="COL", help="label column; several with --task aspects or spans")
     add("--weight", metavar="COL", help="how much each training row counts in the loss: numbers from 0 on")
     add("--prompt", **SEVERAL, metavar="COL", help="columns read before the text that is written, or before both")
     add("--chat", action="store_true", default=None, help="apply the chat template to prompt and text")
+    add("--validation", metavar="FILE", help="validation rows (default: a tenth of DATA)")
+    add("--test", metavar="FILE", help="test rows (default: a tenth of DATA)")
+    add_shared(group, "--encoding")
+    add("--max-length", type=int, metavar="N", help="tokens of a text that are read (default: 256)")
+
+
+def _add_attribute_flags(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
     add("--attributes", **SEVERAL, metavar="COL", help="columns with one value per row")
     add("--multi-label", **SEVERAL, metavar="COL[:SEP]", help="columns with several values per row")
     add("--numeric", **SEVERAL, metavar="COL", help="columns with numbers, cut into quantile bins")
     add("--number", **SEVERAL, metavar="COL", help="columns with numbers, continuous")
     add("--values", **SEVERAL, metavar="COL=FILE", help="tables that describe the values of attributes")
-    add("--validation", metavar="FILE", help="validation rows; split off DATA unless given")
-    add("--test", metavar="FILE", help="test rows; split off DATA unless given")
-    add_shared(parser, "--encoding")
+    add("--shuffled", action="store_true", default=None, help="control: shuffle attributes over rows")
+
+
+def _add_model_flags(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
     add(
         "--task",
         help="classification, rating, ordinal, regression, aspects, preference (which of two texts), tags (of words), "
         "spans (answers in a text), or generation, which learns to write the text (default: classification for one "
         "label column, aspects for several)",
     )
-    add("--method", help="by name, or a sum such as a+b; `attribune methods` lists them")
+    add("--method", help="by name, or a sum such as a+b; `attribune methods` lists them (default: injector)")
     add(
         "--tuning",
         help="what of the backbone is trained: frozen, full, layernorm, bias, attention, feed_forward, top_N, "
-        "lora[:q,v[:RANK]], or a sum of these",
+        "lora[:q,v[:RANK]], or a sum of these (default: that of the method)",
     )
     add(
         "--backbone",
         metavar="NAME_OR_DIR",
-        help="pretrained model (default: all-MiniLM-L6-v2), or without pretraining cnn, tang-cnn, bilstm, "
-        "bilstm-cnn or hierarchical",
+        help="pretrained model, or without pretraining cnn, tang-cnn, bilstm, bilstm-cnn or hierarchical (default: "
+        "sentence-transformers/all-MiniLM-L6-v2)",
     )
     add(
         "--init-attributes",
@@ -64,17 +92,6 @@ def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         help="continue the training of this run on other rows, with its recipe; new values are added",
     )
-    add("--epochs", type=float, metavar="N")
-    add("--batch-size", type=int, metavar="N")
-    add("--learning-rate", type=float, metavar="X")
-    add("--max-length", type=int, metavar="N", help="tokens of a text that are read")
-    add("--seed", type=int, metavar="N", help="seed of initialisation, batches and split")
-    add("--preset", metavar="NAME", help="settings of a paper: injectors-2022, ma-bert, e2ln, houlsby")
-    add_renamed_flag(parser, "--recipe", "--preset")
-    add("--config", metavar="FILE", help="recipe in YAML, which the flags override")
-    add("--report-to", **SEVERAL, metavar="NAME", help="trackers: tensorboard, wandb, mlflow, ...")
-    add("--shuffled", action="store_true", default=None, help="control: shuffle attributes over rows")
-    add("--set", **SEVERAL, metavar="KEY=VALUE", default=[], help="any setting of the recipe")
 
 
 def recipe_of(options: argparse.Namespace) -> Recipe:

@@ -21,7 +21,7 @@ import argparse
 from typing import Any
 
 from attribune.apps.cli.arguments import add_verb
-from attribune.apps.cli.output import open_console, show
+from attribune.apps.cli.output import open_console, show, wrapped_table
 from attribune.apps.cli.recipe_flags import add_recipe_flags, recipe_of
 from attribune.errors import ConfigError
 
@@ -41,7 +41,6 @@ def add_parser(verbs: Any) -> None:
 
 def _run(options: argparse.Namespace) -> None:
     from attribune.core.config import read_yaml
-    from attribune.metrics.tables import text_cells
     from attribune.training.search import search
     from attribune.training.trials import listed
 
@@ -53,13 +52,12 @@ def _run(options: argparse.Namespace) -> None:
     )
     if result.best is None:
         raise ConfigError(f"all {len(result.tried)} trials failed, the first with: {result.tried[0].error}")
-    names = list(result.best.metrics)
-    lines = [["trial", "score", *names, "values"]]
+    lines = [["trial", "score", "values"]]
     for trial in sorted(result.tried, key=lambda trial: (trial.score is None, trial.score)):
         score = "failed" if trial.score is None else f"{trial.score:.4f}"
-        metrics = (f"{trial.metrics[name]:.4f}" if name in trial.metrics else "" for name in names)
-        lines.append([str(trial.number + 1), score, *metrics, listed(trial.values)])
+        lines.append([str(trial.number + 1), score, listed(trial.values)])
+    metrics = ", ".join(f"{name} {value:.4f}" for name, value in result.best.metrics.items())
     show(
-        f"{text_cells(lines)}\n\nbest on the validation rows: {listed(result.best.values)}\n"
-        f"train it with: attribune train --config {result.folder / 'recipe.yaml'} --output DIR"
+        f"{wrapped_table(lines)}\n\nbest on the validation rows: {listed(result.best.values)}\n"
+        f"it has {metrics}\ntrain it with: attribune train --config {result.folder / 'recipe.yaml'} --output DIR"
     )

@@ -36,6 +36,8 @@ def add_parser(verbs: Any) -> None:
     add_recipe_flags(parser)
     add("--output", required=True, metavar="DIR", help="folder of the run")
     add("--resume", action="store_true", help="resume an interrupted run")
+    add("--profile", action="store_true", help="write where the time of some steps went to DIR/profile")
+    add = parser.add_argument_group("comparison").add_argument
     add(
         "--compare",
         **SEVERAL,
@@ -44,6 +46,8 @@ def add_parser(verbs: Any) -> None:
         help="methods to train as well; `shuffled`: the same method on shuffled attributes; `ids`, `descriptions`: "
         "with one part alone of what --values describes",
     )
+    add("--no-baselines", dest="baselines", action="store_false", help="leave linear, attributes-only and majority out")
+    add = parser.add_argument_group("networks and word vectors").add_argument
     add("--trials", dest="method_trials", type=int, metavar="N", help="with --method automl: networks that are tried")
     add("--minutes", dest="method_minutes", type=float, metavar="N", help="with --method automl: time for the trials")
     add(
@@ -52,8 +56,6 @@ def add_parser(verbs: Any) -> None:
         metavar="FILE",
         help="of GloVe, word2vec or fastText, for automl and for backbones without pretraining",
     )
-    add("--no-baselines", dest="baselines", action="store_false", help="leave linear, attributes-only and majority out")
-    add("--profile", action="store_true", help="write where the time of some steps went to DIR/profile")
 
 
 def _run(options: argparse.Namespace) -> None:

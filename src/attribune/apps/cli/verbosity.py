@@ -8,33 +8,29 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-from typing import Any
 
 from attribune.core.logs import LEVELS, VARIABLE
 from attribune.errors import ConfigError
 
-__all__ = ["VerbParser", "level_of"]
+__all__ = ["add_verbosity", "level_of"]
 
 
-class VerbParser(argparse.ArgumentParser):
-    """A parser whose verbs, and their verbs, all have ``--verbose`` and ``--quiet``."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        flags = self.add_argument_group("messages").add_mutually_exclusive_group()
-        # A default would overwrite what was given before an action of this verb.
-        flags.add_argument(
-            *("-v", "--verbose"),
-            action="count",
-            default=argparse.SUPPRESS,
-            help=f"show progress in detail; twice: everything ({VARIABLE}=info, =debug)",
-        )
-        flags.add_argument(
-            *("-q", "--quiet"),
-            action="store_true",
-            default=argparse.SUPPRESS,
-            help=f"show results and errors alone ({VARIABLE}=error)",
-        )
+def add_verbosity(parser: argparse.ArgumentParser) -> None:
+    """Add ``--verbose`` and ``--quiet``."""
+    flags = parser.add_argument_group("messages").add_mutually_exclusive_group()
+    # A default would overwrite what was given before an action of this verb.
+    flags.add_argument(
+        *("-v", "--verbose"),
+        action="count",
+        default=argparse.SUPPRESS,
+        help=f"show progress in detail; twice: everything ({VARIABLE}=info, =debug)",
+    )
+    flags.add_argument(
+        *("-q", "--quiet"),
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help=f"show results and errors alone ({VARIABLE}=error)",
+    )
 
 
 def level_of(options: argparse.Namespace) -> int:

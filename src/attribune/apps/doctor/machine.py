@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from attribune.apps.doctor.findings import Problem, probe
-from attribune.core.process import core_count
+from attribune.core.threads import busy_cores, core_count, find_busy_machine, limit_threads, quota_cores
 
 __all__ = ["GIGABYTE", "inspect_machine", "inspect_use", "problems_of_machine"]
 
@@ -19,8 +19,15 @@ _MANY_CORES = 4
 
 
 def inspect_machine() -> dict[str, Any]:
-    """Return operating system, cores, memory in gigabytes (10^9 bytes) and GPUs."""
-    return {"system": platform.platform(), "cores": core_count(), "memory_gb": _memory(), "gpus": probe(_gpus) or []}
+    """Return operating system, cores, those of a quota and those that are busy, memory in gigabytes, and GPUs."""
+    return {
+        "system": platform.platform(),
+        "cores": core_count(),
+        "quota_cores": quota_cores(),
+        "load": busy_cores(),
+        "memory_gb": _memory(),
+        "gpus": probe(_gpus) or [],
+    }
 
 
 def inspect_use(machine: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,6 +43,7 @@ def inspect_use(machine: Mapping[str, Any]) -> dict[str, Any]:
 def problems_of_machine(machine: Mapping[str, Any], used: Mapping[str, Any]) -> Iterator[Problem]:
     """Find cores and devices that would be idle, and a default backbone that cannot be loaded."""
     yield from _thread_problems(machine["cores"], used["threads"])
+    yield from _busy_problems(used["threads"])
     if not machine["gpus"]:
         yield from _idle_gpu_problems()
     if used["backbone"] is not None:
@@ -78,6 +86,7 @@ def _gpus() -> list[dict[str, Any]]:
 def _threads() -> int:
     import torch
 
+    limit_threads()
     return int(torch.get_num_threads())
 
 
@@ -108,6 +117,12 @@ def _thread_problems(cores: int, threads: int | None) -> Iterator[Problem]:
             what=f"PyTorch uses 1 thread of {cores} cores" + (f", since {variable} is 1" if variable else ""),
             cure=f"unset {variable}" if variable else f"set OMP_NUM_THREADS={cores}",
         )
+
+
+def _busy_problems(threads: int | None) -> Iterator[Problem]:
+    busy = None if threads is None else find_busy_machine(threads)
+    if busy is not None and busy.cure is not None:
+        yield Problem(what=busy.what, cure=busy.cure)
 
 
 def _idle_gpu_problems() -> Iterator[Problem]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from attribune.analysis.run_rows import RunRows, rows_of_run
 from attribune.apps.report.judge_sections import judge_sections
 from attribune.apps.report.page import Figure, Section, render_page, write_page
 from attribune.apps.report.plots import Curve, Estimate, binned_plot, calibration_plot, confusion_plot, curve_plot
+from attribune.core.wording import counted
 from attribune.data.clusters import what_is_drawn
 from attribune.data.tables import refuse_input_as_output
 from attribune.metrics.definitions import metric_info
@@ -73,6 +73,7 @@ def run_page(rows: RunRows) -> str:
     return render_page(
         f"{rows.method}: what a run learned",
         [
+            Section(title="Verdict", sentences=rows.verdict.sentences()),
             _metrics(rows),
             *_training(rows),
             *_confusions(scored_rows),
@@ -109,7 +110,7 @@ def _training(rows: RunRows) -> Iterator[Section]:
         y = tuple(info.scale * value for value in _column(checks, f"eval_{metric}"))
         svg = curve_plot([Curve(name=info.words, x=epochs, y=y)], ylabel=info.label)
         figures.append(Figure(svg=svg, caption=f"{info.words} on validation rows."))
-    yield Section(title="Training", sentences=list(_training_sentences(rows, checks)), figures=figures)
+    yield Section(title="Training", sentences=list(_training_sentences(checks)), figures=figures)
 
 
 def _training_loss(steps: Sequence[Mapping[str, Any]]) -> Curve:
@@ -130,16 +131,7 @@ def _column(lines: Sequence[Mapping[str, Any]], name: str) -> tuple[float, ...]:
     return tuple(float(line[name]) for line in lines)
 
 
-def _training_sentences(rows: RunRows, checks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    training = rows.training
-    metric = training.selected_by or rows.scored_rows.task.main_metric
-    best = next((line for line in checks if line["step"] == training.best_step), checks[-1])
-    info, best_value = metric_info(metric), math.nan if training.best_value is None else training.best_value
-    value = f"{info.scale * best_value:.4g}{' %' if info.is_share else ''}"
-    yield (
-        f"The weights are those after epoch {best['epoch']:.3g} of {checks[-1]['epoch']:.3g}, the best of "
-        f"{len(checks)} checks by {info.words}: {value} on the validation rows."
-    )
+def _training_sentences(checks: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     losses = _column(checks, "eval_loss")
     lowest = int(np.argmin(losses))
     if len(losses) > 1 and lowest == len(losses) - 1:
@@ -169,7 +161,7 @@ def _confusions(scored_rows: ScoredRows) -> Iterator[Section]:
 
 def _confusion_sentences(head: Head, counts: Any, wrong: Any) -> Iterator[str]:
     if unseen := int((head.true < 0).sum()):
-        yield f"{unseen:,} rows have a label that no training row had; they are not shown."
+        yield f"{counted(unseen, 'row has', 'rows have')} a label that no training row had; not shown here."
     if not wrong.any():
         yield "Every row is predicted correctly."
         return
@@ -177,7 +169,7 @@ def _confusion_sentences(head: Head, counts: Any, wrong: Any) -> Iterator[str]:
     share = 100 * counts[true, predicted] / counts[true].sum()
     yield (
         f"The most frequent confusion: {head.classes[true]} predicted as {head.classes[predicted]}, in "
-        f"{counts[true, predicted]:,} rows, {share:.0f} % of those that are {head.classes[true]}."
+        f"{counted(counts[true, predicted], 'row')}, {share:.0f} % of those that are {head.classes[true]}."
     )
     never = [head.classes[i] for i in range(len(head.classes)) if not counts[:, i].any() and counts[i].any()]
     if never:

@@ -25,7 +25,7 @@ from attribune.apps.serve.reloading import AlreadyLoadingError, LiveModels, Relo
 from attribune.apps.serve.server import end_at_once, has_terminal, listen, make_server, url
 from attribune.apps.serve.settings import ServeSettings, keys_for
 from attribune.apps.serve.worker_metrics import WorkerMetrics
-from attribune.core.process import core_count
+from attribune.core.threads import core_count
 from attribune.errors import AttribuneError, ConfigError
 
 __all__ = ["serve_in_workers"]

@@ -29,13 +29,14 @@ class Progress(TrainerCallback):
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Start the clock and the display."""
         self._since = time.perf_counter()
-        self.reporter.started(done=state.global_step, total=state.max_steps)
+        epochs = args.num_train_epochs if args.max_steps <= 0 else None
+        self.reporter.started(done=state.global_step, total=state.max_steps, epochs=epochs)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Advance the display."""
         self._log_before_saving(control)
         loss = next((entry["loss"] for entry in reversed(state.log_history) if "loss" in entry), None)
-        self.reporter.step(done=state.global_step, loss=loss)
+        self.reporter.step(done=state.global_step, loss=loss, epoch=state.epoch)
 
     def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Log the pending losses before the checkpoint of the epoch is written."""

@@ -1,0 +1,51 @@
+"""How a training went, as ``training.json`` and ``metrics.json`` have it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from attribune.models.sizes import Sizes
+
+__all__ = ["Record", "TrainingRecord"]
+
+
+class Record(BaseModel):
+    """A part of the results of a run; fields that another version wrote are preserved."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+
+class TrainingRecord(Record):
+    """How the training went; linear baselines have `C`, others the fields about steps.
+
+    Args:
+        C: inverse of the regularisation.
+        trials: networks that were compared, of which the one that was best has these steps.
+        best_trial: its number, from 1.
+        network: its settings.
+        epochs: passes over the training rows.
+        best_step: the step whose weights the model has.
+        selected_by: the metric by which that step was chosen, or ``loss``; None for the main metric, as in early files.
+        best_value: its value on the validation rows.
+        checks: evaluations on the validation rows; None in early files.
+        seconds: time spent in training, in that of all trials, without interruptions.
+        stopped_early: whether the patience ran out.
+        padding_share: of the tokens of the training batches, 0 to 1; None in early files.
+    """
+
+    C: float | None = None
+    trials: int | None = None
+    best_trial: int | None = None
+    network: dict[str, Any] | None = None
+    steps: int = 0
+    epochs: float = 0.0
+    best_step: int = 0
+    selected_by: str | None = None
+    best_value: float | None = None
+    checks: int | None = None
+    seconds: float
+    stopped_early: bool = False
+    padding_share: float | None = None
+    parameters: Sizes

@@ -1,0 +1,114 @@
+"""The parser: short errors with what was meant, help without a verb, colours on terminals alone, true defaults."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import re
+
+import pytest
+
+from attribune.apps.cli import build_parser, main
+from attribune.apps.cli.parser import VerbParser, _shows_colours
+from attribune.errors import ConfigError
+from attribune.runs.recipe import Recipe
+from attribune.runs.settings_tree import SETTINGS
+
+DATA = {"train": "rows.csv", "text": "text", "label": "stars", "attributes": ["user"]}
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        (["trian"], "attribune: error: argument VERB: invalid choice: 'trian'; did you mean 'train'?"),
+        (["data", "lst"], "attribune data: error: argument ACTION: invalid choice: 'lst'; did you mean 'list'?"),
+        (["train", "--output", "o", "--txt=a"], "error: unrecognized arguments: --txt=a; did you mean '--text'?"),
+        (["train", "--output", "o", "--presset", "a"], "unrecognized arguments: --presset; did you mean '--preset'?"),
+        (["data", "info", "polmed", "-zzz"], "attribune data info: error: unrecognized arguments: -zzz"),
+        (["train"], "attribune train: error: the following arguments are required: --output"),
+        (["predict", "r", "d", "--engine", "rya"], "invalid choice: 'rya'; did you mean 'ray'?"),
+        (["completion", "dash"], "invalid choice: 'dash'; did you mean 'bash'?"),
+        (["completion", "x"], "invalid choice: 'x' (choose from bash, zsh, fish, tcsh)"),
+    ],
+)  # fmt: skip
+def test_wrong_words_are_two_lines(words: list[str], error: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    out, err = capsys.readouterr()
+    first, second = err.splitlines()
+    assert out == ""
+    assert first.endswith(error)
+    assert re.fullmatch(r"See `attribune[\w ]* --help`\.", second)
+
+
+@pytest.mark.parametrize(
+    ("settings", "hint"),
+    [
+        ({"trainng": {"epochs": 3}}, "trainng: there is no such setting; did you mean 'training'?"),
+        ({"training": {"epoch": 3}}, "training.epoch: there is no such setting; did you mean 'training.epochs'?"),
+        ({"epochs": 3}, "epochs: there is no such setting; did you mean 'training.epochs'?"),
+        ({"data": {**DATA, "zzz": 3}}, "data.zzz: there is no such setting\n"),
+        ({"method": {"name": "injector", "bottlenek": 3}}, "did you mean 'bottleneck'?"),
+        ({"method": {"name": "injecter"}}, "or a sum; did you mean 'injector'?"),
+        ({"task": {"kind": "clasification"}}, "did you mean 'classification'?"),
+    ],
+)  # fmt: skip
+def test_settings_methods_and_tasks_are_suggested(settings: dict[str, object], hint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Recipe.from_dict({"data": DATA, **settings})
+    assert hint in f"{caught.value}\n"
+
+
+def test_without_a_verb_there_is_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, usage in (([], "attribune VERB"), (["data"], "attribune data ACTION"), (["-q"], "attribune VERB")):
+        assert main(words) == 0
+        out, err = capsys.readouterr()
+        assert out.startswith(f"usage: {usage} [options]\n")
+        assert err == ""
+
+
+def test_every_verb_is_under_a_title() -> None:
+    parser = build_parser()
+    (verbs,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    assert list(parser.verb_groups) == list(verbs.choices)
+    assert "\nactions:" not in parser.format_help()
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colours_are_for_terminals_of_users_who_want_them() -> None:
+    assert _shows_colours(Terminal(), {"TERM": "xterm"})
+    assert not _shows_colours(Terminal(), {"TERM": "xterm", "NO_COLOR": "1"})
+    assert not _shows_colours(Terminal(), {"TERM": "dumb"})
+    assert not _shows_colours(io.StringIO(), {"TERM": "xterm"})
+
+
+def test_colours_change_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    parser = build_parser()
+    parser.print_help(screen := Terminal())
+    text = screen.getvalue()
+    assert "\x1b[1mtrain and measure:\x1b[0m" in text
+    assert "  \x1b[36mtrain\x1b[0m  " in text
+    assert re.sub("\x1b\\[[0-9;]*m", "", text) == parser.format_help()
+
+
+def test_the_defaults_in_the_help_are_those_of_a_recipe() -> None:
+    recipe = Recipe.from_dict({"data": DATA})
+    (verbs,) = (action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction))
+    train: VerbParser = verbs.choices["train"]
+    named = {
+        action.dest: match[1]
+        for action in train._actions
+        if (match := re.search(r"\(default: ([^ ]+)\)$", action.help or "")) and action.dest in (*SETTINGS, "seed")
+    }
+    assert set(named) == {"method", "backbone", "epochs", "batch_size", "learning_rate", "max_length", "seed"}
+    settings = recipe.model_dump()
+    for dest, default in named.items():
+        group, name = SETTINGS.get(dest, "training.seed").split(".")
+        value = settings[group][name]
+        assert default == (value if isinstance(value, str) else f"{value:g}")
