@@ -22,6 +22,7 @@ from attribune.core.files import read_json, write_json
 from attribune.core.progress import ProgressBar, Reporter
 from attribune.core.records import checked_record, read_record
 from attribune.data.rows import EncodedRows
+from attribune.data.standard_input import STDIN
 from attribune.errors import AttribuneError, ConfigError
 from attribune.methods.one_per_value import OnePerValue
 from attribune.metrics.results import Scored
@@ -238,6 +239,8 @@ def _run(
 def _check(plan: TrainingPlan) -> None:
     """Check trackers and backbone before a long table is read."""
     check_trackers(plan.training.report_to)
+    if plan.data.source.train == STDIN and process_count() > 1:
+        raise ConfigError(f"the standard input is read by one process, and there are {process_count()}: name a file")
     if plan.data.reads_tokens and process_count() > 1:
         raise ConfigError(
             f"the task {plan.data.task_kind!r} is trained in one process, and there are {process_count()}: start one"

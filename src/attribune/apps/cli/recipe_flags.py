@@ -33,7 +33,7 @@ def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
     add("--values", **SEVERAL, metavar="COL=FILE", help="tables that describe the values of attributes")
     add("--validation", metavar="FILE", help="validation rows; split off DATA unless given")
     add("--test", metavar="FILE", help="test rows; split off DATA unless given")
-    add_shared(parser, "--encoding")
+    add_shared(parser, "--encoding", "--delimiter", "--file-format", "--rows")
     add(
         "--task",
         help="classification, rating, ordinal, regression, aspects, preference (which of two texts), tags (of words), "

@@ -11,6 +11,7 @@ Examples:
   attribune train quotes.csv --task generation --text quote --attributes critic --backbone DIR --output runs/quotes
   attribune train --config runs/stars/recipe.yaml --set training.seed=1 --output runs/stars-1
   attribune train reviews.csv --text text --label stars --attributes user --output runs/stars --resume
+  zcat reviews.csv.gz | attribune train - --rows 5000 --text text --label stars --attributes user --output runs/few
 
 The run folder holds recipe.yaml, model/, metrics.json, the predictions of the validation and test rows, and log.jsonl.
 Every setting of the recipe can be given with --set, such as --set method.vector_size=128 data.split.by=time.
