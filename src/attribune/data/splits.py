@@ -17,7 +17,7 @@ from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.columns import canonical, column_batches
 from attribune.schema.reports import count_lines
 
-__all__ = ["SplitReport", "Splits", "split_table"]
+__all__ = ["SplitReport", "Splits", "parts_at_random", "split_table"]
 
 IntArray = npt.NDArray[np.int64]
 _TRAIN, _VALIDATION, _TEST, _OUT = range(4)
@@ -184,6 +184,20 @@ def _check_enough(row_count: int, units: int, unit: str, fractions: Sequence[flo
             f"{row_count} rows with {units} different {unit} cannot make {parts} parts: {cure}, or give the parts as "
             "files"
         )
+
+
+def parts_at_random(
+    groups: IntArray, *, fractions: tuple[float, float, float] = (0.8, 0.1, 0.1), seed: int = 0
+) -> IntArray:
+    """Return the part of each row, 0 for train, 1 for validation and 2 for test, as a split at random makes them.
+
+    Args:
+        groups: (rows,) the numbers of the texts, in the order of their first rows.
+
+    Raises:
+        DataError: for too few texts.
+    """
+    return _by_group(groups, fractions, seed=seed, unit="texts")
 
 
 def _by_group(groups: IntArray, fractions: Sequence[float], *, seed: int | tuple[int, int], unit: str) -> IntArray:

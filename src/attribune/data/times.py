@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from attribune.errors import ConfigError, RowError
 
-__all__ = ["DATE_FORMATS", "check_date_format", "read_moment", "read_times"]
+__all__ = ["DATE_FORMATS", "check_date_format", "is_time", "read_moment", "read_times"]
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _CURE = "correct or remove the row, or split by group or at random"
@@ -175,3 +175,8 @@ def read_moment(text: str, *, numeric: bool) -> float | int | None:
 def _microseconds(moment: dt.datetime) -> int:
     zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
     return (zoned - _EPOCH) // dt.timedelta(microseconds=1)
+
+
+def is_time(text: str) -> bool:
+    """Whether a text is a date in one of the ways that are found by themselves."""
+    return _iso(text) is not None or any(_numeric_date(text, day=day) is not None for day in (1, 2))

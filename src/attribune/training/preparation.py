@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from datasets import Dataset
 
+from attribune.data.checking.findings import attribute_finding, leak_finding
+from attribune.data.checking.profiles import arrow_columns, column_codes
 from attribune.data.clusters import Clusters, clusters_note, find_clusters
 from attribune.data.encoding import RowReport, encode_rows, encode_with_report
 from attribune.data.history_encoding import HistoryEncoder
@@ -27,8 +29,9 @@ from attribune.models.transfer import AttributeSource
 from attribune.runs.recipe import Recipe
 from attribune.runs.recipe_parts import ValuesRecipe
 from attribune.runs.value_tables import value_tables
-from attribune.schema import Schema
+from attribune.schema import MultiLabel, Schema
 from attribune.schema.columns import column_batches, require_columns
+from attribune.schema.kinds import Number, Numeric
 from attribune.schema.revision import Revision
 from attribune.tasks import TASKS, Task, fit_task
 from attribune.training.plan import DataPlan
@@ -141,6 +144,7 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
         notes.extend(schema.fit_report.lines())
     splits = {name: _encode_labels(name, part, plan, schema, task, notes) for name, part in parts.items()}
     notes.extend(_class_notes(splits, task))
+    notes.extend(_column_findings(plan, splits["train"]))
     return PreparedData(splits=splits, schema=schema, task=task, notes=notes)
 
 
@@ -169,6 +173,20 @@ def _class_notes(splits: Mapping[str, PreparedSplit], task: Task) -> list[str]:
             listed = ", ".join(map(repr, absent[:_EXAMPLES])) + (", ..." if len(absent) > _EXAMPLES else "")
             notes.append(f"{name}: no row of {len(absent):,} classes ({listed}): its figures say nothing about them")
     return notes
+
+
+def _column_findings(plan: DataPlan, train: PreparedSplit) -> list[str]:
+    """Say which attributes cannot help, and which tell the label."""
+    kinds = {kind.name: kind for kind in plan.attributes if not isinstance(kind, MultiLabel)}
+    labels = [] if plan.reads_tokens or len(plan.source.label) != 1 else list(plan.source.label)
+    table = arrow_columns(train.table, [*kinds, *labels])
+    codes = {name: column_codes(table[name], missing=plan.source.missing) for name in table.column_names}
+    found = []
+    for name, kind in kinds.items():
+        may_be_unique = isinstance(kind, Number | Numeric) or name in plan.source.values or plan.transfer is not None
+        finding = attribute_finding(name, codes[name], may_be_unique=may_be_unique)
+        found += [finding or leak_finding(name, codes[name], codes[labels[0]]) if labels else finding]
+    return [f"train: {finding}" for finding in found if finding is not None]
 
 
 def _listed_counts(counts: Mapping[str, int]) -> str:

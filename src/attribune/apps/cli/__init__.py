@@ -22,6 +22,7 @@ __all__ = ["build_parser", "main"]
 _MODULES = (
     *(
         "train",
+        "check",
         "evaluate",
         "predict",
         "compare",

@@ -11,13 +11,18 @@ from attribune.core.terminal import printable
 if TYPE_CHECKING:
     from attribune.core.console import ConsoleReporter
 
-__all__ = ["open_console", "results_text", "show", "show_json"]
+__all__ = ["open_console", "results_text", "show", "show_json", "tell"]
 
 
 def show(text: str) -> None:
     """Write a result to stdout."""
     text = printable(text)
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def tell(text: str) -> None:
+    """Write a message of several lines to stderr."""
+    sys.stderr.write(f"{printable(text)}\n")
 
 
 def show_json(tree: Any, *, ensure_ascii: bool = True) -> None:

@@ -4,6 +4,7 @@ Train a pretrained language model that reads the attributes of each text, measur
 few megabytes.
 
 Examples:
+  attribune train reviews.csv --output runs/stars
   attribune train reviews.csv --text text --label stars --attributes user product --output runs/stars
   attribune train papers.jsonl --text title abstract --label accepted --multi-label authors areas:; --output runs/p
   attribune train reviews.csv --text text --label stars --attributes user --output runs/u --compare adapter none
