@@ -115,6 +115,7 @@ class RunResults(_Record):
         models: the trained model first, then the ones it is compared with.
         comparisons: of the first model with each of the others.
         training: of the first model.
+        chosen_by: sentences about the bake-off that chose the method, if one did.
     """
 
     method: str
@@ -126,6 +127,7 @@ class RunResults(_Record):
     training: TrainingRecord
     notes: list[str]
     environment: Environment
+    chosen_by: list[str] = Field(default_factory=list)
 
     @classmethod
     def from_dict(cls, record: Any, *, source: str) -> Self:
@@ -150,14 +152,15 @@ class RunResults(_Record):
     def text(self) -> str:
         """Return the tables of the metrics, the comparisons and the cost, for a terminal."""
         blocks = [f"{caption}\n{text_table(rows)}" for caption, rows in self._tables()]
-        return "\n\n".join([*blocks, *(["\n".join(lines)] if (lines := self._comparisons()) else []), self._cost()])
+        lines = ["\n".join(part) for part in (self._comparisons(), self.chosen_by) if part]
+        return "\n\n".join([*blocks, *lines, self._cost()])
 
     def __repr__(self) -> str:
         return self.text()
 
     def _repr_html_(self) -> str:
         tables = [(caption, table_cells(rows)) for caption, rows in self._tables()]
-        return html_blocks([*tables, *((line, []) for line in [*self._comparisons(), self._cost()])])
+        return html_blocks([*tables, *((line, []) for line in [*self._comparisons(), *self.chosen_by, self._cost()])])
 
     def _tables(self) -> list[tuple[str, list[ResultRow]]]:
         """Return the tables that have rows, with their captions."""

@@ -44,7 +44,7 @@ def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
         "spans (answers in a text), or generation, which learns to write the text (default: classification for one "
         "label column, aspects for several)",
     )
-    add("--method", help="by name, or a sum such as a+b; `attribune methods` lists them")
+    add("--method", help="by name, or a sum such as a+b; `attribune methods` lists them; train also knows `auto`")
     add(
         "--tuning",
         help="what of the backbone is trained: frozen, full, layernorm, bias, attention, feed_forward, top_N, "
