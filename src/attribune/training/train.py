@@ -161,7 +161,7 @@ def train(
 
 def _auto_budget(method: Any, budget: str | None) -> float | None:
     """Return the seconds of a bake-off; None for a method that is named."""
-    if method != AUTO_METHOD:
+    if not (isinstance(method, str) and method == AUTO_METHOD):
         if budget is not None:
             raise ConfigError(f"budget {budget} is for method auto: choose that, or leave budget out")
         return None
