@@ -9,6 +9,7 @@ from .apps.estimators import AttributeClassifier as AttributeClassifier
 from .apps.estimators import AttributeOrdinal as AttributeOrdinal
 from .apps.estimators import AttributeRegressor as AttributeRegressor
 from .backbones.loading import load_tokenizer as load_tokenizer
+from .data.checking.table_check import check as check
 from .data.collator import Collator as Collator
 from .data.encoding import encode as encode
 from .data.encoding import encode_with_report as encode_with_report

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import json
 import lzma
 import re
@@ -12,6 +13,7 @@ import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -19,9 +21,9 @@ import pytest
 from pyarrow import feather
 
 from attribune.data import table_files
-from attribune.data.table_files import ENDINGS, header_columns
+from attribune.data.table_files import ENDINGS, FileOptions, header_columns
 from attribune.data.tables import read_table
-from attribune.errors import AttribuneWarning, DataError
+from attribune.errors import AttribuneWarning, ConfigError, DataError
 
 FRAME = pd.DataFrame(
     {
@@ -222,3 +224,56 @@ def test_nothing_warns(tmp_path: Path) -> None:
         for name, write in WRITERS.items():
             write(tmp_path / name)
             read_table(tmp_path / name)
+
+
+def piped(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_the_format_of_the_standard_input_is_found(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / name
+    WRITERS[name](path)
+    piped(monkeypatch, path.read_bytes())
+    found = read_table("-").to_pandas()
+    assert found.fillna("").astype(str).to_numpy().tolist() == FRAME.to_numpy().tolist()
+    assert read_table("-", rows=1).to_pandas().fillna("").astype(str).to_numpy().tolist() == [FRAME.iloc[0].tolist()]
+
+
+def test_the_standard_input_may_be_empty_or_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    piped(monkeypatch, b"")
+    with pytest.raises(DataError, match="the file is empty"):
+        read_table("-")
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(ConfigError, match="nothing in the standard input"):
+        read_table("-")
+
+
+def test_delimiters_and_formats_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "reviews.txt"
+    path.write_text("text~stars\na, b~1\nc~2\nd~3\n")
+    table = read_table(path, file_format="csv", delimiter="~", rows=2)
+    assert table.to_dict() == {"text": ["a, b", "c"], "stars": ["1", "2"]}
+    path.write_text("text,or,not\tstars\na\t1\n")
+    assert read_table(path, file_format="csv", delimiter="tab").column_names == ["text,or,not", "stars"]
+    assert header_columns(path, options=FileOptions(file_format="tsv")) == ["text,or,not", "stars"]
+    frame = pd.DataFrame({"a": range(9)})
+    assert read_table(frame, rows=4)["a"][:] == [0, 1, 2, 3]
+    assert len(read_table(frame, rows=40)) == 9
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"delimiter": ";;"}, "delimiter is ';;': give one character"),
+        ({"delimiter": '"'}, "give one character"),
+        ({"file_format": "docx"}, "file_format is 'docx': choose one of csv, "),
+        ({"rows": 0}, "rows is 0: give at least 1"),
+        ({"delimiter": ";", "file_format": "jsonl"}, "a file of jsonl has no delimiter ';'"),
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    FRAME.to_csv(path)
+    with pytest.raises(ConfigError, match=message):
+        read_table(path, **options)

@@ -67,7 +67,7 @@ def test_mixed_line_ends_change_nothing(attribune: Callable[..., Outcome], train
         (changed("stars", "NaN"), (), ["none of its 90 rows has both a text in text and a label in stars"]),
         (changed("stars", "good"), (), ["same label 'good'", "at least two"]),
         (ROWS[:2], (), ["2 rows with 2 different texts cannot make three parts"]),
-        (ROWS, ("--task", "regression"), ["the label of row ", "'good'", "classification"]),
+        (ROWS, ("--task", "regression"), ["90 of 90 rows have a label outside the scale", "'good'", "classification"]),
         (ROWS, ("--numeric", "stars", "--label", "look"), ["column 'stars', row 1", "good"]),
         (ROWS, ("--multi-label", "tags"), ["column 'tags', row 1", "not a list", "separator=';'"]),
         (ROWS, ("--label", "user"), ["column user is the label and also"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -16,6 +17,7 @@ import small_runs
 
 from attribune import AttribuneError, MultiLabel, Predictor, Recipe, Schema, compare_runs, evaluate, train
 from attribune.apps.cli import main
+from attribune.core.files import read_json
 from attribune.models.row_inputs import Predictions
 from attribune.runs.folder import load_run
 
@@ -182,3 +184,24 @@ def test_a_model_alone(run: Path, predictor: Predictor, tmp_path: Path, capsys: 
     capsys.readouterr()
     assert main(["evaluate", str(alone), str(data)]) == 1
     assert "a model alone" in capsys.readouterr().err
+
+
+def test_the_standard_input_is_predicted(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = FRAME.to_csv(index=False, sep=";").encode()
+    expected, found = tmp_path / "expected.csv", tmp_path / "found.csv"
+    FRAME[:7].to_csv(tmp_path / "rows.csv", index=False)
+    assert main(["predict", str(run), str(tmp_path / "rows.csv"), "--output", str(expected)]) == 0
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+    assert main(["predict", str(run), "-", "--rows", "7", "--output", str(found)]) == 0
+    assert found.read_text() == expected.read_text()
+    assert main(["predict", str(run), "-", "--output", str(tmp_path / "folder")]) == 1
+
+
+def test_the_first_rows_of_the_standard_input_are_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(FRAME.to_json(orient="records").encode())))
+    words = ["--text", "text", "--label", "stars", "--attributes", "user", "--method", "linear", "--no-baselines"]
+    assert main(["train", "-", "--rows", "40", *words, "--output", str(tmp_path / "run")]) == 0
+    recipe, results = load_run(tmp_path / "run")[0], read_json(tmp_path / "run" / "metrics.json", what="metrics")
+    assert (recipe.data.train, recipe.data.rows) == ("-", 40)
+    assert sum(results["rows"].values()) == 40
+    assert any("at most its first 40" in note for note in results["notes"])

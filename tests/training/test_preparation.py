@@ -3,7 +3,10 @@ from __future__ import annotations
 from typing import Any
 
 import datasets
+import numpy as np
+import pytest
 
+from attribune.errors import DataError
 from attribune.runs.recipe import Recipe
 from attribune.training.plan import DataPlan
 from attribune.training.preparation import prepare
@@ -35,3 +38,64 @@ def test_what_happens_to_the_attributes_of_the_other_parts_is_noted() -> None:
     tables = {"train": datasets.Dataset.from_dict(rows), "test": datasets.Dataset.from_dict(test)}
     prepared = prepare(DataPlan.of(recipe()), tables)
     assert any(note.startswith("test: ") and "not in the vocabulary" in note for note in prepared.notes)
+
+
+BAD = {4: "maybe", 17: "Yes!", 30: "maybe"}
+
+
+def with_labels(labels: list[Any]) -> dict[str, Any]:
+    return {"train": datasets.Dataset.from_dict({**table(), "answer": labels})}
+
+
+def test_labels_that_are_no_class_are_counted_and_named() -> None:
+    labels = [BAD.get(row, label) for row, label in enumerate(table()["answer"])]
+    with pytest.raises(DataError, match=r"3 of 60 rows .*'maybe' \(2, first in row 5\), 'Yes!' \(1, first in row 18\)"):
+        prepare(DataPlan.of(recipe()), with_labels(labels))
+    prepared = prepare(DataPlan.of(recipe(bad_labels="drop")), with_labels(labels))
+    kept = np.concatenate([part.rows for part in prepared.splits.values()])
+    assert sorted(kept.tolist()) == [row for row in range(60) if row not in BAD]
+    assert any("3 of 60 rows have a label outside the scale" in note for note in prepared.notes)
+    with pytest.raises(DataError, match=r"60 of 60 rows .*name another label column"):
+        prepare(DataPlan.of(recipe(bad_labels="drop")), with_labels(["?"] * 60))
+
+
+@pytest.mark.parametrize(
+    ("task", "wrong"),
+    [
+        ({"kind": "rating"}, "four"),
+        ({"kind": "ordinal"}, "inf"),
+        ({"kind": "rating", "classes": [1, 2, 3]}, "9"),
+        ({"kind": "regression"}, "good"),
+    ],
+)
+def test_labels_that_are_not_on_the_scale_are_left_out(task: dict[str, Any], wrong: str) -> None:
+    labels = [str(row % 3 + 1) for row in range(58)] + [wrong, "3.0"]
+    settings = {"train": "rows", "text": "text", "label": "answer", "attributes": ["user"]}
+    with pytest.raises(DataError, match=f"1 of 60 rows .*'{wrong}' .1, first in row 59.: .*data.bad_labels=drop"):
+        prepare(DataPlan.of(Recipe.from_dict({"data": settings, "task": task})), with_labels(labels))
+    dropping = Recipe.from_dict({"data": {**settings, "bad_labels": "drop"}, "task": task})
+    prepared = prepare(DataPlan.of(dropping), with_labels(labels))
+    assert sum(len(part.rows) for part in prepared.splits.values()) == 59
+
+
+def test_the_rows_of_classes_are_said_and_those_of_tiny_ones() -> None:
+    labels = ["None", *(["Yes", "No"][row % 2] for row in range(59))]
+    prepared = prepare(DataPlan.of(recipe()), with_labels(labels))
+    counts = np.bincount(prepared.splits["train"].labels, minlength=3)
+    said = ", ".join(f"{name} {count}" for name, count in zip(("Yes", "No", "None"), counts, strict=True))
+    assert f"train: rows of each class: {said}" in prepared.notes
+    assert any("fewer than 5 rows of 1 classes (None" in note for note in prepared.notes)
+    assert sum("no row of 1 classes ('None')" in note for note in prepared.notes) == 2
+    several = {"kind": "classification", "multi_label": True, "separator": ";"}
+    data = {"train": "rows", "text": "text", "label": "answer"}
+    other = Recipe.from_dict({"data": data, "task": several, "method": {"name": "none"}})
+    prepared = prepare(DataPlan.of(other), with_labels(["a;b", "b"] * 30))
+    rows = [int(count) for count in prepared.splits["train"].labels[:, :2].sum(axis=0)]
+    assert f"train: rows of each class: a {rows[0]}, b {rows[1]}" in prepared.notes
+    assert rows[0] < rows[1] == 48
+
+
+def test_only_the_first_rows_are_read() -> None:
+    prepared = prepare(DataPlan.of(recipe(rows=30)), with_labels(table()["answer"]))
+    assert sum(len(part.rows) for part in prepared.splits.values()) == 30
+    assert "train: 30 rows read from train, at most its first 30" in prepared.notes

@@ -18,8 +18,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from attribune.core.files import replace_file
-from attribune.data.splits import read_moment
 from attribune.data.texts import TextInput
+from attribune.data.times import read_moment
 from attribune.errors import ConfigError, DataError, ModelFolderError, RowError
 from attribune.methods.history import History
 from attribune.schema import Schema, canonical

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,14 +12,14 @@ import numpy.typing as npt
 
 from attribune.core.arguments import checked_arguments
 from attribune.data.text_columns import text_digests
+from attribune.data.times import check_date_format, read_times
 from attribune.errors import ConfigError, DataError, RowError
 from attribune.schema.columns import canonical, column_batches
 from attribune.schema.reports import count_lines
 
-__all__ = ["SplitReport", "Splits", "read_moment", "split_table"]
+__all__ = ["SplitReport", "Splits", "parts_at_random", "split_table"]
 
 IntArray = npt.NDArray[np.int64]
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _TRAIN, _VALIDATION, _TEST, _OUT = range(4)
 
 
@@ -82,6 +81,7 @@ def split_table(
     fractions: tuple[float, float, float] = (0.8, 0.1, 0.1),
     by: Literal["random", "group", "time", "both"] = "random",
     column: str | None = None,
+    date_format: str | None = None,
     shared_texts: bool = False,
 ) -> Splits:
     """Split a table.
@@ -99,18 +99,22 @@ def split_table(
         by: `random`; `group`: all rows with one value of `column` in one part; `time`: earliest in train, latest in
             test; `both`: groups and texts are shared out, each by the fractions, and rows whose text and group are in
             different parts are left out, so that a share of 0.1 of test keeps a hundredth of the rows for it.
-        column: the group, or the time as a number or an ISO date; None for ``random``.
+        column: the group, or the time as a number or a date; None for ``random``.
+        date_format: ``iso``, ``day-first``, ``month-first``, or one of ``strptime``; None finds it.
         shared_texts: whether a text may be in several parts, when split by group.
 
     Raises:
         DataError: for too few rows, groups or points in time, or a row whose time cannot be read.
-        ConfigError: for fractions that do not add up to 1, or a `column` that `by` needs or does not take.
+        ConfigError: for fractions that do not add up to 1, a `column` that `by` needs or does not take, or dates that
+            can be read in two ways.
     """
     _check_settings(fractions, by, column, shared_texts=shared_texts, seed=seed)
+    if date_format is not None:
+        check_date_format(date_format)
     texts = _text_groups(table, text)
     without_group = apart = shared = 0
     if by == "time":
-        part = _by_time(_times(table, str(column)), fractions)
+        part = _by_time(_times(table, str(column), date_format), fractions)
     elif by == "random":
         part = _by_group(texts, fractions, seed=seed, unit="texts")
     else:
@@ -182,6 +186,20 @@ def _check_enough(row_count: int, units: int, unit: str, fractions: Sequence[flo
         )
 
 
+def parts_at_random(
+    groups: IntArray, *, fractions: tuple[float, float, float] = (0.8, 0.1, 0.1), seed: int = 0
+) -> IntArray:
+    """Return the part of each row, 0 for train, 1 for validation and 2 for test, as a split at random makes them.
+
+    Args:
+        groups: (rows,) the numbers of the texts, in the order of their first rows.
+
+    Raises:
+        DataError: for too few texts.
+    """
+    return _by_group(groups, fractions, seed=seed, unit="texts")
+
+
 def _by_group(groups: IntArray, fractions: Sequence[float], *, seed: int | tuple[int, int], unit: str) -> IntArray:
     """Fill test, then validation, with groups in random order; what does not fit trains. Returns the part per row."""
     sizes = np.bincount(groups)
@@ -243,24 +261,11 @@ def _groups(table: datasets.Dataset, column: str) -> tuple[IntArray, int]:
     return np.array(groups, dtype=np.int64), alone
 
 
-def _times(table: datasets.Dataset, column: str) -> npt.NDArray[Any]:
-    """Read times as numbers: as they are, or microseconds since 1970 of ISO dates (UTC without a time zone)."""
+def _times(table: datasets.Dataset, column: str, date_format: str | None) -> npt.NDArray[Any]:
     texts: list[str | None] = []
     for first_row, columns in column_batches(table, [column]):
         texts += [_single(value, column, row) for row, value in enumerate(columns[column].to_pylist(), start=first_row)]
-    numeric = bool(texts) and texts[0] is not None and read_moment(texts[0], numeric=True) is not None
-    times = []
-    for row, text in enumerate(texts, start=1):
-        moment = None if text is None else read_moment(text, numeric=numeric)
-        if moment is None:
-            kind = "a number, as the first row has" if numeric else "an ISO date such as 2024-05-31"
-            raise RowError(
-                f"column {column!r}, ",
-                row,
-                f": the time {text!r} is not {kind}: correct or remove the row, or split by group or at random",
-            )
-        times.append(moment)
-    return np.array(times, dtype=np.float64 if numeric else np.int64)
+    return read_times(texts, column=column, date_format=date_format)
 
 
 def _single(value: object, column: str, row: int) -> str | None:
@@ -268,16 +273,3 @@ def _single(value: object, column: str, row: int) -> str | None:
         return canonical(value)
     except DataError as error:
         raise RowError(f"column {column!r}, ", row, f": {error}") from error
-
-
-def read_moment(text: str, *, numeric: bool) -> float | int | None:
-    """Return a time as a number, or as microseconds since 1970 of an ISO date; None for any other text."""
-    try:
-        if numeric:
-            number = float(text)
-            return number if np.isfinite(number) else None
-        moment = dt.datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
-    return (zoned - _EPOCH) // dt.timedelta(microseconds=1)

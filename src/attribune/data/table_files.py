@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -26,10 +27,19 @@ from attribune.data.text_files import (
     inner_name,
     readable,
 )
-from attribune.errors import AttribuneWarning, DataError
+from attribune.errors import AttribuneWarning, ConfigError, DataError
 from attribune.schema.columns import as_array
 
-__all__ = ["ENDINGS", "frame_table", "header_columns", "open_parquet", "plain_table", "table_batches", "table_files"]
+__all__ = [
+    "ENDINGS",
+    "FileOptions",
+    "frame_table",
+    "header_columns",
+    "open_parquet",
+    "plain_table",
+    "table_batches",
+    "table_files",
+]
 
 _TEXT_ENDINGS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json")
 _SHEETS = (".xlsx", ".xls", ".xlsb", ".ods")
@@ -46,44 +56,97 @@ ENDINGS: tuple[str, ...] = (
     *_SHEETS,
 )
 """File endings that can be read."""
+_FORMATS = tuple(ending.lstrip(".") for ending in (*_TEXT_ENDINGS, ".parquet", *_ARROW, *_SHEETS))
+_NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t"}
 
 
-def table_batches(path: Path, *, encoding: str | None = None, quoting: bool = True) -> Iterator[pa.Table]:
+@dataclass(frozen=True, kw_only=True)
+class FileOptions:
+    """How a file is read; what is None is found.
+
+    Args:
+        encoding: of a text file.
+        delimiter: between the fields of CSV and TSV, one character or ``tab``.
+        file_format: what the file holds, as an ending without its dot, whatever its name ends in.
+        quoting: for CSV and TSV, whether double quotes enclose fields.
+        rows: maximum number of rows, from the first one.
+
+    Raises:
+        ConfigError: for a delimiter, format or number that is none.
+    """
+
+    encoding: str | None = None
+    delimiter: str | None = None
+    file_format: str | None = None
+    quoting: bool = True
+    rows: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the options."""
+        if self.delimiter is not None and (len(self.field_delimiter) != 1 or self.field_delimiter in '"\r\n'):
+            raise ConfigError(f"delimiter is {self.delimiter!r}: give one character, such as ';', or tab")
+        if self.file_format is not None and self.file_format not in _FORMATS:
+            raise ConfigError(f"file_format is {self.file_format!r}: choose one of {', '.join(_FORMATS)}")
+        if self.rows is not None and self.rows < 1:
+            raise ConfigError(f"rows is {self.rows}: give at least 1, or leave it out to read all")
+
+    @property
+    def field_delimiter(self) -> str:
+        """The delimiter as a character."""
+        return _NAMED_DELIMITERS.get(self.delimiter or "", self.delimiter or "")
+
+
+_AS_FOUND = FileOptions()
+
+
+def table_batches(path: Path, *, options: FileOptions = _AS_FOUND) -> Iterator[pa.Table]:
     """Read a file batch by batch, as `read_table` does; all batches have the same columns and types."""
-    ending = _ending(path)
+    ending = _ending(path, options)
     if ending in _BINARY:
-        return _BINARY[ending](path)
-    return _read_text(path, ending, encoding=find_encoding(path, encoding=encoding), quoting=quoting)
+        batches = _BINARY[ending](path)
+    else:
+        batches = _read_text(path, ending, options, encoding=find_encoding(path, encoding=options.encoding))
+    return batches if options.rows is None else _first_rows(batches, options.rows)
 
 
-def _read_text(path: Path, ending: str, *, encoding: str, quoting: bool) -> Iterator[pa.Table]:
+def _first_rows(batches: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
+    for batch in batches:
+        yield batch.slice(0, rows)
+        rows -= len(batch)
+        if rows <= 0:
+            return
+
+
+def _read_text(path: Path, ending: str, options: FileOptions, *, encoding: str) -> Iterator[pa.Table]:
     try:
-        if (delimiter := _delimiter(path, ending, encoding)) is None:
+        if (delimiter := _delimiter(path, ending, options, encoding)) is None:
             yield from json_batches(path, encoding=encoding)
         else:
-            yield from csv_batches(path, encoding=encoding, delimiter=delimiter, quoting=quoting)
+            yield from csv_batches(path, encoding=encoding, delimiter=delimiter, quoting=options.quoting)
     except UnicodeDecodeError as error:  # its encoding was checked before
         raise DataError(f"{path}: the file changed while it was read: read it again") from error
 
 
-def header_columns(path: Path, *, encoding: str | None = None) -> list[str] | None:
+def header_columns(path: Path, *, options: FileOptions = _AS_FOUND) -> list[str] | None:
     """Return the columns of a file, read at its beginning or end; None for JSON, where any row may add a column.
 
     Raises:
         DataError: naming a file that cannot be read.
         ConfigError: for an unknown encoding.
     """
-    ending = _ending(path)
+    ending, encoding = _ending(path, options), options.encoding
     if ending == ".parquet":
         with open_parquet(path) as file:
             return list(file.schema_arrow.names)
     if ending in _BINARY:
         return list(next(_BINARY[ending](path)).column_names)
-    delimiter = _delimiter(path, ending, encoding)
+    delimiter = _delimiter(path, ending, options, encoding)
     return None if delimiter is None else csv_header(path, encoding=encoding, delimiter=delimiter)
 
 
-def _delimiter(path: Path, ending: str, encoding: str | None) -> str | None:
+def _delimiter(path: Path, ending: str, options: FileOptions, encoding: str | None) -> str | None:
+    if options.delimiter is not None and ending in (".csv", ".tsv"):
+        return options.field_delimiter
     if ending == ".csv":
         return find_delimiter(path, encoding=encoding)
     return "\t" if ending == ".tsv" else None
@@ -116,14 +179,30 @@ def _files_in(folder: Path) -> list[Path]:
     return files
 
 
-def _ending(path: Path) -> str:
-    """Find the ending of what a file holds, without that of its compression, after checking that there is a file."""
+def _ending(path: Path, options: FileOptions = _AS_FOUND) -> str:
+    """Find the ending of what a file holds, without that of its compression, after checking that there is a file.
+
+    Raises:
+        DataError: for no file, an empty one, or one of an unknown ending.
+        ConfigError: for a delimiter of a file without any.
+    """
+    _check_file(path)
+    ending = _named_ending(path) if options.file_format is None else f".{options.file_format}"
+    if options.delimiter is not None and ending not in (".csv", ".tsv"):
+        raise ConfigError(f"{path}: a file of {ending[1:]} has no delimiter {options.delimiter!r}: leave it out")
+    return ending
+
+
+def _check_file(path: Path) -> None:
     if not path.exists():
         raise _no_file(path)
     if path.is_dir():
         raise DataError(f"{path} is a folder: name the file in it")
     if path.stat().st_size == 0:
         raise DataError(f"{path}: the file is empty: give a file with rows")
+
+
+def _named_ending(path: Path) -> str:
     packed = path.name.lower().endswith(COMPRESSED)
     name = inner_name(path) if packed else path.name
     known = _TEXT_ENDINGS if packed else (*_TEXT_ENDINGS, *_BINARY)
@@ -131,7 +210,7 @@ def _ending(path: Path) -> str:
     if ending is None:
         what = f"{path}: holds {name}, of the" if packed else f"{path}:"
         unknown = f"{what} unknown ending {Path(name).suffix!r}"
-        raise DataError(f"{unknown}: convert the file to one of {', '.join(known)}")
+        raise DataError(f"{unknown}: convert the file to one of {', '.join(known)}, or name its format")
     return ending
 
 

@@ -12,8 +12,9 @@ import pandas as pd
 import pyarrow as pa
 
 from attribune.core.arguments import checked_arguments
+from attribune.data.standard_input import STDIN, standard_input
 from attribune.data.storage import IN_MEMORY, ArrowStore
-from attribune.data.table_files import ENDINGS, frame_table, plain_table, table_batches
+from attribune.data.table_files import ENDINGS, FileOptions, frame_table, plain_table, table_batches
 from attribune.errors import ConfigError, DataError
 from attribune.schema.columns import as_table
 
@@ -35,7 +36,10 @@ def read_table(
     source: Source,
     *,
     encoding: str | None = None,
+    delimiter: str | None = None,
+    file_format: str | None = None,
     quoting: bool = True,
+    rows: int | None = None,
     cache_dir: str | Path | None = None,
     in_memory: int = IN_MEMORY,
 ) -> datasets.Dataset:
@@ -43,17 +47,28 @@ def read_table(
 
     Args:
         source: a path (see `ENDINGS`), a DataFrame, an Arrow table or anything that has its interface
-            (``__arrow_c_stream__``), a Dataset, or a hub id, `owner/name` or `owner/name:split`, when there is no such
-            file. Every column of a CSV or TSV file is text.
+            (``__arrow_c_stream__``), a Dataset, a hub id, `owner/name` or `owner/name:split`, when there is no such
+            file, or ``-``, the standard input. Every column of a CSV or TSV file is text.
         encoding: of a text file; None detects it.
+        delimiter: between the fields of CSV and TSV, one character or ``tab``; None finds it.
+        file_format: what a file holds, such as ``csv``, whatever its name ends in; None goes by the name, or finds what
+            the standard input holds.
         quoting: for CSV and TSV, whether double quotes enclose fields; False takes them as plain characters.
+        rows: maximum number of rows, from the first one; None reads all.
         cache_dir: folder for a table too large for memory; None takes a temporary one, removed when Python ends.
         in_memory: maximum size in bytes of a table kept in memory.
 
     Raises:
         DataError: naming file, line or column of what cannot be used.
-        ConfigError: for an unknown encoding.
+        ConfigError: for an unknown encoding, delimiter or format.
     """
+    options = FileOptions(encoding=encoding, delimiter=delimiter, file_format=file_format, quoting=quoting, rows=rows)
+    table = _whole_table(source, options, ArrowStore(folder=cache_dir, in_memory=in_memory))
+    return table if rows is None or len(table) <= rows else table.select(range(rows))
+
+
+def _whole_table(source: Source, options: FileOptions, store: ArrowStore) -> datasets.Dataset:
+    """Read a table; of a file the first rows that are wanted, and all of anything else."""
     if isinstance(source, datasets.Dataset):
         return _named_classes(source.with_format(None))
     if isinstance(source, dict):
@@ -61,7 +76,6 @@ def read_table(
             raise DataError("the source is an empty dict: give a path, a DataFrame or a Dataset")
         splits = ", ".join(map(repr, source))
         raise DataError(f"the source holds several tables ({splits}): choose one, as in source[{next(iter(source))!r}]")
-    store = ArrowStore(folder=cache_dir, in_memory=in_memory)
     if isinstance(source, pd.DataFrame) or hasattr(source, "__arrow_c_stream__"):
         name = table_source_name(source)
         if isinstance(source, pd.DataFrame):
@@ -71,11 +85,11 @@ def read_table(
         return store.finish()
     if not isinstance(source, str | Path):
         raise DataError(f"a table cannot be read from {type(source).__name__}: give a path, a DataFrame or a Dataset")
-    path = Path(source)
+    path = standard_input(options.file_format) if source == STDIN else Path(source)
     if not path.exists() and (hub := _hub_id(source)) is not None:
         return _named_classes(_from_hub(hub["name"], hub["split"]))
     with store:
-        for batch in table_batches(path, encoding=encoding, quoting=quoting):
+        for batch in table_batches(path, options=options):
             store.write(batch)
     return store.finish()
 
@@ -134,6 +148,8 @@ def check_same_columns(columns: Sequence[tuple[str, Sequence[str]]]) -> None:
 
 def table_source_name(source: Source) -> str:
     """Name a source in messages."""
+    if isinstance(source, str) and source == STDIN:
+        return "the standard input"
     return str(source) if isinstance(source, str | Path) else f"the {type(source).__name__}"
 
 

@@ -32,6 +32,7 @@ PART_ROWS = 16_384
 """Rows of a part, except the last one of a file."""
 
 _KEY = b"attribune"
+_READING = ("delimiter", "file_format", "rows")
 
 
 class _Manifest(Settings):
@@ -39,6 +40,9 @@ class _Manifest(Settings):
     encoding: str | None
     part_rows: int = Field(ge=1)
     quantise: Quantisation | None = None
+    delimiter: str | None = None
+    file_format: str | None = None
+    rows: int | None = None
     files: list[tuple[str, int]]
 
 
@@ -136,6 +140,7 @@ class PartsFolder(JobFolder):
             "encoding": job.encoding,
             "part_rows": job.part_rows,
             "quantise": job.quantise,
+            **{name: getattr(job, name) for name in _READING},
             "files": [[name, Path(name).stat().st_size] for name in job.files],
         }
         marks = self.marks() if saved else {}
@@ -164,7 +169,7 @@ class PartsFolder(JobFolder):
         different = {
             "with another run": saved["run"] != wanted["run"],
             f"with encoding {saved['encoding']!r}": saved["encoding"] != wanted["encoding"],
-            f"with quantise={saved['quantise']!r}": saved["quantise"] != wanted["quantise"],
+            **{f"with {name}={saved[name]!r}": saved[name] != wanted[name] for name in ("quantise", *_READING)},
             f"in parts of {saved['part_rows']:,} rows": saved["part_rows"] != wanted["part_rows"],
             f"of other files ({_shown(before)})": before != names,
         }

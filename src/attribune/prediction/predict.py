@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ import pyarrow as pa
 from attribune.core.arguments import checked_arguments
 from attribune.core.files import clear_drafts
 from attribune.core.progress import Reporter
+from attribune.data.standard_input import STDIN
 from attribune.data.storage import check_stored
 from attribune.data.table_files import table_files
 from attribune.data.tables import Source, check_same_columns, read_table, refuse_input_as_output, table_source_name
@@ -42,6 +43,9 @@ def predict(
     *,
     backbone: str | Path | None = None,
     encoding: str | None = None,
+    delimiter: str | None = None,
+    file_format: str | None = None,
+    rows: int | None = None,
     engine: Literal["local", "ray"] = "local",
     workers: int | None = None,
     part_rows: int | None = None,
@@ -59,6 +63,7 @@ def predict(
             Without a suffix it is a folder of Parquet files of `part_rows` rows; parts that an earlier call with the
             same arguments wrote are kept.
         backbone: new location of the backbone's weights, if they were moved.
+        encoding: of the tables, and `delimiter`, `file_format` and `rows` of them: see `read_table`.
         engine: for a folder: ``local`` is this process, ``ray`` the cluster of ``RAY_ADDRESS``, or one started here.
         workers: of ``ray``; by default the number of GPUs, or cores, of the cluster.
         part_rows: rows of a part; by default 16,384, or the value with which the folder was started.
@@ -73,6 +78,8 @@ def predict(
         AttribuneError: naming file, row or column and the cure.
     """
     reporter, sources = reporter or Reporter(), data if isinstance(data, list | tuple) else [data]
+    if rows is not None:
+        reporter.note(f"at most the first {rows:,} rows of each table are read")
     if not sources:
         raise ConfigError("no table is given to predict: name a file")
     _check_options(output, engine=engine, workers=workers, part_rows=part_rows, escape_formulas=escape_formulas)
@@ -84,14 +91,18 @@ def predict(
             backbone=backbone,
             files=tuple(map(str, table_files(_paths(sources, output)))),
             encoding=encoding,
+            delimiter=delimiter,
+            file_format=file_format,
+            rows=rows,
             part_rows=part_rows or PartsFolder(Path(output)).part_rows(),
             output=str(output),
             quantise=quantise,
         )
         return predict_parts(job, engine=engine, workers=workers, reporter=reporter)
+    reading = {"encoding": encoding, "delimiter": delimiter, "file_format": file_format, "rows": rows}
     writer = open_writer(output, escape_formulas=escape_formulas)
     load = partial(load_predictor, run, backbone=backbone, quantise=quantise)
-    return _to_file(load, sources, output, writer, panel, encoding=encoding, reporter=reporter)
+    return _to_file(load, sources, output, writer, panel, reading=reading, reporter=reporter)
 
 
 def _is_folder(output: str | Path) -> bool:
@@ -121,6 +132,11 @@ def _check_options(
 
 def _paths(sources: Sequence[Any], output: str | Path) -> list[str | Path]:
     for source in sources:
+        if isinstance(source, str) and source == STDIN:
+            raise ConfigError(
+                f"the standard input cannot be predicted into the folder {output}, since it cannot be read again after "
+                f"an interruption: give an output with an ending, such as {output}.parquet"
+            )
         if not isinstance(source, str | Path):
             raise ConfigError(
                 f"a {type(source).__name__} cannot be predicted into the folder {output}, which parts of files go to: "
@@ -140,7 +156,7 @@ def _to_file(
     opened: AbstractContextManager[TableWriter],
     members: Any,
     *,
-    encoding: str | None,
+    reading: Mapping[str, Any],
     reporter: Reporter,
 ) -> int:
     files: list[Source] = []
@@ -150,7 +166,7 @@ def _to_file(
     clear_drafts(Path(output).parent, name=Path(output).name)
     with opened as writer:
         predictor = load()
-        tables = [(table_source_name(source), read_table(source, encoding=encoding)) for source in files]
+        tables = [(table_source_name(source), read_table(source, **reading)) for source in files]
         schema = _common_schema([(name, table.features.arrow_schema) for name, table in tables])
         panel = None if members is None else Panel.of(predictor, members)
         for name, table in tables if panel is None else ():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from attribune.data.table_files import table_batches
+from attribune.data.table_files import FileOptions, table_batches
 from attribune.models.quantised import Quantisation
 
 __all__ = ["FilePart", "Job", "read_parts"]
@@ -21,7 +21,8 @@ class Job:
     Args:
         backbone: new location of the backbone's weights, if they were moved.
         files: input files, numbered from 1.
-        encoding: of the files; None detects it.
+        encoding: of the files; None detects it, as it does for `delimiter` and `file_format`.
+        rows: maximum number of rows of each file; None takes all.
         part_rows: rows of a part.
         quantise: ``int8``, or None.
     """
@@ -33,6 +34,16 @@ class Job:
     part_rows: int
     output: str
     quantise: Quantisation | None = None
+    delimiter: str | None = None
+    file_format: str | None = None
+    rows: int | None = None
+
+    @property
+    def options(self) -> FileOptions:
+        """How the files are read."""
+        return FileOptions(
+            encoding=self.encoding, delimiter=self.delimiter, file_format=self.file_format, rows=self.rows
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +67,7 @@ def read_parts(job: Job, file: int, *, done: Collection[int]) -> Iterator[FilePa
         AttribuneError: naming file, line or column of what cannot be read.
     """
     first, waiting = 1, list[pa.Table]()
-    for batch in table_batches(Path(job.files[file - 1]), encoding=job.encoding):
+    for batch in table_batches(Path(job.files[file - 1]), options=job.options):
         waiting.append(batch)
         # `waiting` stays non-empty, so that the last part is known to be the last.
         while sum(map(len, waiting)) > job.part_rows:

@@ -87,6 +87,16 @@ class RunFolder(JobFolder):
         return self.path / "trials"
 
     @property
+    def bake_off(self) -> Path:
+        """What came of the bake-off that chose the method, if one did."""
+        return self.path / "bake_off.json"
+
+    @property
+    def bake_off_runs(self) -> Path:
+        """The trainings of a bake-off; removed at its end."""
+        return self.path / ".bake_off"
+
+    @property
     def profile(self) -> Path:
         """The trace and the time summary of some steps, if profiled."""
         return self.path / "profile"

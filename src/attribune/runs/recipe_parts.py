@@ -13,8 +13,11 @@ from attribune.backbones.tuning import Tuning
 from attribune.backbones.word_options import WORD_MODELS
 from attribune.core.config import Settings
 from attribune.data.clusters import AUTO, ROWS
+from attribune.data.standard_input import STDIN
+from attribune.data.table_files import FileOptions
 from attribune.data.text_pairs import Truncation
 from attribune.data.texts import TextInput
+from attribune.data.times import check_date_format
 from attribune.data.windows import parse_window
 from attribune.errors import ConfigError
 from attribune.models.chunk_encoders import chunk_encoder_from_dict
@@ -48,14 +51,23 @@ class SplitRecipe(Settings):
 
     ``by`` is ``random``, ``group`` (all rows with one value of `column` stay together), ``time`` (the earliest rows
     train, the latest test) or ``both`` (validation and test have other texts and other values of `column`). Rows with
-    the same text always stay in one part, unless a split by group has ``shared_texts``.
+    the same text always stay in one part, unless a split by group has ``shared_texts``. ``date_format`` is that of the
+    times, where it is not to be found: ``iso``, ``day-first``, ``month-first``, or one of Python's ``strptime``.
     """
 
     by: Literal["random", "group", "time", "both"] = "random"
     column: str | None = None
+    date_format: str | None = None
     shared_texts: bool = False
     fractions: tuple[float, float, float] = (0.8, 0.1, 0.1)
     seed: Seed = 0
+
+    @field_validator("date_format")
+    @classmethod
+    def _known_format(cls, value: str | None) -> str | None:
+        if value is not None:
+            check_date_format(value)
+        return value
 
 
 class ValuesRecipe(Settings):
@@ -88,10 +100,14 @@ class DataRecipe(Settings):
 
     ``shuffled`` is a control: in every split the attributes are shuffled over the rows, so that any remaining gain is
     not due to the attributes. ``partial_labels`` trains on rows that have some of several labels; validation and test
-    files are then required and have all labels. ``weight`` names a column of the training rows that says how much each
-    counts in the loss; scores count all rows the same. For the task ``generation`` the text is the response, and there
-    is no label; ``prompt`` names the columns that are read before it, which ``chat`` puts into the tokenizer's chat
-    template. ``values`` describes the values of attributes, by a table for each.
+    files are then required and have all labels. ``bad_labels`` says what happens to rows whose label is outside the
+    scale: no number where there must be one, or none of the classes that are given. ``weight`` names a column of the
+    training rows that says how much each counts in the loss; scores count all rows the same. For the task
+    ``generation`` the text is the response, and there is no label; ``prompt`` names the columns that are read before
+    it, which ``chat`` puts into the tokenizer's chat template. ``values`` describes the values of attributes, by a
+    table for each. A table named ``-`` is the standard
+    input. ``encoding``, ``delimiter`` and ``file_format`` say how files are read, where that is not to be found, and
+    ``rows`` is the maximum number of rows that are read of each table.
     """
 
     train: Name
@@ -107,12 +123,16 @@ class DataRecipe(Settings):
     attributes: tuple[dict[str, Any], ...] = ()
     values: dict[Name, Annotated[ValuesRecipe, BeforeValidator(_as_values)]] = Field(default={})
     encoding: str | None = None
+    delimiter: str | None = None
+    file_format: str | None = None
+    rows: int | None = None
     missing: tuple[str, ...] = MISSING
     split: SplitRecipe = SplitRecipe()
     window: str = "head"
     max_length: int = Field(default=256, ge=4)
     text_separator: str = "\n"
     shuffled: bool = False
+    bad_labels: Literal["error", "drop"] = "error"
     partial_labels: bool = False
 
     @field_validator("attributes", mode="before")
@@ -153,6 +173,23 @@ class DataRecipe(Settings):
     def _readable_window(cls, value: str) -> str:
         parse_window(value, max_length=512)
         return value
+
+    @model_validator(mode="after")
+    def _readable_tables(self) -> Self:
+        FileOptions(**self.reading)
+        if [self.train, self.validation, self.test].count(STDIN) > 1:
+            raise ConfigError(f"two tables are named {STDIN!r}, the standard input: name a file in place of one")
+        return self
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How tables are read, as arguments of `read_table`."""
+        return {
+            "encoding": self.encoding,
+            "delimiter": self.delimiter,
+            "file_format": self.file_format,
+            "rows": self.rows,
+        }
 
     def kinds(self) -> tuple[Kind, ...]:
         """The attributes, as the schema takes them."""

@@ -80,6 +80,7 @@ class RunResults(Record):
         comparisons: of the first model with each of the others.
         training: of the first model.
         verdict: what all of it shows, see `Verdict`; None in early files.
+        chosen_by: sentences about the bake-off that chose the method, if one did.
     """
 
     method: str
@@ -92,6 +93,7 @@ class RunResults(Record):
     notes: list[str]
     environment: Environment
     verdict: Verdict | None = None
+    chosen_by: list[str] = Field(default_factory=list)
 
     @classmethod
     def from_dict(cls, record: Any, *, source: str) -> Self:
@@ -117,8 +119,8 @@ class RunResults(Record):
         """Return the tables of the metrics, the comparisons, the cost and the verdict, for a terminal."""
         blocks = [f"{caption}\n{text_table(rows)}" for caption, rows in self._tables()]
         verdict = "" if self.verdict is None else self.verdict.text()
-        lines = ["\n".join(self._comparisons()), self._cost(), verdict]
-        return "\n\n".join([*blocks, *filter(None, lines)])
+        parts = ["\n".join(self._comparisons()), "\n".join(self.chosen_by), self._cost(), verdict]
+        return "\n\n".join([*blocks, *filter(None, parts)])
 
     def __repr__(self) -> str:
         return self.text()
@@ -126,7 +128,7 @@ class RunResults(Record):
     def _repr_html_(self) -> str:
         tables = [(caption, table_cells(rows)) for caption, rows in self._tables()]
         verdict = [] if self.verdict is None else self.verdict.sentences()
-        lines = [*self._comparisons(), self._cost(), *verdict]
+        lines = [*self._comparisons(), *self.chosen_by, self._cost(), *verdict]
         return html_blocks([*tables, *((line, []) for line in lines)])
 
     def _tables(self) -> list[tuple[str, list[ResultRow]]]:

@@ -141,6 +141,21 @@ class Task(ABC):
     def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
         """Count the labels that no training row has."""
 
+    @classmethod
+    def bad_labels(cls, columns: Sequence[Column], options: Mapping[str, Any]) -> Array:
+        """Return (n,) whether a label is outside the scale: no number where there must be one, or no given class.
+
+        By default none is.
+
+        Args:
+            options: those of `fit`.
+        """
+        return np.zeros(len(columns[0]), dtype=bool)
+
+    def class_counts(self, labels: Array) -> dict[str, int]:
+        """Count the rows of each class, of encoded labels; empty for a task without single classes."""
+        return {}
+
     def label_notes(self, columns: Sequence[Column]) -> list[str]:
         """Say in short lines what was changed in the labels of rows to use them."""
         return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -35,8 +35,10 @@ from attribune.tasks.labels import (
     MissingTexts,
     class_ids,
     class_names,
+    count_classes,
     label_lists,
     label_texts,
+    outside_of,
     require_columns,
     require_flag,
     sorted_classes,
@@ -244,6 +246,18 @@ class Classification(Task):
         for row, cell in zip(labels, cells, strict=True):
             row[[index.get(label, self.outputs) for label in cell or ()]] = 1
         return labels, np.array([cell is not None for cell in cells], dtype=bool)
+
+    @classmethod
+    def bad_labels(cls, columns: Sequence[Column], options: Mapping[str, Any]) -> Array:
+        """Return (n,) whether a label is none of the given classes, where a row has one."""
+        if options.get("classes") is None or options.get("soft_labels") or options.get("multi_label"):
+            return super().bad_labels(columns, options)
+        known = class_names(options["classes"], of="the classification")
+        return outside_of(columns[0], missing=options.get("missing", MISSING), known=known, as_numbers=False)
+
+    def class_counts(self, labels: Array) -> dict[str, int]:
+        """Count the rows of each class; distributions have none."""
+        return {} if self.soft_labels else count_classes(labels, self.class_names)
 
     def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
         """Count the labels that are not among the classes; distributions have none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Annotated, Any
 
 import numpy as np
@@ -23,10 +23,12 @@ __all__ = [
     "MissingTexts",
     "class_ids",
     "class_names",
+    "count_classes",
     "label_lists",
     "label_numbers",
     "label_texts",
     "number_of",
+    "outside_of",
     "require_columns",
     "require_flag",
     "sorted_classes",
@@ -160,6 +162,37 @@ MissingTexts = Annotated[Sequence[str], BeforeValidator(_missing_texts)]
 """The texts that mean a missing label, of a list of them."""
 Flag = Annotated[bool, BeforeValidator(_flag)]
 """True or False, no text."""
+
+
+def outside_of(
+    column: Column, *, missing: Collection[str], known: Collection[str] | None, as_numbers: bool
+) -> npt.NDArray[np.bool_]:
+    """Return (n,) whether a label is present and not known.
+
+    Args:
+        known: texts of labels; None where any number is known.
+        as_numbers: whether labels are compared as numbers.
+    """
+    key = number_of if as_numbers else str
+    inside = None if known is None else {key(text) for text in known}
+    hidden = {*missing, ""} if as_numbers else {*missing, ""}.difference(known or ())
+
+    def is_outside(text: str) -> bool:
+        value = key(text)
+        return value is None or (inside is not None and value not in inside)
+
+    found: dict[tuple[type, Any], bool] = {}
+    for value in column:
+        if isinstance(value, Hashable) and (type(value), value) not in found:
+            text = canonical(value) or ""
+            found[type(value), value] = text not in hidden and is_outside(text)
+    return np.array([isinstance(value, Hashable) and found[type(value), value] for value in column], dtype=bool)
+
+
+def count_classes(ids: Array, names: Sequence[str]) -> dict[str, int]:
+    """Count the rows of each class: of class ids (n,), or of 0 and 1 for each class (n, C or more)."""
+    counts = ids[:, : len(names)].sum(axis=0) if ids.ndim == 2 else np.bincount(ids[ids >= 0], minlength=len(names))
+    return dict(zip(names, counts.astype(int).tolist(), strict=True))
 
 
 def class_names(classes: Any, *, of: str, least: int = 2) -> tuple[str, ...]:

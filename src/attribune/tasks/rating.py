@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -33,8 +33,10 @@ from attribune.tasks.labels import (
     Flag,
     MissingTexts,
     class_names,
+    count_classes,
     label_numbers,
     number_of,
+    outside_of,
     require_columns,
     require_flag,
     sorted_classes,
@@ -168,6 +170,18 @@ class Rating(Task):
         numbers = label_numbers(columns[0], missing=self.missing, first_row=first_row)
         ids = np.clip(np.searchsorted(self._values, numbers), 0, self.outputs - 1)
         return np.where(self._values[ids] == numbers, ids, UNSEEN), ~np.isnan(numbers)
+
+    @classmethod
+    def bad_labels(cls, columns: Sequence[Column], options: Mapping[str, Any]) -> Array:
+        """Return (n,) whether a label is no finite number, or none of the given ones."""
+        if options.get("soft_labels"):
+            return super().bad_labels(columns, options)
+        known = None if options.get("classes") is None else class_names(options["classes"], of="the rating")
+        return outside_of(columns[0], missing=options.get("missing", MISSING), known=known, as_numbers=True)
+
+    def class_counts(self, labels: Array) -> dict[str, int]:
+        """Count the rows of each rating; distributions have none."""
+        return {} if self.soft_labels else count_classes(labels, self.classes)
 
     def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
         """Count the ratings that are not among the classes; distributions have none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +16,7 @@ from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING
 from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
-from attribune.tasks.labels import Array, Column, MissingTexts, label_numbers, require_columns
+from attribune.tasks.labels import Array, Column, MissingTexts, label_numbers, outside_of, require_columns
 
 if TYPE_CHECKING:
     import torch
@@ -89,6 +89,11 @@ class Regression(Task):
         require_columns(columns, ["label"], task=self.kind)
         values = label_numbers(columns[0], missing=self.missing, first_row=first_row)
         return ((values - self.mean) / self.std).astype(np.float32), ~np.isnan(values)
+
+    @classmethod
+    def bad_labels(cls, columns: Sequence[Column], options: Mapping[str, Any]) -> Array:
+        """Return (n,) whether a label is no finite number."""
+        return outside_of(columns[0], missing=options.get("missing", MISSING), known=None, as_numbers=True)
 
     def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
         """Return an empty count: every number can be predicted."""

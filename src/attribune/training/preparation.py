@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,15 @@ import numpy.typing as npt
 from datasets import Dataset
 
 from attribune.core.wording import counted
+from attribune.data.checking.findings import attribute_finding, leak_finding
+from attribune.data.checking.profiles import arrow_columns, column_codes
 from attribune.data.clusters import Clusters, clusters_note, find_clusters
 from attribune.data.encoding import RowReport, encode_rows, encode_with_report
 from attribune.data.history_encoding import HistoryEncoder
 from attribune.data.rows import EncodedRows
 from attribune.data.selection import rows_with_label, rows_with_text, shuffle_columns
 from attribune.data.splits import split_table
-from attribune.data.tables import read_table
+from attribune.data.tables import read_table, table_source_name
 from attribune.data.text_columns import share_texts
 from attribune.data.weights import read_weights
 from attribune.errors import ConfigError, DataError, numbered_in_file
@@ -27,10 +30,11 @@ from attribune.models.transfer import AttributeSource
 from attribune.runs.recipe import Recipe
 from attribune.runs.recipe_parts import ValuesRecipe
 from attribune.runs.value_tables import value_tables
-from attribune.schema import Schema
+from attribune.schema import MultiLabel, Schema
 from attribune.schema.columns import column_batches, require_columns
+from attribune.schema.kinds import Number, Numeric
 from attribune.schema.revision import Revision
-from attribune.tasks import Task, fit_task
+from attribune.tasks import TASKS, Task, fit_task
 from attribune.training.plan import DataPlan
 
 __all__ = [
@@ -48,6 +52,9 @@ __all__ = [
 
 MANY_CUT = 0.05
 """Share of texts that are cut to the window from which on the user is told what to do."""
+_EXAMPLES = 5  # of labels that are named
+_SHOWN_CLASSES = 20
+_FEW_ROWS = 5  # from which on a class can be learned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,12 +144,55 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
     if schema.fit_report is not None:
         notes.extend(schema.fit_report.lines())
     splits = {name: _encode_labels(name, part, plan, schema, task, notes) for name, part in parts.items()}
+    notes.extend(_class_notes(splits, task))
+    notes.extend(_column_findings(plan, splits["train"]))
     return PreparedData(splits=splits, schema=schema, task=task, notes=notes)
 
 
 def _fit_task(plan: DataPlan, *tables: Dataset) -> Task:
     columns = [[label for table in tables for label in table[column]] for column in plan.label_columns]
     return fit_task(plan.task_kind, columns, **plan.task_options)
+
+
+def _class_notes(splits: Mapping[str, PreparedSplit], task: Task) -> list[str]:
+    """Say how many rows each class has, and which have few training rows or none on which models are scored."""
+    counts = {name: task.class_counts(split.labels) for name, split in splits.items()}
+    if not (train := counts["train"]):
+        return []
+    if len(train) > _SHOWN_CLASSES:
+        notes = [f"train: {len(train):,} classes, of {min(train.values()):,} to {max(train.values()):,} rows"]
+    else:
+        notes = [f"train: rows of each class: {_listed_counts(train)}"]
+    if few := {name: count for name, count in train.items() if count < _FEW_ROWS}:
+        notes.append(
+            f"train: fewer than {_FEW_ROWS} rows of {len(few):,} classes ({_listed_counts(few)}), which a model can "
+            "hardly learn: add rows, or join them with other classes"
+        )
+    for name, found in counts.items():
+        absent = [one for one, count in found.items() if not count]
+        if absent and name != "train":
+            listed = ", ".join(map(repr, absent[:_EXAMPLES])) + (", ..." if len(absent) > _EXAMPLES else "")
+            notes.append(f"{name}: no row of {len(absent):,} classes ({listed}): its figures say nothing about them")
+    return notes
+
+
+def _column_findings(plan: DataPlan, train: PreparedSplit) -> list[str]:
+    """Say which attributes cannot help, and which tell the label."""
+    kinds = {kind.name: kind for kind in plan.attributes if not isinstance(kind, MultiLabel)}
+    labels = [] if plan.reads_tokens or len(plan.source.label) != 1 else list(plan.source.label)
+    table = arrow_columns(train.table, [*kinds, *labels])
+    codes = {name: column_codes(table[name], missing=plan.source.missing) for name in table.column_names}
+    found = []
+    for name, kind in kinds.items():
+        may_be_unique = isinstance(kind, Number | Numeric) or name in plan.source.values or plan.transfer is not None
+        finding = attribute_finding(name, codes[name], may_be_unique=may_be_unique)
+        found += [finding or leak_finding(name, codes[name], codes[labels[0]]) if labels else finding]
+    return [f"train: {finding}" for finding in found if finding is not None]
+
+
+def _listed_counts(counts: Mapping[str, int]) -> str:
+    shown = list(counts.items())[:_SHOWN_CLASSES]
+    return ", ".join(f"{name} {count:,}" for name, count in shown) + (", ..." if len(counts) > len(shown) else "")
 
 
 def _decided(name: str, part: _Rows, plan: DataPlan, task: Task, notes: list[str]) -> _Rows:
@@ -308,8 +358,8 @@ class _Rows:
 
 def _usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> _Rows:
     """Read a table and drop the rows without a text or a label, with notes about their numbers."""
-    table = read_table(source, encoding=plan.source.encoding)
-    shown = source if isinstance(source, str) else name
+    table = read_table(source, **plan.source.reading)
+    shown = table_source_name(source) if isinstance(source, str | Path) else name
     weights = [plan.source.weight] if plan.source.weight is not None and name == "train" else []
     require_columns(table.column_names, [*plan.columns, *weights], source=shown)
     enough_text = all if plan.compares else any
@@ -324,7 +374,8 @@ def _usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> _R
         else np.ones(len(table), dtype=bool)
     )
     usable = np.flatnonzero(has_text & has_label)
-    notes.append(f"{name}: {counted(len(table), 'row')} read from {shown}")
+    limit = "" if plan.source.rows is None else f", at most its first {plan.source.rows:,}"
+    notes.append(f"{name}: {counted(len(table), 'row')} read from {shown}{limit}")
     for lacking, dropped in {"text": ~has_text, "label": has_text & ~has_label}.items():
         if dropped.any():
             notes.append(f"{name}: {counted(dropped.sum(), 'row')} without a {lacking} left out")
@@ -333,7 +384,33 @@ def _usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> _R
             f"{shown}: none of its {len(table):,} rows has both a text in {', '.join(plan.source.texts)} and a label "
             f"in {', '.join(plan.label_columns)}: check the column names and the strings that mean missing"
         )
-    return _Rows(table=table if len(usable) == len(table) else table.select(usable), rows=usable, source=shown)
+    rows = _Rows(table=table if len(usable) == len(table) else table.select(usable), rows=usable, source=shown)
+    return _on_the_scale(rows, plan, name, notes)
+
+
+def _on_the_scale(part: _Rows, plan: DataPlan, name: str, notes: list[str]) -> _Rows:
+    """Refuse labels that are outside the scale of the task, or leave out their rows with a note about their number."""
+    columns = [list(part.table[column]) for column in plan.label_columns]
+    bad = TASKS[plan.task_kind].bad_labels(columns, plan.task_options)
+    if not bad.any():
+        return part
+    places: dict[str, list[int]] = {}
+    for row in np.flatnonzero(bad).tolist():
+        places.setdefault(str(columns[0][row]), []).append(int(part.rows[row]) + 1)
+    examples = sorted(places.items(), key=lambda item: -len(item[1]))[:_EXAMPLES]
+    listed = ", ".join(f"{text!r:.80} ({len(rows):,}, first in row {rows[0]:,})" for text, rows in examples)
+    more = f", and {len(places) - _EXAMPLES:,} others" if len(places) > _EXAMPLES else ""
+    what = f"{bad.sum():,} of {len(bad):,} rows have a label outside the scale of the task {plan.task_kind!r}"
+    if bad.all():
+        cure = "name another label column, or choose another task, such as classification"
+        raise DataError(f"{part.source}: {what}: {listed}{more}: {cure}")
+    if plan.source.bad_labels == "error":
+        raise DataError(
+            f"{part.source}: {what}: {listed}{more}: correct them, choose another task, or leave these rows out by "
+            "data.bad_labels=drop (--set data.bad_labels=drop on the command line)"
+        )
+    notes.append(f"{name}: {what}, and are left out: {listed}{more}")
+    return part.take(np.flatnonzero(~bad))
 
 
 def _weighted(train: _Rows, name: str, notes: list[str]) -> _Rows:
@@ -364,6 +441,7 @@ def _split(plan: DataPlan, usable: dict[str, _Rows], notes: list[str]) -> dict[s
             fractions=fractions,
             by=split.by,
             column=split.column,
+            date_format=split.date_format,
             shared_texts=split.shared_texts,
         )
         notes.extend(cut.report.lines())

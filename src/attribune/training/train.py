@@ -23,6 +23,7 @@ from attribune.core.files import read_json, write_json
 from attribune.core.progress import ProgressBar, Reporter
 from attribune.core.threads import find_busy_machine, limit_threads
 from attribune.data.rows import EncodedRows
+from attribune.data.standard_input import STDIN
 from attribune.errors import AttribuneError, ConfigError
 from attribune.methods.one_per_value import OnePerValue
 from attribune.metrics.results import Scored
@@ -38,9 +39,10 @@ from attribune.runs.results import RunResults, run_results
 from attribune.runs.table_recipe import table_recipe
 from attribune.runs.training_record import TrainingRecord
 from attribune.tasks import TokenTask
+from attribune.training.bake_off import AUTO_METHOD, Choice, choose_method, read_budget
 from attribune.training.baselines import train_baseline
 from attribune.training.callbacks.trackers import check_trackers
-from attribune.training.distributed import from_main, is_main, process_count
+from attribune.training.distributed import from_main, is_main, process_count, refuse_processes
 from attribune.training.fitting import fit
 from attribune.training.histories import fit_histories
 from attribune.training.model_building import build_model
@@ -62,6 +64,7 @@ from attribune.training.selection import check_selection
 __all__ = ["train"]
 
 _log = logging.getLogger(__name__)
+_BUDGET = "10m"
 _TABLE_ARGUMENTS = (
     *("text", "text_pair", "label", "attributes", "values", "weight", "validation", "test", "task", "method"),
     *("backbone", "tuning", "epochs", "batch_size", "learning_rate", "max_length", "seed"),
@@ -94,6 +97,7 @@ def train(
     settings: Mapping[str, Any] | None = None,
     others: Sequence[str] = (),
     baselines: bool = True,
+    budget: str | None = None,
     resume: bool = False,
     tables: Mapping[str, Any] | None = None,
     reporter: Reporter | None = None,
@@ -117,13 +121,15 @@ def train(
         weight: column that says how much each training row counts.
         validation: rows for validation, and `test` those for the test; split off the data unless given.
         task: its kind, by default classification, or a mapping with ``kind`` and options.
-        method: its name, one with options such as ``Injector(bottleneck=8)``, or a mapping with ``name`` and options.
+        method: its name, one with options such as ``Injector(bottleneck=8)``, a mapping with ``name`` and options, or
+            ``auto``, the best of several in a bake-off on the validation rows, also beside a recipe.
         backbone: name or folder of the pretrained model, or a backbone without pretraining.
         tuning: which parameters of the backbone are trained.
         settings: any setting of the recipe by its path, such as ``{"training.weight_decay": 0.1}``.
         others: methods to train with the same recipe, rows and budget for comparison; ``shuffled`` is the same method
             on shuffled attributes, ``ids`` and ``descriptions`` have one part of the values that are described.
         baselines: whether to fit the cheap baselines and the majority class beside the model.
+        budget: time for the bake-off of ``auto``, such as ``90s`` or ``2h``; by default ``10m``.
         resume: whether to continue an interrupted run in the folder.
         tables: with a recipe, ``train``, ``validation`` and ``test`` instead of its files.
         reporter: of progress; by default a bar in a terminal or notebook.
@@ -137,6 +143,9 @@ def train(
         AttribuneError: with one message that names the thing, the value seen and the cure.
     """
     given = {name: value for name, value in locals().items() if name in _TABLE_ARGUMENTS}
+    seconds = _auto_budget(method, budget)
+    if seconds is not None:
+        given["method"] = None
     recipe, tables = _recipe_of(data, given, settings, tables)
     reporter = (ProgressBar() if reporter is None else reporter) if is_main() else Reporter()
     others = [others] if isinstance(others, str) else others
@@ -145,7 +154,49 @@ def train(
     from_main(folder.refuse_foreign)
     with ExitStack() as stack:
         from_main(lambda: stack.enter_context(folder.held()))
-        return _train(recipe, folder, others, tables, reporter, baselines=baselines, resume=resume, profile=profile)
+        options: dict[str, Any] = {"baselines": baselines, "resume": resume, "profile": profile}
+        if seconds is None:
+            return _train(recipe, folder, others, tables, reporter, **options)
+        choice = _choose(recipe, folder, tables, reporter, budget=seconds, resume=resume)
+        return _train(choice.recipe(recipe), folder, others, tables, reporter, choice=choice, **options)
+
+
+def _auto_budget(method: Any, budget: str | None) -> float | None:
+    """Return the seconds of a bake-off; None for a method that is named."""
+    if not (isinstance(method, str) and method == AUTO_METHOD):
+        if budget is not None:
+            raise ConfigError(f"budget {budget} is for method auto: choose that, or leave budget out")
+        return None
+    refuse_processes("method auto")
+    return read_budget(_BUDGET if budget is None else budget)
+
+
+def _choose(
+    recipe: Recipe,
+    folder: RunFolder,
+    tables: Mapping[str, Any] | None,
+    reporter: Reporter,
+    *,
+    budget: float,
+    resume: bool,
+) -> Choice:
+    """Hold a bake-off, or read what came of it."""
+    if folder.is_begun and not folder.bake_off.is_file():
+        raise ConfigError(f"{folder.path} has a run of a method that was named: choose another output folder")
+    if folder.bake_off.is_file():
+        return Choice.read(folder.bake_off)
+    if folder.bake_off_runs.is_dir() and not resume:
+        raise ConfigError(
+            f"{folder.path} has an interrupted bake-off, which --resume continues: choose another output folder, or "
+            "remove this one first"
+        )
+
+    def train_one(other: Recipe, path: Path, parts: Mapping[str, Any]) -> object:
+        run = RunFolder(path)
+        return _train(other, run, [], parts, Reporter(), baselines=False, resume=run.is_begun, profile=False)
+
+    recipe = with_precision(recipe)
+    return choose_method(recipe, folder.bake_off_runs, tables=tables, budget=budget, train=train_one, reporter=reporter)
 
 
 def _recipe_of(
@@ -172,11 +223,15 @@ def _train(
     baselines: bool,
     resume: bool,
     profile: bool,
+    choice: Choice | None = None,
 ) -> dict[str, Any]:
     """Begin or continue the run, and train."""
     is_new = from_main(lambda: not folder.is_begun)
     recipe = from_main(lambda: folder.begin(with_precision(recipe) if is_new else recipe, resume=resume))
     compared = from_main(folder.compared)
+    if choice is not None:
+        choice.write(folder.bake_off)
+        shutil.rmtree(folder.bake_off_runs, ignore_errors=True)
     others = list(dict.fromkeys([*others, *compared]))
     if from_main(lambda: folder.is_finished) and set(compared).issuperset(others):
         reporter.note(f"{folder.path} is finished already; nothing to do")
@@ -184,7 +239,10 @@ def _train(
     try:
         plan = TrainingPlan.of(recipe)
         comparisons = {name: TrainingPlan.of(other, name) for name, other in comparison_recipes(recipe, others).items()}
-        results = _run(plan, comparisons, folder, tables, reporter, baselines=baselines, profile=profile)
+        chosen_by = () if choice is None else choice.lines
+        results = _run(
+            plan, comparisons, folder, tables, reporter, baselines=baselines, profile=profile, chosen_by=chosen_by
+        )
         return from_main(lambda: results)
     except AttribuneError:
         if is_new and is_main():
@@ -201,6 +259,7 @@ def _run(
     *,
     baselines: bool,
     profile: bool,
+    chosen_by: Sequence[str],
 ) -> dict[str, Any]:
     """Read the rows, train every method on them, compare, and write the results."""
     _check(plan)
@@ -238,12 +297,15 @@ def _run(
     if baselines and not plan.data.is_generative:
         encoder, exclude = predictor.model.row_encoder(plan.data.text), {plan.method, *comparisons}
         scored += score_baselines(plan.data, rows, reporter, encoder=encoder, exclude=exclude)
-    return _write_results(folder, plan.recipe, replace(data, task=predictor.task), scored, record).to_dict()
+    rows = replace(data, task=predictor.task)
+    return _write_results(folder, plan.recipe, rows, scored, record, chosen_by=chosen_by).to_dict()
 
 
 def _check(plan: TrainingPlan) -> None:
     """Check trackers and backbone before a long table is read."""
     check_trackers(plan.training.report_to)
+    if plan.data.source.train == STDIN and process_count() > 1:
+        raise ConfigError(f"the standard input is read by one process, and there are {process_count()}: name a file")
     if plan.data.reads_tokens and process_count() > 1:
         raise ConfigError(
             f"the task {plan.data.task_kind!r} is trained in one process, and there are {process_count()}: start one"
@@ -366,11 +428,19 @@ def _check_checkpointing(model: ConditionedModel, settings: TrainingRecipe) -> N
 
 
 def _write_results(
-    folder: RunFolder, recipe: Recipe, data: PreparedData, scored: Sequence[Scored], record: TrainingRecord
+    folder: RunFolder,
+    recipe: Recipe,
+    data: PreparedData,
+    scored: Sequence[Scored],
+    record: TrainingRecord,
+    *,
+    chosen_by: Sequence[str] = (),
 ) -> RunResults:
     """Write the card, then metrics.json, which marks the run as finished."""
     rows = {name: len(split.rows) for name, split in data.splits.items()}
     results = run_results(recipe, data.task, rows=rows, scored=scored, training=record, notes=data.notes)
+    if chosen_by:
+        results = results.model_copy(update={"chosen_by": list(chosen_by)})
     folder.write_card(run_card(recipe, data.schema, results))
     folder.write_results(results)
     return results

@@ -22,7 +22,7 @@ __all__ = ["build_parser", "main"]
 
 # Named as their verbs, but for words of Python, which a module of this package would hide here.
 _MODULES = {
-    "train and measure": ("train", "search", "evaluate", "compare", "report"),
+    "train and measure": ("check", "train", "search", "evaluate", "compare", "report"),
     "use a model": ("predict", "generate", "serve", "playground", "export"),
     "look into a run": ("describe", "explain", "ablate"),
     "new and removed values": ("enrol", "forget", "next_texts"),

@@ -18,9 +18,12 @@ SEVERAL: dict[str, Any] = {"nargs": "+", "action": "extend"}
 """Options of a flag that takes several words, and may be repeated."""
 _SHARED: dict[str, dict[str, Any]] = {
     "run_folder": {"metavar": "RUN", "help": "folder that `attribune train` wrote, or its model"},
-    "data": {"metavar": "DATA", "help": "CSV, JSON, Parquet, Arrow or Excel file, or a name on the hub"},
+    "data": {"metavar": "DATA", "help": "CSV, JSON, Parquet, Arrow or Excel file, - for stdin, or a name on the hub"},
     "--backbone": {"metavar": "NAME_OR_DIR", "help": "where the backbone's weights are now"},
     "--encoding": {"help": "encoding of the table; detected unless given"},
+    "--delimiter": {"metavar": "CHAR", "help": "what is between the fields of CSV, or tab; found unless given"},
+    "--file-format": {"help": "such as csv or parquet, whatever the name ends in"},
+    "--rows": {"type": int, "metavar": "N", "help": "read only the first N rows of each table"},
     "--quantise": {"choices": ("int8",), "help": "compute in int8, on CPUs: faster, and close to float32"},
     "--attribute": {
         "action": "append",

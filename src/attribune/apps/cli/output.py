@@ -14,7 +14,7 @@ from attribune.core.terminal import one_line, printable
 if TYPE_CHECKING:
     from attribune.core.console import ConsoleReporter
 
-__all__ = ["open_console", "results_text", "show", "show_json", "terminal_width", "wrapped", "wrapped_table"]
+__all__ = ["open_console", "results_text", "show", "show_json", "tell", "terminal_width", "wrapped", "wrapped_table"]
 
 
 _WORDS: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
@@ -25,6 +25,11 @@ def show(text: str) -> None:
     """Write a result to stdout."""
     text = printable(text)
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def tell(text: str) -> None:
+    """Write a message of several lines to stderr."""
+    sys.stderr.write(f"{printable(text)}\n")
 
 
 def show_json(tree: Any, *, ensure_ascii: bool = True) -> None:

@@ -12,6 +12,7 @@ Examples:
   attribune predict runs/stars january.csv february.csv --output predictions.csv
   attribune predict runs/stars texts.csv --panel user --output opinions.csv
   attribune predict runs/stars reviews/ --output predictions
+  zcat reviews.csv.gz | attribune predict runs/stars - --output predictions.csv
   attribune predict runs/stars reviews/ --output predictions --engine ray --workers 8
 """
 
@@ -36,13 +37,13 @@ def add_parser(verbs: Any) -> None:
     parser = add_verb(verbs, "predict", __doc__, run=_run, after_interrupt=_after_interrupt)
     add = parser.add_argument
     add_shared(parser, "run_folder")
-    tables = "CSV, JSON, Parquet, Arrow or Excel files, folders of them, or names on the hub"
+    tables = "CSV, JSON, Parquet, Arrow or Excel files, folders of them, - for stdin, or names on the hub"
     add_shared(parser, "data", nargs="*", help=tables)
     add("--text", **SEVERAL, metavar="TEXT", help="texts in place of tables")
     add_shared(parser, "--attribute", help="with --text: a value for every text; repeat the name for several values")
     add_shared(parser, "--json", help="with --text: write JSON to stdout")
     add("--output", metavar="PATH", help="file that ends in .csv, .tsv, .jsonl or .parquet, or a folder")
-    add_shared(parser, "--backbone", "--encoding", "--quantise")
+    add_shared(parser, "--backbone", "--encoding", "--delimiter", "--file-format", "--rows", "--quantise")
     add(
         "--engine",
         choices=("local", "ray"),
@@ -84,6 +85,9 @@ def _run(options: argparse.Namespace) -> None:
             options.output,
             backbone=options.backbone,
             encoding=options.encoding,
+            delimiter=options.delimiter,
+            file_format=options.file_format,
+            rows=options.rows,
             engine=options.engine,
             workers=options.workers,
             escape_formulas=options.escape_formulas,

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from attribune.apps.cli.arguments import SEVERAL, add_renamed_flag, add_shared
+from attribune.apps.cli.output import tell
 from attribune.errors import ConfigError
 from attribune.runs.settings_tree import SETTINGS, override, put
 
 if TYPE_CHECKING:
     from attribune.runs.recipe import Recipe
+
+_GUESSED_TASKS = (None, "classification", "rating", "ordinal", "regression")
 
 __all__ = ["add_recipe_flags", "attribute_list", "recipe_of", "value_files"]
 
@@ -46,8 +50,9 @@ def _add_row_flags(group: argparse._ArgumentGroup) -> None:
     add("--chat", action="store_true", default=None, help="apply the chat template to prompt and text")
     add("--validation", metavar="FILE", help="validation rows (default: a tenth of DATA)")
     add("--test", metavar="FILE", help="test rows (default: a tenth of DATA)")
-    add_shared(group, "--encoding")
+    add_shared(group, "--encoding", "--delimiter", "--file-format", "--rows")
     add("--max-length", type=int, metavar="N", help="tokens of a text that are read (default: 256)")
+    add("--yes", action="store_true", help="without --text and --label: take what `attribune check` finds, unasked")
 
 
 def _add_attribute_flags(group: argparse._ArgumentGroup) -> None:
@@ -68,7 +73,11 @@ def _add_model_flags(group: argparse._ArgumentGroup) -> None:
         "spans (answers in a text), or generation, which learns to write the text (default: classification for one "
         "label column, aspects for several)",
     )
-    add("--method", help="by name, or a sum such as a+b; `attribune methods` lists them (default: injector)")
+    add(
+        "--method",
+        help="by name, or a sum such as a+b; `attribune methods` lists them; train also takes `auto` "
+        "(default: injector)",
+    )
     add(
         "--tuning",
         help="what of the backbone is trained: frozen, full, layernorm, bias, attention, feed_forward, top_N, "
@@ -102,6 +111,8 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
     """
     from attribune.runs.recipe import Recipe
 
+    if _names_nothing(options):
+        _take_guesses(options)
     settings = _base_settings(options)
     _check_max_length(options, settings)
     if options.epochs is not None and isinstance(settings.get("training"), dict):
@@ -123,6 +134,46 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
     if files := getattr(options, "word_vectors", None):
         _put_word_vectors(settings, files)
     return Recipe.from_dict(settings)
+
+
+def _names_nothing(options: argparse.Namespace) -> bool:
+    """Whether a table is all that is named."""
+    named = [options.text, options.label, options.config, options.preset, options.continue_from]
+    named += [options.task not in _GUESSED_TASKS, *(item.startswith("data.") for item in options.set)]
+    return options.data is not None and not any(named)
+
+
+def _take_guesses(options: argparse.Namespace) -> None:
+    """Fill the flags that are not given with what a check of the table finds, once the user says yes.
+
+    Raises:
+        ConfigError: where nobody says yes, with the command to paste.
+    """
+    from attribune.data.checking.table_check import check
+
+    names = ("encoding", "delimiter", "file_format", "rows")
+    checked = check(options.data, test=options.test, **{name: getattr(options, name) for name in names})
+    tell(checked.text())
+    if not checked.is_complete:
+        raise ConfigError("no text or no label is found in the table: name them with --text and --label")
+    if not options.yes and not _says_yes(options.data):
+        raise ConfigError(f"nothing is trained without a yes: add --yes, or name the columns: {checked.command}")
+    parser = argparse.ArgumentParser()
+    add_recipe_flags(parser)
+    guessed = parser.parse_args(checked.flags)
+    given = any((options.attributes, options.multi_label, options.numeric, options.number))
+    for name, value in vars(guessed).items():
+        is_attribute = name in ("attributes", "multi_label", "numeric", "number")
+        if value and not getattr(options, name, None) and not (given and is_attribute):
+            setattr(options, name, value)
+
+
+def _says_yes(data: str) -> bool:
+    if data == "-" or sys.stdin is None or not sys.stdin.isatty():
+        return False
+    sys.stderr.write("train with these? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def value_files(items: Sequence[str]) -> dict[str, str]:

@@ -4,13 +4,16 @@ Train a pretrained language model that reads the attributes of each text, measur
 few megabytes.
 
 Examples:
+  attribune train reviews.csv --output runs/stars
   attribune train reviews.csv --text text --label stars --attributes user product --output runs/stars
   attribune train papers.jsonl --text title abstract --label accepted --multi-label authors areas:; --output runs/p
   attribune train reviews.csv --text text --label stars --attributes user --output runs/u --compare adapter none
   attribune train r.csv --text text --label stars --attributes user --values user=users.csv --compare ids --output r/d
   attribune train quotes.csv --task generation --text quote --attributes critic --backbone DIR --output runs/quotes
+  attribune train reviews.csv --text text --label stars --attributes user --method auto --budget 10m --output runs/best
   attribune train --config runs/stars/recipe.yaml --set training.seed=1 --output runs/stars-1
   attribune train reviews.csv --text text --label stars --attributes user --output runs/stars --resume
+  zcat reviews.csv.gz | attribune train - --rows 5000 --text text --label stars --attributes user --output runs/few
 
 The run folder holds recipe.yaml, model/, metrics.json, the predictions of the validation and test rows, and log.jsonl.
 Every setting of the recipe can be given with --set, such as --set method.vector_size=128 data.split.by=time.
@@ -35,6 +38,7 @@ def add_parser(verbs: Any) -> None:
     add = parser.add_argument
     add_recipe_flags(parser)
     add("--output", required=True, metavar="DIR", help="folder of the run")
+    add("--budget", metavar="TIME", help="with --method auto: time for its bake-off, such as 90s or 2h (default: 10m)")
     add("--resume", action="store_true", help="resume an interrupted run")
     add("--profile", action="store_true", help="write where the time of some steps went to DIR/profile")
     add = parser.add_argument_group("comparison").add_argument
@@ -63,10 +67,15 @@ def _run(options: argparse.Namespace) -> None:
     from attribune.training.train import train
 
     console = open_console()
+    is_auto = options.method == "auto"
+    if is_auto:
+        options.method = None
     recipe = recipe_of(options)
     train(
         recipe,
         options.output,
+        method="auto" if is_auto else None,
+        budget=options.budget,
         others=options.compare,
         baselines=options.baselines,
         resume=options.resume,

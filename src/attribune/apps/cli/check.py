@@ -1,0 +1,50 @@
+"""What a table holds, and the command to train on it.
+
+Guess which column is the text, the label, an attribute, an id or a date; count classes and the rows of each value; say
+what cannot help, and what would make the figures too good. Nothing is written.
+
+Examples:
+  attribune check reviews.csv
+  attribune check reviews.csv --text review --label stars --test test.csv
+  zcat reviews.csv.gz | attribune check - --rows 100000
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from attribune.apps.cli.arguments import SEVERAL, add_shared, add_verb
+from attribune.apps.cli.output import open_console, show, show_json
+
+__all__ = ["add_parser"]
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb."""
+    parser = add_verb(verbs, "check", __doc__, run=_run)
+    add_shared(parser, "data")
+    parser.add_argument("--text", **SEVERAL, metavar="COL", help="text columns, where the guess is wrong")
+    parser.add_argument("--label", metavar="COL", help="label column, where the guess is wrong")
+    parser.add_argument("--test", metavar="FILE", help="test rows, in place of those of the default split")
+    add_shared(parser, "--encoding", "--delimiter", "--file-format", "--rows", "--json")
+
+
+def _run(options: argparse.Namespace) -> None:
+    from attribune.data.checking.table_check import check
+
+    open_console()
+    checked = check(
+        options.data,
+        text=options.text,
+        label=options.label,
+        test=options.test,
+        encoding=options.encoding,
+        delimiter=options.delimiter,
+        file_format=options.file_format,
+        rows=options.rows,
+    )
+    if options.json:
+        show_json(checked.to_dict(), ensure_ascii=False)
+    else:
+        show(checked.text())

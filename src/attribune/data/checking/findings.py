@@ -1,0 +1,94 @@
+"""What makes attributes useless or figures too good: unique and constant attributes, leakage of the label."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+
+from attribune.data.checking.profiles import Codes, IntArray
+
+__all__ = ["attribute_finding", "leak_finding", "shared_rows"]
+
+_NEARLY_ALL = 0.95
+_SURE = 0.99  # share of rows whose value tells the label
+_MOST_COMMON = 0.9  # above this share of one label, any column seems to tell it
+_LEAST_ROWS = 20
+
+
+def attribute_finding(name: str, codes: Codes, *, may_be_unique: bool = False) -> str | None:
+    """Say why an attribute cannot help; None for one that may.
+
+    Args:
+        may_be_unique: whether values of a single row help as well, such as numbers and values that are described.
+    """
+    rows, present = len(codes.codes), int(codes.counts.sum())
+    if not present:
+        return f"attribute {name!r} has no value in any row: leave it out"
+    share = 1 - present / rows
+    if share > _NEARLY_ALL:
+        return f"attribute {name!r} is missing in {share:.1%} of the rows, and can hardly help: leave it out"
+    if len(codes.values) == 1:
+        return f"attribute {name!r} has one value, {codes.values[0].as_py()!r:.60}, and cannot help: leave it out"
+    once = int((codes.counts == 1).sum())
+    if not may_be_unique and present >= _LEAST_ROWS and once >= _NEARLY_ALL * present:
+        return (
+            f"attribute {name!r}: {once:,} of its {len(codes.values):,} values are those of a single row, of which "
+            "nothing can be learned for others: leave it out, or describe its values (--values)"
+        )
+    return None
+
+
+def leak_finding(name: str, codes: Codes, label: Codes) -> str | None:
+    """Say that a column tells the label; None where it does not.
+
+    A column tells the label where rows that share a value share the label, far above what the labels' frequencies
+    explain; values of a single row say nothing.
+    """
+    both = (codes.codes >= 0) & (label.codes >= 0)
+    values, labels = codes.codes[both], label.codes[both]
+    if len(values) < _LEAST_ROWS or len(label.values) < 2:
+        return None
+    share = float((_same_text(codes, label)[values] == labels).mean())
+    if share >= _SURE:
+        return f"column {name!r} is the label in {share:.1%} of the rows: leave it out, or the model reads the answer"
+    everywhere = label.counts.max() / label.counts.sum()
+    if everywhere < _MOST_COMMON and np.bincount(labels).max() >= _SURE * len(labels):
+        shown = label.values[int(np.bincount(labels).argmax())].as_py()
+        return (
+            f"column {name!r} has values nearly only in rows with the label {shown!r:.60}: leave it out, since that it "
+            "has one tells the label"
+        )
+    sizes = np.bincount(values)
+    repeated = sizes[values] > 1
+    values, labels = values[repeated], labels[repeated]
+    if len(values) < _LEAST_ROWS or np.bincount(labels).max() > _MOST_COMMON * len(labels):
+        return None
+    pairs, counts = np.unique(values * len(label.values) + labels, return_counts=True)
+    largest = np.zeros(len(sizes), dtype=np.int64)
+    np.maximum.at(largest, pairs // len(label.values), counts)
+    share = largest.sum() / len(values)
+    if share < _SURE:
+        return None
+    return (
+        f"column {name!r} determines the label: {share:.1%} of the rows have the label of the others with their value; "
+        "leave it out unless it is known before the label"
+    )
+
+
+def _same_text(codes: Codes, label: Codes) -> IntArray:
+    """Return the number of the label with the same text for each value, -2 where there is none."""
+    found = pc.index_in(codes.values, value_set=label.values).fill_null(-2)
+    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def shared_rows(texts: IntArray, labels: IntArray, is_train: npt.NDArray[np.bool_]) -> tuple[int, int]:
+    """Count the other rows whose text is in training, and those of them whose label is there with it.
+
+    Args:
+        texts: (rows,) numbers of the texts, and `labels` those of the labels.
+        is_train: (rows,) whether a row is of the training part.
+    """
+    pairs = texts * (labels.max(initial=0) + 2) + labels + 1
+    shared, same = (int(np.isin(codes[~is_train], codes[is_train]).sum()) for codes in (texts, pairs))
+    return shared, same

@@ -1,0 +1,173 @@
+"""Guesses of what each column is for, and of the task, from names and profiles."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from attribune.data.checking.findings import attribute_finding, leak_finding
+from attribune.data.checking.profiles import ColumnProfile
+
+__all__ = ["Role", "RoleOf", "TaskGuess", "guess_roles", "guess_task"]
+
+Role = Literal["text", "label", "attribute", "id", "time", "weight", "left out"]
+
+_TEXTS = re.compile(
+    r"(text|review|body|comment|content|sentence|message|post|tweet|description|document|quote|abstract|title)s?$"
+)
+_TIMES = re.compile(r"(^|_)(date|time|timestamp|created|day)($|_)|(date|time|created|_at)$")
+_LABELS = re.compile(
+    r"(^|_)(labels?|targets?|class|classes|y|stars?|ratings?|scores?|sentiments?|polarity|verdict|grade|answer|overall|"
+    r"is_\w+)($|_)"
+)
+_NAMES = re.compile(
+    r"(^|_)(ids?|users?|authors?|products?|items?|judges?|annotators?|workers?|reviewers?|customers?|code)|id$"
+)
+_IDS = re.compile(r"(^|_)(id|index|row|number|uuid|guid|key)$|^unnamed")
+_WEIGHTS = ("weight", "weights", "sample_weight")
+_FEW_VALUES = 20  # up to which numbers are categories
+_MANY_CLASSES = 200
+_MOST_ATTRIBUTES = 20  # that are proposed
+_MOST_WORDS = 3.0  # of a value that may be a category
+_LONG = 40  # characters of a text in a language without spaces
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoleOf:
+    """What a column is taken for.
+
+    Attributes:
+        kind: of an attribute: ``categorical``, ``multi_label`` or ``number``.
+        separator: between the values of a cell.
+        reason: why it is left out, in a few words.
+        finding: what is wrong with it, in a sentence with the cure.
+    """
+
+    role: Role
+    kind: str = ""
+    separator: str = ""
+    reason: str = ""
+    finding: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskGuess:
+    """The task that labels look made for.
+
+    Attributes:
+        words: said of the labels.
+        options: words of the command that choose the task; none for the default.
+    """
+
+    kind: str
+    words: str
+    options: tuple[str, ...] = ()
+
+
+def guess_roles(
+    profiles: Sequence[ColumnProfile], *, text: Sequence[str] = (), label: str | None = None
+) -> dict[str, RoleOf]:
+    """Guess the role of each column, by name.
+
+    Args:
+        text: columns that are known to be texts, and `label` the one that is known to be the label.
+    """
+    roles = {one.name: role for one in profiles if (role := _plain_role(one)) is not None and one.name != label}
+    rest = [one for one in profiles if one.name not in roles]
+    texts = list(text) or [one.name for one in rest if _is_text(one) and one.name != label]
+    roles |= dict.fromkeys(texts, RoleOf(role="text"))
+    rest = [one for one in rest if one.name not in roles]
+    chosen = label or _label_among(rest)
+    if chosen is not None:
+        roles[chosen] = RoleOf(role="label")
+    target = next((one for one in profiles if one.name == chosen), None)
+    roles |= {one.name: _attribute_role(one, target) for one in rest if one.name != chosen}
+    proposed = [one.name for one in rest if roles[one.name].role == "attribute"]
+    roles |= dict.fromkeys(proposed[_MOST_ATTRIBUTES:], RoleOf(role="left out", reason="after many others"))
+    return {one.name: roles[one.name] for one in profiles}
+
+
+def _plain_role(one: ColumnProfile) -> RoleOf | None:
+    """Return the role of a column that its form alone tells."""
+    name = one.name.lower()
+    if one.kind == "other":
+        reason = "no row has a value" if one.present == 0 else "its cells hold several fields"
+        return RoleOf(role="left out", reason=reason)
+    if one.kind == "time" or (_TIMES.search(name) and one.words < 2 * _MOST_WORDS and one.values > _FEW_VALUES):
+        return RoleOf(role="time")
+    if one.kind == "number" and name in _WEIGHTS and one.low >= 0:
+        return RoleOf(role="weight")
+    is_short = one.kind == "number" or one.words < _MOST_WORDS
+    if one.is_unique and is_short and (_IDS.search(name) or (one.kind == "text" and one.words < 1.1)):
+        return RoleOf(role="id")
+    return None
+
+
+def _is_text(one: ColumnProfile) -> bool:
+    if one.kind != "text" or one.separator is not None:
+        return False
+    is_long = one.words >= _MOST_WORDS + 1 or one.characters >= _LONG
+    is_varied = one.values >= one.present / 2 or one.words >= 2 * _MOST_WORDS
+    is_named = bool(_TEXTS.search(one.name.lower())) and one.words >= _MOST_WORDS and one.values > 2
+    return (is_long and is_varied) or is_named
+
+
+def _label_among(candidates: Sequence[ColumnProfile]) -> str | None:
+    """Return the column with the name of a label, else the last one with the fewest values of many rows."""
+    filled = [one for one in candidates if one.kind in ("text", "number") and one.missing < one.rows / 2]
+    usable = [one for one in filled if one.values > 1]
+    for one in sorted(usable, key=lambda one: (not _LABELS.fullmatch(one.name.lower()), one.values)):
+        is_scale = one.kind == "number" or one.values <= max(_FEW_VALUES, one.present / 20)
+        if _LABELS.search(one.name.lower()) and is_scale:
+            return one.name
+    few = [one for one in usable if one.values <= _FEW_VALUES and one.present >= 3 * one.values]
+    return min(reversed(few), key=lambda one: one.values).name if few else None
+
+
+def _attribute_role(one: ColumnProfile, label: ColumnProfile | None) -> RoleOf:
+    kind = _attribute_kind(one)
+    if kind == "multi_label":
+        return RoleOf(role="attribute", kind=kind, separator=one.separator or "")
+    finding = attribute_finding(one.name, one.codes, may_be_unique=kind == "number")
+    if finding is None and label is not None:
+        finding = leak_finding(one.name, one.codes, label.codes)
+    if finding is not None:
+        return RoleOf(role="left out", reason="see below", finding=finding)
+    if kind is None:
+        return RoleOf(role="left out", reason="nearly all values differ")
+    return RoleOf(role="attribute", kind=kind)
+
+
+def _attribute_kind(one: ColumnProfile) -> str | None:
+    if one.kind == "list" or one.separator is not None:
+        return None if ":" in one.name else "multi_label"
+    is_name = bool(_NAMES.search(one.name.lower())) and one.whole
+    if one.kind == "number" and one.values > _FEW_VALUES and not is_name:
+        return "number"
+    return "categorical" if one.values <= max(2, one.present * 0.8) else None
+
+
+def guess_task(label: ColumnProfile) -> TaskGuess:
+    """Guess the task from the labels."""
+    if label.kind == "list" or label.separator is not None:
+        separator = [f"task.separator={label.separator!r}"] if label.separator else []
+        options = ("--set", "task.multi_label=true", *separator)
+        return TaskGuess(kind="classification", words="several labels a row", options=options)
+    if label.kind != "number":
+        words = f"{label.values:,} classes"
+        if label.values > _MANY_CLASSES:
+            words += ", which are many: is this the label?"
+        return TaskGuess(kind="classification", words=words)
+    if label.whole and 3 <= label.values <= _FEW_VALUES:
+        numbers = np.sort(label.codes.values.cast("float64").to_numpy())
+        if (np.diff(numbers) <= 2).all():
+            words = f"ratings from {label.low:g} to {label.high:g}: --task ordinal or rating"
+            return TaskGuess(kind="ordinal", words=words, options=("--task", "ordinal"))
+    if label.values <= _FEW_VALUES:
+        return TaskGuess(kind="classification", words=f"{label.values} classes")
+    words = f"numbers from {label.low:g} to {label.high:g}: --task regression"
+    return TaskGuess(kind="regression", words=words, options=("--task", "regression"))

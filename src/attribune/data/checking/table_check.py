@@ -1,0 +1,339 @@
+"""The check of a table: what each column is taken for, what is wrong with it, and the command to train on it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from attribune.core.arguments import checked_arguments
+from attribune.data.checking.findings import shared_rows
+from attribune.data.checking.profiles import (
+    ColumnProfile,
+    IntArray,
+    arrow_columns,
+    column_codes,
+    joint_codes,
+    profile_column,
+)
+from attribune.data.checking.roles import Role, RoleOf, TaskGuess, guess_roles, guess_task
+from attribune.data.splits import parts_at_random
+from attribune.data.tables import read_table, table_source_name
+from attribune.errors import DataError
+from attribune.metrics.shown import html_blocks
+from attribune.metrics.tables import text_cells
+from attribune.schema.columns import canonical, require_columns
+
+__all__ = ["ColumnCheck", "TableCheck", "check"]
+
+_SHOWN = 40  # columns, and classes, in the tables that are printed
+_FEW_ROWS = 5
+_ENOUGH_ROWS = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnCheck:
+    """A column of a checked table.
+
+    Attributes:
+        kind: of an attribute: ``categorical``, ``multi_label`` or ``number``.
+        values: number of distinct ones, and `once` those of them that a single row has.
+        rows_per_value: lowest, median, highest tenth and highest number of rows of a value.
+        known_share: of the test rows of the default split that have a value, those whose value training rows have.
+        separator: between the values of a cell.
+        reason: why the column is left out.
+    """
+
+    name: str
+    role: Role
+    kind: str
+    missing: int
+    values: int
+    once: int
+    rows_per_value: tuple[int, int, int, int] | None = None
+    known_share: float | None = None
+    separator: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TableCheck:
+    """What a table holds, and how it would be trained on; printed as a table.
+
+    Attributes:
+        source: its name.
+        task: the task that its labels look made for; None without a label.
+        classes: rows of each class; empty for a regression.
+        findings: what is wrong, in sentences with the cure.
+    """
+
+    source: str
+    rows: int
+    columns: tuple[ColumnCheck, ...]
+    task: TaskGuess | None
+    classes: Mapping[str, int] = field(default_factory=dict)
+    findings: tuple[str, ...] = ()
+
+    def names(self, role: Role, kind: str = "") -> list[str]:
+        """Return the columns of a role, and of a kind of attribute."""
+        return [one.name for one in self.columns if one.role == role and kind in ("", one.kind)]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether there are a text and a label to train on."""
+        return bool(self.names("text") and self.names("label"))
+
+    @property
+    def flags(self) -> list[str]:
+        """The words after ``attribune train FILE`` that say all this."""
+        words: list[str] = []
+        for flag, names in (
+            ("--text", self.names("text") or ["COLUMN"]),
+            ("--label", self.names("label") or ["COLUMN"]),
+            ("--attributes", self.names("attribute", "categorical")),
+            ("--multi-label", [self._with_separator(name) for name in self.names("attribute", "multi_label")]),
+            ("--number", self.names("attribute", "number")),
+            ("--weight", self.names("weight")[:1]),
+        ):
+            words += _flag(flag, names)
+        if not self.names("attribute"):
+            words += ["--method", "none"]
+        return words + list(self.task.options if self.task is not None else ())
+
+    def _with_separator(self, name: str) -> str:
+        separator = next(one.separator for one in self.columns if one.name == name)
+        return f"{name}:{separator}" if separator else name
+
+    @property
+    def command(self) -> str:
+        """The command to paste; it names what is lacking where there is no text or no label."""
+        source = f"./{self.source}" if self.source.startswith("-") and self.source != "-" else self.source
+        name = re.sub(r"\W+", "-", Path(self.source).name.partition(".")[0]).strip("-") or "table"
+        return shlex.join(["attribune", "train", source, *self.flags, "--output", f"runs/{name}"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {**asdict(self), "command": self.command}
+
+    def text(self) -> str:
+        """Return all of it for a terminal."""
+        blocks = [f"{caption}\n{text_cells(cells, left=3)}" if cells else caption for caption, cells in self._blocks()]
+        return "\n\n".join(blocks)
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def _repr_html_(self) -> str:
+        return html_blocks(self._blocks())
+
+    def _blocks(self) -> list[tuple[str, list[list[str]]]]:
+        blocks = [(f"{self.source}: {self.rows:,} rows, {len(self.columns):,} columns", self._column_cells())]
+        if self.task is not None:
+            label = self.names("label")[0]
+            blocks.append((f"labels in {label!r}: {self.task.words}{self._class_words()}", []))
+        blocks += [(f"warning: {finding}", []) for finding in self.findings]
+        return [*blocks, (f"train on it with:\n  {self.command}", [])]
+
+    def _class_words(self) -> str:
+        shown = list(self.classes.items())[:_SHOWN]
+        listed = ", ".join(f"{name} {count:,}" for name, count in shown)
+        return f"\n  rows of each: {listed}{', ...' if len(self.classes) > len(shown) else ''}" if shown else ""
+
+    def _column_cells(self) -> list[list[str]]:
+        order = ("text", "label", "attribute", "weight", "time", "id", "left out")
+        columns = sorted(self.columns, key=lambda one: order.index(one.role))
+        header = ["column", "role", "", "missing", "values", "once", "rows a value (min, median, 90 %, max)", "known"]
+        lines = [
+            [
+                one.name,
+                one.role,
+                one.kind,
+                f"{one.missing:,}",
+                f"{one.values:,}",
+                f"{one.once:,}",
+                ", ".join(f"{number:,}" for number in one.rows_per_value or ()),
+                "" if one.known_share is None else f"{one.known_share:.0%}",
+            ]
+            for one in columns[:_SHOWN]
+        ]
+        if len(columns) > _SHOWN:
+            lines.append([f"and {len(columns) - _SHOWN:,} more", *[""] * (len(header) - 1)])
+        return [header, *lines]
+
+
+def _flag(flag: str, names: Sequence[str]) -> list[str]:
+    """Return a flag with its columns; a name that begins like a flag is joined to its own."""
+    plain = [name for name in names if not name.startswith("-")]
+    return ([flag, *plain] if plain else []) + [f"{flag}={name}" for name in names if name.startswith("-")]
+
+
+@checked_arguments
+def check(
+    data: Any,
+    *,
+    text: str | Sequence[str] | None = None,
+    label: str | None = None,
+    test: Any = None,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    file_format: str | None = None,
+    rows: int | None = None,
+) -> TableCheck:
+    """Check a table before it is trained on; the same as ``attribune check``.
+
+    Args:
+        data: anything that `read_table` takes.
+        text: the text columns, and `label` the label column, where guesses are wrong.
+        test: rows of a test, in place of those of the default split.
+        encoding: of files, and `delimiter`, `file_format` and `rows` of them: see `read_table`.
+
+    Raises:
+        DataError: for a table that cannot be read, or a column that is not there.
+    """
+    reading: dict[str, Any] = {"encoding": encoding, "delimiter": delimiter, "file_format": file_format, "rows": rows}
+    table = arrow_columns(read_table(data, **reading))
+    source = table_source_name(data) if not isinstance(data, str) else data
+    texts = [text] if isinstance(text, str) else list(text or ())
+    require_columns(table.column_names, [*texts, *([] if label is None else [label])], source=source)
+    profiles = [profile_column(name, table[name]) for name in table.column_names]
+    roles = guess_roles(profiles, text=texts, label=label)
+    by_name = {one.name: one for one in profiles}
+    target = next((by_name[name] for name, role in roles.items() if role.role == "label"), None)
+    text_columns = [name for name, role in roles.items() if role.role == "text"]
+    other = None if test is None else arrow_columns(read_table(test, **reading))
+    known, leaks = _test_rows(table, other, profiles, roles, text_columns, target)
+    task = None if target is None else guess_task(target)
+    classes = {} if target is None or task is None or task.kind == "regression" else _classes(target)
+    found = [role.finding for role in roles.values() if role.finding]
+    return TableCheck(
+        source=source,
+        rows=len(table),
+        columns=tuple(_column(by_name[name], role, known.get(name)) for name, role in roles.items()),
+        task=task,
+        classes=classes,
+        findings=(*_general(table, text_columns, target), *_class_findings(classes), *leaks, *found),
+    )
+
+
+def _column(one: ColumnProfile, role: RoleOf, known_share: float | None) -> ColumnCheck:
+    counts = one.codes.counts
+    quantiles = None
+    if len(counts) and role.role in ("attribute", "left out", "label"):
+        low, median, high, most = np.quantile(counts, [0, 0.5, 0.9, 1], method="nearest").astype(int).tolist()
+        quantiles = (low, median, high, most)
+    return ColumnCheck(
+        name=one.name,
+        role=role.role,
+        kind=role.kind,
+        missing=one.missing,
+        values=one.values,
+        once=one.once,
+        rows_per_value=quantiles,
+        known_share=known_share,
+        separator=role.separator,
+        reason=role.finding or role.reason,
+    )
+
+
+def _test_rows(
+    table: pa.Table,
+    test: pa.Table | None,
+    profiles: Sequence[ColumnProfile],
+    roles: Mapping[str, RoleOf],
+    texts: Sequence[str],
+    label: ColumnProfile | None,
+) -> tuple[dict[str, float], list[str]]:
+    """Return the share of test rows with known values of each attribute, and sentences about texts that leak."""
+    names = [name for name, role in roles.items() if role.role == "attribute" and role.kind != "number"]
+    if not texts:
+        return {}, []
+    if test is not None:
+        return _with_test(table, test, names, texts, label)
+    by_name = {one.name: one for one in profiles}
+    codes = [by_name[name].codes.codes for name in texts]
+    usable = np.any([one >= 0 for one in codes], axis=0)
+    if label is not None and label.kind != "list":
+        usable &= label.codes.codes >= 0
+    rows = np.flatnonzero(usable)
+    groups = joint_codes([one[rows] for one in codes])
+    try:
+        part = parts_at_random(groups)
+    except DataError:  # too few rows
+        return {}, []
+    known = {name: _known_share(by_name[name].codes.codes[rows], part == 0, part == 2) for name in names}
+    repeated = len(groups) - int(groups.max(initial=-1)) - 1
+    leaks = []
+    if repeated > len(groups) / 20:
+        leaks.append(
+            f"{repeated:,} rows repeat the text of an earlier row: a split keeps equal texts in one part, so that none "
+            "is learned and asked; remove the repetitions if they are errors"
+        )
+    return {name: share for name, share in known.items() if share is not None}, leaks
+
+
+def _with_test(
+    table: pa.Table, test: pa.Table, names: Sequence[str], texts: Sequence[str], label: ColumnProfile | None
+) -> tuple[dict[str, float], list[str]]:
+    """Do it with test rows of their own."""
+    columns = [*texts, *names, *([] if label is None else [label.name])]
+    require_columns(test.column_names, columns, source="the test table")
+    text_type = pa.large_string()
+    both = {
+        name: pa.chunked_array([part for one in (table, test) for part in one[name].cast(text_type).chunks], text_type)
+        for name in columns
+        if not any(pa.types.is_nested(one[name].type) for one in (table, test))
+    }
+    is_train = np.arange(len(table) + len(test)) < len(table)
+    codes = {name: column_codes(column).codes for name, column in both.items()}
+    known = {name: _known_share(codes[name], is_train, ~is_train) for name in names if name in codes}
+    leaks = []
+    labels = np.zeros(len(is_train), dtype=np.int64) if label is None else codes[label.name]
+    shared, same = shared_rows(joint_codes([codes[name] for name in texts]), labels, is_train)
+    if shared:
+        leaks.append(
+            f"{shared:,} of {len(test):,} test rows have a text that training rows have, {same:,} of them with the "
+            "same label: figures on them are too high; remove them from one of the two"
+        )
+    return {name: share for name, share in known.items() if share is not None}, leaks
+
+
+def _known_share(codes: IntArray, train: npt.NDArray[np.bool_], test: npt.NDArray[np.bool_]) -> float | None:
+    asked = codes[test & (codes >= 0)]
+    return float(np.isin(asked, codes[train]).mean()) if len(asked) else None
+
+
+def _classes(label: ColumnProfile) -> dict[str, int]:
+    """Count the rows of each class, the most frequent first."""
+    order = np.argsort(-label.codes.counts, kind="stable")
+    values = label.codes.values.to_pylist()
+    return {canonical(values[index]) or "": int(label.codes.counts[index]) for index in order.tolist()}
+
+
+def _general(table: pa.Table, texts: Sequence[str], label: ColumnProfile | None) -> list[str]:
+    found = []
+    if len(table) < _ENOUGH_ROWS:
+        found.append(f"there are {len(table):,} rows, of which little can be learned: gather at least some hundred")
+    if not texts:
+        found.append("no column looks like a text: name it with --text")
+    if label is None:
+        found.append("no column looks like a label: name it with --label")
+    elif label.missing:
+        found.append(f"{label.missing:,} rows have no label, and are left out of a training")
+    return found
+
+
+def _class_findings(classes: Mapping[str, int]) -> list[str]:
+    if len(classes) == 1:
+        return [f"all labels are {next(iter(classes))!r}, of which nothing can be learned: name another column"]
+    few = [name for name, count in classes.items() if count < _FEW_ROWS]
+    if not few:
+        return []
+    listed = ", ".join(map(repr, few[:5])) + (", ..." if len(few) > 5 else "")
+    return [f"{len(few):,} classes have fewer than {_FEW_ROWS} rows ({listed}): join them with others, or correct them"]

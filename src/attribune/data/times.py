@@ -1,0 +1,182 @@
+"""Times in the cells of tables: numbers, ISO dates, dates with the day or the month first, or of a given format."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from attribune.errors import ConfigError, RowError
+
+__all__ = ["DATE_FORMATS", "check_date_format", "is_time", "read_moment", "read_times"]
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_CURE = "correct or remove the row, or split by group or at random"
+_ISO_EXAMPLE = "an ISO date such as 2024-05-31"
+_NUMERIC_DATE = re.compile(
+    r"(?P<first>\d{1,2})(?P<mark>[./-])(?P<second>\d{1,2})(?P=mark)(?P<year>\d{4})"
+    r"(?:,?[ T](?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second_of_minute>\d{2})(?P<fraction>\.\d{1,6})?)?"
+    r"(?: ?(?P<half>[AaPp][Mm]))?(?: ?(?P<zone>Z|UTC|GMT|[+-]\d{2}:?\d{2}))?)?"
+)
+_ISO_VARIANT = re.compile(r"(?P<year>\d{4})(?P<mark>[./-])(?P<month>\d{2})(?P=mark)(?P<day>\d{2})(?P<rest>.*)")
+_ZONE = re.compile(r" (?=[+-]\d{2}:?\d{2}$)| ?(?P<name>UTC|GMT)$")
+_SECONDS, _MILLISECONDS = (1e8, 1e10), (1e11, 1e13)  # of the years 1973 to 2286
+
+DATE_FORMATS = ("iso", "day-first", "month-first")
+"""How dates may be written, beside numbers and the formats of ``strptime``."""
+
+Reader: TypeAlias = Callable[[str], "float | int | None"]
+
+
+def check_date_format(date_format: str) -> None:
+    """Check a format of dates: one of `DATE_FORMATS`, or one of ``strptime``, such as ``%d %b %Y``.
+
+    Raises:
+        ConfigError: for any other.
+    """
+    if date_format in DATE_FORMATS:
+        return
+    try:
+        if "%" not in date_format:
+            raise ValueError("it has no %")
+        example = dt.datetime(2024, 5, 31, 13, 7, 9, tzinfo=dt.UTC).strftime(date_format)
+        dt.datetime.strptime(example, date_format)
+    except (ValueError, re.error) as error:
+        raise ConfigError(
+            f"date_format is {date_format!r} ({error}): choose one of {', '.join(DATE_FORMATS)}, or give one of "
+            "Python's strptime, such as '%d %b %Y'"
+        ) from error
+
+
+def read_times(texts: Sequence[str | None], *, column: str, date_format: str | None = None) -> npt.NDArray[Any]:
+    """Read times as numbers (n,): as they are, or as microseconds since 1970, in UTC where a date has no time zone.
+
+    Without a format the first row tells numbers from dates. Among dates such as 3/4/2024, those whose day is above 12
+    tell whether the day or the month comes first.
+
+    Raises:
+        RowError: naming a row whose time cannot be read, or is written in another way than those before it.
+        ConfigError: for dates that can be read in two ways.
+    """
+    if date_format is not None:
+        reader, kind = _reader_of(date_format)
+    else:
+        reader, kind = _found_reader(texts, column)
+    times = np.empty(len(texts), dtype=np.float64 if kind.startswith("a number") else np.int64)
+    known: dict[str, float | int | None] = {}
+    for row, text in enumerate(texts, start=1):
+        if text is not None and text not in known:
+            known[text] = reader(text)
+        moment = None if text is None else known[text]
+        if moment is None:
+            raise RowError(f"column {column!r}, ", row, f": the time {text!r} is not {kind}: {_CURE}")
+        times[row - 1] = moment
+    if kind.startswith("a number"):
+        _refuse_mixed_units(times, texts, column)
+    return times
+
+
+def _found_reader(texts: Sequence[str | None], column: str) -> tuple[Reader, str]:
+    first = next((text for text in texts if text is not None), "")
+    if read_moment(first, numeric=True) is not None:
+        return lambda text: read_moment(text, numeric=True), "a number, as the first row has"
+    if not _NUMERIC_DATE.fullmatch(first):
+        return _iso, _ISO_EXAMPLE
+    return _reader_of(_order_of(texts, column))
+
+
+def _reader_of(date_format: str) -> tuple[Reader, str]:
+    """Return what reads the dates of a format, and what to call them."""
+    if date_format == "iso":
+        return _iso, _ISO_EXAMPLE
+    if date_format == "day-first":
+        return lambda text: _numeric_date(text, day=1), "a date that begins with the day, such as 31/5/2024"
+    if date_format == "month-first":
+        return lambda text: _numeric_date(text, day=2), "a date that begins with the month, such as 5/31/2024"
+    return lambda text: _of_format(text, date_format), f"of the format {date_format}"
+
+
+def _order_of(texts: Sequence[str | None], column: str) -> str:
+    """Return whether dates such as 31/5/2024 begin with the day or the month, by the first that tells."""
+    for text in texts:
+        match = _NUMERIC_DATE.fullmatch(text or "")
+        if match and int(match["first"]) > 12:
+            return "day-first"
+        if match and int(match["second"]) > 12:
+            return "month-first"
+    example = next(text for text in texts if text is not None)
+    raise ConfigError(
+        f"column {column!r}: dates such as {example!r} may begin with the day or the month, and no row tells which: "
+        "set data.split.date_format to day-first or month-first"
+    )
+
+
+def _refuse_mixed_units(times: npt.NDArray[Any], texts: Sequence[str | None], column: str) -> None:
+    """Refuse seconds since 1970 among milliseconds, where all times look like one or the other."""
+    seconds, milliseconds = ((low <= times) & (times < high) for low, high in (_SECONDS, _MILLISECONDS))
+    if seconds.any() and milliseconds.any() and (seconds | milliseconds).all():
+        row = int(np.argmax(milliseconds if seconds[0] else seconds))
+        unit, other = ("milliseconds", "seconds") if seconds[0] else ("seconds", "milliseconds")
+        raise RowError(
+            f"column {column!r}, ",
+            row + 1,
+            f": the time {texts[row]!r} looks like {unit} since 1970, and that of row 1, {texts[0]!r}, like {other}: "
+            "write all in one unit",
+        )
+
+
+def _iso(text: str) -> int | None:
+    """Read an ISO date, also with other marks between its parts, or a space before its zone."""
+    if match := _ISO_VARIANT.fullmatch(text):
+        rest = _ZONE.sub(lambda zone: "Z" if zone["name"] else "", match["rest"])
+        text = f"{match['year']}-{match['month']}-{match['day']}{rest}"
+    moment = read_moment(text, numeric=False)
+    return None if moment is None else int(moment)
+
+
+def _numeric_date(text: str, *, day: int) -> int | None:
+    """Read a date such as 31/5/2024 1:07 PM, whose day is the first or second number."""
+    match = _NUMERIC_DATE.fullmatch(text)
+    if match is None:
+        return None
+    hour = int(match["hour"] or 0)
+    if match["half"]:
+        if not 1 <= hour <= 12:
+            return None
+        hour = hour % 12 + 12 * (match["half"].lower() == "pm")
+    days, months = (match["first"], match["second"]) if day == 1 else (match["second"], match["first"])
+    zone = {None: "", "UTC": "Z", "GMT": "Z"}.get(match["zone"], match["zone"])
+    clock = f"{hour:02}:{match['minute'] or '00'}:{match['second_of_minute'] or '00'}{match['fraction'] or ''}"
+    return _iso(f"{match['year']}-{months:>02}-{days:>02}T{clock}{zone}")
+
+
+def _of_format(text: str, date_format: str) -> int | None:
+    try:
+        return _microseconds(dt.datetime.strptime(text, date_format))
+    except ValueError:
+        return None
+
+
+def read_moment(text: str, *, numeric: bool) -> float | int | None:
+    """Return a time as a number, or as microseconds since 1970 of an ISO date; None for any other text."""
+    try:
+        if numeric:
+            number = float(text)
+            return number if np.isfinite(number) else None
+        return _microseconds(dt.datetime.fromisoformat(text))
+    except ValueError:
+        return None
+
+
+def _microseconds(moment: dt.datetime) -> int:
+    zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=dt.UTC)
+    return (zoned - _EPOCH) // dt.timedelta(microseconds=1)
+
+
+def is_time(text: str) -> bool:
+    """Whether a text is a date in one of the ways that are found by themselves."""
+    return _iso(text) is not None or any(_numeric_date(text, day=day) is not None for day in (1, 2))

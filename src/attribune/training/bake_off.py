@@ -1,0 +1,269 @@
+"""Choice of the method by a bake-off on validation rows: few rows for all methods, then more for the better half.
+
+Test rows are never read. Each training is a run of its own in a hidden folder, so that an interrupted bake-off goes on
+where it was.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+
+from attribune.core.files import read_json, write_json
+from attribune.core.progress import Reporter
+from attribune.core.records import read_record
+from attribune.data.clusters import AUTO, clustered, unpacked_clusters
+from attribune.errors import ConfigError, DataError
+from attribune.metrics.definitions import metric_info
+from attribune.metrics.formulas import log_loss
+from attribune.metrics.metric import Metric
+from attribune.metrics.results import Comparison, compare_metrics
+from attribune.metrics.tables import comparison_lines
+from attribune.runs.recipe import Recipe
+from attribune.runs.stored_scores import StoredScores
+from attribune.training.plan import DataPlan, comparison_recipes
+from attribune.training.preparation import prepare, rows_digest, with_all_classes
+
+__all__ = ["AUTO_METHOD", "CANDIDATES", "Choice", "choose_method", "read_budget"]
+
+AUTO_METHOD = "auto"
+"""The name that stands for a bake-off."""
+CANDIDATES = ("linear", "tokens", "pln", "plora", "modulated", "injector")
+"""The methods of a bake-off, the simplest first."""
+_FIRST_ROWS = 500  # of a large table's first round, or a sixteenth of it
+_GROWTH = 4  # of the rows from round to round
+_ROUNDS = 3
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+
+Train = Callable[[Recipe, Path, Mapping[str, Any]], object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tried:
+    """One method in one round.
+
+    Args:
+        rows: training rows.
+        score: by the metric that selects, on all validation rows; None for a failed training.
+        error: reason of a failure.
+    """
+
+    method: str
+    rows: int
+    seconds: float
+    score: float | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """What came of a bake-off.
+
+    Args:
+        metric: by which methods were compared, on the validation rows.
+        rounds: what was tried in each round.
+        lines: all of it in sentences.
+    """
+
+    method: str
+    metric: str
+    rounds: tuple[tuple[Tried, ...], ...]
+    lines: tuple[str, ...]
+
+    def recipe(self, recipe: Recipe) -> Recipe:
+        """Return a recipe with the chosen method."""
+        return _with_method(recipe, self.method)
+
+    @classmethod
+    def read(cls, path: Path) -> Choice:
+        """Read what `write` wrote."""
+        return read_record(path, cls, what="result of the bake-off")
+
+    def write(self, path: Path) -> None:
+        """Write it as JSON."""
+        write_json(path, asdict(self), what="result of the bake-off", indent=1)
+
+
+def read_budget(text: str) -> float:
+    """Return the seconds of a time such as ``90s``, ``10m`` or ``2h``.
+
+    Raises:
+        ConfigError: for any other text.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
+    seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
+    if not seconds > 0:
+        raise ConfigError(f"budget is {text!r}: give a time such as 90s, 10m or 2h")
+    return seconds
+
+
+def choose_method(
+    recipe: Recipe,
+    folder: Path,
+    *,
+    tables: Mapping[str, Any] | None,
+    budget: float,
+    train: Train,
+    reporter: Reporter,
+) -> Choice:
+    """Train the candidates on the same rows, a round on more rows for the better half of them, and choose one.
+
+    The choice is the simplest method to which the best of the last round shows no difference on the validation rows. A
+    round begins only if it is expected to fit into what is left of the budget.
+
+    Args:
+        folder: where the trainings of the bake-off are; a second call continues.
+        budget: seconds.
+        train: trains a recipe into a folder, on tables by the names of their parts; resumes what was interrupted.
+
+    Raises:
+        ConfigError: for a task that has no such bake-off, for other settings or rows than those of an interrupted one,
+            or if every method fails.
+    """
+    data = DataPlan.of(recipe)
+    if data.reads_tokens or data.compares or data.is_generative:
+        raise ConfigError(f"the task {data.task_kind!r} has no method 'auto': name a method")
+    prepared = prepare(data, tables)
+    _check_same(folder, {"recipe": recipe.model_dump(mode="json"), "rows": rows_digest(prepared, data)})
+    parts = {name: split.table for name, split in prepared.splits.items()}
+    recipe = with_all_classes(recipe, parts)
+    selected = prepared.task.selection_metric if recipe.training.select_by == AUTO else recipe.training.select_by
+    bake_off = _BakeOff(recipe=recipe, folder=folder, selected=selected, train=train, reporter=reporter)
+    rounds, lines = bake_off.rounds(parts["train"], parts["validation"], budget=budget)
+    method, reason = bake_off.choice(rounds[-1], number=len(rounds))
+    lines.append(reason)
+    reporter.note(reason)
+    return Choice(method=method, metric=selected, rounds=tuple(map(tuple, rounds)), lines=tuple(lines))
+
+
+def _check_same(folder: Path, plan: Mapping[str, Any]) -> None:
+    """Refuse to go on with other settings or rows than those of an interrupted bake-off."""
+    file = folder / "plan.json"
+    if not file.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(file, plan, what="plan of the bake-off")
+    elif read_json(file, what="plan of the bake-off") != plan:
+        raise ConfigError(
+            f"{folder.parent} was begun with other settings or rows: bring them back, or choose another output folder"
+        )
+
+
+def _with_method(recipe: Recipe, method: str) -> Recipe:
+    return recipe if recipe.method["name"] == method else comparison_recipes(recipe, [method])[method]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _BakeOff:
+    recipe: Recipe
+    folder: Path
+    selected: str
+    train: Train
+    reporter: Reporter
+
+    def rounds(self, train: Dataset, validation: Dataset, *, budget: float) -> tuple[list[list[Tried]], list[str]]:
+        """Return what was tried in each round, and sentences about it."""
+        order = np.random.default_rng(self.recipe.training.seed).permutation(len(train))
+        rows, left, names = min(len(train), max(_FIRST_ROWS, len(train) // _GROWTH**2)), budget, list(CANDIDATES)
+        rounds: list[list[Tried]] = []
+        lines: list[str] = []
+        while True:
+            tables = {"train": train.select(np.sort(order[:rows])), "validation": validation}
+            tried: list[Tried] = []
+            for name in names:
+                if rounds or not tried or left > 0:
+                    tried.append(self._try(name, len(rounds) + 1, tables))
+                    left -= tried[-1].seconds
+            rounds.append(tried)
+            lines.append(self._said(tried, names, all_rows=len(train)))
+            self.reporter.note(lines[-1])
+            better = self._ranked(tried)[: math.ceil(len(tried) / 2)]
+            following = min(len(train), _GROWTH * rows)
+            expected = sum(one.seconds for one in better) * following / rows
+            if len(rounds) == _ROUNDS or following == rows or len(better) < 2:
+                return rounds, lines
+            if expected > left:
+                lines.append(f"method auto: no further round on {following:,} rows, for which the budget has no time")
+                self.reporter.note(lines[-1])
+                return rounds, lines
+            rows, names = following, [name for name in CANDIDATES if name in {one.method for one in better}]
+
+    def _run(self, name: str, number: int) -> Path:
+        return self.folder / f"round-{number}" / name
+
+    def _try(self, name: str, number: int, tables: Mapping[str, Dataset]) -> Tried:
+        """Train a method, or read what came of it before."""
+        path = self._run(name, number)
+        result = path.with_suffix(".json")
+        if result.is_file():
+            return read_record(result, Tried, what="result of a method")
+        self.reporter.note(f"method auto: training {name} on {len(tables['train']):,} rows")
+        started = time.perf_counter()
+        outcome: dict[str, Any] = {}
+        try:
+            self.train(_with_method(self.recipe, name), path, tables)
+            outcome["score"] = self._metric(path).value()
+        except (ConfigError, DataError, RuntimeError) as error:  # a method that does not fit, an infinite loss, memory
+            self.reporter.note(f"method auto: {name} failed: {error}")
+            outcome["error"] = str(error)
+        seconds = time.perf_counter() - started
+        tried = Tried(method=name, rows=len(tables["train"]), seconds=seconds, **outcome)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(result, asdict(tried), what="result of a method")
+        shutil.rmtree(path / "model", ignore_errors=True)
+        return tried
+
+    def _metric(self, path: Path) -> Metric:
+        """Return the metric that selects, over the validation rows."""
+        scores = StoredScores.read(path)
+        part = scores.parts["validation"]
+        logits, labels = part["logits"], part["labels"]
+        has_loss = labels.ndim == 1 and labels.dtype.kind == "i"
+        if self.selected == "loss" and has_loss:
+            metrics = {"loss": log_loss(labels, logits)}
+        else:
+            name = scores.task.main_metric if self.selected == "loss" else self.selected
+            metrics = {name: scores.task.metrics(logits, labels)[name]}
+        return next(iter(clustered(metrics, unpacked_clusters(part)).values()))
+
+    def _ranked(self, tried: Sequence[Tried]) -> list[Tried]:
+        """Return what did not fail, the best first, and the simplest first of equals."""
+        sign = -1 if metric_info(self.selected).higher_is_better else 1
+        scored = [(sign * one.score, one) for one in tried if one.score is not None and math.isfinite(one.score)]
+        if not scored:
+            raise ConfigError(f"method auto: all methods failed, the first with: {tried[0].error}")
+        return [one for _, one in sorted(scored, key=lambda pair: pair[0])]
+
+    def _said(self, tried: Sequence[Tried], names: Sequence[str], *, all_rows: int) -> str:
+        ranked = self._ranked(tried)
+        listed = ", ".join(f"{one.method} {one.score:.4f}" for one in ranked)
+        failed = "".join(f", {one.method} failed" for one in tried if one not in ranked)
+        skipped = "".join(f", {name} left out for want of time" for name in names[len(tried) :])
+        rows = tried[0].rows
+        share = f"all {rows:,}" if rows == all_rows else f"{rows:,} of {all_rows:,}"
+        return f"method auto: {share} training rows, validation {self.selected}: {listed}{failed}{skipped}"
+
+    def choice(self, tried: Sequence[Tried], *, number: int) -> tuple[str, str]:
+        """Return the simplest method to which the best shows no difference, and a sentence about it."""
+        ranked = self._ranked(tried)
+        best, metrics = ranked[0], {one.method: self._metric(self._run(one.method, number)) for one in ranked}
+
+        def against(name: str) -> Comparison:
+            names = (best.method, name)
+            return compare_metrics(metrics[best.method], metrics[name], names=names, part="validation")
+
+        if len(ranked) == 1:
+            return best.method, f"method auto: {best.method} is taken, the only one left"
+        for name in CANDIDATES[: CANDIDATES.index(best.method)]:
+            if name in metrics and not (pair := against(name)).shows_difference:
+                return name, f"method auto: {name} is taken, the simplest one: {comparison_lines([pair])[0]}"
+        margin = comparison_lines([against(ranked[1].method)])[0]
+        return best.method, f"method auto: {best.method} is taken, the best one: {margin}"

@@ -1,0 +1,182 @@
+"""The check of a table: what each column is taken for, what is wrong with it, and a command that trains."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from attribune import DataError, check, read_table, split_table
+from attribune.apps.cli import build_parser, main
+from attribune.apps.cli.recipe_flags import recipe_of
+from attribune.data.checking.findings import leak_finding, shared_rows
+from attribune.data.checking.profiles import column_codes, joint_codes
+
+WORDS = np.array("good,bad,film,plot,cast,great,dull,fine,odd,slow,and,was,a,the,very".split(","))  # noqa: SIM905
+
+
+def frame(rows: int = 600, seed: int = 1) -> pd.DataFrame:
+    chance = np.random.default_rng(seed)
+    stars = chance.integers(1, 6, rows)
+    return pd.DataFrame(
+        {
+            "id": np.arange(rows),
+            "review": [" ".join(line) for line in chance.choice(WORDS, (rows, 9))],
+            "stars": stars,
+            "user": [f"u{number}" for number in chance.integers(0, 40, rows)],
+            "tags": [";".join(sorted(set(chance.choice(["drama", "war", "short"], 2)))) for _ in range(rows)],
+            "price": chance.random(rows).round(3),
+            "posted": [f"2024-01-{day:02}" for day in chance.integers(1, 29, rows)],
+            "always": "x",
+            "copy": stars,
+            "session": [f"s{number}" for number in range(rows)],
+            "verdict_code": np.where(stars > 3, "up", "down"),
+            "rare": [None] * (rows - 5) + list("aaabb"),
+            "reason": np.where(stars == 2, chance.choice(["rude", "late"], rows), None),
+            "weight": 1.0,
+        }
+    )
+
+
+ROLES = {
+    "id": "id",
+    "review": "text",
+    "stars": "label",
+    "user": "attribute",
+    "tags": "attribute",
+    "price": "attribute",
+    "posted": "time",
+    "always": "left out",
+    "copy": "left out",
+    "session": "id",
+    "verdict_code": "attribute",
+    "rare": "left out",
+    "reason": "left out",
+    "weight": "weight",
+}
+
+
+def test_roles_are_guessed_and_what_is_wrong_is_said() -> None:
+    checked = check(frame())
+    assert {one.name: one.role for one in checked.columns} == ROLES
+    assert checked.task is not None
+    assert checked.task.kind == "ordinal"
+    assert "ratings from 1 to 5: --task ordinal or rating" in repr(checked)
+    assert sum(checked.classes.values()) == 600
+    said = "\n".join(checked.findings)
+    for part in ("'always' has one value", "'copy' is the label in 100.0%", "'rare' is missing in 99.2%"):
+        assert part in said
+    assert "'reason' has values nearly only in rows with the label '2'" in said
+    assert "user" not in said
+    assert checked._repr_html_().count("<tr>") == len(ROLES) + 1
+    assert json.loads(json.dumps(checked.to_dict()))["command"] == checked.command
+
+
+def test_the_share_of_known_values_is_that_of_the_default_split() -> None:
+    rows = frame(300)
+    rows["user"] = [f"u{number}" for number in np.random.default_rng(2).integers(0, 120, 300)]
+    rows.loc[::7, "review"] = rows["review"].iloc[0]
+    found = next(one for one in check(rows).columns if one.name == "user")
+    splits = split_table(read_table(rows), text=["review"])
+    known = np.isin(splits.test["user"][:], splits.train["user"][:]).mean()
+    assert found.known_share == pytest.approx(known)
+    assert 0 < known < 1
+    counts = rows["user"].value_counts()
+    assert found.once == (counts == 1).sum()
+    assert found.rows_per_value is not None
+    assert (found.rows_per_value[0], found.rows_per_value[3]) == (counts.min(), counts.max())
+    assert any("rows repeat the text of an earlier row" in line for line in check(rows).findings)
+
+
+def test_texts_that_test_rows_share_are_counted() -> None:
+    rows, test = frame(200), frame(50, seed=9)
+    test.loc[:9, "review"] = rows["review"][:10]
+    test.loc[:9, "stars"] = [*rows["stars"][:4], *(rows["stars"][4:10] % 5 + 1)]
+    findings = " ".join(check(rows, test=test).findings)
+    assert "10 of 50 test rows have a text that training rows have, 4 of them" in findings
+    texts, labels = joint_codes([np.array([0, 1, 0]), np.array([2, 2, 2])]), np.array([0, 0, 1])
+    assert shared_rows(texts, labels, np.array([True, True, False])) == (1, 0)
+
+
+@pytest.mark.parametrize("purity", [1.0, 0.9])
+def test_an_attribute_determines_the_label_only_where_rows_agree(purity: float) -> None:
+    chance = np.random.default_rng(4)
+    users = chance.integers(0, 50, 1000)
+    labels = np.where(chance.random(1000) < purity, users % 3, chance.integers(0, 3, 1000))
+    finding = leak_finding(
+        "user", codes([f"u{number}" for number in users]), codes([f"c{number}" for number in labels])
+    )
+    assert (finding is not None) == (purity == 1.0)
+    single = leak_finding("row", codes([f"r{number}" for number in range(1000)]), codes(list(map(str, labels))))
+    assert single is None
+
+
+def codes(values: list[Any]) -> Any:
+    return column_codes(pa.chunked_array([pa.array(values)]))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        {"text": ["one row alone with some words"], "label": ["a"]},
+        {"text": [f"row {number} of several words" for number in range(30)], "label": ["a"] * 30},
+        {"a": list("abcde") * 10, "b": list("vwxyz") * 10},
+        {"a": [None] * 20, "b": [""] * 20},
+        {"n": list(range(40))},
+        {"texts": [["a", "b"], ["b"]] * 10, "deep": [{"a": 1}] * 20},
+        {f"column {number}": [number, number, 1, 2] * 5 for number in range(2000)},
+        {
+            "--text": ["some words of a row here"] * 5 + ["other words of a row here"] * 5,
+            "-x": [1, 2] * 5,
+            "y": [0, 1] * 5,
+        },
+        {
+            "when": pd.date_range("2024", periods=20),
+            "text": ["these are five words each"] * 20,
+            "y": [True, False] * 10,
+        },
+        {"text": [f"row {number} is of words" for number in range(40)], "labels": ["a;b", "b"] * 20},
+    ],
+)
+def test_hostile_tables_are_checked(rows: dict[str, Any]) -> None:
+    checked = check(pd.DataFrame(rows))
+    assert len(checked.columns) == len(rows)
+    assert checked.command in repr(checked)
+    parsed = build_parser().parse_args(shlex.split(checked.command)[1:])
+    if checked.is_complete:
+        assert parsed.text == checked.names("text")
+        recipe = recipe_of(parsed)
+        assert sorted(recipe.attribute_names) == sorted(checked.names("attribute"))
+        assert recipe.task_kind == checked.task.kind
+
+
+@pytest.mark.parametrize("content", ["", "text,label\n", "text,\na,b\n", "text,text\na,b\n"])
+def test_tables_that_cannot_be_read_are_named(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(content)
+    with pytest.raises(DataError, match=r"t\.csv"):
+        check(str(path))
+
+
+def test_a_table_alone_is_trained_on_after_a_yes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, output = tmp_path / "t.csv", tmp_path / "run"
+    frame(200).to_csv(path, index=False)
+    words = ["train", str(path), "--method", "linear", "--no-baselines", "--output", str(output)]
+    assert main(words) == 1
+    message = capsys.readouterr().err
+    assert f"attribune train {path} --text review --label stars" in message.splitlines()[-1]
+    assert not output.exists()
+    assert main([*words, "--yes", "--task", "rating"]) == 0
+    assert "task: rating" not in message
+    recipe = (output / "recipe.yaml").read_text()
+    assert "kind: rating" in recipe
+    assert "name: tags" in recipe
+    capsys.readouterr()
+    assert main(["check", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"] == 200

@@ -1,0 +1,141 @@
+"""A bake-off chooses the method: few rows for all, more for the better half; interrupted, it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import small_runs
+
+from attribune import ConfigError, train
+from attribune.apps.cli import main
+from attribune.core.progress import Reporter
+from attribune.metrics import formulas
+from attribune.metrics.results import compare_metrics
+from attribune.runs.folder import RunFolder
+from attribune.training import bake_off
+from attribune.training.bake_off import CANDIDATES, Choice, choose_method, read_budget
+from attribune.training.train import _recipe_of
+
+SETTINGS = {"training.steps": 2, "training.precision": "float32", "training.batch_size": 8}
+COLUMNS: dict[str, Any] = {"text": "text", "label": "stars", "attributes": ["user"], "max_length": 16}
+
+
+@pytest.fixture(scope="module")
+def frame() -> pd.DataFrame:
+    return pd.DataFrame(small_runs.reviews(120))
+
+
+@pytest.fixture(scope="module")
+def backbone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("backbone")
+    small_runs.save_backbone(path)
+    return path
+
+
+class Stopped(Reporter):
+    """Interrupts when a method begins."""
+
+    def __init__(self, method: str) -> None:
+        self.method = method
+        self.begun: list[str] = []
+
+    def note(self, text: str) -> None:
+        if "training " in text and "rows" in text:
+            self.begun.append(text.split()[3])
+        if f"training {self.method} on" in text:
+            raise KeyboardInterrupt
+
+
+def test_an_interrupted_bake_off_goes_on_and_the_choice_is_trained(
+    frame: pd.DataFrame, backbone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bake_off, "_FIRST_ROWS", 24)
+    output = tmp_path / "run"
+    options = {**COLUMNS, "backbone": backbone, "settings": SETTINGS, "method": "auto", "baselines": False}
+    with pytest.raises(KeyboardInterrupt):
+        train(frame, output, **options, reporter=Stopped("modulated"))
+    with pytest.raises(ConfigError, match="interrupted bake-off, which --resume continues"):
+        train(frame, output, **options)
+    with pytest.raises(ConfigError, match="other settings or rows"):
+        train(frame[:-1], output, **options, resume=True)
+    going_on = Stopped("nothing")
+    results = train(frame, output, **options, resume=True, reporter=going_on)
+    assert going_on.begun[:2] == ["modulated", "injector"]
+
+    choice = Choice.read(output / "bake_off.json")
+    assert [len(tried) for tried in choice.rounds] == [6, 3]
+    assert [tried[0].rows for tried in choice.rounds] == [24, 96]
+    first = {one.method: one.score for one in choice.rounds[0]}
+    assert set(first) == set(CANDIDATES)
+    kept = [one.method for one in choice.rounds[1]]
+    worst_kept, best_dropped = (
+        min(first[name] or 0 for name in kept),
+        max((score or 0 for name, score in first.items() if name not in kept), default=0),
+    )
+    assert worst_kept >= best_dropped
+    assert results["method"] == choice.method == RunFolder(output).read_recipe().method["name"]
+    assert results["rows"] == {"train": 96, "validation": 12, "test": 12}
+    assert not (output / ".bake_off").exists()
+    assert choice.lines[-1] in results.__repr__()
+    assert choice.lines[-1] in (output / "model" / "README.md").read_text()
+    assert train(frame, output, **options, resume=True)["method"] == choice.method
+
+
+def scores(method: str, labels: np.ndarray) -> np.ndarray:
+    """Logits that are right in a share of rows that depends on the method, and on the number of training rows."""
+    share = {"linear": 0.6, "tokens": 0.62, "pln": 0.3, "plora": 0.3, "modulated": 0.9, "injector": 0.905}[method]
+    right = np.random.default_rng(CANDIDATES.index(method)).random(len(labels)) < share
+    guessed = np.where(right, labels, 1 - labels)
+    return np.eye(2, dtype=np.float32)[guessed] * 4
+
+
+def test_the_simplest_is_taken_of_those_that_show_no_difference(
+    frame: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = pd.concat([frame.assign(text=frame["text"] + f" {number}") for number in range(20)])
+    settings = {"data.split.fractions": [0.4, 0.5, 0.1]}
+    recipe, tables = _recipe_of(rows, {**COLUMNS}, settings, None)
+    metrics: dict[str, Any] = {}
+
+    def fake(other: Any, path: Path, parts: Mapping[str, Any]) -> None:
+        name = other.method["name"]
+        labels = (np.array(parts["validation"]["stars"]) == "good").astype(int)
+        metrics[path] = formulas.accuracy(labels, scores(name, labels).argmax(axis=1))
+        if name == "pln":
+            raise ConfigError("does not fit")
+
+    monkeypatch.setattr(bake_off._BakeOff, "_metric", lambda self, path: metrics[path])
+    chosen = choose_method(recipe, tmp_path / "runs", tables=tables, budget=600, train=fake, reporter=Reporter())
+    final = tmp_path / "runs" / f"round-{len(chosen.rounds)}"
+    last = {one.method: metrics[final / one.method] for one in chosen.rounds[-1]}
+    pair = compare_metrics(last["injector"], last["modulated"], names=("injector", "modulated"), part="validation")
+    assert pair.difference > 0
+    assert not pair.shows_difference
+    assert chosen.method == "modulated"
+    assert "modulated is taken, the simplest one: injector against modulated" in chosen.lines[-1]
+    assert "pln failed" in chosen.lines[0]
+    assert chosen.rounds[0][CANDIDATES.index("pln")].error == "does not fit"
+
+    hurried = choose_method(recipe, tmp_path / "two", tables=tables, budget=1e-9, train=fake, reporter=Reporter())
+    assert [one.method for one in hurried.rounds[0]] == ["linear"]
+    assert "injector left out for want of time" in hurried.lines[0]
+    assert hurried.method == "linear"
+
+
+def test_wrong_budgets_and_tasks_are_refused(frame: pd.DataFrame, tmp_path: Path) -> None:
+    assert [read_budget(text) for text in ("90s", "1.5m", "2h")] == [90, 90, 7200]
+    for text in ("10", "0m", "ten", "-1h"):
+        with pytest.raises(ConfigError, match="give a time such as 90s, 10m or 2h"):
+            read_budget(text)
+    with pytest.raises(ConfigError, match="budget 5m is for method auto"):
+        train(frame, tmp_path / "run", **COLUMNS, method="upa", budget="5m")
+    path = tmp_path / "t.csv"
+    frame.to_csv(path, index=False)
+    words = ["train", str(path), "--task", "generation", "--text", "text", "--attributes", "user", "--method", "auto"]
+    assert main([*words, "--output", str(tmp_path / "other")]) == 1
+    assert not (tmp_path / "other" / "recipe.yaml").exists()
