@@ -206,7 +206,7 @@ def _run(
     _check(plan)
     limit_threads()
     busy = find_busy_machine(torch.get_num_threads())
-    if busy is not None and default_device().type == "cpu":
+    if busy is not None and default_device() == "cpu":
         reporter.note(str(busy))
     started = time.perf_counter()
     data = prepare(plan.data, tables)

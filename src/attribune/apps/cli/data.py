@@ -176,9 +176,7 @@ def _split_text(card: Card) -> str:
     if isinstance(card.split, Folds):
         return f"{card.split.number} folds, seed {card.split.seed}"
     if isinstance(card.split, Shuffled):
-        size = (
-            counted(card.split.rows, "row") if card.split.share is None else f"{100 * card.split.share:g} % of the rows"
-        )
+        size = f"{card.split.rows:,} rows" if card.split.share is None else f"{100 * card.split.share:g} % of the rows"
         grouped = "; equal texts stay together" if card.split.whole_texts else ""
         return f"at random, seed {card.split.seed}: {size} each for validation and test{grouped}"
     if isinstance(card.split, Hashed):

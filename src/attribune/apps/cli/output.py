@@ -56,8 +56,8 @@ def wrapped_table(lines: Sequence[Sequence[str]], *, has_head: bool = True) -> s
         shown.append(f"{start}{first}".rstrip())
         shown += [f"{'':{indent}}{line}" for line in more]
     if has_head:
-        last = max((len(line) - indent for line in shown), default=0)
-        shown.insert(1, "  ".join("-" * width for width in [*widths, max(last, 1)]))
+        longest = max(len(line) - indent for line in shown)
+        shown.insert(1, "  ".join("-" * width for width in [*widths, max(longest, 1)]))
     return "\n".join(shown)
 
 
