@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -13,6 +13,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
 from attribune import functional
+from attribune.backbones.load_options import LoadOptions
 from attribune.backbones.placement import Pooling
 from attribune.core.config import short_repr
 from attribune.data.candidates import CandidateCollator, CandidateEncoder
@@ -65,8 +66,10 @@ class AttributeModel(ReadingModel):
         attention_dropout: float | None = None,
         revision: str | None = None,
         dtype: torch.dtype = torch.float32,
+        attn_implementation: str | None = None,
+        quantization_config: Any = None,
         tokenizer: PreTrainedTokenizerBase | None = None,
-        text_input: TextInput | None = None,
+        text_input: TextInput | str | Sequence[str] | None = None,
         chunk: int | None = None,
         chunk_encoder: Mapping[str, Any] | str | None = None,
     ) -> Self:
@@ -83,8 +86,12 @@ class AttributeModel(ReadingModel):
             attention_dropout: of a backbone loaded by name; by default its own, 0 is much faster for long texts.
             revision: branch, tag or commit of the backbone on the hub.
             dtype: of a backbone loaded by name; method and head are always float32.
+            attn_implementation: of a backbone loaded by name, such as ``eager``; by default what transformers chooses.
+            quantization_config: loads a backbone by name in 4 or 8 bits, on a GPU, for a tuning that leaves its
+                matrices as they are.
             tokenizer: saved with the model.
-            text_input: which columns are the text; saved with the model, so that `Predictor` can read rows.
+            text_input: which columns are the text, or the name of one; saved with the model, so that `Predictor` can
+                read rows.
             chunk: ids that the backbone reads at once; by default those of the window of `text_input`, if any, or all.
             chunk_encoder: ``robert``, ``tobert`` or ``hibert``, or its settings; by default the mean of the chunks.
 
@@ -92,24 +99,27 @@ class AttributeModel(ReadingModel):
             ConfigError: for settings that do not fit each other or the backbone.
         """
         check_head(dropout, head_size)
-        chunk = checked_chunk(chunk, text_input)
-        name, loaded = cls._loaded(backbone, revision=revision, attention_dropout=attention_dropout)
+        text = TextInput.read_setting(text_input)
+        chunk = checked_chunk(chunk, text)
+        options = LoadOptions(attn_implementation=attn_implementation, quantization_config=quantization_config)
+        name, loaded, mark = cls._loaded(
+            backbone, revision=revision, attention_dropout=attention_dropout, dtype=dtype, options=options
+        )
         config = cls._config(
             name,
             loaded,
+            mark,
             task=task,
             method=method,
             tuning=tuning,
             revision=revision,
-            text_input=text_input,
-            id2label=dict(enumerate(getattr(task, "class_names", ()))) or None,
+            text_input=text,
             pooling=own_pooling(loaded, name, revision) if pooling is None else pooling,
             dropout=dropout,
             head_size=head_size,
             chunk=chunk,
             chunk_encoder=None if chunk_encoder is None else chunk_encoder_from_dict(chunk_encoder).model_dump(),
         )
-        loaded = loaded if loaded is backbone else loaded.to(dtype)
         return cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
 
     def _check_method(self) -> None:
@@ -214,13 +224,16 @@ class AttributeModel(ReadingModel):
     @can_return_tuple  # type: ignore[untyped-decorator]
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         attribute_ids: Tensor | None = None,
         labels: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         weights: Tensor | None = None,
         text_keys: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
     ) -> SequenceClassifierOutput:
         """Return logits, and the task's loss if there are labels; as a tuple with ``return_dict=False``.
 
@@ -236,16 +249,27 @@ class AttributeModel(ReadingModel):
             weights: (B,), how much each row counts in the loss; all the same by default.
             text_keys: (B,), or (B, 2), equal for rows with equal ids, mask and types, whose text is read once up to the
                 first layer in which the method acts; by default each is read for itself.
+            inputs_embeds: (B, T, E), embeddings of the tokens in the place of ``input_ids``.
+            output_hidden_states: whether to return the states (B, T, H) before the first layer and behind each, with
+                the positions that a method inserts; by default that of the configuration.
+            output_attentions: whether to return the weights (B, heads, T, T) of the attention, which must be eager.
 
         Raises:
             DataError: for attribute_ids that are missing, of the wrong shape or out of range.
+            ConfigError: for embeddings or outputs that this model does not have.
         """
-        read = self._read(input_ids, attention_mask, attribute_ids, token_type_ids, text_keys)
+        given = {"output_hidden_states": output_hidden_states, "output_attentions": output_attentions}
+        asked = [name for name, value in given.items() if (getattr(self.config, name) if value is None else value)]
+        read = self._read(
+            input_ids, attention_mask, attribute_ids, token_type_ids, text_keys, inputs_embeds, asked=asked
+        )
         logits = self.logits_of(read)
         if self.training and (auxiliary := self._auxiliary_logits(read.condition)):
             logits = torch.stack([logits, *auxiliary], dim=1)
         loss = None if labels is None else self.weighted_loss(logits, labels, weights)
-        return SequenceClassifierOutput(loss=loss, logits=logits)
+        return SequenceClassifierOutput(
+            loss=loss, logits=logits, hidden_states=read.hidden_states, attentions=read.attentions
+        )
 
     def documents_and_logits(
         self,
@@ -267,8 +291,8 @@ class AttributeModel(ReadingModel):
         """
         if not self.task.reads_tokens:
             return self._classified(self._document(read), read.condition)
-        hidden, attention_mask, condition, _ = read.of_rows()
-        hidden = self.method.encode(hidden, attention_mask, condition)
+        read = read.of_rows()
+        hidden = self.method.encode(read.hidden, read.attention_mask, read.condition)
         logits: Tensor = self.head(self._features(hidden, self.head.weight.dtype))
         return logits.float()
 

@@ -5,7 +5,7 @@ Shapes: B rows, T ids, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -16,6 +16,7 @@ from transformers import GenerationConfig, GenerationMixin, PreTrainedModel, Pre
 from transformers.modeling_outputs import CausalLMOutputWithPast, Seq2SeqLMOutput
 from transformers.utils.generic import can_return_tuple
 
+from attribune.backbones.load_options import LoadOptions
 from attribune.data.prompts import PromptCollator, PromptEncoder
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
@@ -67,8 +68,10 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         attention_dropout: float | None = None,
         revision: str | None = None,
         dtype: torch.dtype = torch.float32,
+        attn_implementation: str | None = None,
+        quantization_config: Any = None,
         tokenizer: PreTrainedTokenizerBase | None = None,
-        text_input: TextInput | None = None,
+        text_input: TextInput | str | Sequence[str] | None = None,
     ) -> Self:
         """Make an untrained model over pretrained weights; other arguments are those of `AttributeModel.build`.
 
@@ -83,20 +86,23 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         Raises:
             ConfigError: for settings that do not fit each other or the backbone.
         """
-        name, loaded = cls._loaded(backbone, revision=revision, attention_dropout=attention_dropout)
+        text = TextInput.read_setting(text_input)
+        options = LoadOptions(attn_implementation=attn_implementation, quantization_config=quantization_config)
+        name, loaded, mark = cls._loaded(
+            backbone, revision=revision, attention_dropout=attention_dropout, dtype=dtype, options=options
+        )
         config = cls._config(
             name,
             loaded,
+            mark,
             task=task or Generation(),
             method=method,
             tuning=tuning,
             revision=revision,
-            text_input=text_input,
+            text_input=text,
             is_encoder_decoder=loaded.config.is_encoder_decoder,
             generation=_generation_settings(loaded, tokenizer),
         )
-        if loaded is not backbone:
-            loaded.to(dtype)
         return cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
 
     def _check_method(self) -> None:

@@ -46,7 +46,8 @@ class Predictor:
 
     Args:
         model: a neural model, or a baseline.
-        text_input: which columns are the text, and how it is fitted; as saved with the model unless given.
+        text_input: which columns are the text, and how it is fitted, or the name of one; as saved with the model unless
+            given.
         batch_size: rows in one forward pass.
         precision: ``float32`` or ``bf16``.
         device: where the model runs; by default a GPU if there is one.
@@ -62,7 +63,7 @@ class Predictor:
         self,
         model: Scorer,
         *,
-        text_input: TextInput | None = None,
+        text_input: TextInput | str | Sequence[str] | None = None,
         batch_size: int = 64,
         precision: str = "float32",
         device: str | None = None,
@@ -71,14 +72,17 @@ class Predictor:
     ) -> None:
         if batch_size < 1:
             raise ConfigError(f"batch_size is {batch_size}: give at least 1")
-        text_input = text_input or model.text_input
-        if text_input is None:
-            raise ConfigError("the model does not say which columns are its text: give text_input=TextInput.of('text')")
+        text = TextInput.read_setting(text_input) or model.text_input
+        if text is None:
+            raise ConfigError(
+                "the model does not say which column is its text: give text_input='text', with the name of yours, here "
+                "or to AttributeModel.build"
+            )
         model = quantised(model, quantise)
-        self.model, self.task, self.text_input = model, model.task, text_input
+        self.model, self.task, self.text_input = model, model.task, text
         self.batch_size, self.precision = batch_size, precision
         self._lock = threading.Lock()
-        self._encoder = model.row_encoder(text_input)
+        self._encoder = model.row_encoder(text)
         self.device = named_device(device)
         model.prepare(self.device, cache_mb=cache_mb)
 
@@ -139,7 +143,7 @@ class Predictor:
         cache_mb: float = 256,
         verify: bool = True,
         quantise: Quantisation | None = None,
-        text_input: TextInput | None = None,
+        text_input: TextInput | str | Sequence[str] | None = None,
     ) -> Self:
         """Load a saved model with everything it needs to score raw rows.
 
