@@ -185,7 +185,7 @@ def test_the_hub_gets_the_card_of_this_library(whole_model: AttributeModel, monk
 
 def test_a_model_that_does_not_know_its_text_columns_asks_for_them(predictor_of: Callable[..., Predictor]) -> None:
     model = predictor_of().model
-    with pytest.raises(ConfigError, match=r"which columns are its text: give text_input=TextInput\.of"):
+    with pytest.raises(ConfigError, match=r"which column is its text: give text_input='text'"):
         Predictor(model)
 
 

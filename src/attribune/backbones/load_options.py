@@ -10,7 +10,6 @@ import torch
 from transformers import PreTrainedModel
 
 from attribune.backbones.tuning import Tuning
-from attribune.core.config import short_repr
 from attribune.core.hub import hub_is_reachable
 from attribune.errors import ConfigError
 
@@ -39,8 +38,8 @@ class LoadOptions:
         """Refuse bits for which there is no processor."""
         if self.quantization_config is not None and not torch.cuda.is_available():
             raise ConfigError(
-                f"quantization_config is {short_repr(type(self.quantization_config).__name__)}: weights of 4 and 8 bits "
-                "are multiplied by a GPU, and there is none here: leave it out; on a CPU quantise='int8' of Predictor "
+                f"quantization_config is {type(self.quantization_config).__name__}: weights of 4 and 8 bits are "
+                "multiplied by a GPU, and there is none here: leave it out; on a CPU quantise='int8' of Predictor "
                 "rounds for prediction"
             )
 
@@ -62,8 +61,8 @@ def check_quantised_tuning(tuning: str) -> None:
     """Refuse a tuning in which matrices of a backbone in 4 or 8 bits would learn."""
     if Tuning.parse(tuning).pretrained_matrices:
         raise ConfigError(
-            f"the backbone's matrices are quantised, with which they cannot learn, and the tuning is {tuning!r}: choose "
-            "frozen, layernorm or lora, with a method that suits them"
+            f"the backbone's matrices are quantised and cannot learn, and the tuning is {tuning!r}: choose frozen, "
+            "layernorm or lora, with a method that suits them"
         )
 
 

@@ -41,7 +41,7 @@ from attribune.backbones.word_models import BiLSTMCNNModel, BiLSTMModel, CNNMode
 from attribune.backbones.word_options import WORD_MODELS
 from attribune.core.config import short_repr
 from attribune.core.process import require_memory
-from attribune.errors import AttribuneError, ConfigError, ModelFolderError
+from attribune.errors import AttribuneError, ConfigError
 
 __all__ = [
     "DEFAULT_BACKBONE",
@@ -209,10 +209,10 @@ class SharedBackbones:
         *,
         revision: str | None,
         is_generative: bool,
-        dtype: torch.dtype | None,
+        dtype: torch.dtype,
         options: LoadOptions = AS_STORED,
     ) -> tuple[PreTrainedModel, str]:
-        """Load a backbone as `load_backbone` does, cast it to `dtype` if any, and return the fingerprint from before.
+        """Load a backbone as `load_backbone` does, cast it to `dtype`, and return the fingerprint from before.
 
         Raises:
             ConfigError: for a quantised one, whose tensors cannot be shared.
@@ -253,7 +253,12 @@ def with_same_tensors(module: Module, *, shared: Iterable[object] = ()) -> Modul
 
 
 def load_with_fingerprint(
-    name: str, *, revision: str | None, is_generative: bool, options: LoadOptions, attention_dropout: float | None = None
+    name: str,
+    *,
+    revision: str | None,
+    is_generative: bool,
+    options: LoadOptions,
+    attention_dropout: float | None = None,
 ) -> tuple[PreTrainedModel, str]:
     """Load a backbone as `load_backbone` does, with the fingerprint of its weights as they are in the file.
 

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from attribune.backbones.families import placement_for
-from attribune.backbones.int8 import check_int8
 from attribune.backbones.fingerprint import fingerprint
+from attribune.backbones.int8 import check_int8
 from attribune.backbones.load_options import LoadOptions, check_quantised_tuning, is_quantised
 from attribune.backbones.loading import build_backbone, load_with_fingerprint
 from attribune.backbones.sites import first_position, most_positions

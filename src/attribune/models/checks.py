@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
 
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from attribune import functional
@@ -16,10 +15,14 @@ from attribune.backbones.word_models import WordModel
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 
-if TYPE_CHECKING:
-    from attribune.models.base import ConditionedModel
-
-__all__ = ["check_asked", "check_embeddings", "check_head", "check_length", "checked_chunk", "claim", "own_pooling", "pooling_named"]
+__all__ = [
+    "check_head",
+    "check_length",
+    "checked_chunk",
+    "claim",
+    "own_pooling",
+    "pooling_named",
+]
 
 
 def claim(backbone: PreTrainedModel, *, acting: bool) -> None:
@@ -56,45 +59,6 @@ def pooling_named(name: str | None) -> Callable[[Tensor, Tensor], Tensor]:
     if name not in _POOLINGS:
         raise ConfigError(f"unknown pooling {name!r}: choose one of {', '.join(_POOLINGS)}")
     return _POOLINGS[name]
-
-
-def check_asked(model: ConditionedModel, asked: Sequence[str]) -> None:
-    """Refuse to return states or attentions that the backbone does not have.
-
-    Args:
-        asked: such as ``output_hidden_states``.
-    """
-    if not asked:
-        return
-    if isinstance(model.backbone, WordModel) or model.config.chunk is not None:
-        what = "reads texts in chunks" if model.config.chunk is not None else "is not pretrained"
-        raise ConfigError(f"{asked[0]} is True, and the backbone {what}, which has no states for each text: leave it out")
-    if "output_attentions" in asked and (used := model.stack.config._attn_implementation) != "eager":
-        raise ConfigError(
-            f"output_attentions is True, and the attention is {used}, which does not keep its weights: load the model "
-            "with attn_implementation='eager'"
-        )
-
-
-def check_embeddings(model: ConditionedModel, embeddings: Tensor) -> None:
-    """Refuse embeddings in place of ids where the ids are needed, or of another shape than (B, T, E)."""
-    reason = None
-    if "embed" in model.method_config.points:
-        reason = f"the method {model.method_config.name!r} puts its own among those of the ids"
-    elif isinstance(model.backbone, WordModel):
-        reason = "backbones without pretraining read ids"
-    elif model.config.chunk is not None or model.method.pads_right:
-        reason = "texts are cut into chunks by their ids"
-    elif model.task.candidates > 1:
-        reason = f"the task {model.task.kind!r} compares texts"
-    if reason is not None:
-        raise ConfigError(f"inputs_embeds cannot be read: {reason}; give input_ids")
-    width = cast(nn.Embedding, model.get_input_embeddings()).embedding_dim
-    if embeddings.dim() != 3 or embeddings.shape[2] != width:
-        raise DataError(
-            f"inputs_embeds have the shape {tuple(embeddings.shape)}: give (rows, tokens, {width}), the size of the "
-            "backbone's embeddings"
-        )
 
 
 def check_head(dropout: float, head_size: int | None) -> None:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModel,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
@@ -16,6 +22,7 @@ from attribune import functional
 from attribune.backbones.load_options import LoadOptions
 from attribune.backbones.placement import Pooling
 from attribune.core.config import short_repr
+from attribune.core.precision import at_least_float32
 from attribune.data.candidates import CandidateCollator, CandidateEncoder
 from attribune.data.collator import Collator
 from attribune.data.texts import TextEncoder, TextInput
@@ -28,6 +35,7 @@ from attribune.methods.condition import Condition
 from attribune.methods.history import History
 from attribune.models.checks import check_head, checked_chunk, own_pooling, pooling_named
 from attribune.models.chunk_encoders import TransformerConfig, chunk_encoder_from_dict
+from attribune.models.config import AttributeConfig
 from attribune.models.reading import ReadingModel, TextStates
 from attribune.models.set_encoder import SetEncoder
 from attribune.models.text_vectors import history_encoder
@@ -285,7 +293,7 @@ class AttributeModel(ReadingModel):
         return document, self._classified(document, condition)
 
     def logits_of(self, read: TextStates) -> Tensor:
-        """Return the logits, float32, of the backbone's last states.
+        """Return the logits, float32 at least, of the backbone's last states.
 
         They are those of the documents, (B, outputs), or of each token, (B, T, outputs), where the task scores tokens.
         """
@@ -294,7 +302,7 @@ class AttributeModel(ReadingModel):
         read = read.of_rows()
         hidden = self.method.encode(read.hidden, read.attention_mask, read.condition)
         logits: Tensor = self.head(self._features(hidden, self.head.weight.dtype))
-        return logits.float()
+        return at_least_float32(logits)
 
     def _document(self, read: TextStates) -> Tensor:
         """Return the document vectors (B, H), which depend on the text alone where the method only classifies them."""
@@ -311,12 +319,13 @@ class AttributeModel(ReadingModel):
         return self._linked(outputs, condition)
 
     def _linked(self, outputs: Tensor, condition: Condition) -> Tensor:
-        """Return the float32 logits (B, outputs of the task) of the head's outputs, one for each text of a row."""
+        """Return the logits (B, outputs of the task) of the head's outputs, one for each text of a row."""
         if self.task.candidates > 1:
-            return outputs.float().view(-1, self.task.candidates)
+            return at_least_float32(outputs).view(-1, self.task.candidates)
+        outputs = at_least_float32(outputs)
         if self.link is None:
-            return outputs.float()
-        return cast(Tensor, self.link(outputs.float(), self.linked_vectors(condition)))
+            return outputs
+        return cast(Tensor, self.link(outputs, self.linked_vectors(condition)))
 
     def linked_vectors(self, condition: Condition) -> list[Tensor]:
         """Return the rows' vectors (B, Z_j) of the attributes that the link reads."""
@@ -355,7 +364,7 @@ class AttributeModel(ReadingModel):
         if len(parts) == 1 or not self.training:
             return self._task_loss(logits, labels, weights)
         losses = [self._task_loss(one, labels, weights) for one in logits.unbind(dim=1)]
-        return torch.stack(losses) @ torch.tensor(parts, device=logits.device)
+        return torch.stack(losses) @ torch.tensor(parts, dtype=losses[0].dtype, device=logits.device)
 
     def _task_loss(self, logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
         if weights is None:
@@ -373,3 +382,7 @@ class AttributeModel(ReadingModel):
         if self.chunk_encoder is None:
             return functional.mean_tokens(pooled, real)
         return cast(Tensor, self.chunk_encoder(pooled.to(self.head.weight.dtype), real))
+
+
+for _auto in (AutoModel, AutoModelForSequenceClassification, AutoModelForTokenClassification):
+    _auto.register(AttributeConfig, AttributeModel, exist_ok=True)

@@ -162,7 +162,13 @@ def find_model(name: str | Path, *, revision: str | None = None, options: LoadOp
             if not (folder / file).is_file():
                 names = ", ".join(sorted(entry.name for entry in folder.iterdir())) or "nothing"
                 raise ModelFolderError(f"{folder} has no {file} (it has: {names}): give a folder of a saved model")
-        return ModelFiles(folder=folder, config=folder / CONFIG, schema=folder / SCHEMA, tensors=folder / TENSORS)
+        return ModelFiles(
+            folder=folder,
+            config=folder / CONFIG,
+            schema=folder / SCHEMA,
+            tensors=folder / TENSORS,
+            options=options,
+        )
     if folder.exists() or folder.is_absolute() or str(name).count("/") > 1:
         raise ModelFolderError(f"{name} is not a folder: give the folder of a saved model or a name on the hub")
     get = partial(cached_file, str(name), revision=revision, **options.of_hub(name))
@@ -239,7 +245,7 @@ def restore_backbone(
     folder: Path,
     *,
     name: str | Path | None,
-    dtype: torch.dtype | None,
+    dtype: torch.dtype,
     shared: SharedBackbones | None = None,
     options: LoadOptions = AS_STORED,
 ) -> PreTrainedModel:
@@ -247,7 +253,6 @@ def restore_backbone(
 
     Args:
         name: location of the weights, if not that of the configuration.
-        dtype: None for that of the file.
         shared: cache that provides the backbone instead of a copy of its own.
 
     Raises:

@@ -12,7 +12,14 @@ from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
-from transformers import GenerationConfig, GenerationMixin, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    GenerationConfig,
+    GenerationMixin,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.modeling_outputs import CausalLMOutputWithPast, Seq2SeqLMOutput
 from transformers.utils.generic import can_return_tuple
 
@@ -207,7 +214,8 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         text = text_input or self.text_input
         if text is None:
             raise ConfigError(
-                "the model does not say which columns are its text and its prompt: give text_input=TextInput.of('text')"
+                "the model does not say which columns are its text and its prompt: give text_input=TextInput.of('text', "
+                "prompt='prompt')"
             )
         separate = bool(self.config.is_encoder_decoder)
         return PromptEncoder(self._own_tokenizer(), text, limit=self.longest_text(), separate=separate)
@@ -239,6 +247,10 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         """Save the model with its generation settings; see `ConditionedModel.save_pretrained`."""
         self.config.generation = _plain(self.generation_config)
         super().save_pretrained(save_directory, *args, **kwargs)
+
+
+for _auto in (AutoModelForCausalLM, AutoModelForSeq2SeqLM):
+    _auto.register(AttributeConfig, AttributeGenerator, exist_ok=True)
 
 
 def _generation_settings(backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from attribune.core.config import short_repr
 from attribune.core.device import named_device
@@ -70,10 +71,14 @@ def check_foreign(given: Mapping[str, Any]) -> None:
         raise ConfigError(f"from_pretrained has no argument {name!r:.80}{hint}")
 
 
-def dtype_of(dtype: torch.dtype | str) -> torch.dtype | None:
-    """Return a type of numbers by its name; None for ``auto``, which is that of the file."""
+def dtype_of(dtype: torch.dtype | str, tensors: Mapping[str, Tensor]) -> torch.dtype:
+    """Return a type of numbers by its name; ``auto`` is that in which weights of the backbone are stored, if any are.
+
+    Args:
+        tensors: those stored.
+    """
     if dtype == "auto":
-        return None
+        return next((x.dtype for name, x in tensors.items() if name.startswith("backbone.")), torch.float32)
     result = getattr(torch, dtype.removeprefix("torch."), None) if isinstance(dtype, str) else dtype
     if not isinstance(result, torch.dtype) or not result.is_floating_point:
         raise ConfigError(f"dtype is {dtype!r}: choose float32, bfloat16, float16 or auto")

@@ -10,7 +10,7 @@ from typing import NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attribune.backbones.chunking import cut_chunks, without_empty_rows
 from attribune.backbones.sites import find_layers
@@ -19,10 +19,10 @@ from attribune.backbones.word_models import WordModel, WordOutput
 from attribune.data.batching import batches_by_length
 from attribune.data.history_encoding import with_histories
 from attribune.data.rows import EncodedRows
-from attribune.errors import DataError
+from attribune.errors import ConfigError, DataError
 from attribune.methods.condition import Condition
 from attribune.models.base import ConditionedModel
-from attribune.models.checks import check_asked, check_embeddings, check_length
+from attribune.models.checks import check_length
 from attribune.models.shared_texts import SharedTexts, draws_at_random, layers_replaced, runs_again, stopped_behind
 
 __all__ = ["ReadingModel", "TextStates"]
@@ -105,7 +105,7 @@ class ReadingModel(ConditionedModel):
         Args:
             asked: what else the backbone returns, such as ``output_hidden_states``.
         """
-        check_asked(self, asked)
+        _check_asked(self, asked)
         if inputs_embeds is not None:
             if input_ids is not None:
                 raise DataError("input_ids and inputs_embeds are both given: give one of them")
@@ -140,7 +140,7 @@ class ReadingModel(ConditionedModel):
         asked: Sequence[str],
     ) -> TextStates:
         """Return what `_read` does, of the embeddings (B, T, E) of tokens."""
-        check_embeddings(self, embeddings)
+        _check_embeddings(self, embeddings)
         rows, length, _ = embeddings.shape
         if attention_mask is None:
             attention_mask = torch.ones(rows, length, dtype=torch.long, device=embeddings.device)
@@ -181,7 +181,10 @@ class ReadingModel(ConditionedModel):
 
     def _states(self, inputs: dict[str, Tensor], condition: Condition, asked: Sequence[str] = ()) -> TextStates:
         """Return the backbone's last states (B, T, H) of the tokens, and their mask; T is a multiple of the chunk."""
-        of_rows, rows = condition, inputs["attention_mask"].shape[0]  # and not its len(), which an export would take for a constant
+        of_rows, rows = (
+            condition,
+            inputs["attention_mask"].shape[0],
+        )  # and not its len(), which an export would take for a constant
         if self.config.chunk is not None or self.method.pads_right:
             T = inputs["input_ids"].shape[1]
             inputs = cut_chunks(inputs, min(T, self.config.chunk or T))
@@ -217,4 +220,45 @@ class ReadingModel(ConditionedModel):
             of_rows,
             hidden_states=output.get("hidden_states"),
             attentions=output.get("attentions"),
+        )
+
+
+def _check_asked(model: ConditionedModel, asked: Sequence[str]) -> None:
+    """Refuse to return states or attentions that the backbone does not have.
+
+    Args:
+        asked: such as ``output_hidden_states``.
+    """
+    if not asked:
+        return
+    if isinstance(model.backbone, WordModel) or model.config.chunk is not None:
+        what = "reads texts in chunks" if model.config.chunk is not None else "is not pretrained"
+        raise ConfigError(
+            f"{asked[0]} is True, and the backbone {what}, which has no states for each text: leave it out"
+        )
+    if "output_attentions" in asked and (used := model.stack.config._attn_implementation) != "eager":
+        raise ConfigError(
+            f"output_attentions is True, and the attention is {used}, which does not keep its weights: load the model "
+            "with attn_implementation='eager'"
+        )
+
+
+def _check_embeddings(model: ConditionedModel, embeddings: Tensor) -> None:
+    """Refuse embeddings in place of ids where the ids are needed, or of another shape than (B, T, E)."""
+    reason = None
+    if "embed" in model.method_config.points:
+        reason = f"the method {model.method_config.name!r} puts its own among those of the ids"
+    elif isinstance(model.backbone, WordModel):
+        reason = "backbones without pretraining read ids"
+    elif model.config.chunk is not None or model.method.pads_right:
+        reason = "texts are cut into chunks by their ids"
+    elif model.task.candidates > 1:
+        reason = f"the task {model.task.kind!r} compares texts"
+    if reason is not None:
+        raise ConfigError(f"inputs_embeds cannot be read: {reason}; give input_ids")
+    width = cast(nn.Embedding, model.get_input_embeddings()).embedding_dim
+    if embeddings.dim() != 3 or embeddings.shape[2] != width:
+        raise DataError(
+            f"inputs_embeds have the shape {tuple(embeddings.shape)}: give (rows, tokens, {width}), the size of the "
+            "backbone's embeddings"
         )

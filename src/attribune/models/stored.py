@@ -314,7 +314,8 @@ class StoredModel(PreTrainedModel):
             backbone: new location of the backbone's weights, if they were moved.
             config: instead of the one in the folder, as the Auto classes of transformers pass it.
             revision: branch, tag or commit of the model on the hub.
-            dtype: of the backbone's weights, or its name, such as "bfloat16"; "auto" is that of their file.
+            dtype: of the backbone's weights, or its name, such as "bfloat16"; "auto" is that of those
+                that are saved with the model, else float32.
             device_map: a single device, such as "cuda"; "auto" is a GPU if there is one. By default that of the shared
                 backbones, else the CPU.
             token: of the hub, for the model and its backbone; that of the logged-in user unless given.
@@ -341,13 +342,12 @@ class StoredModel(PreTrainedModel):
             attn_implementation=attn_implementation,
             quantization_config=quantization_config,
         )
-        kept, device = dtype_of(dtype), device_of(device_map)
-        if shared is not None and device_map is None:
-            device = shared.device
+        device = device_of(device_map) if shared is None or device_map is not None else shared.device
         files = saving.find_model(pretrained_model_name_or_path, revision=revision, options=options)
         stored, tensors = saving.read_model(files, verify=verify)
         config = with_outputs(stored if config is None else config, others)
-        model = cls._restored(files, config, tensors, backbone=backbone, dtype=kept, shared=shared)
+        dtype = dtype_of(dtype, tensors)
+        model = cls._restored(files, config, tensors, backbone=backbone, dtype=dtype, shared=shared)
         return cast(Self, model.to(device))
 
     @classmethod
@@ -374,7 +374,7 @@ class StoredModel(PreTrainedModel):
         tensors: dict[str, Tensor],
         *,
         backbone: str | Path | None,
-        dtype: torch.dtype | None,
+        dtype: torch.dtype,
         shared: SharedBackbones | None = None,
     ) -> Self:
         """Build a model from the contents of its files."""
@@ -410,4 +410,3 @@ class StoredModel(PreTrainedModel):
             parameters[name] = nn.Parameter(tensor.to(table.dtype))
             setattr(self.get_submodule(owner), attribute, parameters[name])
         return parameters
-
