@@ -98,7 +98,7 @@ def test_the_pipeline_says_what_the_predictor_does(folder: Path) -> None:
     assert classify("the film was great", user="a") == pytest.approx(found[0])
     assert list(classify(iter(ROWS))) == found
     ranked = classify(ROWS[1], top_k=None)
-    assert [row["label"] for row in ranked][0] == found[1]["label"]
+    assert ranked[0]["label"] == found[1]["label"]
     assert sum(row["score"] for row in ranked) == pytest.approx(1)
     with pytest.raises(DataError, match="did you mean 'user'"):
         classify("dull", usr="a")
@@ -171,7 +171,7 @@ def test_states_of_layers_are_those_of_the_backbone() -> None:
 
 def test_attentions_where_the_backbone_keeps_them() -> None:
     model, batch = make_model("bert", METHOD), make_batch(2)
-    with pytest.raises(ConfigError, match="the attention is sdpa, .* attn_implementation='eager'"):
+    with pytest.raises(ConfigError, match=r"the attention is sdpa, .* attn_implementation='eager'"):
         model(**batch, output_attentions=True)
     model.backbone.set_attn_implementation("eager")
     attentions = model(**batch, output_attentions=True).attentions

@@ -214,8 +214,8 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         text = text_input or self.text_input
         if text is None:
             raise ConfigError(
-                "the model does not say which columns are its text and its prompt: give text_input=TextInput.of('text', "
-                "prompt='prompt')"
+                "the model does not say which columns are its text and its prompt: give "
+                "text_input=TextInput.of('text', prompt='prompt')"
             )
         separate = bool(self.config.is_encoder_decoder)
         return PromptEncoder(self._own_tokenizer(), text, limit=self.longest_text(), separate=separate)
