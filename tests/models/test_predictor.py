@@ -59,7 +59,7 @@ def test_the_batches_and_their_order_do_not_matter(predictor_of: Callable[..., P
 
 def test_a_batch_ends_where_texts_become_much_shorter(predictor_of: Callable[..., Predictor]) -> None:
     texts = ["good " * 18] * 5 + ["bad"] * 90 + ["good " * 18] * 30
-    rows = predictor_of().encode({"text": texts, "user": ["u1"] * 125, "tags": [None] * 125})
+    rows = predictor_of().encode_rows({"text": texts, "user": ["u1"] * 125, "tags": [None] * 125})
     found = list(predictor_of().model.batches(rows, size=64))
     assert [batch["input_ids"].shape for _, batch in found] == [(35, 20), (64, 3), (26, 3)]
     assert sorted(np.concatenate([index for index, _ in found])) == list(range(125))

@@ -74,7 +74,7 @@ class AttributeClassificationPipeline(Pipeline):
     def preprocess(self, rows: Any, attributes: dict[str, Any]) -> dict[str, Any]:
         """Encode a text, a row, or several; see `Predictor.predict`."""
         given = RowInput.read(rows, self._predictor.row_names, attributes)
-        return {"rows": self._predictor.encode(given.columns), "is_single": given.is_single}
+        return {"rows": self._predictor.encode_rows(given.columns), "is_single": given.is_single}
 
     def _forward(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """Score encoded rows."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Self, cast
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from transformers import (
@@ -36,6 +38,7 @@ from attribune.methods.history import History
 from attribune.models.checks import check_head, checked_chunk, own_pooling, pooling_named
 from attribune.models.chunk_encoders import TransformerConfig, chunk_encoder_from_dict
 from attribune.models.config import AttributeConfig
+from attribune.models.document_vectors import encode_documents
 from attribune.models.reading import ReadingModel, TextStates
 from attribune.models.set_encoder import SetEncoder
 from attribune.models.text_vectors import history_encoder
@@ -187,13 +190,12 @@ class AttributeModel(ReadingModel):
 
     def build_set_encoder(self, attribute: str) -> SetEncoder:
         """Return an untrained encoder of an attribute's new values."""
-        features = (self.head if self.hidden_layer is None else self.hidden_layer).in_features
         numbers = numbers_of_value(self, attribute)
         if not numbers:
             raise ConfigError(
                 f"set_encoders has {short_repr(attribute)}, of which this model has no vectors: leave it out"
             )
-        return SetEncoder(features=features, outputs=self.task.outputs, numbers=numbers)
+        return SetEncoder(features=self.document_size, outputs=self.task.outputs, numbers=numbers)
 
     def add_set_encoder(self, attribute: str, encoder: SetEncoder) -> None:
         """Add an encoder of an attribute's new values, which is stored with the model."""
@@ -278,6 +280,33 @@ class AttributeModel(ReadingModel):
         return SequenceClassifierOutput(
             loss=loss, logits=logits, hidden_states=read.hidden_states, attentions=read.attentions
         )
+
+    @property
+    def document_size(self) -> int:
+        """H, of the vectors of documents."""
+        return cast(int, (self.head if self.hidden_layer is None else self.hidden_layer).in_features)
+
+    def document_vectors(self, **batch: Tensor) -> Tensor:
+        """Return the vectors (B, H) of documents, which the head reads; arguments as in `forward`."""
+        return self.documents_and_logits(**batch)[0]
+
+    def encode(
+        self, rows: Any, /, *, batch_size: int = 64, normalize: bool = False, **attributes: Any
+    ) -> npt.NDArray[np.float32]:
+        """Return the vectors (n, H) of texts with their attributes, as the head reads them.
+
+            model.encode(["A joy from start to end.", "Dull."], user="u17", normalize=True)
+
+        Args:
+            rows: whatever `Predictor.predict` takes.
+            batch_size: rows in one pass; they are sorted by length.
+            normalize: whether vectors have the length 1, so that their products are cosines.
+
+        Raises:
+            ConfigError: for a task that scores tokens or compares texts, or a model without text columns.
+            DataError: as `Predictor.predict` does.
+        """
+        return encode_documents(self, rows, attributes, batch_size=batch_size, normalize=normalize)
 
     def documents_and_logits(
         self,

@@ -27,6 +27,7 @@ from attribune.errors import ConfigError
 from attribune.models.auto import load_saved, named_runs
 from attribune.models.base import ConditionedModel
 from attribune.models.classifier import AttributeModel
+from attribune.models.document_vectors import encode_documents
 from attribune.models.quantised import Quantisation, in_int8, quantised
 from attribune.models.row_inputs import RowInput, RowNames
 from attribune.models.scorer import Scorer
@@ -273,7 +274,32 @@ class Predictor:
             report = report + rows.report
         return np.concatenate(logits), report
 
-    def encode(self, table: Table, *, first_row: int = 1) -> EncodedRows:
+    def encode(self, rows: Any, /, *, normalize: bool = False, **attributes: Any) -> npt.NDArray[np.float32]:
+        """Return the vectors (n, H) of texts with their attributes, as the head of the model reads them.
+
+            predictor.encode(["A joy from start to end.", "Dull."], user="u17", normalize=True)
+
+        Args:
+            rows: whatever `predict` takes; for one text or one row the vector (H,) is returned.
+            normalize: whether vectors have the length 1, so that their products are cosines.
+
+        Raises:
+            ConfigError: for a baseline, or a task that scores tokens or compares texts.
+            DataError: as `predict` does.
+        """
+        if not isinstance(self.model, AttributeModel):
+            raise ConfigError(f"{type(self.model).__name__} has no vectors of texts: train a method with a backbone")
+        return encode_documents(
+            self.model,
+            rows,
+            attributes,
+            text_input=self.text_input,
+            batch_size=self.batch_size,
+            normalize=normalize,
+            run=self._pass,
+        )
+
+    def encode_rows(self, table: Table, *, first_row: int = 1) -> EncodedRows:
         """Encode rows for `score`, which may be called several times with other attributes; errors as in `logits`."""
         names = self.columns_in(table)
         batches = column_batches(table, names, batch_size=_ROWS, first_row=first_row)
@@ -362,7 +388,7 @@ class PredictorGroup(Mapping[str, Predictor]):
         """Return the predictions for rows of some of the predictors, by name, each as `Predictor.predict` does."""
         self._check_names(rows)
         given = {name: RowInput.read(table, self[name].row_names, {}) for name, table in rows.items()}
-        scores = self.score({name: self[name].encode(one.columns) for name, one in given.items()})
+        scores = self.score({name: self[name].encode_rows(one.columns) for name, one in given.items()})
         return {name: given[name].shaped(self[name].task.decode(own).columns()) for name, own in scores.items()}
 
     def score(self, rows: Mapping[str, EncodedRows]) -> dict[str, npt.NDArray[np.float32]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from functools import cached_property
@@ -85,6 +86,15 @@ class ReadingModel(ConditionedModel):
         texts = None if depth == 0 else rows.text_numbers()
         for index in batches_by_length(rows.lengths, size=size, device=self.device, texts=texts, room=room):
             yield index, self.batch(rows.take(index))
+
+    @property
+    @abstractmethod
+    def document_size(self) -> int:
+        """H, of the vectors of documents."""
+
+    @abstractmethod
+    def document_vectors(self, **batch: Tensor) -> Tensor:
+        """Return the vectors (B, H) of documents, which the head reads; arguments as in `forward`."""
 
     @cached_property
     def _layers(self) -> list[str]:
