@@ -9,6 +9,7 @@ from .apps.estimators import AttributeClassifier as AttributeClassifier
 from .apps.estimators import AttributeOrdinal as AttributeOrdinal
 from .apps.estimators import AttributeRegressor as AttributeRegressor
 from .apps.pipeline import AttributeClassificationPipeline as AttributeClassificationPipeline
+from .apps.sentence_module import AttributeModule as AttributeModule
 from .backbones.loading import load_tokenizer as load_tokenizer
 from .data.collator import Collator as Collator
 from .data.encoding import encode as encode

@@ -12,6 +12,7 @@ import small_runs
 import torch
 from transformers import AutoTokenizer
 
+from attribune.apps.sentence_module import AttributeModule
 from attribune.data.collator import Collator
 from attribune.data.encoding import encode
 from attribune.errors import ConfigError, DataError
@@ -79,3 +80,30 @@ def test_what_has_no_vectors_is_refused(backbone: Path) -> None:
         build(backbone, task=Preference()).encode(TABLE)
     with pytest.raises(ConfigError, match="give text_input='text'"):
         build(backbone, text_input=None).encode(TABLE)
+
+
+def test_a_module_makes_the_batches_of_sentence_transformers(backbone: Path, tmp_path: Path) -> None:
+    model = build(backbone).eval()
+    module, rows = AttributeModule(model), [{name: row[name] for name in ("text", "user")} for row in ROWS[:5]]
+    with torch.inference_mode():
+        found = module.forward(module.preprocess(rows))["sentence_embedding"]
+        texts = module.forward(module.preprocess(["dull", "great"], prompt="the film: ", user="u1"))
+    np.testing.assert_allclose(found.numpy(), model.encode(rows), atol=1e-6)
+    expected = model.encode(["the film: dull", "the film: great"], user="u1")
+    np.testing.assert_allclose(texts["sentence_embedding"].numpy(), expected, atol=1e-6)
+    module.save(str(tmp_path / "module"))
+    again = AttributeModule.load(str(tmp_path), subfolder="module", local_files_only=True)
+    np.testing.assert_allclose(again.model.encode(rows), model.encode(rows), atol=1e-6)
+    assert again.get_embedding_dimension() == model.document_size
+
+
+def test_sentence_transformers_search_by_attributes(backbone: Path, tmp_path: Path) -> None:
+    library = pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
+    model = build(backbone)
+    rows = [{name: row[name] for name in ("text", "user")} for row in ROWS]
+    searcher = library.SentenceTransformer(modules=[AttributeModule(model)], device="cpu")
+    np.testing.assert_allclose(searcher.encode(rows, batch_size=4), model.encode(rows), atol=1e-5)
+    np.testing.assert_allclose(searcher.encode(["dull"], user="u1"), model.encode(["dull"], user="u1"), atol=1e-5)
+    searcher.save(str(tmp_path))
+    again = library.SentenceTransformer(str(tmp_path), device="cpu", trust_remote_code=True)
+    np.testing.assert_allclose(again.encode(rows), model.encode(rows), atol=1e-5)
