@@ -97,4 +97,4 @@ class AttributeModule(nn.Module):
             local_files_only=bool(options.get("local_files_only")),
             **hub,
         )
-        return cls(model)  # type: ignore[arg-type]
+        return cls(model)

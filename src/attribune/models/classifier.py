@@ -284,7 +284,7 @@ class AttributeModel(ReadingModel):
     @property
     def document_size(self) -> int:
         """H, of the vectors of documents."""
-        return cast(int, (self.head if self.hidden_layer is None else self.hidden_layer).in_features)
+        return (self.head if self.hidden_layer is None else self.hidden_layer).in_features
 
     def document_vectors(self, **batch: Tensor) -> Tensor:
         """Return the vectors (B, H) of documents, which the head reads; arguments as in `forward`."""
