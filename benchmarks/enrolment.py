@@ -80,7 +80,7 @@ def with_mean(run: Path, rows: Dataset) -> npt.NDArray[Any]:
     """Scores of critics of whom no more is known than what critics are like."""
     predictor = load_run(run)[1]
     model: Any = predictor.model
-    ids = predictor.encode(rows)
+    ids = predictor.encode_rows(rows)
     with torch.no_grad():
         for name in model.attribute_tables():
             table = model.get_parameter(name)

@@ -127,7 +127,7 @@ def holder(folder: str, kind: str, count: int) -> Iterator[float]:
     torch.set_num_threads(1)
     group = Predictor.of_runs(runs, device="cpu")
     texts = {"text": [row["text"] for row in snippets()[:64]]}
-    group.score({name: predictor.encode(texts) for name, predictor in group.items()})
+    group.score({name: predictor.encode_rows(texts) for name, predictor in group.items()})
     while True:
         yield proportional()
 

@@ -8,6 +8,8 @@ from .analysis.next_texts import next_texts as next_texts
 from .apps.estimators import AttributeClassifier as AttributeClassifier
 from .apps.estimators import AttributeOrdinal as AttributeOrdinal
 from .apps.estimators import AttributeRegressor as AttributeRegressor
+from .apps.pipeline import AttributeClassificationPipeline as AttributeClassificationPipeline
+from .apps.sentence_module import AttributeModule as AttributeModule
 from .backbones.loading import load_tokenizer as load_tokenizer
 from .data.checking.table_check import check as check
 from .data.collator import Collator as Collator

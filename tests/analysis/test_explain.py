@@ -64,7 +64,7 @@ def metric_of(run: Path, place: Path, change: Callable[[np.ndarray], np.ndarray]
     """The accuracy with other ids, by way of the predictor alone."""
     _, predictor = load_run(run)
     table = read_table(place / "test.csv")
-    rows = predictor.encode(table)
+    rows = predictor.encode_rows(table)
     labels, _ = predictor.task.encode_labels([table["stars"]])
     return predictor.task.metrics(predictor.score(rows.with_attribute_ids(change(rows.attribute_ids.copy()))), labels)[
         "accuracy"
@@ -135,7 +135,7 @@ def test_figures_of_values_are_those_counted_row_by_row(run_of: Callable[..., Pa
     """Of an attribute with one value a row and of one with several, of which one at a time is taken away."""
     _, predictor = load_run(run_of("linear"))
     rows = read_table(place / "test.csv")
-    ready = predictor.encode(rows)
+    ready = predictor.encode_rows(rows)
     given = predictor.task.decode(predictor.score(ready)).probabilities
     moves: dict[tuple[str, int], list[np.ndarray]] = {}
     for attribute in predictor.schema:

@@ -187,7 +187,7 @@ def test_predictions_are_as_before(folder: Path) -> None:
     predictor = load_run(folder / "injector")[1]
     table = {"text": ["a great film"] * 3, "user": ["u1", "u2", "new"]}
     before = predictor.logits(table)[0]
-    attribute, rows = predictor.schema["user"], predictor.encode(table)
+    attribute, rows = predictor.schema["user"], predictor.encode_rows(table)
     known = _Vector.of(predictor, attribute, rows, value=1)
     assert known.G.abs().max() > 0
     assert np.array_equal(predictor.logits(table)[0], before)

@@ -306,6 +306,41 @@ def test_a_method_without_its_points_says_why(build, method: str, family: str) -
         build(method, family)
 
 
+# One family of each method, which is BERT where that fits.
+ONCE = [
+    pytest.param(
+        method,
+        next(family for name, family in PAIRS if name == method),
+        marks=[pytest.mark.slow] if method in VARIANTS else [],
+    )
+    for method in SETTINGS
+]
+
+
+@pytest.mark.parametrize(("method", "family"), ONCE)
+def test_in_float64_the_loss_has_the_slope_that_its_differences_show(build, batch, method: str, family: str) -> None:
+    model = scatter(build(method, family)).double().eval()
+    output = model(**batch)
+    assert (output.logits.dtype, output.loss.dtype) == (torch.float64, torch.float64)
+    learning = [p for p in model.parameters() if p.requires_grad]
+    found = torch.autograd.grad(output.loss, learning, allow_unused=True)
+    way = [torch.zeros_like(p) if g is None else g for p, g in zip(learning, found, strict=True)]
+    slope = torch.stack([x.square().sum() for x in way]).sum().sqrt()
+
+    @torch.no_grad()
+    def loss_at(step: float) -> float:
+        for parameter, x in zip(learning, way, strict=True):
+            parameter += step * x / slope
+        loss = model(**batch).loss.item()
+        for parameter, x in zip(learning, way, strict=True):
+            parameter -= step * x / slope
+        return loss
+
+    # A rounding to float32 on the way, of 6e-8, would be an error of a hundredth.
+    step = 3e-6
+    assert (loss_at(step) - loss_at(-step)) / (2 * step) == pytest.approx(slope.item(), rel=1e-5)
+
+
 @pytest.mark.parametrize(("method", "family"), COMBINATIONS)
 def test_learns_with_the_head_frozen(build, batch, method: str, family: str) -> None:
     model = still(build(method, family))

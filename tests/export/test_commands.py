@@ -119,7 +119,7 @@ def test_low_rank_methods_become_a_folder_of_peft(
     _, predictor = load_run(run)
     model = predictor.model
     assert isinstance(model, AttributeModel)
-    encoded = predictor.encode(rows(data)).take(slice(9))
+    encoded = predictor.encode_rows(rows(data)).take(slice(9))
     ids = torch.from_numpy(predictor.schema.encode({"user": ["u2"], "tags": [None]})[0])
     batch = predictor.model.batch(encoded.with_attribute_ids(np.repeat(ids.numpy(), 9, axis=0)))
     names = ("input_ids", "attention_mask")
@@ -158,7 +158,7 @@ def test_the_whole_model_in_onnx(
     assert json.loads(note["task"])["classes"] == ["bad", "good"]
     assert note["attributes"] == "user, tags"
     _, predictor = load_run(run)
-    encoded = predictor.encode(rows(data))
+    encoded = predictor.encode_rows(rows(data))
     for part in (slice(0, 1), slice(1, 30), slice(30, 37)):
         batch = predictor.model.batch(encoded.take(part))
         with torch.no_grad():
@@ -188,7 +188,7 @@ def test_the_whole_model_in_int8(
     nodes = [node.op_type for node in onnx.load(str(output)).graph.node]
     assert nodes.count("MatMulInteger") >= 12, "the six linear maps of both layers"
     _, predictor = load_run(run)
-    batch = predictor.model.batch(predictor.encode(rows(data)).take(slice(40)))
+    batch = predictor.model.batch(predictor.encode_rows(rows(data)).take(slice(40)))
     given = {entry.name: batch[entry.name].numpy() for entry in session.get_inputs()}
     found, hidden = (
         softmax(session.run(None, given | {"attribute_ids": ids})[0], axis=1)
@@ -228,7 +228,7 @@ def test_a_torch_program_for_given_values(
     _, predictor = load_run(run_of(method))
     mine = rows(data, user="u3", tags="")
     expected = predictor.logits(mine)[0]
-    encoded = predictor.encode(mine)
+    encoded = predictor.encode_rows(mine)
     for part in (slice(0, 1), slice(1, 30)):
         batch = predictor.model.batch(encoded.take(part))
         with torch.no_grad():

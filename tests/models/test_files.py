@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, PreTrainedModel
 
 from attribune.backbones.loading import load_backbone
+from attribune.core.device import default_device
 from attribune.errors import ConfigError, ModelFolderError
 from attribune.methods import Injector, Plain
 from attribune.models import files as saving
@@ -71,10 +72,12 @@ def test_precision_and_device_by_name(model: AttributeModel, tmp_path: Path) -> 
     assert half.backbone.dtype == torch.bfloat16
     assert half.head.weight.dtype == torch.float32
     for name in ("int8", "half-full"):
-        with pytest.raises(ConfigError, match=f"dtype is '{name}': choose float32, bfloat16 or float16"):
+        with pytest.raises(ConfigError, match=f"dtype is '{name}': choose float32, bfloat16, float16 or auto"):
             AttributeModel.from_pretrained(tmp_path, dtype=name)
-    with pytest.raises(ConfigError, match="device_map is 'auto': give one device"):
-        AttributeModel.from_pretrained(tmp_path, device_map="auto")
+    with pytest.raises(ConfigError, match="device_map is 'balanced': give auto or one device"):
+        AttributeModel.from_pretrained(tmp_path, device_map="balanced")
+    own = AttributeModel.from_pretrained(tmp_path, dtype="auto", device_map="auto")
+    assert (own.backbone.dtype, own.device.type) == (torch.float32, default_device())
     device = AttributeModel.from_pretrained(tmp_path, device_map=torch.device("meta")).head.weight.device
     assert device.type == "meta"
 

@@ -394,8 +394,8 @@ def test_pairs_have_their_segments(folder: Path, tmp_path: Path) -> None:
     model = load_run(tmp_path / "run")[1].model
     assert isinstance(model, AttributeModel)
     predictor = Predictor(model)
-    rows = with_histories(predictor.encode({"text": ["great film"], "price": ["3"], "user": ["u1"]}))
-    plain = with_histories(predictor.encode({"text": ["great film"], "price": ["3"], "user": [None]}))
+    rows = with_histories(predictor.encode_rows({"text": ["great film"], "price": ["3"], "user": ["u1"]}))
+    plain = with_histories(predictor.encode_rows({"text": ["great film"], "price": ["3"], "user": [None]}))
     more = len(rows.inputs[0]) - len(plain.inputs[0])
     assert 0 < more <= 21
     assert rows.segment_starts is not None

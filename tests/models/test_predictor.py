@@ -59,7 +59,7 @@ def test_the_batches_and_their_order_do_not_matter(predictor_of: Callable[..., P
 
 def test_a_batch_ends_where_texts_become_much_shorter(predictor_of: Callable[..., Predictor]) -> None:
     texts = ["good " * 18] * 5 + ["bad"] * 90 + ["good " * 18] * 30
-    rows = predictor_of().encode({"text": texts, "user": ["u1"] * 125, "tags": [None] * 125})
+    rows = predictor_of().encode_rows({"text": texts, "user": ["u1"] * 125, "tags": [None] * 125})
     found = list(predictor_of().model.batches(rows, size=64))
     assert [batch["input_ids"].shape for _, batch in found] == [(35, 20), (64, 3), (26, 3)]
     assert sorted(np.concatenate([index for index, _ in found])) == list(range(125))
@@ -185,7 +185,7 @@ def test_the_hub_gets_the_card_of_this_library(whole_model: AttributeModel, monk
 
 def test_a_model_that_does_not_know_its_text_columns_asks_for_them(predictor_of: Callable[..., Predictor]) -> None:
     model = predictor_of().model
-    with pytest.raises(ConfigError, match=r"which columns are its text: give text_input=TextInput\.of"):
+    with pytest.raises(ConfigError, match=r"which column is its text: give text_input='text'"):
         Predictor(model)
 
 

@@ -104,7 +104,7 @@ def rows_of(number: int, count: int) -> dict[str, list[Any]]:
 
 def assert_as_alone(group: PredictorGroup, runs: Mapping[str, Path], *, atol: float = 2e-6) -> None:
     tables = {name: rows_of(number, 9 + 3 * number) for number, name in enumerate(runs)}
-    scores = group.score({name: group[name].encode(table) for name, table in tables.items()})
+    scores = group.score({name: group[name].encode_rows(table) for name, table in tables.items()})
     for name, table in tables.items():
         expected = Predictor.from_pretrained(runs[name], device="cpu").logits(table)[0]
         np.testing.assert_allclose(scores[name], expected, atol=atol, rtol=1e-5, err_msg=name)
@@ -156,7 +156,7 @@ def test_what_all_share_is_computed_once(runs: dict[str, Path]) -> None:
         products.append((states.shape[0], weight.data_ptr()))
         return forward(states, weight, bias)
 
-    rows = {name: group[name].encode(rows_of(3, 4)) for name in names}
+    rows = {name: group[name].encode_rows(rows_of(3, 4)) for name in names}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.nn.functional, "linear", counted)
         group.score(rows)
@@ -221,7 +221,7 @@ def test_adapters_of_one_size_are_joined(
     grouped = functional.grouped_bottleneck
     monkeypatch.setattr(functional, "grouped_bottleneck", lambda *a: calls.append(a[1]) or grouped(*a))
     for names in (list(runs), ["ccc", "a"]):  # of all models, and of some of them
-        rows = {name: group[name].encode(rows_of(len(name), 5 + len(name))) for name in names}
+        rows = {name: group[name].encode_rows(rows_of(len(name), 5 + len(name))) for name in names}
         for name, scores in group.score(rows).items():
             expected = Predictor.from_pretrained(runs[name], device="cpu").score(rows[name])
             np.testing.assert_allclose(scores, expected, atol=0.1 if precision == "bf16" else 2e-6, err_msg=name)
@@ -234,7 +234,7 @@ def test_norms_of_their_own_in_half_precision(runs: dict[str, Path]) -> None:
     chosen = {name: runs[name] for name in ("adapter", "injector", "head", "pln")}
     group = Predictor.of_runs(chosen, device="cpu", precision="bf16")
     assert group.together_with("head") == list(chosen)
-    rows = {name: one.encode(rows_of(4, 12)) for name, one in group.items()}
+    rows = {name: one.encode_rows(rows_of(4, 12)) for name, one in group.items()}
     for name, scores in group.score(rows).items():
         np.testing.assert_allclose(scores, group[name].score(rows[name]), atol=0.05, err_msg=name)
 
@@ -260,7 +260,7 @@ def test_predictions_by_name(runs: dict[str, Path]) -> None:
 
 def test_threads_do_not_mix_the_attributes_of_their_batches(runs: dict[str, Path]) -> None:
     group = Predictor.of_runs({name: runs[name] for name in ("injector", "pln", "lora")}, device="cpu", batch_size=5)
-    rows = {name: one.encode(rows_of(2, 20)) for name, one in group.items()}
+    rows = {name: one.encode_rows(rows_of(2, 20)) for name, one in group.items()}
     expected = group.score(rows)
 
     def ask(number: int) -> None:

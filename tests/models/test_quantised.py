@@ -110,7 +110,7 @@ def test_models_together(folder: Path) -> None:
     runs = {name: folder / name for name in RUNS}
     group = Predictor.of_runs(runs, device="cpu", quantise="int8")
     assert set(group.together_with("injector")) == set(RUNS)
-    found = group.score({name: group[name].encode(TABLE) for name in RUNS})
+    found = group.score({name: group[name].encode_rows(TABLE) for name in RUNS})
     for name in RUNS:
         expected = Predictor.from_pretrained(runs[name], device="cpu", quantise="int8").logits(TABLE)[0]
         np.testing.assert_allclose(found[name], expected, atol=0.02, err_msg=name)

@@ -189,7 +189,7 @@ def test_windows_are_one_long_pass(run: Path) -> None:
     model.double()
     model.backbone = Alone(embeddings)
     words = [f"n{number % 61}" for number in range(400)]
-    scores = predictor.score(predictor.encode({"words": [words], "user": ["u1"]}))[0]
+    scores = predictor.score(predictor.encode_rows({"words": [words], "user": ["u1"]}))[0]
     ids = torch.tensor(model.tokenizer.convert_tokens_to_ids(words))
     with torch.no_grad():
         expected = model.head(embeddings(ids)).numpy()

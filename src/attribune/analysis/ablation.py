@@ -66,7 +66,7 @@ def ablate(
     if rows is not None and rows < len(labelled.labels):
         labelled = labelled.first(rows)
     with numbered_in_file(labelled.numbers, labelled.source):
-        encoded = predictor.encode(labelled.rows)
+        encoded = predictor.encode_rows(labelled.rows)
     attributes = predictor.schema if predictor.reads_attributes else ()
     columns = {METHOD: None} | {attribute.name: attribute.columns for attribute in attributes}
     passes, task = 1 + len(columns) * len(layers) * (len(layers) + 1) // 2, predictor.task

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attribune.backbones.families import placement_for
-from attribune.backbones.loading import check_fingerprint, fingerprint, load_backbone, stack_path
+from attribune.backbones.fingerprint import check_fingerprint, fingerprint
+from attribune.backbones.loading import load_backbone, stack_path
 from attribune.backbones.sites import find_layers
 from attribune.backbones.word_models import WordConfig
 from attribune.errors import ConfigError

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import difflib
-import hashlib
 import json
 import logging
 import warnings
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -31,25 +31,26 @@ from transformers.utils import logging as transformers_logging
 
 from attribune.backbones.bart_encoder import BartEncoderModel
 from attribune.backbones.families import placement_for
+from attribune.backbones.fingerprint import fingerprint
 from attribune.backbones.hierarchical import HierarchicalModel
 from attribune.backbones.int8 import Int8Weights
+from attribune.backbones.load_options import AS_STORED, LoadOptions
 from attribune.backbones.placement import Placement, Pooling
 from attribune.backbones.tang import TangModel
 from attribune.backbones.word_models import BiLSTMCNNModel, BiLSTMModel, CNNModel, WordModel
 from attribune.backbones.word_options import WORD_MODELS
 from attribune.core.config import short_repr
 from attribune.core.process import require_memory
-from attribune.errors import AttribuneError, ConfigError, ModelFolderError
+from attribune.errors import AttribuneError, ConfigError
 
 __all__ = [
     "DEFAULT_BACKBONE",
     "SharedBackbones",
     "build_backbone",
     "check_counts",
-    "check_fingerprint",
-    "fingerprint",
     "load_backbone",
     "load_tokenizer",
+    "load_with_fingerprint",
     "locate_backbone",
     "pooling_of",
     "stack_path",
@@ -99,7 +100,12 @@ def locate_backbone(name: str) -> str:
 
 
 def load_backbone(
-    name: str, *, revision: str | None = None, attention_dropout: float | None = None, is_generative: bool = False
+    name: str,
+    *,
+    revision: str | None = None,
+    attention_dropout: float | None = None,
+    is_generative: bool = False,
+    options: LoadOptions = AS_STORED,
 ) -> PreTrainedModel:
     """Load a pretrained backbone without its pooler, in the precision of its file.
 
@@ -108,6 +114,7 @@ def load_backbone(
         revision: branch, tag or commit on the hub.
         attention_dropout: on the attention weights in training; by default that of the pretrained configuration.
         is_generative: whether to load its language-model head.
+        options: how files are got from the hub, and weights loaded.
 
     Raises:
         ConfigError: if it cannot be found or read, its family is not in the placement table, or has no dropout of the
@@ -122,9 +129,10 @@ def load_backbone(
     _log.info("backbone %s is read from %s", name, source)
     with _quiet():
         try:
-            check_counts(PreTrainedConfig.get_config_dict(source, revision=revision)[0], source=name)
-            config = transformers.AutoConfig.from_pretrained(source, revision=revision, trust_remote_code=False)
-            model_class, options = _architecture(config, is_generative=is_generative)
+            found = {"revision": revision, **options.of_hub(source)}
+            check_counts(PreTrainedConfig.get_config_dict(source, **found)[0], source=name)
+            config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=False, **found)
+            model_class, own = _architecture(config, is_generative=is_generative)
             if attention_dropout is not None:
                 _set_attention_dropout(config, attention_dropout)
             _refuse_pickled_weights(name, Path(source))
@@ -132,12 +140,13 @@ def load_backbone(
             model, report = model_class.from_pretrained(
                 source,
                 config=config,
-                revision=revision,
                 dtype="auto",
                 output_loading_info=True,
                 trust_remote_code=False,
                 use_safetensors=True,
-                **options,
+                **found,
+                **options.of_weights(),
+                **own,
             )
         except AttribuneError:
             raise
@@ -195,12 +204,24 @@ class SharedBackbones:
         self._loaded: dict[Hashable, tuple[PreTrainedModel, str]] = {}
 
     def load(
-        self, name: str, *, revision: str | None, is_generative: bool, dtype: torch.dtype
+        self,
+        name: str,
+        *,
+        revision: str | None,
+        is_generative: bool,
+        dtype: torch.dtype,
+        options: LoadOptions = AS_STORED,
     ) -> tuple[PreTrainedModel, str]:
-        """Load a backbone as `load_backbone` does, cast it to `dtype`, and return the fingerprint from before."""
-        key = (locate_backbone(name), revision, is_generative, dtype)
+        """Load a backbone as `load_backbone` does, cast it to `dtype`, and return the fingerprint from before.
+
+        Raises:
+            ConfigError: for a quantised one, whose tensors cannot be shared.
+        """
+        if options.quantization_config is not None:
+            raise ConfigError("models that share a backbone cannot have it in 4 or 8 bits: load each for itself")
+        key = (locate_backbone(name), revision, is_generative, dtype, options.attn_implementation)
         if key not in self._loaded:
-            loaded = load_backbone(name, revision=revision, is_generative=is_generative)
+            loaded = load_backbone(name, revision=revision, is_generative=is_generative, options=options)
             self._loaded[key] = loaded, fingerprint(loaded)
             loaded.to(self.device, dtype)
         pretrained, original = self._loaded[key]
@@ -231,6 +252,28 @@ def with_same_tensors(module: Module, *, shared: Iterable[object] = ()) -> Modul
     return copy.deepcopy(module, same)
 
 
+def load_with_fingerprint(
+    name: str,
+    *,
+    revision: str | None,
+    is_generative: bool,
+    options: LoadOptions,
+    attention_dropout: float | None = None,
+) -> tuple[PreTrainedModel, str]:
+    """Load a backbone as `load_backbone` does, with the fingerprint of its weights as they are in the file.
+
+    One that is quantised is loaded twice, since the fingerprint is of what was there before.
+    """
+    load = partial(
+        load_backbone, name, revision=revision, is_generative=is_generative, attention_dropout=attention_dropout
+    )
+    if options.quantization_config is None:
+        loaded = load(options=options)
+        return loaded, fingerprint(loaded)
+    mark = fingerprint(load(options=replace(options, quantization_config=None)))
+    return load(options=options), mark
+
+
 def load_tokenizer(name: str, *, revision: str | None = None) -> PreTrainedTokenizerBase:
     """Load the tokenizer of a backbone from where `load_backbone` loads its weights.
 
@@ -238,8 +281,9 @@ def load_tokenizer(name: str, *, revision: str | None = None) -> PreTrainedToken
         ConfigError: if it cannot be loaded.
     """
     try:
+        source = locate_backbone(name)
         tokenizer = transformers.AutoTokenizer.from_pretrained(
-            locate_backbone(name), revision=revision, trust_remote_code=False
+            source, revision=revision, trust_remote_code=False, **AS_STORED.of_hub(source)
         )
     except Exception as error:  # damaged files lead to any exception, even Exception itself
         raise ConfigError(
@@ -301,13 +345,17 @@ def stack_path(backbone: PreTrainedModel, *, is_generative: bool) -> str:
     return next(str(name) for name, module in backbone.named_modules() if module is stack)
 
 
-def pooling_of(name: str, placement: Placement, *, revision: str | None = None) -> Pooling:
+def pooling_of(
+    name: str, placement: Placement, *, revision: str | None = None, options: LoadOptions = AS_STORED
+) -> Pooling:
     """Return the pooling in the sentence-transformers settings of a backbone, by default that of its placement."""
     try:
+        source = locate_backbone(name)
         file = cached_file(
-            locate_backbone(name),
+            source,
             "1_Pooling/config.json",
             revision=revision,
+            **options.of_hub(source),
             _raise_exceptions_for_missing_entries=False,
             _raise_exceptions_for_connection_errors=False,
         )
@@ -317,27 +365,6 @@ def pooling_of(name: str, placement: Placement, *, revision: str | None = None) 
         return placement.pooling
     settings = json.loads(Path(file).read_text(encoding="utf-8"))
     return next((pooling for key, pooling in _POOLINGS.items() if settings.get(key)), placement.pooling)
-
-
-def fingerprint(backbone: nn.Module) -> str:
-    """Return a short hash of the name, shape and first 64 numbers of every parameter; milliseconds at any size."""
-    digest = hashlib.blake2b(digest_size=16)
-    for name, parameter in backbone.named_parameters():
-        # Rounded, so that the hash does not depend on the precision in which the weights were loaded.
-        head = parameter.detach().flatten()[:64].to("cpu", torch.bfloat16).float()
-        digest.update(f"{name}{tuple(parameter.shape)}".encode())
-        digest.update(head.numpy().tobytes())
-    return digest.hexdigest()
-
-
-def check_fingerprint(actual: str, expected: str, *, name: str, folder: Path) -> None:
-    """Raise ModelFolderError if a backbone's fingerprint is not that of the weights a model was trained on."""
-    if actual != expected:
-        raise ModelFolderError(
-            f"{folder} was trained on other weights than those at {name!r} now: its learned tensors would give wrong "
-            "predictions in silence. Give the original weights with backbone=FOLDER (--backbone FOLDER), or the "
-            "revision they had"
-        )
 
 
 def _architecture(config: PreTrainedConfig, *, is_generative: bool) -> tuple[Any, dict[str, Any]]:

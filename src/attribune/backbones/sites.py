@@ -175,9 +175,11 @@ def _norm_after(placement: Placement, layers: Sequence[str], number: int, kind: 
 
 
 def _linear_sizes(module: nn.Module) -> tuple[int, int]:
-    """Return input and output size of a linear map; GPT-2 stores its weights transposed."""
+    """Return input and output size of a linear map, whose weights may be packed; GPT-2 stores them transposed."""
+    if isinstance(module, nn.Linear):
+        return module.in_features, module.out_features
     rows, columns = cast(Tensor, module.weight).shape
-    return (columns, rows) if isinstance(module, nn.Linear) else (rows, columns)
+    return rows, columns
 
 
 def find_norms(backbone: nn.Module, placement: Placement) -> tuple[nn.Module, ...]:

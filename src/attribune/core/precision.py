@@ -1,10 +1,11 @@
-"""The precision in which this machine computes best."""
+"""The precision in which this machine computes best, and that of what is summed."""
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
-__all__ = ["resolve_precision"]
+__all__ = ["at_least_float32", "resolve_precision"]
 
 
 def resolve_precision(precision: str) -> str:
@@ -19,3 +20,8 @@ def resolve_precision(precision: str) -> str:
     # Zen 4 and Cooper Lake multiply pairs of bf16 at twice the rate of float32. Intel's later processors, which have
     # float16 too, leave that to AMX: where a virtual machine hides AMX, bf16 takes 1.5 times as long as float32.
     return "bf16" if has.get("avx512_bf16") and not has.get("avx512_fp16") else "float32"
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """Return a tensor in float32, or as it is in float64."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -86,6 +86,11 @@ class TextInput:
             names, separator=separator, window=window, prompt=prompts, chat=chat, pair=pairs, truncation=truncation
         )
 
+    @classmethod
+    def read_setting(cls, given: TextInput | str | Sequence[str] | None) -> TextInput | None:
+        """Return what was given as ``text_input``: itself, or one of the columns that are named."""
+        return given if given is None or isinstance(given, TextInput) else cls.of(given)
+
     @property
     def names(self) -> tuple[str, ...]:
         """All columns that are read."""

@@ -64,7 +64,7 @@ def table_rows(predictor: Predictor, data: Any, *, ids: npt.NDArray[np.int64] | 
         table = {name: table[name] for name in predictor.text_input.names if name in table.column_names} | absent
     predictor.check_columns(list(table) if isinstance(table, dict) else table.column_names, source=source)
     with numbered_in_file(range(_TABLE_ROWS), source):
-        encoded = predictor.encode(table)
+        encoded = predictor.encode_rows(table)
     return Rows(encoded.with_attribute_ids(_fixed(encoded.attribute_ids, ids)), from_table=True)
 
 
@@ -87,7 +87,7 @@ def random_rows(predictor: Predictor, *, ids: npt.NDArray[np.int64] | None) -> R
 
 def _tells_segments_apart(predictor: Predictor) -> bool:
     row = {name: [None] if name in predictor.schema.names else ["a"] for name in predictor.columns}
-    return predictor.encode(row).segment_starts is not None
+    return predictor.encode_rows(row).segment_starts is not None
 
 
 def _fixed(own: npt.NDArray[np.int64], ids: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:

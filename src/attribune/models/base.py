@@ -14,8 +14,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from attribune.backbones.families import placement_for
+from attribune.backbones.fingerprint import fingerprint
 from attribune.backbones.int8 import check_int8
-from attribune.backbones.loading import build_backbone, fingerprint, load_backbone
+from attribune.backbones.load_options import LoadOptions, check_quantised_tuning, is_quantised
+from attribune.backbones.loading import build_backbone, load_with_fingerprint
 from attribune.backbones.sites import first_position, most_positions
 from attribune.backbones.sparse_attention import prepare_sparse_attention
 from attribune.backbones.tuning import tune_backbone
@@ -82,6 +84,8 @@ class ConditionedModel(CheckpointedModel):
         self.schema = schema
         self.tokenizer = tokenizer
         self.task: Task = task_from_dict(config.task or {})
+        config.id2label = dict(enumerate(self.task.output_names))
+        config.label2id = {label: number for number, label in config.id2label.items()}
         self.text_input = None if config.text_input is None else TextInput.from_dict(config.text_input)
         self.slots = schema.layout
         self.backbone = (
@@ -107,7 +111,10 @@ class ConditionedModel(CheckpointedModel):
         self.first_position = first_position(self.stack, self.placement)
         self.most_positions = most_positions(self.stack, self.placement)
         self.padded_length = self._prepare_attention()
-        self.backbone.requires_grad_(config.tuning == "full")
+        if is_quantised(self.backbone):
+            check_quantised_tuning(config.tuning or "")
+        else:
+            self.backbone.requires_grad_(config.tuning == "full")
         tune_backbone(self.stack, self.placement, config.tuning or "")
         self.method.install(self.stack)
         # Every module is initialised when it is made; post_init would overwrite the initial values.
@@ -149,22 +156,34 @@ class ConditionedModel(CheckpointedModel):
 
     @classmethod
     def _loaded(
-        cls, backbone: str | PreTrainedModel, *, revision: str | None, attention_dropout: float | None
-    ) -> tuple[str, PreTrainedModel]:
-        """Return the name of a backbone and the backbone without a pooler, loaded if only its name is given."""
-        if not isinstance(backbone, str):
-            if not cls.is_generative and placement_for(backbone.config.model_type).has_pooler:
-                backbone.pooler = None
-            return backbone.config._name_or_path, backbone
-        loaded = load_backbone(
-            backbone, is_generative=cls.is_generative, revision=revision, attention_dropout=attention_dropout
-        )
-        return backbone, loaded
+        cls,
+        backbone: str | PreTrainedModel,
+        *,
+        revision: str | None,
+        attention_dropout: float | None,
+        dtype: torch.dtype,
+        options: LoadOptions,
+    ) -> tuple[str, PreTrainedModel, str | None]:
+        """Return name, backbone without a pooler, and fingerprint; loaded if only its name is given."""
+        if isinstance(backbone, str):
+            loaded, mark = load_with_fingerprint(
+                backbone,
+                is_generative=cls.is_generative,
+                revision=revision,
+                attention_dropout=attention_dropout,
+                options=options,
+            )
+            return backbone, loaded if is_quantised(loaded) else loaded.to(dtype), mark
+        if not cls.is_generative and placement_for(backbone.config.model_type).has_pooler:
+            backbone.pooler = None
+        has_mark = not isinstance(backbone, WordModel) and not is_quantised(backbone)
+        return backbone.config._name_or_path, backbone, fingerprint(backbone) if has_mark else None
 
     @staticmethod
     def _config(
         name: str,
         loaded: PreTrainedModel,
+        mark: str | None,
         *,
         task: Task,
         method: MethodConfig | None,
@@ -179,7 +198,7 @@ class ConditionedModel(CheckpointedModel):
             text_config=loaded.config,
             backbone=name,
             revision=revision,
-            backbone_fingerprint=None if isinstance(loaded, WordModel) else fingerprint(loaded),
+            backbone_fingerprint=mark,
             method=method.to_dict(),
             task=task.to_dict(),
             tuning=tuning or method.default_tuning,

@@ -15,7 +15,14 @@ from attribune.backbones.word_models import WordModel
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 
-__all__ = ["check_head", "check_length", "checked_chunk", "claim", "own_pooling", "pooling_named"]
+__all__ = [
+    "check_head",
+    "check_length",
+    "checked_chunk",
+    "claim",
+    "own_pooling",
+    "pooling_named",
+]
 
 
 def claim(backbone: PreTrainedModel, *, acting: bool) -> None:

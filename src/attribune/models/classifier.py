@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Self, cast
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModel,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils.generic import can_return_tuple
 
 from attribune import functional
+from attribune.backbones.load_options import LoadOptions
 from attribune.backbones.placement import Pooling
 from attribune.core.config import short_repr
+from attribune.core.precision import at_least_float32
 from attribune.data.candidates import CandidateCollator, CandidateEncoder
 from attribune.data.collator import Collator
 from attribune.data.texts import TextEncoder, TextInput
@@ -27,6 +37,8 @@ from attribune.methods.condition import Condition
 from attribune.methods.history import History
 from attribune.models.checks import check_head, checked_chunk, own_pooling, pooling_named
 from attribune.models.chunk_encoders import TransformerConfig, chunk_encoder_from_dict
+from attribune.models.config import AttributeConfig
+from attribune.models.document_vectors import encode_documents
 from attribune.models.reading import ReadingModel, TextStates
 from attribune.models.set_encoder import SetEncoder
 from attribune.models.text_vectors import history_encoder
@@ -65,8 +77,10 @@ class AttributeModel(ReadingModel):
         attention_dropout: float | None = None,
         revision: str | None = None,
         dtype: torch.dtype = torch.float32,
+        attn_implementation: str | None = None,
+        quantization_config: Any = None,
         tokenizer: PreTrainedTokenizerBase | None = None,
-        text_input: TextInput | None = None,
+        text_input: TextInput | str | Sequence[str] | None = None,
         chunk: int | None = None,
         chunk_encoder: Mapping[str, Any] | str | None = None,
     ) -> Self:
@@ -83,8 +97,12 @@ class AttributeModel(ReadingModel):
             attention_dropout: of a backbone loaded by name; by default its own, 0 is much faster for long texts.
             revision: branch, tag or commit of the backbone on the hub.
             dtype: of a backbone loaded by name; method and head are always float32.
+            attn_implementation: of a backbone loaded by name, such as ``eager``; by default what transformers chooses.
+            quantization_config: loads a backbone by name in 4 or 8 bits, on a GPU, for a tuning that leaves its
+                matrices as they are.
             tokenizer: saved with the model.
-            text_input: which columns are the text; saved with the model, so that `Predictor` can read rows.
+            text_input: which columns are the text, or the name of one; saved with the model, so that `Predictor` can
+                read rows.
             chunk: ids that the backbone reads at once; by default those of the window of `text_input`, if any, or all.
             chunk_encoder: ``robert``, ``tobert`` or ``hibert``, or its settings; by default the mean of the chunks.
 
@@ -92,24 +110,27 @@ class AttributeModel(ReadingModel):
             ConfigError: for settings that do not fit each other or the backbone.
         """
         check_head(dropout, head_size)
-        chunk = checked_chunk(chunk, text_input)
-        name, loaded = cls._loaded(backbone, revision=revision, attention_dropout=attention_dropout)
+        text = TextInput.read_setting(text_input)
+        chunk = checked_chunk(chunk, text)
+        options = LoadOptions(attn_implementation=attn_implementation, quantization_config=quantization_config)
+        name, loaded, mark = cls._loaded(
+            backbone, revision=revision, attention_dropout=attention_dropout, dtype=dtype, options=options
+        )
         config = cls._config(
             name,
             loaded,
+            mark,
             task=task,
             method=method,
             tuning=tuning,
             revision=revision,
-            text_input=text_input,
-            id2label=dict(enumerate(getattr(task, "class_names", ()))) or None,
+            text_input=text,
             pooling=own_pooling(loaded, name, revision) if pooling is None else pooling,
             dropout=dropout,
             head_size=head_size,
             chunk=chunk,
             chunk_encoder=None if chunk_encoder is None else chunk_encoder_from_dict(chunk_encoder).model_dump(),
         )
-        loaded = loaded if loaded is backbone else loaded.to(dtype)
         return cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
 
     def _check_method(self) -> None:
@@ -169,13 +190,12 @@ class AttributeModel(ReadingModel):
 
     def build_set_encoder(self, attribute: str) -> SetEncoder:
         """Return an untrained encoder of an attribute's new values."""
-        features = (self.head if self.hidden_layer is None else self.hidden_layer).in_features
         numbers = numbers_of_value(self, attribute)
         if not numbers:
             raise ConfigError(
                 f"set_encoders has {short_repr(attribute)}, of which this model has no vectors: leave it out"
             )
-        return SetEncoder(features=features, outputs=self.task.outputs, numbers=numbers)
+        return SetEncoder(features=self.document_size, outputs=self.task.outputs, numbers=numbers)
 
     def add_set_encoder(self, attribute: str, encoder: SetEncoder) -> None:
         """Add an encoder of an attribute's new values, which is stored with the model."""
@@ -214,13 +234,16 @@ class AttributeModel(ReadingModel):
     @can_return_tuple  # type: ignore[untyped-decorator]
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         attribute_ids: Tensor | None = None,
         labels: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         weights: Tensor | None = None,
         text_keys: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        output_attentions: bool | None = None,
     ) -> SequenceClassifierOutput:
         """Return logits, and the task's loss if there are labels; as a tuple with ``return_dict=False``.
 
@@ -236,16 +259,54 @@ class AttributeModel(ReadingModel):
             weights: (B,), how much each row counts in the loss; all the same by default.
             text_keys: (B,), or (B, 2), equal for rows with equal ids, mask and types, whose text is read once up to the
                 first layer in which the method acts; by default each is read for itself.
+            inputs_embeds: (B, T, E), embeddings of the tokens in the place of ``input_ids``.
+            output_hidden_states: whether to return the states (B, T, H) before the first layer and behind each, with
+                the positions that a method inserts; by default that of the configuration.
+            output_attentions: whether to return the weights (B, heads, T, T) of the attention, which must be eager.
 
         Raises:
             DataError: for attribute_ids that are missing, of the wrong shape or out of range.
+            ConfigError: for embeddings or outputs that this model does not have.
         """
-        read = self._read(input_ids, attention_mask, attribute_ids, token_type_ids, text_keys)
+        given = {"output_hidden_states": output_hidden_states, "output_attentions": output_attentions}
+        asked = [name for name, value in given.items() if (getattr(self.config, name) if value is None else value)]
+        read = self._read(
+            input_ids, attention_mask, attribute_ids, token_type_ids, text_keys, inputs_embeds, asked=asked
+        )
         logits = self.logits_of(read)
         if self.training and (auxiliary := self._auxiliary_logits(read.condition)):
             logits = torch.stack([logits, *auxiliary], dim=1)
         loss = None if labels is None else self.weighted_loss(logits, labels, weights)
-        return SequenceClassifierOutput(loss=loss, logits=logits)
+        return SequenceClassifierOutput(
+            loss=loss, logits=logits, hidden_states=read.hidden_states, attentions=read.attentions
+        )
+
+    @property
+    def document_size(self) -> int:
+        """H, of the vectors of documents."""
+        return (self.head if self.hidden_layer is None else self.hidden_layer).in_features
+
+    def document_vectors(self, **batch: Tensor) -> Tensor:
+        """Return the vectors (B, H) of documents, which the head reads; arguments as in `forward`."""
+        return self.documents_and_logits(**batch)[0]
+
+    def encode(
+        self, rows: Any, /, *, batch_size: int = 64, normalize: bool = False, **attributes: Any
+    ) -> npt.NDArray[np.float32]:
+        """Return the vectors (n, H) of texts with their attributes, as the head reads them.
+
+            model.encode(["A joy from start to end.", "Dull."], user="u17", normalize=True)
+
+        Args:
+            rows: whatever `Predictor.predict` takes.
+            batch_size: rows in one pass; they are sorted by length.
+            normalize: whether vectors have the length 1, so that their products are cosines.
+
+        Raises:
+            ConfigError: for a task that scores tokens or compares texts, or a model without text columns.
+            DataError: as `Predictor.predict` does.
+        """
+        return encode_documents(self, rows, attributes, batch_size=batch_size, normalize=normalize)
 
     def documents_and_logits(
         self,
@@ -261,16 +322,16 @@ class AttributeModel(ReadingModel):
         return document, self._classified(document, condition)
 
     def logits_of(self, read: TextStates) -> Tensor:
-        """Return the logits, float32, of the backbone's last states.
+        """Return the logits, float32 at least, of the backbone's last states.
 
         They are those of the documents, (B, outputs), or of each token, (B, T, outputs), where the task scores tokens.
         """
         if not self.task.reads_tokens:
             return self._classified(self._document(read), read.condition)
-        hidden, attention_mask, condition, _ = read.of_rows()
-        hidden = self.method.encode(hidden, attention_mask, condition)
+        read = read.of_rows()
+        hidden = self.method.encode(read.hidden, read.attention_mask, read.condition)
         logits: Tensor = self.head(self._features(hidden, self.head.weight.dtype))
-        return logits.float()
+        return at_least_float32(logits)
 
     def _document(self, read: TextStates) -> Tensor:
         """Return the document vectors (B, H), which depend on the text alone where the method only classifies them."""
@@ -287,12 +348,13 @@ class AttributeModel(ReadingModel):
         return self._linked(outputs, condition)
 
     def _linked(self, outputs: Tensor, condition: Condition) -> Tensor:
-        """Return the float32 logits (B, outputs of the task) of the head's outputs, one for each text of a row."""
+        """Return the logits (B, outputs of the task) of the head's outputs, one for each text of a row."""
         if self.task.candidates > 1:
-            return outputs.float().view(-1, self.task.candidates)
+            return at_least_float32(outputs).view(-1, self.task.candidates)
+        outputs = at_least_float32(outputs)
         if self.link is None:
-            return outputs.float()
-        return cast(Tensor, self.link(outputs.float(), self.linked_vectors(condition)))
+            return outputs
+        return cast(Tensor, self.link(outputs, self.linked_vectors(condition)))
 
     def linked_vectors(self, condition: Condition) -> list[Tensor]:
         """Return the rows' vectors (B, Z_j) of the attributes that the link reads."""
@@ -331,7 +393,7 @@ class AttributeModel(ReadingModel):
         if len(parts) == 1 or not self.training:
             return self._task_loss(logits, labels, weights)
         losses = [self._task_loss(one, labels, weights) for one in logits.unbind(dim=1)]
-        return torch.stack(losses) @ torch.tensor(parts, device=logits.device)
+        return torch.stack(losses) @ torch.tensor(parts, dtype=losses[0].dtype, device=logits.device)
 
     def _task_loss(self, logits: Tensor, labels: Tensor, weights: Tensor | None) -> Tensor:
         if weights is None:
@@ -349,3 +411,7 @@ class AttributeModel(ReadingModel):
         if self.chunk_encoder is None:
             return functional.mean_tokens(pooled, real)
         return cast(Tensor, self.chunk_encoder(pooled.to(self.head.weight.dtype), real))
+
+
+for _auto in (AutoModel, AutoModelForSequenceClassification, AutoModelForTokenClassification):
+    _auto.register(AttributeConfig, AttributeModel, exist_ok=True)

@@ -7,6 +7,7 @@ import logging
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,10 @@ from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import cached_file
 
+from attribune.backbones.fingerprint import check_fingerprint
 from attribune.backbones.hierarchical import HierarchicalConfig
-from attribune.backbones.loading import (
-    SharedBackbones,
-    build_backbone,
-    check_counts,
-    check_fingerprint,
-    fingerprint,
-    load_backbone,
-)
+from attribune.backbones.load_options import AS_STORED, LoadOptions, check_quantised_tuning, is_quantised
+from attribune.backbones.loading import SharedBackbones, build_backbone, check_counts, load_with_fingerprint
 from attribune.backbones.tang import TangConfig
 from attribune.core.checksums import CHECKSUMS, check_files, checksum_of, write_checksums
 from attribune.core.files import clear_drafts, draft_of, move_into_place, read_json, replace_file
@@ -107,6 +103,7 @@ class ModelFiles:
     tensors: Path
     hub_name: str | None = None
     revision: str | None = None
+    options: LoadOptions = AS_STORED
 
 
 def write_model(
@@ -151,7 +148,7 @@ def write_model(
             partial.unlink(missing_ok=True)
 
 
-def find_model(name: str | Path, *, revision: str | None = None) -> ModelFiles:
+def find_model(name: str | Path, *, revision: str | None = None, options: LoadOptions = AS_STORED) -> ModelFiles:
     """Find the files of a model in a folder, or get them from the hub.
 
     Raises:
@@ -165,15 +162,22 @@ def find_model(name: str | Path, *, revision: str | None = None) -> ModelFiles:
             if not (folder / file).is_file():
                 names = ", ".join(sorted(entry.name for entry in folder.iterdir())) or "nothing"
                 raise ModelFolderError(f"{folder} has no {file} (it has: {names}): give a folder of a saved model")
-        return ModelFiles(folder=folder, config=folder / CONFIG, schema=folder / SCHEMA, tensors=folder / TENSORS)
+        return ModelFiles(
+            folder=folder,
+            config=folder / CONFIG,
+            schema=folder / SCHEMA,
+            tensors=folder / TENSORS,
+            options=options,
+        )
     if folder.exists() or folder.is_absolute() or str(name).count("/") > 1:
         raise ModelFolderError(f"{name} is not a folder: give the folder of a saved model or a name on the hub")
+    get = partial(cached_file, str(name), revision=revision, **options.of_hub(name))
     try:
-        paths = {file: Path(str(cached_file(str(name), file, revision=revision))) for file in (CONFIG, SCHEMA, TENSORS)}
+        paths = {file: Path(str(get(file))) for file in (CONFIG, SCHEMA, TENSORS)}
         for file in Schema.files_beside(paths[SCHEMA]):
-            cached_file(str(name), file, revision=revision)
+            get(file)
         for file in (CHECKSUMS, *HISTORY_FILES):
-            cached_file(str(name), file, revision=revision, _raise_exceptions_for_missing_entries=False)
+            get(file, _raise_exceptions_for_missing_entries=False)
     except OSError as error:
         reason = str(error).strip().splitlines()[0]
         raise ModelFolderError(f"{name} is neither a folder here nor a model that the hub gives ({reason})") from error
@@ -184,6 +188,7 @@ def find_model(name: str | Path, *, revision: str | None = None) -> ModelFiles:
         tensors=paths[TENSORS],
         hub_name=str(name),
         revision=revision,
+        options=options,
     )
 
 
@@ -242,6 +247,7 @@ def restore_backbone(
     name: str | Path | None,
     dtype: torch.dtype,
     shared: SharedBackbones | None = None,
+    options: LoadOptions = AS_STORED,
 ) -> PreTrainedModel:
     """Load the backbone of a saved model; one that was fully trained is only built, since its tensors are stored.
 
@@ -253,7 +259,10 @@ def restore_backbone(
         ModelFolderError: when the weights are not those of training.
         ConfigError: when they cannot be loaded.
     """
+    if options.quantization_config is not None:
+        check_quantised_tuning(config.tuning or "")
     if config.tuning == "full" and name is None:
+        config.text_config._attn_implementation = options.attn_implementation
         return build_backbone(config.text_config, is_generative=config.is_generative).to(dtype)
     source = str(name or config.backbone or "")
     if not source:
@@ -262,12 +271,13 @@ def restore_backbone(
             "give its weights with backbone=FOLDER (--backbone FOLDER)"
         )
     revision = config.revision if name is None else None
+    settings: dict[str, Any] = {"revision": revision, "is_generative": config.is_generative, "options": options}
     if shared is None:
-        backbone = load_backbone(source, revision=revision, is_generative=config.is_generative)
-        mark = fingerprint(backbone)  # in the precision of the file, since another precision rounds
-        backbone.to(dtype)
+        backbone, mark = load_with_fingerprint(source, **settings)  # of what is in the file, since precisions round
+        if not is_quantised(backbone):
+            backbone.to(dtype)
     else:
-        backbone, mark = shared.load(source, revision=revision, is_generative=config.is_generative, dtype=dtype)
+        backbone, mark = shared.load(source, dtype=dtype, **settings)
     for key in ("model_type", "hidden_size", "num_hidden_layers", "vocab_size"):
         ours, theirs = (getattr(owner, key, None) for owner in (config.text_config, backbone.config))
         if ours != theirs:
@@ -299,7 +309,12 @@ def read_tokenizer(files: ModelFiles, *, shared: SharedBackbones | None = None) 
 def _loaded_tokenizer(files: ModelFiles) -> PreTrainedTokenizerBase | None:
     if files.hub_name is not None:
         try:
-            return AutoTokenizer.from_pretrained(files.hub_name, revision=files.revision, trust_remote_code=False)
+            return AutoTokenizer.from_pretrained(
+                files.hub_name,
+                revision=files.revision,
+                trust_remote_code=False,
+                **files.options.of_hub(files.hub_name),
+            )
         except OSError:
             return None
     folder = files.folder

@@ -5,17 +5,25 @@ Shapes: B rows, T ids, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
-from transformers import GenerationConfig, GenerationMixin, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    GenerationConfig,
+    GenerationMixin,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.modeling_outputs import CausalLMOutputWithPast, Seq2SeqLMOutput
 from transformers.utils.generic import can_return_tuple
 
+from attribune.backbones.load_options import LoadOptions
 from attribune.data.prompts import PromptCollator, PromptEncoder
 from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
@@ -68,8 +76,10 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         attention_dropout: float | None = None,
         revision: str | None = None,
         dtype: torch.dtype = torch.float32,
+        attn_implementation: str | None = None,
+        quantization_config: Any = None,
         tokenizer: PreTrainedTokenizerBase | None = None,
-        text_input: TextInput | None = None,
+        text_input: TextInput | str | Sequence[str] | None = None,
     ) -> Self:
         """Make an untrained model over pretrained weights; other arguments are those of `AttributeModel.build`.
 
@@ -84,20 +94,23 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         Raises:
             ConfigError: for settings that do not fit each other or the backbone.
         """
-        name, loaded = cls._loaded(backbone, revision=revision, attention_dropout=attention_dropout)
+        text = TextInput.read_setting(text_input)
+        options = LoadOptions(attn_implementation=attn_implementation, quantization_config=quantization_config)
+        name, loaded, mark = cls._loaded(
+            backbone, revision=revision, attention_dropout=attention_dropout, dtype=dtype, options=options
+        )
         config = cls._config(
             name,
             loaded,
+            mark,
             task=task or Generation(),
             method=method,
             tuning=tuning,
             revision=revision,
-            text_input=text_input,
+            text_input=text,
             is_encoder_decoder=loaded.config.is_encoder_decoder,
             generation=_generation_settings(loaded, tokenizer),
         )
-        if loaded is not backbone:
-            loaded.to(dtype)
         return cls(config, schema=schema, backbone=loaded, tokenizer=tokenizer)
 
     def _check_method(self) -> None:
@@ -212,7 +225,8 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         text = text_input or self.text_input
         if text is None:
             raise ConfigError(
-                "the model does not say which columns are its text and its prompt: give text_input=TextInput.of('text')"
+                "the model does not say which columns are its text and its prompt: give "
+                "text_input=TextInput.of('text', prompt='prompt')"
             )
         separate = bool(self.config.is_encoder_decoder)
         return PromptEncoder(self._own_tokenizer(), text, limit=self.longest_text(), separate=separate)
@@ -244,6 +258,10 @@ class AttributeGenerator(ConditionedModel, GenerationMixin):
         """Save the model with its generation settings; see `ConditionedModel.save_pretrained`."""
         self.config.generation = _plain(self.generation_config)
         super().save_pretrained(save_directory, *args, **kwargs)
+
+
+for _auto in (AutoModelForCausalLM, AutoModelForSeq2SeqLM):
+    _auto.register(AttributeConfig, AttributeGenerator, exist_ok=True)
 
 
 def _generation_settings(backbone: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None) -> dict[str, Any]:

@@ -140,9 +140,9 @@ class Panel:
         parts = []
         for row, columns in column_batches(table, names, first_row=first_row):
             rows = len(next(iter(columns.values())))
-            parts.append(predictor.encode(dict(columns) | {name: [None] * rows for name in taken}, first_row=row))
+            parts.append(predictor.encode_rows(dict(columns) | {name: [None] * rows for name in taken}, first_row=row))
         if not parts:
-            return predictor.encode({name: [] for name in predictor.columns})
+            return predictor.encode_rows({name: [] for name in predictor.columns})
         encoded = EncodedRows.concat(parts)
         return encoded if encoded.report is None else replace(encoded, report=encoded.report.without(taken))
 

@@ -28,6 +28,7 @@ from attribune.errors import ConfigError
 from attribune.models.auto import load_saved, named_runs
 from attribune.models.base import ConditionedModel
 from attribune.models.classifier import AttributeModel
+from attribune.models.document_vectors import encode_documents
 from attribune.models.quantised import Quantisation, in_int8, quantised
 from attribune.models.row_inputs import RowInput, RowNames
 from attribune.models.scorer import Scorer
@@ -47,7 +48,8 @@ class Predictor:
 
     Args:
         model: a neural model, or a baseline.
-        text_input: which columns are the text, and how it is fitted; as saved with the model unless given.
+        text_input: which columns are the text, and how it is fitted, or the name of one; as saved with the model unless
+            given.
         batch_size: rows in one forward pass.
         precision: ``float32`` or ``bf16``.
         device: where the model runs; by default a GPU if there is one.
@@ -63,7 +65,7 @@ class Predictor:
         self,
         model: Scorer,
         *,
-        text_input: TextInput | None = None,
+        text_input: TextInput | str | Sequence[str] | None = None,
         batch_size: int = 64,
         precision: str = "float32",
         device: str | None = None,
@@ -72,15 +74,18 @@ class Predictor:
     ) -> None:
         if batch_size < 1:
             raise ConfigError(f"batch_size is {batch_size}: give at least 1")
-        text_input = text_input or model.text_input
-        if text_input is None:
-            raise ConfigError("the model does not say which columns are its text: give text_input=TextInput.of('text')")
+        text = TextInput.read_setting(text_input) or model.text_input
+        if text is None:
+            raise ConfigError(
+                "the model does not say which column is its text: give text_input='text', with the name of yours, here "
+                "or to AttributeModel.build"
+            )
         model = quantised(model, quantise)
-        self.model, self.task, self.text_input = model, model.task, text_input
+        self.model, self.task, self.text_input = model, model.task, text
         self.batch_size, self.precision = batch_size, precision
         limit_threads()
         self._lock = threading.Lock()
-        self._encoder = model.row_encoder(text_input)
+        self._encoder = model.row_encoder(text)
         self.device = named_device(device)
         model.prepare(self.device, cache_mb=cache_mb)
 
@@ -141,7 +146,7 @@ class Predictor:
         cache_mb: float = 256,
         verify: bool = True,
         quantise: Quantisation | None = None,
-        text_input: TextInput | None = None,
+        text_input: TextInput | str | Sequence[str] | None = None,
     ) -> Self:
         """Load a saved model with everything it needs to score raw rows.
 
@@ -271,7 +276,32 @@ class Predictor:
             report = report + rows.report
         return np.concatenate(logits), report
 
-    def encode(self, table: Table, *, first_row: int = 1) -> EncodedRows:
+    def encode(self, rows: Any, /, *, normalize: bool = False, **attributes: Any) -> npt.NDArray[np.float32]:
+        """Return the vectors (n, H) of texts with their attributes, as the head of the model reads them.
+
+            predictor.encode(["A joy from start to end.", "Dull."], user="u17", normalize=True)
+
+        Args:
+            rows: whatever `predict` takes; for one text or one row the vector (H,) is returned.
+            normalize: whether vectors have the length 1, so that their products are cosines.
+
+        Raises:
+            ConfigError: for a baseline, or a task that scores tokens or compares texts.
+            DataError: as `predict` does.
+        """
+        if not isinstance(self.model, AttributeModel):
+            raise ConfigError(f"{type(self.model).__name__} has no vectors of texts: train a method with a backbone")
+        return encode_documents(
+            self.model,
+            rows,
+            attributes,
+            text_input=self.text_input,
+            batch_size=self.batch_size,
+            normalize=normalize,
+            run=self._pass,
+        )
+
+    def encode_rows(self, table: Table, *, first_row: int = 1) -> EncodedRows:
         """Encode rows for `score`, which may be called several times with other attributes; errors as in `logits`."""
         names = self.columns_in(table)
         batches = column_batches(table, names, batch_size=_ROWS, first_row=first_row)
@@ -360,7 +390,7 @@ class PredictorGroup(Mapping[str, Predictor]):
         """Return the predictions for rows of some of the predictors, by name, each as `Predictor.predict` does."""
         self._check_names(rows)
         given = {name: RowInput.read(table, self[name].row_names, {}) for name, table in rows.items()}
-        scores = self.score({name: self[name].encode(one.columns) for name, one in given.items()})
+        scores = self.score({name: self[name].encode_rows(one.columns) for name, one in given.items()})
         return {name: given[name].shaped(self[name].task.decode(own).columns()) for name, own in scores.items()}
 
     def score(self, rows: Mapping[str, EncodedRows]) -> dict[str, npt.NDArray[np.float32]]:

@@ -15,6 +15,7 @@ from huggingface_hub import HfApi
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from attribune.backbones.load_options import LoadOptions
 from attribune.backbones.loading import SharedBackbones, stack_path
 from attribune.backbones.placement import Placement
 from attribune.backbones.sites import find_layers
@@ -29,6 +30,7 @@ from attribune.models import files as saving
 from attribune.models.attribute_vectors import AttributeVectors
 from attribune.models.config import AttributeConfig
 from attribune.models.known_values import KnownValues
+from attribune.models.loading_arguments import check_foreign, device_of, dtype_of, with_outputs
 from attribune.models.sizes import Sizes
 from attribune.models.snapshot import ModelSnapshot
 from attribune.models.text_vectors import TextVectors
@@ -293,31 +295,59 @@ class StoredModel(PreTrainedModel):
         pretrained_model_name_or_path: str | Path,
         *,
         backbone: str | Path | None = None,
+        config: AttributeConfig | None = None,
         revision: str | None = None,
         dtype: torch.dtype | str = torch.float32,
-        device_map: torch.device | str | None = None,
+        device_map: torch.device | str | int | Mapping[str, Any] | None = None,
+        token: str | bool | None = None,
+        cache_dir: str | Path | None = None,
+        local_files_only: bool = False,
+        attn_implementation: str | None = None,
+        quantization_config: Any = None,
         shared: SharedBackbones | None = None,
         verify: bool = True,
+        **others: Any,
     ) -> Self:
         """Load a model that `save_pretrained` wrote, ready for evaluation.
 
         Args:
             pretrained_model_name_or_path: a folder, or a name on the hub.
             backbone: new location of the backbone's weights, if they were moved.
+            config: instead of the one in the folder, as the Auto classes of transformers pass it.
             revision: branch, tag or commit of the model on the hub.
-            dtype: of the backbone's weights, or its name, such as "bfloat16".
-            device_map: a single device, such as "cuda"; by default that of the shared backbones, else the CPU.
+            dtype: of the backbone's weights, or its name, such as "bfloat16"; "auto" is that of those
+                that are saved with the model, else float32.
+            device_map: a single device, such as "cuda"; "auto" is a GPU if there is one. By default that of the shared
+                backbones, else the CPU.
+            token: of the hub, for the model and its backbone; that of the logged-in user unless given.
+            cache_dir: where files of the hub are stored.
+            local_files_only: read what is stored there alone.
+            attn_implementation: of the backbone, such as "eager"; by default what transformers chooses.
+            quantization_config: loads the backbone in 4 or 8 bits, on a GPU, where its matrices were not trained.
             shared: cache of backbones whose weights several models share, for prediction.
             verify: compare the files with the checksums that were saved with them; see `attribune.core.checksums`.
+            others: ``output_hidden_states``, ``output_attentions`` and ``return_dict`` of the configuration; the
+                further arguments of transformers are refused, each with its reason.
 
         Raises:
             ModelFolderError: for a missing, changed or foreign file, or another backbone than in training.
-            ConfigError: when the backbone cannot be loaded.
+            ConfigError: when the backbone cannot be loaded, or for an argument that is not one.
         """
-        dtype = _dtype_of(dtype)
-        device = _device_of(device_map) if shared is None or device_map is not None else shared.device
-        files = saving.find_model(pretrained_model_name_or_path, revision=revision)
-        config, tensors = saving.read_model(files, verify=verify)
+        check_foreign(others)
+        if config is not None and attn_implementation is None:
+            attn_implementation = config._attn_implementation
+        options = LoadOptions(
+            token=token,
+            cache_dir=cache_dir,
+            local_files_only=local_files_only,
+            attn_implementation=attn_implementation,
+            quantization_config=quantization_config,
+        )
+        device = device_of(device_map) if shared is None or device_map is not None else shared.device
+        files = saving.find_model(pretrained_model_name_or_path, revision=revision, options=options)
+        stored, tensors = saving.read_model(files, verify=verify)
+        config = with_outputs(stored if config is None else config, others)
+        dtype = dtype_of(dtype, tensors)
         model = cls._restored(files, config, tensors, backbone=backbone, dtype=dtype, shared=shared)
         return cast(Self, model.to(device))
 
@@ -350,7 +380,9 @@ class StoredModel(PreTrainedModel):
     ) -> Self:
         """Build a model from the contents of its files."""
         schema = Schema.load(files.schema)
-        loaded = saving.restore_backbone(config, files.folder, name=backbone, dtype=dtype, shared=shared)
+        loaded = saving.restore_backbone(
+            config, files.folder, name=backbone, dtype=dtype, shared=shared, options=files.options
+        )
         # The tokenizer has the special tokens that a window leaves room for, by which a backbone chooses its attention.
         tokenizer = saving.read_tokenizer(files, shared=shared)
         with meta_tables():
@@ -379,20 +411,3 @@ class StoredModel(PreTrainedModel):
             parameters[name] = nn.Parameter(tensor.to(table.dtype))
             setattr(self.get_submodule(owner), attribute, parameters[name])
         return parameters
-
-
-def _dtype_of(dtype: torch.dtype | str) -> torch.dtype:
-    result = getattr(torch, dtype.removeprefix("torch."), None) if isinstance(dtype, str) else dtype
-    if not isinstance(result, torch.dtype) or not result.is_floating_point:
-        raise ConfigError(f"dtype is {dtype!r}: choose float32, bfloat16 or float16")
-    return result
-
-
-def _device_of(device_map: torch.device | str | None) -> torch.device:
-    try:
-        return torch.device("cpu" if device_map is None else device_map)
-    except (RuntimeError, TypeError) as error:
-        raise ConfigError(
-            f"device_map is {device_map!r}: give one device, such as 'cpu' or 'cuda:0'; the layers of a model are not "
-            "spread over several"
-        ) from error

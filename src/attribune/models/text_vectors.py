@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from attribune.backbones.loading import check_fingerprint, load_tokenizer
+from attribune.backbones.fingerprint import check_fingerprint
+from attribune.backbones.loading import load_tokenizer
 from attribune.backbones.word_models import WordModel
 from attribune.data.history_encoding import HistoryEncoder
 from attribune.data.rows import EncodedRows

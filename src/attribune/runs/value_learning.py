@@ -183,7 +183,7 @@ class ValueLearner:
         if labelled is None or not len(new.rows):
             return
         with numbered_in_file(labelled.numbers[new.rows], labelled.source):
-            rows = predictor.encode(labelled.rows.select(new.rows))
+            rows = predictor.encode_rows(labelled.rows.select(new.rows))
         self._rows = rows if rows.labels is not None else replace(rows, labels=labelled.labels[new.rows])
         self._sets = {name: self._rows_of_each(name, len(counts)) for name, counts in new.counts.items()}
         self._batches = list(self._row_batches(settings.batch_size))

@@ -216,6 +216,12 @@ class Task(ABC):
         return [name.removeprefix("probability_") for name in columns]
 
     @property
+    def output_names(self) -> list[str]:
+        """A name for each logit: those of the answers, or ``LABEL_0`` and so on where logits are none."""
+        names = [] if self.reads_tokens else self.answer_names
+        return names if len(names) == self.outputs else [f"LABEL_{number}" for number in range(self.outputs)]
+
+    @property
     def positions(self) -> Array | None:
         """The numbers (K,) of answers that are ordered; None for others."""
         return None

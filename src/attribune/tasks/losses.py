@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from attribune.core.precision import at_least_float32
 from attribune.functional import preference_log_probability
 from attribune.tasks.labels import UNSEEN
 
@@ -52,7 +53,7 @@ def known_weights(labels: Tensor, weights: tuple[float, ...] | None = None) -> T
 
 def cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
     """Return the weighted mean over the rows whose label is not UNSEEN; zero without any, where torch returns NaN."""
-    logits = logits.float()
+    logits = at_least_float32(logits)
     scale = logits.new_ones(logits.shape[1]) if weights is None else logits.new_tensor(weights)
     total = functional.cross_entropy(logits, labels, weight=scale, ignore_index=UNSEEN, reduction="sum")
     weight = torch.where(labels == UNSEEN, 0.0, scale[labels.clamp(min=0)]).sum()
@@ -61,13 +62,14 @@ def cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, ...] | N
 
 def row_cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
     """Return the weighted cross-entropy of each row, (B,), which no mean divides by the weights; zero for UNSEEN."""
-    scale = None if weights is None else logits.new_tensor(weights, dtype=torch.float32)
-    return functional.cross_entropy(logits.float(), labels, weight=scale, ignore_index=UNSEEN, reduction="none")
+    logits = at_least_float32(logits)
+    scale = None if weights is None else logits.new_tensor(weights)
+    return functional.cross_entropy(logits, labels, weight=scale, ignore_index=UNSEEN, reduction="none")
 
 
 def row_soft_cross_entropy(logits: Tensor, shares: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
     """Return ``-Σ_k c_k q_k log p_k`` of each row, (B,), for shares q (B, C) and weights c of the classes."""
-    logs = logits.log_softmax(dim=1, dtype=torch.promote_types(logits.dtype, torch.float32))
+    logs = at_least_float32(logits).log_softmax(dim=1)
     return -(_weighted_shares(shares.to(logs), weights) * logs).sum(dim=1)
 
 
@@ -83,7 +85,7 @@ def _weighted_shares(shares: Tensor, weights: tuple[float, ...] | None) -> Tenso
 def token_scores(logits: Tensor, labels: Tensor) -> Tensor:
     """Return sum of the cross-entropies and number, (B, 2), of the labels (B, T) of each row that are not UNSEEN."""
     known = labels != UNSEEN
-    nats = functional.cross_entropy(logits[known].float(), labels[known], reduction="none")
+    nats = functional.cross_entropy(at_least_float32(logits[known]), labels[known], reduction="none")
     sums = nats.new_zeros(labels.shape).masked_scatter(known, nats).sum(dim=1)
     return torch.stack([sums, known.sum(dim=1).to(sums.dtype)], dim=1)
 
@@ -101,31 +103,30 @@ def mean_cross_entropy(
 
 def binary_cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
     """Return the binary cross-entropy averaged over rows and classes (B, C); weights are those of the positives."""
-    logits = logits.float()
+    logits = at_least_float32(logits)
     scale = None if weights is None else logits.new_tensor(weights)
-    return functional.binary_cross_entropy_with_logits(logits, labels.float(), pos_weight=scale)
+    return functional.binary_cross_entropy_with_logits(logits, labels.to(logits), pos_weight=scale)
 
 
 def squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
     """Return the mean squared error of outputs (B, 1) and labels (B,), over the rows whose label is finite."""
-    known = torch.isfinite(labels.float())
+    known = torch.isfinite(at_least_float32(labels))
     return row_squared_error(outputs, labels).sum() / known.sum().clamp(min=1)
 
 
 def row_squared_error(outputs: Tensor, labels: Tensor) -> Tensor:
     """Return the squared error of each row, (B,); zero where the label is not finite."""
-    target = labels.float()
+    target = at_least_float32(labels)
     known = torch.isfinite(target)
-    error = torch.where(known, outputs.float().squeeze(1) - torch.where(known, target, 0.0), 0.0)
+    error = torch.where(known, at_least_float32(outputs).squeeze(1) - torch.where(known, target, 0.0), 0.0)
     return error.square()
 
 
 def row_binary_cross_entropy(logits: Tensor, labels: Tensor, weights: tuple[float, ...] | None = None) -> Tensor:
     """Return the mean over classes of the binary cross-entropies of each row, (B,)."""
-    scale = None if weights is None else logits.new_tensor(weights, dtype=torch.float32)
-    losses = functional.binary_cross_entropy_with_logits(
-        logits.float(), labels.float(), pos_weight=scale, reduction="none"
-    )
+    logits = at_least_float32(logits)
+    scale = None if weights is None else logits.new_tensor(weights)
+    losses = functional.binary_cross_entropy_with_logits(logits, labels.to(logits), pos_weight=scale, reduction="none")
     return losses.mean(dim=1)
 
 
@@ -142,7 +143,7 @@ def row_preference_loss(rewards: Tensor, labels: Tensor) -> Tensor:
         labels: (B,), which of the two is preferred, 0 or 1.
     """
     preferred = labels.clamp(min=0).unsqueeze(1)
-    chosen, rejected = (rewards.float().gather(1, index).squeeze(1) for index in (preferred, 1 - preferred))
+    chosen, rejected = (at_least_float32(rewards).gather(1, index).squeeze(1) for index in (preferred, 1 - preferred))
     return torch.where(labels == UNSEEN, 0.0, -preference_log_probability(chosen, rejected))
 
 

@@ -82,6 +82,11 @@ class Tags(TokenTask):
         return self.classes
 
     @property
+    def output_names(self) -> list[str]:
+        """The tags."""
+        return list(self.classes)
+
+    @property
     def outputs(self) -> int:
         """Number of tags."""
         return len(self.classes)

@@ -64,7 +64,7 @@ def explain(
     single = None if row is None else _explain_row(predictor, data, row, instead=instead, top=top, encoding=encoding)
     labelled = LabelledRows.read(recipe, predictor, data, encoding=encoding)
     with numbered_in_file(labelled.numbers, labelled.source):
-        encoded = predictor.encode(labelled.rows)
+        encoded = predictor.encode_rows(labelled.rows)
     scores = Rescored.of(predictor, encoded, clusters=labelled.clusters)
     return {
         "run": str(run),
@@ -117,7 +117,7 @@ def _explain_row(
         selected = table.select([row - 1])
         (text,) = predictor.text_input.read(selected)
         (second,) = predictor.text_input.read_pairs(selected) if predictor.text_input.pair else ("",)
-        ids = predictor.encode(selected).attribute_ids[0]
+        ids = predictor.encode_rows(selected).attribute_ids[0]
     return {
         "number": row,
         "text": f"{text}\n{second}" if second else text,

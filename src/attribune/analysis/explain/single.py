@@ -93,7 +93,7 @@ def rows_of(predictor: Predictor, texts: Sequence[tuple[str, str]], ids: Ids) ->
     columns[predictor.text_input.columns[0]] = [text for text, _ in texts]
     for name in predictor.text_input.pair[:1]:
         columns[name] = [second for _, second in texts]
-    return predictor.encode(columns).with_attribute_ids(ids)
+    return predictor.encode_rows(columns).with_attribute_ids(ids)
 
 
 def word_occlusion(predictor: Predictor, text: str, ids: Ids, *, second: str = "") -> dict[str, Any]:

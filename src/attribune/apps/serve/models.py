@@ -140,7 +140,7 @@ class ServedModel:
         """
         for model in rows:
             model.check_files()
-        encoded = {model.name: model.predictor.encode(columns) for model, columns in rows.items()}
+        encoded = {model.name: model.predictor.encode_rows(columns) for model, columns in rows.items()}
         scores = next(iter(rows)).group.score(encoded)
         return {model: model._answers(columns, scores[model.name]) for model, columns in rows.items()}
 

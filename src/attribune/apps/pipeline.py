@@ -1,0 +1,117 @@
+"""The pipeline ``attribute-classification`` of transformers: rows with attributes in, labels with probabilities out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from transformers import Pipeline
+from transformers.pipelines import PIPELINE_REGISTRY
+
+from attribune.data.rows import EncodedRows
+from attribune.data.texts import TextInput
+from attribune.errors import ConfigError
+from attribune.models.classifier import AttributeModel
+from attribune.models.predictor import Predictor
+from attribune.models.row_inputs import RowInput
+from attribune.tasks import Classification, Ordinal, Rating
+
+__all__ = ["AttributeClassificationPipeline"]
+
+TASK = "attribute-classification"
+_ROWS = 4096  # of an iterator, scored at once
+
+
+class AttributeClassificationPipeline(Pipeline):
+    """Classify rows by their text and attributes; `transformers.pipeline` makes one, once this class is imported.
+
+        classify = pipeline("attribute-classification", model="runs/stars/model")
+        classify("Strong, but clean.", user="u17")
+
+    Args:
+        model: for a task with classes: classification, rating or ordinal.
+        text_input: the name of the text column, for a model that was saved without it.
+        batch_size: rows in one forward pass.
+        options: of `transformers.Pipeline`, such as ``device``.
+
+    Raises:
+        ConfigError: for a model without classes, or without a tokenizer.
+    """
+
+    _load_tokenizer: ClassVar[bool] = False
+    _load_processor: ClassVar[bool] = False
+    _load_feature_extractor: ClassVar[bool] = False
+    _load_image_processor: ClassVar[bool] = False
+    _load_video_processor: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        model: AttributeModel,
+        *,
+        text_input: TextInput | str | None = None,
+        batch_size: int = 64,
+        **options: Any,
+    ) -> None:
+        if not isinstance(model.task, Classification | Rating | Ordinal):
+            raise ConfigError(
+                f"{TASK} is for tasks with classes, and this model's is {model.task.kind!r}: use Predictor, whose "
+                "predictions have every form"
+            )
+        super().__init__(model=model, **options)
+        self._predictor = Predictor(model, text_input=text_input, batch_size=batch_size, device=str(self.device))
+
+    def _sanitize_parameters(
+        self, top_k: int | None = 1, **attributes: Any
+    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """Return the parameters of `preprocess`, of `_forward` and of `postprocess`."""
+        if top_k is not None and top_k < 1:
+            raise ConfigError(f"top_k is {top_k}: give at least 1, or None for all labels")
+        return {"attributes": attributes}, {}, {"top_k": top_k}
+
+    def preprocess(self, rows: Any, attributes: dict[str, Any]) -> dict[str, Any]:
+        """Encode a text, a row, or several; see `Predictor.predict`."""
+        given = RowInput.read(rows, self._predictor.row_names, attributes)
+        return {"rows": self._predictor.encode_rows(given.columns), "is_single": given.is_single}
+
+    def _forward(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Score encoded rows."""
+        rows: EncodedRows = inputs["rows"]
+        return {"logits": self._predictor.score(rows), "is_single": inputs["is_single"]}
+
+    def postprocess(self, outputs: dict[str, Any], top_k: int | None = 1) -> Any:
+        """Return the best label of each row with its probability, or a list of the best ones."""
+        task = self._predictor.task
+        probabilities = task.decode(outputs["logits"]).probabilities
+        assert probabilities is not None
+        found = [_labelled(row, task.output_names, top_k) for row in probabilities]
+        return found[0] if outputs["is_single"] else found
+
+    def __call__(self, rows: Any, **options: Any) -> Any:
+        """Classify rows; an iterator is read in parts, and gives an iterator.
+
+        Args:
+            rows: whatever `Predictor.predict` takes.
+            options: the attributes beside a text, and ``top_k``: how many labels are returned of each row, as a list;
+                None for all. By default the best one alone, as a dictionary.
+        """
+        if isinstance(rows, Iterator):
+            return self._stream(rows, options)
+        given, _, wanted = self._sanitize_parameters(**options)
+        return self.postprocess(self._forward(self.preprocess(rows, **given)), **wanted)
+
+    def _stream(self, rows: Iterator[Any], options: dict[str, Any]) -> Iterator[Any]:
+        for first in rows:
+            yield from self(list(chain([first], islice(rows, _ROWS - 1))), **options)
+
+
+def _labelled(probabilities: npt.NDArray[Any], names: list[str], top_k: int | None) -> Any:
+    order = np.argsort(-probabilities, kind="stable")[:top_k]
+    found = [{"label": names[number], "score": float(probabilities[number])} for number in order]
+    return found[0] if top_k == 1 else found
+
+
+PIPELINE_REGISTRY.supported_tasks.pop(TASK, None)  # of an earlier import
+PIPELINE_REGISTRY.register_pipeline(TASK, pipeline_class=AttributeClassificationPipeline, pt_model=AttributeModel)

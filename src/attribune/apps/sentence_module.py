@@ -1,0 +1,100 @@
+"""A model as the module of a `SentenceTransformer`: texts or rows with attributes in, vectors out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from torch import Tensor, nn
+
+from attribune.data.rows import EncodedRows
+from attribune.models.auto import load_model
+from attribune.models.classifier import AttributeModel
+from attribune.models.document_vectors import DocumentReader
+
+__all__ = ["AttributeModule"]
+
+
+class AttributeModule(nn.Module):
+    """Gives the vectors of `AttributeModel.encode` to sentence-transformers (5 or newer), which need not be installed.
+
+        searcher = SentenceTransformer(modules=[AttributeModule(model)])
+        searcher.encode([{"text": "A joy from start to end.", "user": "u17"}])
+        searcher.encode(["A joy from start to end.", "Dull."], user="u17")
+
+    Args:
+        model: with a tokenizer and text columns.
+
+    Raises:
+        ConfigError: for a model whose texts have no vectors.
+    """
+
+    save_in_root: ClassVar[bool] = True
+    modalities: ClassVar[list[str]] = ["text", "message"]  # with the second, inputs may be rows
+
+    def __init__(self, model: AttributeModel) -> None:
+        super().__init__()
+        self.model = model
+        self._reader = DocumentReader(model)
+
+    @property
+    def forward_kwargs(self) -> set[str]:
+        """What `SentenceTransformer.encode` passes on: the attributes that all texts share."""
+        return set(self.model.schema.names)
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer of the model."""
+        return self.model.tokenizer
+
+    @property
+    def max_seq_length(self) -> int | None:
+        """The maximum length of a text in ids."""
+        return self.model.longest_text()
+
+    def get_embedding_dimension(self) -> int:
+        """Return H, the size of the vectors."""
+        return self.model.document_size
+
+    def preprocess(self, inputs: Sequence[Any], prompt: str | None = None, **attributes: Any) -> dict[str, Tensor]:
+        """Make a batch of texts, or of rows.
+
+        Args:
+            prompt: put before each text.
+            attributes: beside texts, which share them.
+        """
+        rows = [self._prompted(one, prompt) for one in inputs] if prompt else list(inputs)
+        parts, _ = self._reader.parts(rows, attributes)
+        return self.model.batch(EncodedRows.concat(list(parts)))
+
+    def _prompted(self, one: Any, prompt: str) -> Any:
+        if not isinstance(one, Mapping):
+            return f"{prompt}{one}"
+        first = self._reader.text.names[0]
+        return {**one, first: f"{prompt}{one[first]}"}
+
+    def forward(self, features: dict[str, Any], **options: Any) -> dict[str, Any]:
+        """Add the vectors (B, H) of a batch to it, as ``sentence_embedding``."""
+        features["sentence_embedding"] = self.model.document_vectors(**features)
+        return features
+
+    def save(self, output_path: str, *args: Any, **options: Any) -> None:
+        """Write the folder of the model."""
+        self.model.save_pretrained(output_path)
+
+    @classmethod
+    def load(cls, model_name_or_path: str, subfolder: str = "", **options: Any) -> Self:
+        """Load the folder of the model.
+
+        Args:
+            options: of sentence-transformers; those of the hub are passed on.
+        """
+        hub = {name: options.get(name) for name in ("token", "revision")}
+        model = load_model(
+            Path(model_name_or_path) / subfolder if subfolder else model_name_or_path,
+            cache_dir=options.get("cache_folder"),
+            local_files_only=bool(options.get("local_files_only")),
+            **hub,
+        )
+        return cls(model)

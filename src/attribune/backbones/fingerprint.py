@@ -1,0 +1,34 @@
+"""Short hashes of weights, by which those that a model was trained on are recognised."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from attribune.errors import ModelFolderError
+
+__all__ = ["check_fingerprint", "fingerprint"]
+
+
+def fingerprint(backbone: nn.Module) -> str:
+    """Return a short hash of the name, shape and first 64 numbers of every parameter; milliseconds at any size."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, parameter in backbone.named_parameters():
+        # Rounded, so that the hash does not depend on the precision in which the weights were loaded.
+        head = parameter.detach().flatten()[:64].to("cpu", torch.bfloat16).float()
+        digest.update(f"{name}{tuple(parameter.shape)}".encode())
+        digest.update(head.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def check_fingerprint(actual: str, expected: str, *, name: str, folder: Path) -> None:
+    """Raise ModelFolderError if a backbone's fingerprint is not that of the weights a model was trained on."""
+    if actual != expected:
+        raise ModelFolderError(
+            f"{folder} was trained on other weights than those at {name!r} now: its learned tensors would give wrong "
+            "predictions in silence. Give the original weights with backbone=FOLDER (--backbone FOLDER), or the "
+            "revision they had"
+        )

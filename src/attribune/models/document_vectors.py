@@ -1,0 +1,119 @@
+"""Vectors of texts, as a model reads them with the attributes of their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from attribune.data.encoding import encode_rows
+from attribune.data.history_encoding import columns_of
+from attribune.data.rows import EncodedRows
+from attribune.data.texts import TextInput
+from attribune.errors import ConfigError
+from attribune.models.reading import ReadingModel
+from attribune.models.row_inputs import RowInput, RowNames
+from attribune.schema.columns import column_batches
+
+__all__ = ["DocumentReader", "encode_documents"]
+
+_ROWS = 4096  # encoded and sorted by length at once
+
+Vectors = npt.NDArray[np.float32]
+
+
+class DocumentReader:
+    """Reads whatever `Predictor.predict` takes as the rows of a model whose texts have vectors.
+
+    Args:
+        text_input: which columns are the text; as saved with the model unless given.
+
+    Raises:
+        ConfigError: for a task that scores tokens or compares texts, or a model without text columns.
+    """
+
+    def __init__(self, model: ReadingModel, text_input: TextInput | None = None) -> None:
+        text = text_input or model.text_input
+        if text is None:
+            raise ConfigError("the model does not say which column is its text: give text_input='text', with its name")
+        if model.task.reads_tokens or model.task.candidates > 1:
+            does = "scores tokens" if model.task.reads_tokens else "compares texts"
+            raise ConfigError(
+                f"vectors are of whole texts, and the task {model.task.kind!r} {does}: use Predictor.predict"
+            )
+        self.text, self._schema, self._encoder = text, model.input_schema, model.row_encoder(text)
+        self._names = RowNames(
+            texts=text.names,
+            needed=(*text.names, *self._schema.names),
+            known=(*model.schema.names, *getattr(self._encoder, "columns", ())),
+        )
+
+    def parts(self, given: Any, attributes: Mapping[str, Any]) -> tuple[Iterator[EncodedRows], bool]:
+        """Return encoded rows, some thousands at once, and whether one text or row was given.
+
+        Args:
+            attributes: beside a text, or several that share them.
+
+        Raises:
+            DataError: as `Predictor.predict` does.
+        """
+        rows = RowInput.read(given, self._names, attributes)
+        wanted = columns_of(self._encoder, self._names.needed, rows.columns)
+        batches = column_batches(rows.columns, wanted, batch_size=_ROWS, first_row=1)
+        return (
+            encode_rows(columns, self._schema, self._encoder, text=self.text, first_row=first)
+            for first, columns in batches
+        ), rows.is_single
+
+
+def encode_documents(
+    model: ReadingModel,
+    given: Any,
+    attributes: Mapping[str, Any],
+    *,
+    text_input: TextInput | None = None,
+    batch_size: int = 64,
+    normalize: bool = False,
+    run: Callable[[], AbstractContextManager[Any]] = torch.inference_mode,
+) -> Vectors:
+    """Return the vectors (n, H) of what `Predictor.predict` takes, as the head of the model reads them.
+
+    Args:
+        attributes: beside a text, or several that share them.
+        text_input: which columns are the text; as saved with the model unless given.
+        batch_size: rows in one pass; they are sorted by length.
+        normalize: whether vectors have the length 1, so that their products are cosines.
+        run: the context of a pass.
+
+    Returns:
+        For one text or one row a vector (H,).
+
+    Raises:
+        ConfigError: as `DocumentReader` does.
+        DataError: as `Predictor.predict` does.
+    """
+    parts, is_single = DocumentReader(model, text_input).parts(given, attributes)
+    nothing = np.zeros((0, model.document_size), dtype=np.float32)
+    found = np.concatenate([nothing, *(_vectors_of(model, rows, size=batch_size, run=run) for rows in parts)])
+    if normalize:
+        found /= np.maximum(np.linalg.norm(found, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+    return found[0] if is_single else found
+
+
+def _vectors_of(
+    model: ReadingModel, rows: EncodedRows, *, size: int, run: Callable[[], AbstractContextManager[Any]]
+) -> Vectors:
+    found = np.zeros((len(rows), model.document_size), dtype=np.float32)
+    was_training = model.training
+    model.eval()
+    try:
+        for index, batch in model.batches(rows, size=size):
+            with run():
+                found[index] = model.document_vectors(**batch).float().cpu().numpy()
+    finally:
+        model.train(was_training)
+    return found
