@@ -31,7 +31,7 @@ def scores(name: str) -> list[str]:
         for setting in names
         if setting != tables[0].reference
     ]
-    return [*table(head, shown), "", f"Differences to {tables[0].reference}, paired:", "", *table(head, apart)]
+    return [*table(head, shown), "", f"Paired differences from {tables[0].reference}:", "", *table(head, apart)]
 
 
 def score(one: SetTable, line: Line | None) -> str:
@@ -61,7 +61,7 @@ def costs(name: str) -> list[str]:
         for one in record(name).tables
         for line in one.lines
     ]
-    return table(["", "", "log loss", "difference", "s per pass", "MB"], lines, words=(0, 1))
+    return table(["", "", "log loss", "difference", "s per epoch", "MB"], lines, words=(0, 1))
 
 
 def overall(name: str) -> list[str]:

@@ -37,23 +37,23 @@ COUNTS = [
         {"vector_size": 768},
         "frozen",
         "19M, 18 %; 0.10 x",
-        "19M of 105M is the paper's appendix, 0.10 x its table 2",
+        "the paper's appendix gives 19M of 105M, its table 2 gives 0.10 x",
     ),
     Count("tokens", {}, "full", "1.00 x", ""),
     Count("la", {}, "full", "", ""),
     Count(
         "upa", {"vector_size": 768}, "full", "1.01 x", "with A = Z = H; half that size would give the paper's figure"
     ),
-    Count("chim", {"vector_size": 768}, "full", "1.01 x", "of five classes, r = 16, since 15 does not divide 768"),
+    Count("chim", {"vector_size": 768}, "full", "1.01 x", "five classes; r = 16, because 15 does not divide 768"),
     Count("concat-text", {}, "full", "", ""),
     Count("concat-word", {}, "full", "", ""),
-    Count("attention-bias", {}, "full", "", "as `maa`"),
+    Count("attention-bias", {}, "full", "", "same as `maa`"),
     Count(
         "maa",
         {},
         "full",
         "1.50 x",
-        "1.50 is six plain layers; each attribute has projections of its own, which the paper's equations say",
+        "1.50 x is the size of six plain layers; in the paper's equations, each attribute has its own projections",
     ),
     Count("tiny-maa", {}, "full", "1.01 x", "sizes chosen to fit"),
     Count(
@@ -61,26 +61,26 @@ COUNTS = [
         {"vector_sizes": [768, 512]},
         "frozen",
         "0.02 %",
-        "0.02 % is 12·2·768 personalised gains and biases; the linear maps that make them are 23.6M",
+        "0.02 % counts 12·2·768 personalised gains and biases; the linear maps that generate them have 23.6M",
     ),
-    Count("e2ln", {"vector_sizes": [768, 512]}, "full", "100 % + 0.02 %", "summaries and pooling have no parameters"),
+    Count("e2ln", {"vector_sizes": [768, 512]}, "full", "100 % + 0.02 %", "summaries and pooling add no parameters"),
     Count("plora", {}, "frozen", "", "r = 8"),
     Count("modulated", {}, "frozen", "", "r = 8"),
     Count("prefix", {}, "frozen", "", "one vector"),
-    Count("basis", {}, "full", "", "of five classes, place `linear`"),
+    Count("basis", {}, "full", "", "five classes, place `linear`"),
     Count("hcsc", {}, "full", "", "with A = Z = H"),
-    Count("poly", {}, "frozen", "", "its router has four numbers more for each value and site"),
+    Count("poly", {}, "frozen", "", "the router, not counted here, adds four numbers per value and site"),
 ]
 
 TUNINGS = [
-    ("layernorm", "0.05", "24 norms; the paper adds 12·2·768 personalised gains and biases: 0.05 with them"),
+    ("layernorm", "0.05", "24 norms; the paper's 0.05 % includes 12·2·768 personalised gains and biases"),
     ("attention+layernorm", "25.94", ""),
     ("feed_forward+layernorm", "51.80", ""),
     ("bias+layernorm", "0.13", ""),
     (
         "lora:q,v:32+layernorm",
         "1.12",
-        "the paper names no rank; its figures fit 32, of the model with its LoRA and the 12·2·768",
+        "the paper gives no rank; its figures match rank 32, as a share of the model with LoRA and the 12·2·768",
     ),
     ("lora:q,k,v,o:32+layernorm", "2.15", ""),
 ]
@@ -145,7 +145,7 @@ def counts() -> list[str]:
         options = ", ".join(f"{key}={value}" for key, value in row.options.items()) or "defaults"
         share = f"{number / encoder:.3f} x"
         rows.append([f"`{row.method}`", options, row.tuning, f"{number:,}", share, row.paper, row.remark])
-    head = ["method", "options", "backbone", "trained", "of the encoder", "paper", "remark"]
+    head = ["method", "options", "backbone", "trained", "share of encoder", "paper", "remark"]
     return [*table(head, rows, words=range(len(head))), "", *tunings()]
 
 
@@ -157,7 +157,7 @@ def tunings() -> list[str]:
     for tuning, paper, remark in TUNINGS:
         number = trained(METHODS["none"](), tuning)
         rows.append([f"`{tuning}`", f"{number:,}", f"{100 * number / whole:.2f} %", paper and f"{paper} %", remark])
-    head = ["tuning", "trained", "of the whole model (109.5M)", "E2LN's paper", "remark"]
+    head = ["tuning", "trained", "share of whole model (109.5M)", "E2LN's paper", "remark"]
     return table(head, rows, words=range(len(head)))
 
 

@@ -34,7 +34,7 @@ def losses() -> list[str]:
         for one in tables
         for line in one.lines
     ]
-    return table(["", "", "log loss", f"difference to {tables[0].reference}", "RMSE"], lines, words=(0, 1))
+    return table(["", "", "log loss", f"difference from {tables[0].reference}", "RMSE"], lines, words=(0, 1))
 
 
 def loss_difference(line: Line | None) -> str:
@@ -61,7 +61,7 @@ def attributes_alone() -> list[str]:
 
 
 def time_and_memory() -> list[str]:
-    """What a pass of each system takes beside MiniLM."""
+    """What a forward pass and a training step of each system cost, beside MiniLM."""
     found = measured("systems")
     lines = [
         [
@@ -75,7 +75,7 @@ def time_and_memory() -> list[str]:
         ]
         for name, one in found["systems"].items()
     ]
-    head = ["", "million parameters", "predict, ms", "of MiniLM's", "training step, ms", "of MiniLM's", "MB of a step"]
+    head = ["", "million parameters", "predict, ms", "x MiniLM", "training step, ms", "x MiniLM", "peak MB per step"]
     return [machine_line(found), "", *table(head, lines)]
 
 
@@ -98,7 +98,7 @@ def by_length() -> list[str]:
     return [
         *table([f"{found.metric} by tokens", *head], shown),
         "",
-        f"Differences to `{found.reference}`, paired:",
+        f"Paired differences from `{found.reference}`:",
         "",
         *table(["", *head], apart),
     ]

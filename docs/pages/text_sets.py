@@ -66,7 +66,7 @@ def remarks() -> list[str]:
         counted = [f"{kind}: {count:,}" for kind, count in (one["left_out"] | one["remarks"]).items()]
         if said := [*counted, *one["differences"]]:
             rows.append([f"`{card.name}`", "; ".join(said)])
-    return table(["name", "left out, and different"], rows, words=(0, 1))
+    return table(["name", "left out or different"], rows, words=(0, 1))
 
 
 TABLES = {"text_sets.md": {"glue": glue, "additional": additional, "squad": squad, "remarks": remarks}}
