@@ -94,8 +94,8 @@ def shares_of_bare(measured: Sequence[Mapping[str, Any]]) -> list[str]:
         rows.append([one["shape"], one["precision"], f"{one['milliseconds']['bare']:.0f}", *shares])
     return [
         "",
-        "Throughput as a share of that of the bare transformers model, and in brackets what the multiplications and "
-        "additions of all matrix products would leave:",
+        "Throughput relative to the bare transformers model. In brackets: the share that would remain if only the "
+        "multiplications and additions of all matrix products counted.",
         "",
         *table(["shape", "precision", "bare, ms", *cases], rows, words=(0, 1)),
     ]
