@@ -11,10 +11,10 @@ SHAPES = {"minilm": "MiniLM", "bert-base": "BERT-base"}
 NAMES = {
     "distinct": "distinct values of a process",
     "distinct_everywhere": "distinct values of the batch",
-    "most_distinct": "of the process with most",
-    "contiguous": "busiest over mean, contiguous",
-    "hashed": "busiest over mean, hashed",
-    "in turn": "busiest over mean, in turn",
+    "most_distinct": "distinct values of the process with the most",
+    "contiguous": "busiest / mean, contiguous",
+    "hashed": "busiest / mean, hashed",
+    "in turn": "busiest / mean, in turn",
     "gather_bytes": "bytes, gather",
     "exchange_bytes": "bytes, exchange",
     "compute": "seconds until the last process is ready",
@@ -59,19 +59,19 @@ def assumptions() -> list[str]:
                 " to ".join(f"{price:.2f}" for price in one["price"]),
             ]
         )
-    return table(["process", "rows x tokens", "alone, s", "from", "trained", "MB/s", "latency, µs", "$ an hour"], rows)
+    return table(["process", "rows x tokens", "step alone, s", "source", "trained", "MB/s", "latency, µs", "$ per hour"], rows)
 
 
 def bytes_of_a_step() -> list[str]:
-    """What a process sends, by formula, and from when on the table is more than the rest."""
+    """What a process sends, by formula, and from which N the table is more than the rest."""
     size, rows = found()["size"], []
     for cells, one, profile in steps():
         above = 1 + 2 * 4 * profile["parameters"] / (one["most_distinct"] * 8 * (1 + size))
         cells.append(f"{one['distinct']:,.0f}, {one['distinct_everywhere']:,.0f}")
         cells += [f"{one[way] / 1e6:.2f}" for way in ("dense_bytes", "gather_bytes", "exchange_bytes")]
         rows.append([*cells, f"{above:,.0f}"])
-    head = ["process", "N", "distinct, of N rows", "dense, MB", "gather, MB", "exchange, MB"]
-    return table([*head, "gather above dense from N"], rows)
+    head = ["process", "N", "distinct values: one, all", "dense, MB", "gather, MB", "exchange, MB"]
+    return table([*head, "gather exceeds dense from N"], rows)
 
 
 def memory() -> list[str]:
@@ -87,22 +87,22 @@ def memory() -> list[str]:
 def around_it() -> list[str]:
     """Reading, vocabulary and files."""
     one = found()["around"]
-    fit = f"{one['fit_seconds'] / 60:.1f} minutes, if ten times the values take ten times as long"
+    fit = f"{one['fit_seconds'] / 60:.1f} minutes, assuming that time grows linearly with the values"
     return facts(
         [
             ["a billion rows as CSV", f"{one['csv_bytes'] / 1e9:,.0f} GB"],
-            ["reading, encoding and tokenising, a core", f"{one['rows_per_core_second']:,.0f} rows/s"],
-            ["the billion", f"{one['reading_core_hours']:,.0f} core hours"],
+            ["reading, encoding and tokenising, one core", f"{one['rows_per_core_second']:,.0f} rows/s"],
+            ["a billion rows, once", f"{one['reading_core_hours']:,.0f} core hours"],
             [
-                "the billion in every process, with two cores",
+                "a billion rows in every process, with two cores",
                 f"{one['reading_core_hours'] / 2:,.0f} hours until the first step",
             ],
-            ["the attributes alone, one process", f"{one['attribute_rows_per_second']:,.0f} rows/s"],
-            ["fitting the vocabulary, each value seen once, one process", fit],
-            ["a value in memory: vector, vocabulary", f"{one['bytes_of_value']:.0f} bytes"],
-            ["a model's files", f"{one['file_bytes'] / 1e9:.1f} GB"],
-            ["written by one process", f"{one['file_bytes'] / one['save_bytes_per_second'] / 60:.1f} minutes"],
-            ["read by one process", f"{one['file_bytes'] / one['load_bytes_per_second'] / 60:.1f} minutes"],
+            ["attributes only, one process", f"{one['attribute_rows_per_second']:,.0f} rows/s"],
+            ["fitting the vocabulary, one process, each value seen once", fit],
+            ["one value in memory: vector and vocabulary", f"{one['bytes_of_value']:.0f} bytes"],
+            ["files of a model", f"{one['file_bytes'] / 1e9:.1f} GB"],
+            ["writing them, one process", f"{one['file_bytes'] / one['save_bytes_per_second'] / 60:.1f} minutes"],
+            ["reading them, one process", f"{one['file_bytes'] / one['load_bytes_per_second'] / 60:.1f} minutes"],
         ]
     )
 
@@ -116,7 +116,7 @@ def skew() -> list[str]:
         cells += [f"{one['first_share']:.1%}", f"{one['asked_of_hot']:.0%}"]
         cells.append("{:,.0f} ({:,.0f})".format(*one["distinct"]))
         rows.append([*cells, *("{:.2f} ({:.2f})".format(*one[dealing]) for dealing in dealings)])
-    return table(["process", "N", "exponent", "first", "asked of hot", "distinct", *dealings], rows)
+    return table(["process", "N", "exponent", "top value", "hot lookups", "distinct values", *dealings], rows)
 
 
 def rare() -> list[str]:
@@ -129,7 +129,7 @@ def rare() -> list[str]:
         [f"{exponent}", *(f"{one['values']:,} ({one['share']:.0%})" for one in mine)]
         for exponent, mine in by_exponent.items()
     ]
-    return table(["exponent", f"at least {first} rows: values", *map(str, others)], rows, words=())
+    return table(["exponent", f"at least {first} rows: values", *(f"at least {least}" for least in others)], rows, words=())
 
 
 def seconds_of_a_step() -> list[str]:
@@ -144,7 +144,7 @@ def seconds_of_a_step() -> list[str]:
 
 
 def hours() -> list[str]:
-    """Of one pass over all rows."""
+    """Of one epoch."""
     every, rows = found()["rows"], []
     for cells, one, profile in steps():
         processes = one["processes"]
@@ -155,7 +155,7 @@ def hours() -> list[str]:
         costs = [span * processes * price for span, price in zip(spans, profile["price"], strict=True)]
         rates = [at_once / end for end in reversed(ends)]
         rows.append([*cells, f"{at_once:,}", *(_span(one) for one in (rates, spans, units, costs))])
-    return table(["process", "N", "rows a step", "rows/s", "hours", "core or GPU hours", "US dollars"], rows)
+    return table(["process", "N", "rows per step", "rows/s", "hours", "core or GPU hours", "US dollars"], rows)
 
 
 def _span(ends: list[float]) -> str:
@@ -171,7 +171,7 @@ def differences() -> list[str]:
         where = one["where"]
         place = f"{name_of(where['profile'])}, N = {where['processes']}, exponent {where['exponent']}"
         rows.append([name, f"{one['median']:.3f}", f"{one['worst']:.3f}", place])
-    return table(["simulated / by formula", "median", "furthest", "where"], rows)
+    return table(["simulated / by formula", "median", "furthest from 1", "where"], rows)
 
 
 def law() -> list[str]:
@@ -189,14 +189,14 @@ def two_processes() -> list[str]:
     one = found()["two_processes"]
     return facts(
         [
-            ["a step of one process, 32 rows", f"{1e3 * one['one_seconds']:,.0f} ms"],
-            ["of two, 16 rows each, measured", f"{1e3 * one['two_seconds']:,.0f} ms"],
-            ["of two that share nothing, the slower", f"{1e3 * one['alone_seconds']:,.0f} ms"],
-            ["all-reduce between them", f"{one['bytes_per_second'] / 1e6:,.0f} MB/s"],
-            ["dense, gather", f"{one['dense_bytes'] / 1e6:.1f} MB, {one['gather_bytes'] / 1e3:.0f} kB"],
-            ["of two, on paper", f"{1e3 * one['paper_seconds']:,.0f} ms"],
+            ["one process, 32 rows: step", f"{1e3 * one['one_seconds']:,.0f} ms"],
+            ["two processes, 16 rows each: step, measured", f"{1e3 * one['two_seconds']:,.0f} ms"],
+            ["two processes that share nothing: step of the slower", f"{1e3 * one['alone_seconds']:,.0f} ms"],
+            ["all-reduce between two processes", f"{one['bytes_per_second'] / 1e6:,.0f} MB/s"],
+            ["bytes of dense, of gather", f"{one['dense_bytes'] / 1e6:.1f} MB, {one['gather_bytes'] / 1e3:.0f} kB"],
+            ["two processes, on paper", f"{1e3 * one['paper_seconds']:,.0f} ms"],
             ["measured / on paper", f"{one['measured_over_paper']:.2f}"],
-            ["less memory in each of two, half of the rows among it", f"{one['saved_megabytes']:,.0f} MB"],
+            ["memory that each of two processes saves, measured", f"{one['saved_megabytes']:,.0f} MB"],
             ["half of the table, on paper", f"{one['paper_saved_megabytes']:,.0f} MB"],
         ]
     )

@@ -12,7 +12,7 @@ from pages.cells import between, facts, machine_line, measured, table
 def training_step() -> list[str]:
     """Ratios of the Injector to the other cases, beside their floors."""
     found = measured("training_step")
-    head = ["case", "ms", "floor, ms", "MB", "Injector / case: time", "arithmetic floor of that", "memory"]
+    head = ["case", "ms", "floor, ms", "MB", "Injector / case: time", "floor", "memory"]
     lines = [machine_line(found)]
     for one in found["measured"]:
         rows = []
@@ -38,7 +38,7 @@ def generated_weights() -> list[str]:
     """Generated weights alone against the eager ways."""
     found = measured("generated_weights")
     ways = ("ours", "chunks", "sigmoid", "tanh")
-    head = ["shape", "values", "rows", "arguments up to", *(f"{way}, ms" for way in ways)]
+    head = ["shape", "values", "rows", "largest argument", *(f"{way}, ms" for way in ways)]
     rows = [
         [
             one["shape"],
@@ -53,14 +53,14 @@ def generated_weights() -> list[str]:
         ]
         for one in found["measured"]
     ]
-    head += ["eager / ours", "ours / tangents", "kept, results: ours", "eager"]
+    head += ["eager / ours", "ours / torch.tanh", "saved: ours", "saved: eager"]
     return [machine_line(found), "", *table(head, rows)]
 
 
 def prediction() -> list[str]:
     """Times of a batch against the chain."""
     found = measured("prediction")
-    names = ("kept", "made anew", "eager")
+    names = {"cached": "kept", "generated": "made anew", "eager": "eager"}
     rows = [
         [
             one["shape"],
@@ -68,13 +68,13 @@ def prediction() -> list[str]:
             f"{one['rows']} x {one['tokens']}",
             ", ".join(map(str, one["distinct"])),
             f"{one['milliseconds']['chain']:.0f}",
-            *(f"{one['of_chain'][name]:.2f}" for name in names),
+            *(f"{one['of_chain'][name]:.2f}" for name in names.values()),
             f"{one['eager_of_kept']:.2f}",
             f"{one['kept_megabytes']:.0f}",
         ]
         for one in found["measured"]
     ]
-    head = ["shape", "precision", "rows x tokens", "distinct", "chain, ms", *names, "eager / kept", "kept, MB"]
+    head = ["shape", "precision", "rows x tokens", "distinct", "chain, ms", *names, "eager / cached", "cache, MB"]
     return [machine_line(found), "", *table(head, rows, words=(0, 1)), *shares_of_bare(found["measured"])]
 
 
@@ -94,15 +94,15 @@ def shares_of_bare(measured: Sequence[Mapping[str, Any]]) -> list[str]:
         rows.append([one["shape"], one["precision"], f"{one['milliseconds']['bare']:.0f}", *shares])
     return [
         "",
-        "Throughput as a share of that of the bare transformers model, and in brackets what the multiplications and "
-        "additions of all matrix products would leave:",
+        "Throughput relative to the bare transformers model. In brackets: the share that would remain if only the "
+        "multiplications and additions of all matrix products counted.",
         "",
         *table(["shape", "precision", "bare, ms", *cases], rows, words=(0, 1)),
     ]
 
 
 def hit_rates() -> list[str]:
-    """Share of a batch's distinct users that are kept."""
+    """Share of a batch's distinct users whose weights are in the cache."""
     rates = measured("prediction")["hit_rates"]
     sizes = sorted({one["megabytes"] for found in rates.values() for one in found})
     rows = []
@@ -127,7 +127,7 @@ def epoch() -> list[str]:
             rows.append(
                 [name, f"{one['rows']:,}", padding, way, *took, accuracy, f"{one['faster']:.1f} x" if ours else ""]
             )
-    head = ["data", "rows", "padding", "way", "seconds", "MB", "accuracy", "faster"]
+    head = ["data", "rows", "padding", "pipeline", "seconds", "MB", "accuracy", "speed-up"]
     return [machine_line(found), "", *table(head, rows, words=(0, 3))]
 
 
@@ -140,16 +140,16 @@ def large_table() -> list[str]:
         ("values", f"{found['values']:,}, a table of {found['table_megabytes']:,.0f} MB"),
         (
             "vocabulary",
-            f"fitted in {found['fit_seconds']:.0f} s, {found['peak_of_fitting_megabytes']:,.0f} MB at most",
+            f"fitted in {found['fit_seconds']:.0f} s, {found['peak_of_fitting_megabytes']:,.0f} MB at peak",
         ),
-        ("one step", f"{large:.0f} ms; with 1,000 values {small:.0f} ms; ratio {found['step_ratio']:.2f}"),
+        ("one step", f"{large:.0f} ms, against {small:.0f} ms with 1,000 values; ratio {found['step_ratio']:.2f}"),
         (
             "resident memory",
-            f"{held:,.0f} MB; with 1,000 values {held_small:,.0f} MB; beyond that "
-            f"{found['beyond_small_of_table']:.2f} x the table",
+            f"{held:,.0f} MB, against {held_small:,.0f} MB with 1,000 values; "
+            f"the difference is {found['beyond_small_of_table']:.2f} x the table",
         ),
-        ("saving", f"{found['save_seconds']:.1f} s, {found['peak_of_saving_megabytes']:,.0f} MB at most"),
-        ("loading", f"{found['load']['seconds']:.1f} s, {found['load']['peak_megabytes']:,.0f} MB at most"),
+        ("saving", f"{found['save_seconds']:.1f} s, {found['peak_of_saving_megabytes']:,.0f} MB at peak"),
+        ("loading", f"{found['load']['seconds']:.1f} s, {found['load']['peak_megabytes']:,.0f} MB at peak"),
     ]
     return [machine_line(found), "", *facts(rows)]
 
@@ -189,7 +189,7 @@ def two_processes() -> list[str]:
             f"{steps[0] / steps[1]:.2f} x faster",
         ],
         [
-            f"held by a process, the table being {found['table_megabytes']:,.0f} MB",
+            f"memory of a process, with a table of {found['table_megabytes']:,.0f} MB",
             *(f"{one['resident_megabytes']:,.0f} MB" for one in both),
             "",
         ],
@@ -209,7 +209,7 @@ def tables_accuracy() -> list[str]:
             difference, low, high, _ = row["against_all"]
             against = f"{100 * difference:+.1f} [{100 * low:.1f}, {100 * high:.1f}]"
         rows.append([f"`{name}`", shared, accuracy, against, f"{row['last_loss']:.3f}"])
-    head = ["setting", "values that share a bucket", "accuracy", "against `all`", "last training losses"]
+    head = ["setting", "values that share a bucket", "accuracy", "against `all`", "final training loss"]
     return [machine_line(found), "", *table(head, rows, words=(0, 1))]
 
 
@@ -230,7 +230,7 @@ def engines() -> list[str]:
     for case, name in names.items():
         one = found["median"][case]
         rows.append([name, f"{one['rows_per_second']:.0f}", f"{one['begin']:.1f}", remarks.get(case, "")])
-    return [machine_line(found), "", *table(["", "rows/s", "seconds before the first row", ""], rows, words=(0, 3))]
+    return [machine_line(found), "", *table(["", "rows/s", "seconds to the first row", ""], rows, words=(0, 3))]
 
 
 def scaling() -> list[str]:
@@ -245,7 +245,7 @@ def scaling() -> list[str]:
                 slopes = axis["exponents"][figure]
                 cells = (f"{point[figure]:,.0f}" for point in points)
                 rows.append([title, *cells, f"{slopes['whole']:.2f}", f"{slopes['last']:.2f}"])
-        head = [name, *(f"{point['size']:,}" for point in points), "exponent", "of the last two"]
+        head = [name, *(f"{point['size']:,}" for point in points), "exponent", "last two sizes"]
         lines += ["", *table(head, rows)]
     return lines
 

@@ -9,21 +9,21 @@ from pages.cells import measured, table
 OUTCOMES = ("refused", "survived", "lost", "hung", "traceback")
 FAMILIES = {
     "killed before a change of a file, once or twice": ["test_a_killed_verb", "killed_again"],
-    "two verbs at once": ["test_pairs.py"],
-    "no room from a change of a file on": ["test_a_verb_without_room"],
-    "a file system with too little room": ["test_a_verb_on_a_small_disk"],
+    "two commands at once": ["test_pairs.py"],
+    "disk full from some change of a file": ["test_a_verb_without_room"],
+    "file system too small": ["test_a_verb_on_a_small_disk"],
     "too little memory, too few descriptors": ["test_a_verb_that_lacks_something"],
-    "values of other types in the files that are read": ["test_files_with_values"],
+    "values of the wrong type in files that are read": ["test_files_with_values"],
     "flipped bits": ["test_any_flipped_bit", "test_parquet_with_flipped_bits"],
-    "recipes, flags and sizes that cannot be": [
+    "invalid recipes, flags and sizes": [
         "test_recipes",
         "test_sizes",
         "test_a_foreign_configuration",
         "test_priors",
     ],
-    "tables of odd types, names and encodings": ["test_mutations.py"],
-    "code in a folder": ["test_trust.py"],
-    "requests, hosts and slow callers of the service": ["apps/serve/"],
+    "tables with odd types, names and encodings": ["test_mutations.py"],
+    "code hidden in a folder": ["test_trust.py"],
+    "requests, hosts and slow clients of the service": ["apps/serve/"],
 }
 
 

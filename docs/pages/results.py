@@ -28,8 +28,8 @@ def every_method() -> list[str]:
     whole = (last - first).total_seconds() + trainings[0].seconds
     threads = sorted({environment["threads"] for environment in summary.environments})
     took = (
-        f"{len(trainings)} trainings in {whole / 60:.0f} minutes ({sum(one.seconds for one in trainings) / 60:.0f} "
-        f"minutes of trainings, each with {' or '.join(map(str, threads))} thread)."
+        f"{len(trainings)} training runs in {whole / 60:.0f} minutes ({sum(one.seconds for one in trainings) / 60:.0f} "
+        f"minutes in total, each run with {' or '.join(map(str, threads))} thread)."
     )
     return [took, "", *tables]
 
@@ -108,10 +108,10 @@ def long_memory() -> list[str]:
 
 
 def coverage() -> list[str]:
-    """How often intervals hold the truth, by what is drawn."""
+    """How often intervals hold the truth, by what is resampled."""
     found = measured("coverage")["cases"]
     ways = list(next(iter(found.values())))
-    head = ["drawn", *ways]
+    head = ["resampled", *ways]
     rows = [
         [name, *(f"{100 * case[way]['accuracy']:.0f}, {100 * case[way]['difference']:.0f} %" for way in ways)]
         for name, case in found.items()
