@@ -23,9 +23,9 @@ def new_judges() -> list[str]:
     gaps = [[name, *(between(*by_name[name, count]["against_none"], sign="+") for count in shots)] for name in names]
     head = [str(count) for count in shots]
     return [
-        f"RMSE on {found['scored_rows']:,} judgements by {found['new_judges']} judges who were not among the "
-        f"{found['training_rows']:,} training rows ({found['epochs']} epochs), of texts that nobody judged in training. The "
-        "columns give the number of other judgements that are known of each judge:",
+        f"RMSE on {found['scored_rows']:,} judgements by {found['new_judges']} judges who were not "
+        f"among the {found['training_rows']:,} training rows ({found['epochs']} epochs), of texts that nobody judged "
+        "in training. The columns give the number of other judgements that are known of each judge:",
         "",
         *table(["", "0", *head], rows),
         "",
@@ -82,8 +82,8 @@ def ordinal() -> list[str]:
     scored = min(one["scored_rows"] for one in found["sets"])
     return [
         f"{found['rows']:,} training rows, {found['steps']} steps and {scored:,} test rows of each set. Differences "
-        "are from `rating`, with 95 % intervals, in bold where the interval excludes zero. Where several people judge a "
-        "text, the intervals are over texts and people:",
+        "are from `rating`, with 95 % intervals, in bold where the interval excludes zero. Where several people judge "
+        "a text, the intervals are over texts and people:",
         "",
         *table(head, rows, words=(0, 1)),
     ]
