@@ -30,15 +30,15 @@ def quotes() -> list[str]:
         seeds.append([f"{one['seed']}", *figures, *shares(one["recognised"])])
     drawn = [[row["fresh"], row["critic"], row["quote"].replace("|", "/")] for row in found["seeds"][0]["quotes"]]
     return [
-        f"{rows['train']:,} quotes to learn from, {rows['validation']:,} to validate. The judge learned from "
-        f"{rows['rest']:,} others,",
-        f"and is right about {interval(found['judge'], scale=100, places=1)} % of the real ones to validate.",
+        f"The model is trained on {rows['train']:,} quotes and validated on {rows['validation']:,}. The classifier is "
+        f"trained on {rows['rest']:,} other quotes,",
+        f"and is right about {interval(found['judge'], scale=100, places=1)} % of the real validation quotes.",
         "",
         *table(
             [*head, f"temperature {cool}, %"], [*seeds, ["all", "", "", "", *shares(found["recognised"])]], words=()
         ),
         "",
-        "Drawn at the lower temperature, by the first seed:",
+        "Sampled at the lower temperature, with the first seed:",
         "",
         *table(["verdict", "critic", "quote"], drawn, words=range(3)),
     ]

@@ -23,13 +23,14 @@ def new_judges() -> list[str]:
     gaps = [[name, *(between(*by_name[name, count]["against_none"], sign="+") for count in shots)] for name in names]
     head = [str(count) for count in shots]
     return [
-        f"{found['new_judges']} judges who were not among the {found['training_rows']:,} training rows "
-        f"({found['epochs']} epochs), {found['scored_rows']:,} of their other judgements, of texts that nobody judged "
-        "in training. RMSE by the number of judgements that are known of a judge:",
+        f"RMSE on {found['scored_rows']:,} judgements by {found['new_judges']} judges who were not "
+        f"among the {found['training_rows']:,} training rows ({found['epochs']} epochs), of texts that nobody judged "
+        "in training. The columns give the number of other judgements that are known of each judge:",
         "",
         *table(["", "0", *head], rows),
         "",
-        "Differences to none, with 95 % intervals over judges:",
+        f"Differences from the model that knows nothing about the judge ({none['rmse'][0]:.3f}), with 95 % intervals "
+        "over judges:",
         "",
         *table(["", *head], gaps),
     ]
@@ -50,11 +51,12 @@ def panel() -> list[str]:
         for line in found["lines"]
     ]
     return [
-        machine_line(found) + " MiniLM, 6 layers; the largest difference of a probability is "
-        f"{max(line['difference'] for line in found['lines']):.0e}. How much longer it takes when each row is read for "
-        "itself, and with a prediction for each member (`python benchmarks/panel.py --members-apart`):",
+        machine_line(found) + " MiniLM with 6 layers; the probabilities differ by at most "
+        f"{max(line['difference'] for line in found['lines']):.0e}. The last two columns show how many times as long "
+        "it takes to read each row separately, and to predict for each member separately "
+        "(`python benchmarks/panel.py --members-apart`):",
         "",
-        *table(["method", "texts x members", "seconds", "ms a row", "rows apart", "one by one"], rows),
+        *table(["method", "texts x members", "seconds", "ms per row", "separate rows", "separate members"], rows),
     ]
 
 
@@ -76,12 +78,12 @@ def ordinal() -> list[str]:
         for one in found["sets"]
         for task in one["tasks"]
     ]
-    head = ["", "task", "rate", "log loss", "difference", "RMSE", "difference", "kappa", "difference"]
+    head = ["", "task", "learning rate", "log loss", "difference", "RMSE", "difference", "kappa", "difference"]
     scored = min(one["scored_rows"] for one in found["sets"])
     return [
-        f"{found['rows']:,} training rows, {found['steps']} steps, {scored:,} test rows of each set. Differences to "
-        "`rating`, with 95 % intervals, which are over texts and people where several people judge a text, and bold "
-        "where they hold no zero:",
+        f"{found['rows']:,} training rows, {found['steps']} steps and {scored:,} test rows of each set. Differences "
+        "are from `rating`, with 95 % intervals, in bold where the interval excludes zero. Where several people judge "
+        "a text, the intervals are over texts and people:",
         "",
         *table(head, rows, words=(0, 1)),
     ]

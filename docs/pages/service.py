@@ -80,11 +80,11 @@ def enrolment() -> list[str]:
             cells[2] = cells[4] = ""
         rows.append([*cells, "" if seconds is None else f"{seconds:.2f}"])
     return [
-        f"{found['held']} critics who were not among the {found['training_rows']:,} training rows "
-        f"({found['epochs']} epochs), {found['scored_rows']:,} of their quotes. Differences are to *unknown*, with "
+        f"Scores on {found['scored_rows']:,} quotes by {found['held']} critics who were not among the "
+        f"{found['training_rows']:,} training rows ({found['epochs']} epochs). Differences are from *unknown*, with "
         "95 % intervals.",
         "",
-        *table(["critic", "accuracy", "difference, points", "log-loss", "difference", "seconds per critic"], rows),
+        *table(["critic", "accuracy", "difference, points", "log loss", "difference", "seconds per critic"], rows),
     ]
 
 

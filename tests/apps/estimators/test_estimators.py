@@ -48,11 +48,11 @@ SMALL: dict[str, Any] = {
 }
 LINEAR: dict[str, Any] = {"attributes": ["user"], "method": "linear", "random_state": 0, "verbose": False}
 NOT_APPLICABLE = {
-    "check_classifier_data_not_an_array": "it names the columns of a DataFrame 0 and 1, and ours are texts",
-    "check_regressor_data_not_an_array": "it names the columns of a DataFrame 0 and 1, and ours are texts",
-    "check_sample_weights_pandas_series": "it names the columns of a DataFrame 0 and 1, and ours are texts",
-    "check_sample_weight_equivalence_on_dense_data": "which rows are for validation depends on how many there are",
-    "check_classifiers_classes": "it has texts as classes, and those of an ordinal model are numbers",
+    "check_classifier_data_not_an_array": "it names columns 0 and 1, and the estimators need text names",
+    "check_regressor_data_not_an_array": "it names columns 0 and 1, and the estimators need text names",
+    "check_sample_weights_pandas_series": "it names columns 0 and 1, and the estimators need text names",
+    "check_sample_weight_equivalence_on_dense_data": "the number of rows decides which ones are held out",
+    "check_classifiers_classes": "it uses texts as classes, and an ordinal model needs numbers",
 }
 """Checks of scikit-learn that do not apply, by the reason; docs/scikit_learn.md lists them, too."""
 PAGE = Path(__file__).parents[3] / "docs" / "scikit_learn.md"
