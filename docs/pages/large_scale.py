@@ -59,7 +59,8 @@ def assumptions() -> list[str]:
                 " to ".join(f"{price:.2f}" for price in one["price"]),
             ]
         )
-    return table(["process", "rows x tokens", "step alone, s", "source", "trained", "MB/s", "latency, µs", "$ per hour"], rows)
+    head = ["process", "rows x tokens", "step alone, s", "source", "trained", "MB/s", "latency, µs", "$ per hour"]
+    return table(head, rows)
 
 
 def bytes_of_a_step() -> list[str]:
@@ -129,7 +130,8 @@ def rare() -> list[str]:
         [f"{exponent}", *(f"{one['values']:,} ({one['share']:.0%})" for one in mine)]
         for exponent, mine in by_exponent.items()
     ]
-    return table(["exponent", f"at least {first} rows: values", *(f"at least {least}" for least in others)], rows, words=())
+    head = ["exponent", f"at least {first} rows: values", *(f"at least {least}" for least in others)]
+    return table(head, rows, words=())
 
 
 def seconds_of_a_step() -> list[str]:
