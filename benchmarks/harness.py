@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from attribune import sample_data
 from attribune.benchmark.summary import readable_json
 
 ROOT = Path(__file__).resolve().parent
@@ -28,8 +29,11 @@ DATA = Path(os.environ.get("ATTRIBUNE_DATA", ROOT.parent.parent / "shared" / "da
 WARM = 2  # rounds that are not timed
 Case = TypeVar("Case", bound=Hashable)
 
-sys.path.append(str(ROOT.parent / "examples"))
-from demo import snippets as snippets  # noqa: E402
+
+def snippets() -> list[dict[str, str]]:
+    """The film snippets of the demonstration, as rows."""
+    return sample_data(films=None).to_dict("records")
+
 
 # Arguments and results
 
