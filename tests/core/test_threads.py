@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -63,10 +64,10 @@ def test_threads_are_no_more_than_the_quota(
 
 def test_what_is_said_of_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    monkeypatch.setattr(os, "getloadavg", lambda: (0.9, 9, 9), raising=False)
+    monkeypatch.setattr(threads, "busy_cores", lambda: 0.9)
     monkeypatch.setattr(os, "environ", FREE.copy())
     assert threads.find_busy_machine(4) is None
-    monkeypatch.setattr(os, "getloadavg", lambda: (1.0, 0, 0))
+    monkeypatch.setattr(threads, "busy_cores", lambda: 1.0)
     assert threads.find_busy_machine(1) is None
     found = threads.find_busy_machine(4)
     assert found is not None
@@ -78,8 +79,38 @@ def test_what_is_said_of_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None
         assert found is not None
         assert said in found.what
         assert found.cure is None
-    monkeypatch.delattr(os, "getloadavg")
-    assert threads.find_busy_machine(4) is None, "Windows does not tell"
+
+
+@pytest.mark.parametrize(
+    ("after", "cores"),
+    [
+        ("cpu 1 1 1 9 1 1 1 1 0 0", 0.0),
+        ("cpu 3 2 2 3 2 1 1 1 0 0", 16 / 7),
+        ("cpu 1 1 1 3 2 1 1 2 0 0", 0.0),
+        ("cpu 1 1 1 1 1 1 1 1 0 0", 0.0),
+        ("cpu 1 1 1", None),
+    ],
+)
+def test_busy_cores_are_those_that_neither_idle_nor_wait(
+    after: str, cores: float | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "stat"
+    file.write_text("cpu 1 1 1 1 1 1 1 1 0 0\ncpu0 9 9\n")
+    monkeypatch.setattr(threads, "_TIMES", file)
+    monkeypatch.setattr(threads.time, "sleep", lambda _: file.write_text(f"{after}\n"))
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    assert threads.busy_cores() == (None if cores is None else pytest.approx(cores))
+    monkeypatch.setattr(threads, "_TIMES", tmp_path / "none")
+    assert threads.busy_cores() is None
+
+
+def test_a_process_of_another_makes_the_machine_busy() -> None:
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as other:
+        try:
+            time.sleep(0.3)
+            assert max(threads.busy_cores() or 0.0 for _ in range(5)) > 0.5
+        finally:
+            other.kill()
 
 
 @pytest.mark.parametrize(
@@ -93,7 +124,7 @@ def test_what_is_said_of_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_the_policy_is_set_before_torch_is_loaded(load: float, variables: dict[str, str], policy: str | None) -> None:
     code = (
-        f"import os, sys; os.getloadavg = lambda: ({load}, 0, 0); os.cpu_count = lambda: 4; "
+        f"import os, sys; from attribune.core import threads; threads.busy_cores = lambda: {load}; "
         "from attribune.apps.cli import main; main([]); "
         "print('torch' in sys.modules, os.environ.get('OMP_WAIT_POLICY'))"
     )
@@ -103,7 +134,7 @@ def test_the_policy_is_set_before_torch_is_loaded(load: float, variables: dict[s
 
 
 def test_a_policy_after_torch_would_do_nothing_and_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "is_busy", lambda: True)
+    monkeypatch.setattr(threads, "busy_cores", lambda: 99.0)
     environment: dict[str, str] = {}
     assert not threads.wait_passively(environment)
     assert environment == {}

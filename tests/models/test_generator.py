@@ -34,7 +34,7 @@ from attribune.models.auto import load_model
 from attribune.models.classifier import AttributeModel
 from attribune.models.generator import AttributeGenerator
 
-FAMILIES = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "gpt_neox", "olmo2", "t5")
+FAMILIES = ("gpt2", "llama", "mistral", "qwen2", "qwen3", "gpt_neox", "olmo2", "modernbert-decoder", "t5")
 METHODS: dict[str, MethodConfig] = {
     "adapter": Adapter(bottleneck=5),
     "injector": Injector(bottleneck=5, vector_size=7),

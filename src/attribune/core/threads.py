@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,17 +20,18 @@ __all__ = [
     "busy_cores",
     "core_count",
     "find_busy_machine",
-    "is_busy",
     "limit_threads",
     "quota_cores",
     "wait_passively",
 ]
 
+_TIMES = Path("/proc/stat")
 _GROUPS, _OWN_GROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _COUNTS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 _POLICY = "OMP_WAIT_POLICY"
 _WAITING = (_POLICY, "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 _BUSY_SHARE = 0.25  # of the machine's cores
+_MEASURED_SECONDS = 0.1
 
 
 def core_count() -> int:
@@ -76,17 +78,32 @@ def _quota(folder: Path) -> float | None:
 
 
 def busy_cores() -> float | None:
-    """Return how many cores of the machine were busy on average in the last minute; None where this is not known."""
+    """Measure for a tenth of a second, in which this thread sleeps, how many cores are busy; None where Linux is not.
+
+    The load average would not do: a minute after a training it still counts the training itself.
+    """
     try:
-        return os.getloadavg()[0]
-    except (AttributeError, OSError):  # Windows
+        before = _core_times()
+        time.sleep(_MEASURED_SECONDS)
+        spent = [now - then for now, then in zip(_core_times(), before, strict=True)]
+    except (OSError, ValueError):
         return None
+    user, nice, system, _, _, irq, softirq, *_ = spent
+    return _cores() * (user + nice + system + irq + softirq) / sum(spent) if sum(spent) else 0.0
 
 
-def is_busy() -> bool:
-    """Whether other processes use a quarter of the machine's cores, or did in the last minute."""
-    load = busy_cores()
-    return load is not None and load >= _BUSY_SHARE * (os.cpu_count() or 1)
+def _core_times() -> list[int]:
+    """Return the times of all cores together: user, nice, system, idle, iowait, irq, softirq and steal (proc(5))."""
+    with _TIMES.open(encoding="ascii") as file:
+        return [int(word) for word in file.readline().split()[1:9]]
+
+
+def _cores() -> int:
+    return os.cpu_count() or 1
+
+
+def _exceeds(load: float | None) -> bool:
+    return load is not None and load >= _BUSY_SHARE * _cores()
 
 
 def wait_passively(environment: MutableMapping[str, str] = os.environ) -> bool:
@@ -97,7 +114,7 @@ def wait_passively(environment: MutableMapping[str, str] = os.environ) -> bool:
     Returns:
         Whether the policy was set.
     """
-    if "torch" in sys.modules or any(name in environment for name in _WAITING) or not is_busy():
+    if "torch" in sys.modules or any(name in environment for name in _WAITING) or not _exceeds(busy_cores()):
         return False
     environment[_POLICY] = "PASSIVE"
     return True
@@ -125,9 +142,9 @@ class BusyMachine:
 
 def find_busy_machine(threads: int) -> BusyMachine | None:
     """Say what a busy machine means for so many threads; None for one thread, or a machine that is not busy."""
-    if threads < 2 or not is_busy():
+    if threads < 2 or not _exceeds(load := busy_cores()):
         return None
-    busy = f"this machine is busy (load {busy_cores():.1f} on {counted(os.cpu_count() or 1, 'core')})"
+    busy = f"this machine is busy (load {load:.1f} on {counted(_cores(), 'core')})"
     if os.environ.get(_POLICY, "").upper() == "PASSIVE":
         return BusyMachine(f"{busy}; {threads} threads leave their cores to others while they wait ({_POLICY}=PASSIVE)")
     if any(name in os.environ for name in _WAITING):

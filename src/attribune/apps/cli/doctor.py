@@ -131,7 +131,7 @@ def _cores(machine: dict[str, Any]) -> str:
 
 def _load(machine: dict[str, Any]) -> list[tuple[str, str]]:
     load = machine["load"]
-    return [] if load is None else [("load", f"{load:.1f} cores busy in the last minute")]
+    return [] if load is None else [("load", f"{load:.1f} cores busy")]
 
 
 def _memory(machine: dict[str, Any]) -> list[tuple[str, str]]:

@@ -28,6 +28,7 @@ EXTRAS = {
     "playground": "a page in the browser to try a model",
     "ray": "prediction and benchmarks on a cluster",
     "search": "search of hyperparameters",
+    "sentences": "models as modules of sentence-transformers",
     "serve": "a prediction service",
     "tables": "spreadsheets as tables",
     "docs": "building these pages",
