@@ -43,7 +43,8 @@ def serving() -> list[str]:
         )
     return [
         f"{machine['processor']}, {machine['threads']} threads, torch {machine['torch']}; MiniLM with an Injector and "
-        "PLN, film snippets. Half of the requests contain one text; a fifth of the films are unknown and a fifth missing.",
+        "PLN, film snippets. Half of the requests contain one text; a fifth of the films are unknown and a fifth "
+        "missing.",
         "",
         *table([*head, "largest difference from `predict`"], rows),
         *first_and_later(found),
@@ -64,8 +65,8 @@ def first_and_later(measured: Sequence[Mapping[str, Any]]) -> list[str]:
     head = ["precision of run, of backbone", "texts/s", "p50 / p95 / p99 for one text, ms", "for several, ms"]
     return [
         "",
-        "In settings with users, each text belongs to one of them: *first*, each user occurs once; *later*, users follow "
-        "Zipf's law.",
+        "In settings with users, each text belongs to one of them: *first*, each user occurs once; *later*, users "
+        "follow Zipf's law.",
         "",
         *table(head, rows),
     ]
@@ -99,8 +100,8 @@ def figures(row: Mapping[str, Any], *, scale: float, places: int) -> list[str]:
 def many_tasks() -> list[str]:
     """Throughput and memory of nine runs over one backbone."""
     found = measured("many_tasks")
-    cases = {"mixed": "shared batches", "one run": "all texts for one run", "apart": "run by run", "plain": "backbone alone"}
-    cases |= {"bare": "the bare transformers model"}
+    cases = {"mixed": "shared batches", "one run": "all texts for one run", "apart": "run by run"}
+    cases |= {"plain": "backbone alone", "bare": "the bare transformers model"}
     kinds = ("all texts", f"{found['lot']} texts at a time")
     rows = []
     for case, name in cases.items():
