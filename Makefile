@@ -12,7 +12,7 @@ help:
 	@echo "make check   install, and run linters and the quick tests (two minutes on two cores)"
 	@echo "make test    install, and run all tests (ten minutes on two cores)"
 	@echo "make golden  write the help and the tables that tests/apps/cli/golden holds anew"
-	@echo "make lint    check style, types, and which room imports which"
+	@echo "make lint    check prose, style, types, and which room imports which"
 	@echo "make format  write the code in the project's format"
 	@echo "make docs    build the pages of the documentation in build/site"
 	@echo "make bench   measure size, loading and step time, and every method on real data (hours; goes on where it stopped)"
@@ -32,6 +32,7 @@ golden: $(READY)
 	PYTHONPATH=src:tests/helpers $(BIN)/python tests/apps/cli/test_golden.py
 
 lint: $(READY)
+	$(BIN)/python docs/prose.py
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports

@@ -23,7 +23,7 @@ PHRASES = {
     r"\bbought\b": "gain, cost",
     r"\bspeaks? of\b": "refers to, is about",
     r"\bat (one's|its) (hand|disposal)\b": "available",
-    r"\btuned in full\b": "fine-tuned",
+    r"(?<!-)\btuned in full\b": "fine-tuned",
     r"\bpasses over the (rows|data|training)\b": "epochs",
     r"\bin the end\b": "finally, at the end",
     r"\bwhole of the\b": "the whole",

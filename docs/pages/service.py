@@ -11,14 +11,15 @@ from pages.cells import RESULTS, between, machine_line, measured, table
 
 
 def serving() -> list[str]:
-    """Throughput, times and memory under load, of every way it was measured."""
+    """Throughput, latency and memory under load, for every setting that was measured."""
     found = [measured(path.stem) for path in sorted(RESULTS.glob("serving*.json"))]
     machine = found[0]["machine"]
-    head = ["run in, backbone in", "minutes", "requests", "errors", "texts/s", "of `predict`", "of `predict` in lots"]
-    shares = {"of the bare model": "of_bare", "`predict` of the bare model": "predict_of_bare"}
+    head = ["precision of run, of backbone", "minutes", "requests", "errors", "texts/s"]
+    head += ["fraction of `predict`", "fraction of `predict` in small batches"]
+    shares = {"fraction of the bare model": "of_bare", "`predict`: fraction of the bare model": "predict_of_bare"}
     shares = {name: key for name, key in shares.items() if any(key in one for one in found)}
     head += [*shares]
-    head += ["p50 / p99, one text, ms", "p50 / p99, several, ms", "MB in the second fifth, in the last"]
+    head += ["p50 / p99 for one text, ms", "p50 / p99 for several, ms", "MB in second fifth, in last fifth"]
     rows = []
     for one in found:
         errors = sum(count for status, count in one["statuses"].items() if status != "200")
@@ -42,9 +43,10 @@ def serving() -> list[str]:
         )
     return [
         f"{machine['processor']}, {machine['threads']} threads, torch {machine['torch']}; MiniLM with an Injector and "
-        "PLN, film snippets, half of the requests with one text, a fifth of the films unknown and a fifth missing.",
+        "PLN, film snippets. Half of the requests contain one text; a fifth of the films are unknown and a fifth "
+        "missing.",
         "",
-        *table([*head, "largest difference to `predict`"], rows),
+        *table([*head, "largest difference from `predict`"], rows),
         *first_and_later(found),
     ]
 
@@ -60,10 +62,11 @@ def first_and_later(measured: Sequence[Mapping[str, Any]]) -> list[str]:
             rows.append([name, f"{figures['texts_per_second']:,.0f}", *cells])
     if not rows:
         return []
-    head = ["run in, backbone in", "texts/s", "p50 / p95 / p99, one text, ms", "several"]
+    head = ["precision of run, of backbone", "texts/s", "p50 / p95 / p99 for one text, ms", "for several, ms"]
     return [
         "",
-        "Where users are named, each text has one of them: first each user once, later as Zipf's law has it.",
+        "In settings with users, each text belongs to one of them: *first*, each user occurs once; *later*, users "
+        "follow Zipf's law.",
         "",
         *table(head, rows),
     ]
@@ -97,8 +100,8 @@ def figures(row: Mapping[str, Any], *, scale: float, places: int) -> list[str]:
 def many_tasks() -> list[str]:
     """Throughput and memory of nine runs over one backbone."""
     found = measured("many_tasks")
-    cases = {"mixed": "shared batches", "one run": "all for one run", "apart": "run by run", "plain": "backbone alone"}
-    cases |= {"bare": "the bare transformers model"}
+    cases = {"mixed": "shared batches", "one run": "all texts for one run", "apart": "run by run"}
+    cases |= {"plain": "backbone alone", "bare": "the bare transformers model"}
     kinds = ("all texts", f"{found['lot']} texts at a time")
     rows = []
     for case, name in cases.items():
@@ -107,10 +110,10 @@ def many_tasks() -> list[str]:
         rates = (f"{found[kind]['texts_per_second'][case]:,.0f}" for kind in kinds)
         ratios = (f"{found[kind]['mixed_by'][case]:.2f}" if case != "mixed" else "" for kind in kinds)
         rows.append([name, *(cell for pair in zip(rates, ratios, strict=True) for cell in pair)])
-    head = ["texts/s", *(word for kind in kinds for word in (kind, "shared batches by it"))]
+    head = ["texts/s", *(word for kind in kinds for word in (kind, "speed of shared batches relative to it"))]
     return [
         f"{machine_line(found)} MiniLM, {found['runs']} adapters of 64 with layer norms of their own, "
-        f"{found['texts']:,} film snippets; the largest difference to `predict` "
+        f"{found['texts']:,} film snippets. The largest difference from `predict` "
         f"is {found['difference']:.0e}.",
         "",
         *table(head, rows),

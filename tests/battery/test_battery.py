@@ -293,14 +293,14 @@ REFUSED = [(method, family) for family in FAMILIES for method in METHODS if not 
 @pytest.mark.parametrize(("method", "family"), REFUSED)
 def test_a_method_without_its_points_says_why(build, method: str, family: str) -> None:
     reasons = (
-        r"upnn: it makes several vectors of a word, and backbones of type .* read one: choose",
-        r"it weighs the states of a text, of which backbones of type word-tang-cnn have one alone: choose",
-        r"it reads the words of sentences and the sentences of the text, which backbones of type .* do not.*: choose",
+        r"upnn: it gives each word several vectors, but backbones of type .* read only one: choose",
+        r"it weights the states of a text, but backbones of type word-tang-cnn have only one: choose",
+        r"it reads the words of each sentence and then the sentences of the text, but backbones .* do not.*: choose",
         r"chunks are cut by words, and backbones of type word-.* have a state for each (sentence|text): choose",
-        r"chunks cannot read summaries in backbones of type .*, since .*: choose",
-        r"it acts inside Transformer layers, of which backbones of type word-.* have none: choose",
+        r"chunks cannot read summaries in backbones of type .*, because .*: choose",
+        r"it acts inside Transformer layers, but backbones of type word-.* have none: choose",
         r"history: backbones of type .* read the sentences of one text.*: choose",
-        r"the states of backbones of type word-cnn do not depend on tokens before them.*: choose",
+        r"it puts the values before the text, but the states of backbones of type word-cnn do not depend.*: choose",
     )
     with pytest.raises(ConfigError, match="|".join(reasons)):
         build(method, family)

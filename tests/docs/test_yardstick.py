@@ -76,7 +76,7 @@ def test_the_table_of_the_service_shows_users_and_shares_where_a_record_has_them
     monkeypatch.setattr(service, "RESULTS", tmp_path)
     monkeypatch.setattr(service, "measured", {"serving": old, "serving_users": new}.__getitem__)
     text = "\n".join(service.serving())
-    assert "| of the bare model | `predict` of the bare model |" in text
+    assert "| fraction of the bare model | `predict`: fraction of the bare model |" in text
     assert "| float32, float32, 10,000 users | 10 |" in text
     assert "| 0.71 | 0.84 |" in text
     assert "| float32, float32, 10,000 users, first | 90 | 7 / 2 / 3 | 7 / 2 / 3 |" in text

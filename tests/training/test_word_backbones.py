@@ -134,7 +134,7 @@ def test_an_interrupted_training_goes_on(folder: Path, tmp_path: Path, monkeypat
         (
             [],
             "injector",
-            r"injector: it acts inside Transformer layers, of which backbones of type word-bilstm have",
+            r"injector: it acts inside Transformer layers, but backbones of type word-bilstm have",
         ),
         (["--tuning", "frozen"], "upa", r"tuning is not for the backbone 'bilstm', which is not pretrained"),
         (["--set", "backbone.revision=main"], "upa", r"revision is not for the backbone 'bilstm'"),

@@ -11,7 +11,7 @@ from attribune.errors import ConfigError
 
 __all__ = ["DECODERS", "PLACEMENTS", "placement_for"]
 
-_OWN_ATTENTION = "the family computes its attention in code of its own, where no keys can be added"
+_OWN_ATTENTION = "the family computes attention in its own code, which cannot take additional keys"
 
 _BERT = Placement(
     model_types=("bert", "roberta", "xlm-roberta"),
@@ -108,7 +108,7 @@ _WORDS = Placement(
     layers="filters",
     has_start_token=False,
     reads_ahead=True,
-    no_extra_attention="it has none",
+    no_extra_attention="they have no attention",
     pooling="max",
 )
 

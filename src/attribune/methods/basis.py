@@ -75,7 +75,7 @@ class Basis(AttributeMethodConfig):
         """Return why the place is not in a family; None if it is."""
         if self.place == "encoder" and placement.recurrent is None:
             return (
-                "basis: the place encoder is a recurrent layer, of which backbones of type "
+                "basis: the place encoder is a recurrent layer, but backbones of type "
                 f"{' or '.join(placement.model_types)} have none: choose another place, or the backbone bilstm"
             )
         return super().refusal(placement)

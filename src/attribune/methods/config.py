@@ -83,14 +83,14 @@ class MethodConfig(Settings):
         """Return why the method cannot act in a family, with the cure; None if it can."""
         if "sites" in self.points and not placement.has_sites:
             return (
-                f"{self.name}: it acts inside Transformer layers, of which backbones of type "
+                f"{self.name}: it acts inside Transformer layers, but backbones of type "
                 f"{' or '.join(placement.model_types)} have none: choose a method that acts on the last states or the "
                 "document vector, such as upa, or another backbone"
             )
         if self.weighs_states and placement.states == "text":
             return (
-                f"{self.name}: it weighs the states of a text, of which backbones of type "
-                f"{' or '.join(placement.model_types)} have one alone: choose another method or another backbone"
+                f"{self.name}: it weights the states of a text, but backbones of type "
+                f"{' or '.join(placement.model_types)} have only one: choose another method or another backbone"
             )
         return None
 

@@ -59,12 +59,12 @@ class E2ln(NormConfig):
     def refusal(self, placement: Placement) -> str | None:
         """Return why attention cannot read summaries in a family; None if it can, or need not."""
         refusal = super().refusal(placement)
-        causal = "its attention is causal, and a token must not read what comes after it"
+        causal = "their attention is causal and a token must not read what comes after it"
         reason = causal if placement.is_causal else placement.no_extra_attention
         if refusal is not None or not self.structured_text or reason is None:
             return refusal
         return (
-            f"e2ln: chunks cannot read summaries in backbones of type {' or '.join(placement.model_types)}, since "
+            f"e2ln: chunks cannot read summaries in backbones of type {' or '.join(placement.model_types)}, because "
             f"{reason}: choose structured_text=false, or another backbone"
         )
 

@@ -51,8 +51,8 @@ class History(AttributeMethodConfig):
         if placement.states == "token":
             return super().refusal(placement)
         return (
-            f"history: backbones of type {' or '.join(placement.model_types)} read the sentences of one text, among "
-            "which other texts would count: choose another backbone"
+            f"history: backbones of type {' or '.join(placement.model_types)} read the sentences of one text, and "
+            "would count other texts among them: choose another backbone"
         )
 
     def attribute_refusal(self, names: Sequence[str]) -> str | None:

@@ -46,8 +46,8 @@ class BranchMethodConfig(AttributeMethodConfig):
         if placement.word_pool is not None:
             return super().refusal(placement)
         return (
-            f"{self.name}: it reads the words of sentences and the sentences of the text, which backbones of type "
-            f"{' or '.join(placement.model_types)} do not tell apart: choose the backbone hierarchical"
+            f"{self.name}: it reads the words of each sentence and then the sentences of the text, but backbones of "
+            f"type {' or '.join(placement.model_types)} do not separate these levels: choose the backbone hierarchical"
         )
 
     def word_options(self, backbone: str, *, attributes: int) -> dict[str, Any]:

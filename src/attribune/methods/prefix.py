@@ -67,8 +67,8 @@ class Prefix(FrontMethodConfig, VectorMethodConfig):
         if refusal is not None or placement.no_extra_attention is None:
             return refusal
         return (
-            f"prefix: there is no prefix in the attention of backbones of type {' or '.join(placement.model_types)}, "
-            f"since {placement.no_extra_attention}: choose place=input, or another backbone"
+            f"prefix: the attention of backbones of type {' or '.join(placement.model_types)} cannot take a prefix, "
+            f"because {placement.no_extra_attention}: choose place=input, or another backbone"
         )
 
     def build(self, host: Host) -> Method:

@@ -57,8 +57,8 @@ class Upnn(AttributeMethodConfig):
         if self.fused or set(placement.model_types) <= set(_WORD_TYPES):
             return super().refusal(placement)
         return (
-            f"upnn: it makes several vectors of a word, and backbones of type {' or '.join(placement.model_types)} "
-            "read one: choose the backbone tang-cnn, or set fused to true"
+            f"upnn: it gives each word several vectors, but backbones of type {' or '.join(placement.model_types)} "
+            "read only one: choose the backbone tang-cnn, or set fused to true"
         )
 
     def word_options(self, backbone: str, *, attributes: int) -> dict[str, Any]:
