@@ -33,7 +33,9 @@ PHRASES = {
     r"\bit comes to\b": "it is about",
     r"\b(\w+) \1\b": "one of the two words",
 }
-_LEFT_OUT = re.compile(r"^```.*?^```$|<!-- (?P<name>[^>]+?) -->.*?<!-- end of (?P=name) -->|`[^`\n]*`|\]\([^)]*\)", re.M | re.S)
+_LEFT_OUT = re.compile(
+    r"^```.*?^```$|<!-- (?P<name>[^>]+?) -->.*?<!-- end of (?P=name) -->|`[^`\n]*`|\]\([^)]*\)", re.M | re.S
+)
 
 
 def findings(text: str) -> Iterator[tuple[int, str, str]]:

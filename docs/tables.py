@@ -47,6 +47,7 @@ MODULES = (
     text_sets,
 )
 TABLES = {page: tables for module in MODULES for page, tables in module.TABLES.items()}
+DRAWINGS = experiments.DRAWINGS | judges.DRAWINGS
 
 
 def written(page: str, text: str) -> str:
@@ -59,9 +60,9 @@ def written(page: str, text: str) -> str:
 
 
 if __name__ == "__main__":
-    for page in sys.argv[1:] or [*TABLES, *experiments.DRAWINGS]:
+    for page in sys.argv[1:] or [*TABLES, *DRAWINGS]:
         path = FOLDER / page
-        if page in experiments.DRAWINGS:
-            path.write_text(experiments.DRAWINGS[page](), encoding="utf-8")
+        if page in DRAWINGS:
+            path.write_text(DRAWINGS[page](), encoding="utf-8")
             continue
         path.write_text(written(page, path.read_text(encoding="utf-8")), encoding="utf-8")

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from attribune.apps.report.plots import Estimate, forest_plot
 from pages.cells import between, machine_line, measured, table
+from pages.experiments import record, scores
+
+_HIGHLIGHTED = ("injector", "plora", "pln", "tokens", "history")
 
 
 def new_judges() -> list[str]:
@@ -34,6 +38,27 @@ def new_judges() -> list[str]:
         "",
         *table(["", *head], gaps),
     ]
+
+
+def single_judgements() -> list[str]:
+    """What it brings to know who judges: every method on single judgements."""
+    return scores("judges_small")
+
+
+def drawing() -> str:
+    """The share of the variance of single judgements that each method explains, from the least to the most."""
+    lines = sorted(record("judges_small").tables[0].lines, key=lambda line: line.metrics["r2"].value)
+    estimates = [
+        Estimate(
+            name=line.name,
+            value=100 * line.metrics["r2"].value,
+            low=100 * line.metrics["r2"].low,
+            high=100 * line.metrics["r2"].high,
+            highlighted=line.name in _HIGHLIGHTED,
+        )
+        for line in lines
+    ]
+    return forest_plot(estimates, label="variance of single judgements explained (R², %), texts unseen")
 
 
 def panel() -> list[str]:
@@ -98,4 +123,12 @@ def _with_difference(task: dict[str, Any], name: str) -> tuple[str, str]:
     return value, f"**{text}**" if gap[1] > 0 or gap[2] < 0 else text
 
 
-TABLES = {"judges.md": {"panel": panel, "ordinal or rating": ordinal, "new judges": new_judges}}
+DRAWINGS = {"images/judges.svg": drawing}
+TABLES = {
+    "judges.md": {
+        "single judgements": single_judgements,
+        "panel": panel,
+        "ordinal or rating": ordinal,
+        "new judges": new_judges,
+    }
+}
