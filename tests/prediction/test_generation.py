@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -161,7 +162,7 @@ def test_every_family_goes_the_whole_way(
     assert all(math.isfinite(value) for value in values(run).values())
     capsys.readouterr()
     assert main(["describe", str(run)]) == 0
-    assert "task: generation" in capsys.readouterr().out
+    assert re.search(r"(?m)^task +generation$", capsys.readouterr().out)
     assert main(["generate", str(run), str(data), "--max-new-tokens", "3"]) == 0
     assert len(lines_of(capsys)) == len(ROWS)
     assert main(["predict", str(run), str(data), "--output", str(tmp_path / "p.jsonl")]) == 0

@@ -16,6 +16,7 @@ import torch
 from families import BERT_METHODS
 from fastapi.testclient import TestClient
 from token_tables import every_other_verb, tagged_words, write_json_lines
+from transformers.modeling_outputs import BaseModelOutput
 
 import attribune
 from attribune.apps.cli import main
@@ -183,7 +184,7 @@ def test_windows_are_one_long_pass(run: Path) -> None:
             return self.embeddings
 
         def forward(self, input_ids: torch.Tensor, **_: Any) -> Any:
-            return type("Output", (), {"last_hidden_state": self.embeddings(input_ids)})
+            return BaseModelOutput(last_hidden_state=self.embeddings(input_ids))
 
     embeddings = model.get_input_embeddings()
     model.double()

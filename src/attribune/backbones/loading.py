@@ -342,7 +342,7 @@ def _built(config: PreTrainedConfig, *, is_generative: bool) -> PreTrainedModel:
 def stack_path(backbone: PreTrainedModel, *, is_generative: bool) -> str:
     """Return the path of the stack in which methods act, the decoder of a generative model; empty for the backbone."""
     stack: nn.Module = backbone.get_decoder() if is_generative else backbone
-    if not isinstance(stack, PreTrainedModel):  # ModernBERT's decoder calls its output layer so
+    if is_generative and not isinstance(stack, PreTrainedModel):  # ModernBERT's decoder calls its output layer so
         stack = backbone.base_model
     return next(str(name) for name, module in backbone.named_modules() if module is stack)
 

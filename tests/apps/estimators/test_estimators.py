@@ -193,7 +193,7 @@ def test_ordered_classes_and_numbers() -> None:
         ),
         (lambda: AttributeClassifier(**{**LINEAR, "settings": 5}).fit(FRAME, FRAME["stars"]), "settings"),
         (lambda: AttributeClassifier(**{**LINEAR, "text": 5}).fit(FRAME, FRAME["stars"]), "text"),
-        (lambda: AttributeOrdinal(**LINEAR).fit(FRAME, FRAME["stars"]), "not numbers"),
+        (lambda: AttributeOrdinal(**LINEAR).fit(FRAME, FRAME["stars"]), "outside the scale of the task 'ordinal'"),
         (lambda: AttributeClassifier(**LINEAR).fit(FRAME, FRAME["stars"], sample_weight=np.zeros(60)), "are zero"),
     ],
 )

@@ -181,14 +181,14 @@ def test_one_bad_request_does_not_spoil_those_beside_it(
     from attribune.errors import DataError
 
     model = models["injector"]
-    encode = model.predictor.encode
+    encode = model.predictor.encode_rows
 
     def refuse(columns: Any, **more: Any) -> Any:
         if "evil" in columns["text"]:
             raise DataError("row 1 is evil")
         return encode(columns, **more)
 
-    monkeypatch.setattr(model.predictor, "encode", refuse)
+    monkeypatch.setattr(model.predictor, "encode_rows", refuse)
     columns = [{"text": [text], "user": ["u1"], "tags": [None], "price": [None]} for text in ("a", "evil", "b")]
     waiting = [_Waiting(model=model, columns=one, rows=1) for one in columns]
     _answer(waiting)
