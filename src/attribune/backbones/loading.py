@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import difflib
 import json
 import logging
 import warnings
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import torch
 import transformers
@@ -31,9 +29,7 @@ from transformers.utils import logging as transformers_logging
 
 from attribune.backbones.bart_encoder import BartEncoderModel
 from attribune.backbones.families import placement_for
-from attribune.backbones.fingerprint import fingerprint
 from attribune.backbones.hierarchical import HierarchicalModel
-from attribune.backbones.int8 import Int8Weights
 from attribune.backbones.load_options import AS_STORED, LoadOptions
 from attribune.backbones.placement import Placement, Pooling
 from attribune.backbones.tang import TangModel
@@ -45,19 +41,14 @@ from attribune.errors import AttribuneError, ConfigError
 
 __all__ = [
     "DEFAULT_BACKBONE",
-    "SharedBackbones",
     "build_backbone",
     "check_counts",
     "load_backbone",
     "load_tokenizer",
-    "load_with_fingerprint",
     "locate_backbone",
     "pooling_of",
     "stack_path",
-    "with_same_tensors",
 ]
-
-Module = TypeVar("Module", bound=nn.Module)
 
 _log = logging.getLogger(__name__)
 
@@ -181,97 +172,6 @@ def _refuse_pickled_weights(name: str, folder: Path) -> None:
             "trust them, write them as safetensors with transformers, "
             f"AutoModel.from_pretrained({str(folder)!r}).save_pretrained(NEW_FOLDER), and give that folder"
         )
-
-
-class SharedBackbones:
-    """Backbones of several models that share one copy of the pretrained weights and of tokenizers, and do not train.
-
-    Each model gets its own modules, so that methods do not interfere; their tensors are shared until a model replaces
-    those that it has learned.
-
-    Args:
-        device: where the weights are.
-
-    Attributes:
-        tokenizers: those that were loaded, by the names and checksums of their files.
-        int8: weights of models that are quantised, which they share as they share their originals.
-    """
-
-    def __init__(self, device: torch.device | str = "cpu") -> None:
-        self.device = torch.device(device)
-        self.tokenizers: dict[Hashable, PreTrainedTokenizerBase | None] = {}
-        self.int8: Int8Weights = {}
-        self._loaded: dict[Hashable, tuple[PreTrainedModel, str]] = {}
-
-    def load(
-        self,
-        name: str,
-        *,
-        revision: str | None,
-        is_generative: bool,
-        dtype: torch.dtype,
-        options: LoadOptions = AS_STORED,
-    ) -> tuple[PreTrainedModel, str]:
-        """Load a backbone as `load_backbone` does, cast it to `dtype`, and return the fingerprint from before.
-
-        Raises:
-            ConfigError: for a quantised one, whose tensors cannot be shared.
-        """
-        if options.quantization_config is not None:
-            raise ConfigError("models that share a backbone cannot have it in 4 or 8 bits: load each for itself")
-        key = (locate_backbone(name), revision, is_generative, dtype, options.attn_implementation)
-        if key not in self._loaded:
-            loaded = load_backbone(name, revision=revision, is_generative=is_generative, options=options)
-            self._loaded[key] = loaded, fingerprint(loaded)
-            loaded.to(self.device, dtype)
-        pretrained, original = self._loaded[key]
-        return with_same_tensors(pretrained), original
-
-    def shared_by(self, backbones: Mapping[str, PreTrainedModel]) -> Iterator[tuple[PreTrainedModel, list[str]]]:
-        """Yield each backbone once more, with the names of those that have its embeddings."""
-        for pretrained, _ in self._loaded.values():
-            names = [
-                name for name, backbone in backbones.items() if _embeddings_of(backbone) == _embeddings_of(pretrained)
-            ]
-            if names:
-                yield with_same_tensors(pretrained), names
-
-
-def _embeddings_of(backbone: PreTrainedModel) -> int:
-    return cast(nn.Embedding, backbone.get_input_embeddings()).weight.data_ptr()
-
-
-def with_same_tensors(module: Module, *, shared: Iterable[object] = ()) -> Module:
-    """Copy the modules of a backbone or a model, but not its tensors.
-
-    Args:
-        shared: other objects that are not copied.
-    """
-    same: dict[int, Any] = {id(p): nn.Parameter(p.data, requires_grad=False) for p in module.parameters()}
-    same |= {id(one): one for one in (*module.buffers(), *shared)}
-    return copy.deepcopy(module, same)
-
-
-def load_with_fingerprint(
-    name: str,
-    *,
-    revision: str | None,
-    is_generative: bool,
-    options: LoadOptions,
-    attention_dropout: float | None = None,
-) -> tuple[PreTrainedModel, str]:
-    """Load a backbone as `load_backbone` does, with the fingerprint of its weights as they are in the file.
-
-    One that is quantised is loaded twice, since the fingerprint is of what was there before.
-    """
-    load = partial(
-        load_backbone, name, revision=revision, is_generative=is_generative, attention_dropout=attention_dropout
-    )
-    if options.quantization_config is None:
-        loaded = load(options=options)
-        return loaded, fingerprint(loaded)
-    mark = fingerprint(load(options=replace(options, quantization_config=None)))
-    return load(options=options), mark
 
 
 def load_tokenizer(name: str, *, revision: str | None = None) -> PreTrainedTokenizerBase:

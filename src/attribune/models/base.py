@@ -17,7 +17,8 @@ from attribune.backbones.families import placement_for
 from attribune.backbones.fingerprint import fingerprint
 from attribune.backbones.int8 import check_int8
 from attribune.backbones.load_options import LoadOptions, check_quantised_tuning, is_quantised
-from attribune.backbones.loading import build_backbone, load_with_fingerprint
+from attribune.backbones.loading import build_backbone
+from attribune.backbones.sharing import load_with_fingerprint
 from attribune.backbones.sites import first_position, most_positions
 from attribune.backbones.sparse_attention import prepare_sparse_attention
 from attribune.backbones.tuning import tune_backbone

@@ -22,7 +22,8 @@ from transformers.utils import cached_file
 from attribune.backbones.fingerprint import check_fingerprint
 from attribune.backbones.hierarchical import HierarchicalConfig
 from attribune.backbones.load_options import AS_STORED, LoadOptions, check_quantised_tuning, is_quantised
-from attribune.backbones.loading import SharedBackbones, build_backbone, check_counts, load_with_fingerprint
+from attribune.backbones.loading import build_backbone, check_counts
+from attribune.backbones.sharing import SharedBackbones, load_with_fingerprint
 from attribune.backbones.tang import TangConfig
 from attribune.core.checksums import CHECKSUMS, check_files, checksum_of, write_checksums
 from attribune.core.files import clear_drafts, draft_of, move_into_place, read_json, replace_file

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from attribune.backbones.loading import SharedBackbones, with_same_tensors
+from attribune.backbones.sharing import SharedBackbones, with_same_tensors
 from attribune.core.arguments import checked_arguments
 from attribune.core.deprecation import renamed_arguments
 from attribune.core.device import named_device

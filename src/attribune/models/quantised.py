@@ -8,7 +8,7 @@ from typing import Literal, TypeVar, cast
 import torch
 
 from attribune.backbones.int8 import check_int8, quantise_backbone
-from attribune.backbones.loading import SharedBackbones, with_same_tensors
+from attribune.backbones.sharing import SharedBackbones, with_same_tensors
 from attribune.core.config import short_repr
 from attribune.errors import ConfigError
 from attribune.models.base import ConditionedModel

@@ -14,7 +14,7 @@ from torch.nn.functional import layer_norm, pad
 from transformers import PreTrainedModel
 
 from attribune.backbones.int8 import quantise_backbone
-from attribune.backbones.loading import SharedBackbones
+from attribune.backbones.sharing import SharedBackbones
 from attribune.backbones.word_models import WordModel
 from attribune.methods.base import GroupedSites, Method, SiteModule
 from attribune.methods.condition import Condition

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from attribune.backbones.load_options import LoadOptions
-from attribune.backbones.loading import SharedBackbones, stack_path
+from attribune.backbones.loading import stack_path
 from attribune.backbones.placement import Placement
+from attribune.backbones.sharing import SharedBackbones
 from attribune.backbones.sites import find_layers
 from attribune.data.histories import Histories
 from attribune.errors import ConfigError, ModelFolderError

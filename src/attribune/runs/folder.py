@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from attribune.backbones.loading import SharedBackbones
+from attribune.backbones.sharing import SharedBackbones
 from attribune.core.arguments import checked_arguments
 from attribune.core.checksums import CHECKSUMS
 from attribune.core.config import read_yaml

@@ -152,7 +152,7 @@ class Spans(TokenTask):
         return Counter()
 
     def label_notes(self, columns: Sequence[Column]) -> list[str]:
-        """Say how many answers were found elsewhere than where they were said to be."""
+        """Say how many answers are elsewhere in the text than their start says."""
         moved = sum(count for _, count in self._read(columns, 1))
         return [f"{moved:,} answers are not where their row says, and were found by their text"] if moved else []
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,23 +18,26 @@ from attribune.data.clusters import Clusters, clusters_note, find_clusters
 from attribune.data.encoding import RowReport, encode_rows, encode_with_report
 from attribune.data.history_encoding import HistoryEncoder
 from attribune.data.rows import EncodedRows
-from attribune.data.selection import rows_with_label, rows_with_text, shuffle_columns
-from attribune.data.splits import split_table
-from attribune.data.tables import read_table, table_source_name
-from attribune.data.text_columns import share_texts
-from attribune.data.weights import read_weights
-from attribune.errors import ConfigError, DataError, numbered_in_file
+from attribune.data.selection import shuffle_columns
+from attribune.errors import ConfigError, numbered_in_file
 from attribune.models.base import ConditionedModel
 from attribune.models.transfer import AttributeSource
 from attribune.runs.recipe import Recipe
 from attribune.runs.recipe_parts import ValuesRecipe
 from attribune.runs.value_tables import value_tables
 from attribune.schema import MultiLabel, Schema
-from attribune.schema.columns import column_batches, require_columns
+from attribune.schema.columns import column_batches
 from attribune.schema.kinds import Number, Numeric
 from attribune.schema.revision import Revision
-from attribune.tasks import TASKS, Task, fit_task
+from attribune.tasks import Task, fit_task
 from attribune.training.plan import DataPlan
+from attribune.training.usable_rows import (
+    UsableRows,
+    decided_rows,
+    split_rows,
+    usable_rows,
+    with_weights,
+)
 
 __all__ = [
     "MANY_CUT",
@@ -110,16 +112,16 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
     """
     notes: list[str] = []
     sources = tables or {name: getattr(plan.source, name) for name in ("train", "validation", "test")}
-    usable = {name: _usable_rows(plan, source, name, notes) for name, source in sources.items() if source is not None}
+    usable = {name: usable_rows(plan, source, name, notes) for name, source in sources.items() if source is not None}
     if plan.source.partial_labels and "validation" not in usable:
         raise ConfigError(
             "partial_labels is on, but there are no validation rows of their own, which must have all labels: give "
             "them as a file, or turn it off"
         )
     with numbered_in_file(usable["train"].rows, usable["train"].source):
-        parts = _split(plan, usable, notes)
+        parts = split_rows(plan, usable, notes)
     if plan.source.weight is not None:
-        parts["train"] = _weighted(parts["train"], plan.source.weight, notes)
+        parts["train"] = with_weights(parts["train"], plan.source.weight, notes)
     train, transfer = parts["train"], plan.transfer
     with numbered_in_file(train.rows, train.source):
         transferred = None if transfer is None else AttributeSource.load(transfer.run)
@@ -128,7 +130,7 @@ def prepare(plan: DataPlan, tables: Mapping[str, Any] | None = None) -> Prepared
         else:
             task = _fit_task(plan, train.table)
     if plan.compares:
-        parts = {name: _decided(name, part, plan, task, notes) for name, part in parts.items()}
+        parts = {name: decided_rows(name, part, plan, task, notes) for name, part in parts.items()}
         train = parts["train"]
     with numbered_in_file(train.rows, train.source):
         values = value_tables(plan.source.values, encoder=plan.encoder, encoding=plan.source.encoding)
@@ -195,21 +197,8 @@ def _listed_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in shown) + (", ..." if len(counts) > len(shown) else "")
 
 
-def _decided(name: str, part: _Rows, plan: DataPlan, task: Task, notes: list[str]) -> _Rows:
-    """Leave out the rows of a split that prefer neither of their texts, with notes about their numbers."""
-    columns = [list(part.table[column]) for column in plan.label_columns]
-    with numbered_in_file(part.rows, part.source):
-        decided = np.flatnonzero(task.encode_labels(columns)[1])
-    if len(decided) == len(part.rows):
-        return part
-    notes.extend(f"{name}: {line}" for line in task.label_notes(columns))
-    if not len(decided):
-        raise DataError(f"{part.source}: none of the {len(part.rows):,} {name} rows prefers one of two different texts")
-    return part.take(decided)
-
-
 def _encode_labels(
-    name: str, part: _Rows, plan: DataPlan, schema: Schema, task: Task, notes: list[str]
+    name: str, part: UsableRows, plan: DataPlan, schema: Schema, task: Task, notes: list[str]
 ) -> PreparedSplit:
     """Encode the labels of a split, with notes about labels and values that no training row has."""
     columns = [list(part.table[column]) for column in plan.label_columns]
@@ -339,117 +328,3 @@ def encode_rows_of_split(split: PreparedSplit, plan: DataPlan, model: Conditione
         for row, columns in column_batches(split.table, names)
     ]
     return replace(EncodedRows.concat(parts), labels=split.labels)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Rows:
-    """Rows of a table that have a text and a label, and their numbers in it."""
-
-    table: Dataset
-    rows: npt.NDArray[np.int64]
-    source: str
-    weights: npt.NDArray[np.float32] | None = None
-
-    def take(self, index: npt.NDArray[np.int64]) -> _Rows:
-        """Select rows by index."""
-        weights = None if self.weights is None else self.weights[index]
-        return replace(self, table=self.table.select(index), rows=self.rows[index], weights=weights)
-
-
-def _usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> _Rows:
-    """Read a table and drop the rows without a text or a label, with notes about their numbers."""
-    table = read_table(source, **plan.source.reading)
-    shown = table_source_name(source) if isinstance(source, str | Path) else name
-    weights = [plan.source.weight] if plan.source.weight is not None and name == "train" else []
-    require_columns(table.column_names, [*plan.columns, *weights], source=shown)
-    enough_text = all if plan.compares else any
-    has_text = rows_with_text(table, plan.source.texts, words=plan.reads_words, enough=enough_text)
-    labels = plan.source.label if plan.reads_tokens or plan.compares else plan.label_columns
-    enough = any if plan.reads_tokens or (plan.source.partial_labels and name == "train") else all
-    has_objects = plan.reads_tokens or plan.task_options.get("soft_labels") is True
-    missing = plan.task_options["missing"]
-    has_label = (
-        rows_with_label(table, labels, missing=missing, enough=enough, objects=has_objects)
-        if labels
-        else np.ones(len(table), dtype=bool)
-    )
-    usable = np.flatnonzero(has_text & has_label)
-    limit = "" if plan.source.rows is None else f", at most its first {plan.source.rows:,}"
-    notes.append(f"{name}: {counted(len(table), 'row')} read from {shown}{limit}")
-    for lacking, dropped in {"text": ~has_text, "label": has_text & ~has_label}.items():
-        if dropped.any():
-            notes.append(f"{name}: {counted(dropped.sum(), 'row')} without a {lacking} left out")
-    if not len(usable):
-        raise DataError(
-            f"{shown}: none of its {len(table):,} rows has both a text in {', '.join(plan.source.texts)} and a label "
-            f"in {', '.join(plan.label_columns)}: check the column names and the strings that mean missing"
-        )
-    rows = _Rows(table=table if len(usable) == len(table) else table.select(usable), rows=usable, source=shown)
-    return _on_the_scale(rows, plan, name, notes)
-
-
-def _on_the_scale(part: _Rows, plan: DataPlan, name: str, notes: list[str]) -> _Rows:
-    """Refuse labels that are outside the scale of the task, or leave out their rows with a note about their number."""
-    columns = [list(part.table[column]) for column in plan.label_columns]
-    bad = TASKS[plan.task_kind].bad_labels(columns, plan.task_options)
-    if not bad.any():
-        return part
-    places: dict[str, list[int]] = {}
-    for row in np.flatnonzero(bad).tolist():
-        places.setdefault(str(columns[0][row]), []).append(int(part.rows[row]) + 1)
-    examples = sorted(places.items(), key=lambda item: -len(item[1]))[:_EXAMPLES]
-    listed = ", ".join(f"{text!r:.80} ({len(rows):,}, first in row {rows[0]:,})" for text, rows in examples)
-    more = f", and {len(places) - _EXAMPLES:,} others" if len(places) > _EXAMPLES else ""
-    what = f"{bad.sum():,} of {len(bad):,} rows have a label outside the scale of the task {plan.task_kind!r}"
-    if bad.all():
-        cure = "name another label column, or choose another task, such as classification"
-        raise DataError(f"{part.source}: {what}: {listed}{more}: {cure}")
-    if plan.source.bad_labels == "error":
-        raise DataError(
-            f"{part.source}: {what}: {listed}{more}: correct them, choose another task, or leave these rows out by "
-            "data.bad_labels=drop (--set data.bad_labels=drop on the command line)"
-        )
-    notes.append(f"{name}: {what}, and are left out: {listed}{more}")
-    return part.take(np.flatnonzero(~bad))
-
-
-def _weighted(train: _Rows, name: str, notes: list[str]) -> _Rows:
-    """Read the weights of the training rows, and leave out those of weight 0."""
-    with numbered_in_file(train.rows, train.source):
-        weights = read_weights(train.table, name)
-    if not weights.all():
-        notes.append(f"train: {counted(int((weights == 0).sum()), 'row')} of weight 0 left out")
-    weighted = replace(train, weights=weights)
-    return weighted if weights.all() else weighted.take(np.flatnonzero(weights))
-
-
-def _split(plan: DataPlan, usable: dict[str, _Rows], notes: list[str]) -> dict[str, _Rows]:
-    """Keep the splits that have a table of their own; cut the others from the training rows."""
-    train, split = usable["train"], plan.source.split
-    parts = dict(usable)
-    if "validation" in usable:
-        if "test" not in usable:
-            notes.append("no test rows: a validation file was given without a test file, so only validation is scored")
-    else:
-        fractions = split.fractions
-        if "test" in usable:
-            fractions = (1 - fractions[1], fractions[1], 0.0)
-        cut = split_table(
-            train.table,
-            text=plan.source.texts,
-            seed=split.seed,
-            fractions=fractions,
-            by=split.by,
-            column=split.column,
-            date_format=split.date_format,
-            shared_texts=split.shared_texts,
-        )
-        notes.extend(cut.report.lines())
-        for name, index in zip(("train", "validation", "test"), cut.rows, strict=True):
-            if len(index):
-                parts[name] = train.take(index)
-    for name in [name for name in usable if name != "train"]:
-        shared = share_texts(parts["train"].table, usable[name].table, text=plan.source.texts)
-        if shared:
-            notes.append(f"{name}: {shared:,} of its texts are also among the training texts: its figures are too high")
-    return {name: parts[name] for name in ("train", "validation", "test") if name in parts}

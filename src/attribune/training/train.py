@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-import transformers
 
 from attribune.backbones.loading import load_tokenizer
 from attribune.core.arguments import checked_arguments
@@ -22,38 +20,27 @@ from attribune.core.device import default_device
 from attribune.core.files import read_json, write_json
 from attribune.core.progress import ProgressBar, Reporter
 from attribune.core.threads import find_busy_machine, limit_threads
-from attribune.data.rows import EncodedRows
 from attribune.data.standard_input import STDIN
 from attribune.errors import AttribuneError, ConfigError
 from attribune.methods.one_per_value import OnePerValue
 from attribune.metrics.results import Scored
 from attribune.models.auto import load_scorer
-from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
-from attribune.models.token_scores import score_tokens
 from attribune.runs.card import run_card
 from attribune.runs.folder import RunFolder, predictor_of
 from attribune.runs.recipe import Recipe
-from attribune.runs.recipe_parts import TrainingRecipe
 from attribune.runs.results import RunResults, run_results
 from attribune.runs.table_recipe import table_recipe
 from attribune.runs.training_record import TrainingRecord
-from attribune.tasks import TokenTask
 from attribune.training.bake_off import AUTO_METHOD, Choice, choose_method, read_budget
 from attribune.training.baselines import train_baseline
 from attribune.training.callbacks.trackers import check_trackers
 from attribune.training.distributed import from_main, is_main, process_count, refuse_processes
-from attribune.training.fitting import fit
-from attribune.training.histories import fit_histories
-from attribune.training.model_building import build_model
-from attribune.training.new_values import check_set_encoders, prepare_new_values
-from attribune.training.own_values import train_own_values
-from attribune.training.plan import DataPlan, ModelPlan, TrainingPlan, comparison_recipes, with_precision
+from attribune.training.neural import train_neural
+from attribune.training.plan import TrainingPlan, comparison_recipes, with_precision
 from attribune.training.preparation import (
     PreparedData,
     describe_as,
-    encode_rows_of_split,
-    encode_split,
     prepare,
     rows_digest,
     shuffle,
@@ -346,7 +333,7 @@ def _train_and_score(
     """
     is_trained = from_main(folder.outcome.is_file)
     if plan.model is not None and not is_trained:
-        _train_neural(plan.model, plan.data, plan.training, folder, data, reporter, profile=profile)
+        train_neural(plan.model, plan.data, plan.training, folder, data, reporter, profile=profile)
     if not is_main():
         return [], None, None
     if plan.baseline is not None and not is_trained:
@@ -359,72 +346,6 @@ def _train_and_score(
     also_hidden = len(predictor.schema) > 0 and plan.reads_attributes
     scored = score(plan.name, predictor, data, plan.data, folder=folder, also_hidden=also_hidden)
     return scored, record, predictor
-
-
-def _train_neural(
-    plan: ModelPlan,
-    source: DataPlan,
-    settings: TrainingRecipe,
-    folder: RunFolder,
-    data: PreparedData,
-    reporter: Reporter,
-    *,
-    profile: bool,
-) -> None:
-    """Build the model, encode the rows, train, and save the model."""
-    transformers.set_seed(settings.seed)
-    model = build_model(plan, source, data, reporter)
-    fit_histories(model, source, data, reporter)
-    _check_checkpointing(model, settings)
-    check_set_encoders(model, settings)
-    note_count = len(data.notes)
-    train = encode_split("train", data, source, model)
-    validation = (
-        encode_rows_of_split(data.splits["validation"], source, model)
-        if source.reads_tokens
-        else encode_split("validation", data, source, model)
-    )
-    for note in data.notes[note_count:]:
-        reporter.note(note)
-    outcome = fit(model, train, validation, settings, folder, reporter, profile=profile)
-    outcome["seconds"] += train_own_values(model, train, settings, reporter, run=_precision(model, settings))
-    if isinstance(model.task, TokenTask) and isinstance(validation, EncodedRows) and model.task.is_tuned:
-        _tune_task(model, model.task, validation, settings)
-    if is_main():
-        outcome["seconds"] += prepare_new_values(
-            model, data, source, settings, reporter, run=_precision(model, settings)
-        )
-        model.save_pretrained(folder.model)
-        folder.write_outcome({**outcome, "parameters": asdict(model.sizes())})
-
-
-def _precision(model: ConditionedModel, settings: TrainingRecipe) -> Callable[[], AbstractContextManager[Any]]:
-    """Return what makes the context of a forward pass in the precision of the training."""
-    is_bf16 = settings.precision == "bf16"
-    return partial(torch.autocast, model.device.type, dtype=torch.bfloat16, enabled=is_bf16)
-
-
-def _tune_task(model: ConditionedModel, task: TokenTask, validation: EncodedRows, settings: TrainingRecipe) -> None:
-    """Fit what a task that scores tokens learns of the validation rows, such as a threshold."""
-    precision = _precision(model, settings)
-
-    @contextmanager
-    def run() -> Iterator[None]:
-        with torch.inference_mode(), precision():
-            yield
-
-    model.eval()
-    scores, _ = score_tokens(model, validation, task, size=settings.batch_size, run=run)
-    model.task = task.tuned(scores, np.asarray(validation.labels))
-    model.config.task = model.task.to_dict()
-
-
-def _check_checkpointing(model: ConditionedModel, settings: TrainingRecipe) -> None:
-    if settings.gradient_checkpointing and not model.supports_gradient_checkpointing:
-        raise ConfigError(
-            f"training.gradient_checkpointing is on, but backbones of type {model.config.text_config.model_type!r} do "
-            "not support it: turn it off, or choose another backbone"
-        )
 
 
 def _write_results(

@@ -36,7 +36,8 @@ from attribune.apps.serve.lines import LINES, LinePaths
 from attribune.apps.serve.metrics import ServiceMetrics
 from attribune.apps.serve.models import Answer, ServedModel
 from attribune.apps.serve.reloading import AlreadyLoadingError, Reload
-from attribune.apps.serve.requests import LARGE_BODY, checked, media_type, parse_body, read_request
+from attribune.apps.serve.requests import checked, media_type, parse_body, read_request
+from attribune.apps.serve.service import Service
 from attribune.apps.serve.settings import ServeSettings
 from attribune.apps.serve.value_paths import ValuePaths
 from attribune.apps.serve.value_requests import EnrolAnswer, EnrolRequest, RemoveAnswer
@@ -89,14 +90,14 @@ def create_app(
     """
     settings = settings or ServeSettings()
     metrics = ServiceMetrics(models, workers)
-    service = _Service(models, settings, metrics, reload)
+    handlers = _Handlers(models, settings, metrics, reload)
     app = FastAPIOffline(
         title="Attribune",
         version=metadata.version("attribune"),
         summary="Predictions and texts by the attributes that texts come with.",
-        lifespan=service.lifespan,
+        lifespan=handlers.lifespan,
     )
-    _add_paths(app, service)
+    _add_paths(app, handlers)
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _failed)
@@ -106,33 +107,33 @@ def create_app(
     return app
 
 
-def _add_paths(app: FastAPI, service: _Service) -> None:
+def _add_paths(app: FastAPI, handlers: _Handlers) -> None:
     faults = {status: fault for status, fault in _FAULTS.items() if status not in _OF_VALUES}
     app.post("/v1/predict", response_model=PredictAnswer, responses=faults, openapi_extra=body_of(PredictRequest))(
-        service.predict
+        handlers.predict
     )
     written = {status: {**fault, "model": OpenAIErrorAnswer} for status, fault in faults.items() if status != 422}
     for path, body, handler in (
-        ("/v1/completions", CompletionRequest, service.complete),
-        ("/v1/chat/completions", ChatRequest, service.chat),
+        ("/v1/completions", CompletionRequest, handlers.complete),
+        ("/v1/chat/completions", ChatRequest, handlers.chat),
     ):
         app.post(path, response_model=CompletionAnswer, responses=written, openapi_extra=body_of(body))(handler)
     app.post("/v1/enrol", response_model=EnrolAnswer, responses=_FAULTS, openapi_extra=body_of(EnrolRequest))(
-        service.enrol
+        handlers.enrol
     )
     faults = {status: fault for status, fault in _FAULTS.items() if status != 400}
-    app.delete("/v1/values/{attribute}/{value:path}", response_model=RemoveAnswer, responses=faults)(service.remove)
+    app.delete("/v1/values/{attribute}/{value:path}", response_model=RemoveAnswer, responses=faults)(handlers.remove)
     app.post(RELOAD, response_model=ReloadAnswer, responses=_FAULTS, openapi_extra=body_of(ReloadRequest))(
-        service.reload
+        handlers.reload
     )
     closed: dict[int | str, Any] = {status: _FAULTS[status] for status in (401, 421)}
-    app.get("/v1/models", response_model=ModelsAnswer, responses=closed)(service.list_models)
-    app.get("/health", responses={status: _FAULTS[status] for status in (421, 503)})(service.health)
-    app.get("/metrics", response_class=Response, responses=closed)(service.metrics)
+    app.get("/v1/models", response_model=ModelsAnswer, responses=closed)(handlers.list_models)
+    app.get("/health", responses={status: _FAULTS[status] for status in (421, 503)})(handlers.health)
+    app.get("/metrics", response_class=Response, responses=closed)(handlers.metrics)
     app.get("/", include_in_schema=False)(_to_docs)
 
 
-class _Service:
+class _Handlers:
     """The handlers of the paths."""
 
     def __init__(
@@ -144,27 +145,28 @@ class _Service:
     ) -> None:
         self._models, self._settings, self._metrics, self._reload = models, settings, metrics, reload
         self._started = int(time.time())
-        self._batcher: Batcher | None = None
+        self._service: Service | None = None
         self._values: ValuePaths | None = None
         self._writing: WritingPaths | None = None
         self._lines: LinePaths | None = None
-        self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attribune-reader")
 
     @asynccontextmanager
     async def lifespan(self, _: FastAPI) -> AsyncIterator[None]:
         """Start the batcher, and at the end let it answer what waits."""
-        self._batcher = Batcher(max_queue_size=self._settings.max_queue_size, observe=self._metrics.batch_sizes.observe)
-        self._metrics.watch(self._batcher)
-        parts = (self._models, self._settings, self._metrics)
-        self._values = ValuePaths(*parts, batcher=self._batcher, reader=self._reader)
-        self._writing = WritingPaths(*parts, batcher=self._batcher, reader=self._reader)
-        self._lines = LinePaths(*parts, batcher=self._batcher, reader=self._reader)
+        batcher = Batcher(max_queue_size=self._settings.max_queue_size, observe=self._metrics.batch_sizes.observe)
+        self._metrics.watch(batcher)
+        reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="attribune-reader")
+        service = Service(
+            models=self._models, settings=self._settings, metrics=self._metrics, batcher=batcher, reader=reader
+        )
+        self._service, self._values = service, ValuePaths(service)
+        self._writing, self._lines = WritingPaths(service), LinePaths(service)
         beat = asyncio.create_task(self._metrics.keep_written())
         yield
         beat.cancel()
-        self._reader.shutdown(wait=False, cancel_futures=True)
+        reader.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(self._values.close)
-        await asyncio.to_thread(self._batcher.close)
+        await asyncio.to_thread(batcher.close)
 
     async def predict(self, request: Request) -> Response:
         """Predict one text with its attributes, or many rows.
@@ -187,12 +189,11 @@ class _Service:
         return JSONResponse({"model": model.name, "predictions": predictions})
 
     async def _answer(self, body: bytes, content_type: str) -> tuple[ServedModel, list[Answer]]:
-        """Read a request and wait for its answers; a large body is read on a thread, one at a time."""
+        """Read a request and wait for its answers."""
         read = functools.partial(read_request, body, content_type, self._models, self._settings)
-        loop = asyncio.get_running_loop()
-        request = read() if len(body) < LARGE_BODY else await loop.run_in_executor(self._reader, read)
-        assert self._batcher is not None
-        return request[0], await asyncio.wrap_future(self._batcher.submit(*request))
+        assert self._service is not None
+        request = await self._service.read(body, read)
+        return request[0], await asyncio.wrap_future(self._service.batcher.submit(*request))
 
     async def complete(self, request: Request) -> Response:
         """Write on from a prompt, by attributes, with a run of the task `generation`; as OpenAI's completions.
@@ -260,7 +261,7 @@ class _Service:
 
     async def health(self) -> Response:
         """Say whether requests are answered."""
-        status = "ok" if self._batcher is not None and self._batcher.alive else "stopping"
+        status = "ok" if self._service is not None and self._service.batcher.alive else "stopping"
         if any(model.changed_files() for model in self._models.values()):
             status = "the files of a model have changed"
         return JSONResponse({"status": status}, status_code=200 if status == "ok" else 503)

@@ -6,20 +6,19 @@ import asyncio
 import io
 import itertools
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
-from concurrent.futures import Executor, Future
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from fastapi.responses import Response, StreamingResponse
 
 from attribune.apps.serve.answering import in_time
-from attribune.apps.serve.batching import Batcher, Overloaded
+from attribune.apps.serve.batching import Overloaded
 from attribune.apps.serve.bodies import Refused
-from attribune.apps.serve.metrics import ServiceMetrics
 from attribune.apps.serve.models import Answer, ServedModel
 from attribune.apps.serve.requests import parse_body, read_prediction
-from attribune.apps.serve.settings import ServeSettings
+from attribune.apps.serve.service import Service
 
 __all__ = ["LINES", "LinePaths"]
 
@@ -36,23 +35,10 @@ class _Line(NamedTuple):
 
 
 class LinePaths:
-    """The handler of batches.
+    """The handler of batches."""
 
-    Args:
-        reader: reads lines.
-    """
-
-    def __init__(
-        self,
-        models: Mapping[str, ServedModel],
-        settings: ServeSettings,
-        metrics: ServiceMetrics,
-        *,
-        batcher: Batcher,
-        reader: Executor,
-    ) -> None:
-        self._models, self._settings, self._metrics = models, settings, metrics
-        self._batcher, self._reader = batcher, reader
+    def __init__(self, service: Service) -> None:
+        self._service = service
 
     async def predict(self, body: bytes) -> Response:
         """Predict the text on each line; the answers come in their order, and a bad line has its errors as its answer.
@@ -66,7 +52,7 @@ class LinePaths:
     async def _answers(self, body: bytes) -> AsyncIterator[str]:
         numbered = ((number, line) for number, line in enumerate(io.BytesIO(body), start=1) if line.strip())
         loop = asyncio.get_running_loop()
-        while lines := await loop.run_in_executor(self._reader, self._read, numbered):
+        while lines := await loop.run_in_executor(self._service.reader, self._read, numbered):
             waiting: list[Future[list[Answer]]] = []
             try:
                 for one in lines:
@@ -79,7 +65,7 @@ class LinePaths:
 
     def _read(self, numbered: Iterator[tuple[int, bytes]]) -> list[_Line]:
         """Read as many of the lines that are left as a request may have rows."""
-        some = itertools.islice(numbered, self._settings.max_rows)
+        some = itertools.islice(numbered, self._service.settings.max_rows)
         return [_Line(number, self._request(line)) for number, line in some]
 
     def _request(self, line: bytes) -> _Request | Refused:
@@ -87,7 +73,7 @@ class LinePaths:
             given = parse_body(line, "application/json")
             if isinstance(given, dict) and "rows" in given:
                 raise Refused(422, "rows", "a line has one text: give each row a line of its own")
-            return read_prediction(given, self._models, self._settings)
+            return read_prediction(given, self._service.models, self._service.settings)
         except Refused as refused:
             return refused
 
@@ -98,10 +84,10 @@ class LinePaths:
             refused.set_exception(line.asked)
             return refused
         try:
-            async with in_time(self._settings):
+            async with in_time(self._service.settings):
                 while True:
                     with suppress(Overloaded):
-                        return self._batcher.submit(*line.asked)
+                        return self._service.batcher.submit(*line.asked)
                     await asyncio.sleep(_PAUSE)
         except Refused as error:
             refused.set_exception(error)
@@ -109,11 +95,11 @@ class LinePaths:
 
     async def _answer(self, line: _Line, future: Future[list[Answer]]) -> dict[str, Any]:
         try:
-            async with in_time(self._settings):
+            async with in_time(self._service.settings):
                 (answer,) = await asyncio.wrap_future(future)
         except Refused as refused:
             return {"errors": [fault.model_dump() for fault in refused.faults]}
         assert not isinstance(line.asked, Refused)
         model = line.asked[0]
-        self._metrics.answered(model, [answer])
+        self._service.metrics.answered(model, [answer])
         return {"model": model.name, "output": answer.output, "unknown": answer.unknown}

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from attribune.apps.serve.compute import compute
 from attribune.apps.serve.model_files import MappedFiles, copy_into_memory
-from attribune.backbones.loading import SharedBackbones
+from attribune.backbones.sharing import SharedBackbones
 from attribune.core.device import default_device
 from attribune.data.writing import finite
 from attribune.errors import AttribuneError, ConfigError, ModelFolderError

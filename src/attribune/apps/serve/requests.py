@@ -21,7 +21,6 @@ from attribune.schema import FittedAttribute, MultiLabel, Numeric, Schema
 from attribune.schema.columns import canonical
 
 __all__ = [
-    "LARGE_BODY",
     "attribute_names",
     "check_characters",
     "check_rows",
@@ -37,11 +36,10 @@ __all__ = [
 ]
 
 Body = TypeVar("Body", bound=BaseModel)
-LARGE_BODY = 1 << 16  # bytes; reading a smaller one takes the event loop a few milliseconds at most
 _MAX_VALUES = 1_000  # of one attribute of one text
 _MAX_FAULTS = 10  # in an answer
 _LONGEST_NAME = 60  # characters of a field for which a similar one is sought
-_FORM = "application/x-www-form-urlencoded"  # the type that curl gives a body unless told otherwise
+_FORM = "application/x-www-form-urlencoded"  # the type that curl gives a body by default
 
 
 def read_request(

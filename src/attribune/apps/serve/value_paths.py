@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,9 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 
 from attribune.apps.serve.answering import AbandonedError, in_time, while_connected
-from attribune.apps.serve.batching import Batcher
 from attribune.apps.serve.bodies import Refused
 from attribune.apps.serve.limits import LEFT
-from attribune.apps.serve.metrics import ServiceMetrics
-from attribune.apps.serve.models import ServedModel
-from attribune.apps.serve.requests import LARGE_BODY
-from attribune.apps.serve.settings import ServeSettings
+from attribune.apps.serve.service import Service
 from attribune.apps.serve.value_requests import Enrolment, read_enrolment, read_removal
 from attribune.apps.serve.value_writing import ValueWriter
 from attribune.core.job_folder import HeldError
@@ -32,24 +27,11 @@ __all__ = ["ValuePaths"]
 
 
 class ValuePaths:
-    """The handlers of the paths.
+    """The handlers of the paths."""
 
-    Args:
-        reader: reads large bodies.
-    """
-
-    def __init__(
-        self,
-        models: Mapping[str, ServedModel],
-        settings: ServeSettings,
-        metrics: ServiceMetrics,
-        *,
-        batcher: Batcher,
-        reader: Executor,
-    ) -> None:
-        self._models, self._settings, self._metrics = models, settings, metrics
-        self._batcher, self._reader = batcher, reader
-        self._writer = ValueWriter(models.values(), batcher)
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._writer = ValueWriter(service.models.values(), service.batcher)
         self._adding: set[tuple[str, str, str]] = set()
 
     def close(self) -> None:
@@ -60,7 +42,7 @@ class ValuePaths:
         """Learn the vectors of a new value from the rows of a request."""
         self._check_open()
         body = await request.body()
-        async with in_time(self._settings):
+        async with in_time(self._service.settings):
             answer = await while_connected(request, self._enrol(body, request.headers.get("content-type", "")))
         return Response(status_code=LEFT) if answer is None else JSONResponse(answer)
 
@@ -68,19 +50,18 @@ class ValuePaths:
         """Forget the value that the path of a request names."""
         self._check_open()
         await request.body()
-        async with in_time(self._settings):
+        async with in_time(self._service.settings):
             path = request.scope.get("raw_path") or request.url.path.encode()
             answer = await while_connected(request, self._remove(path.partition(b"?")[0], model))
         return Response(status_code=LEFT) if answer is None else JSONResponse(answer)
 
     def _check_open(self) -> None:
-        if not self._settings.enrol:
+        if not self._service.settings.enrol:
             raise Refused(403, "path", "this service changes no run: start it with `attribune serve --enrol`")
 
     async def _enrol(self, body: bytes, content_type: str) -> dict[str, Any]:
-        read = functools.partial(read_enrolment, body, content_type, self._models, self._settings)
-        loop = asyncio.get_running_loop()
-        asked = read() if len(body) < LARGE_BODY else await loop.run_in_executor(self._reader, read)
+        read = functools.partial(read_enrolment, body, content_type, self._service.models, self._service.settings)
+        asked = await self._service.read(body, read)
         key = (asked.model.name, asked.attribute, asked.value)
         if key in self._adding:
             raise Refused(409, "value", "another request is adding it just now: wait for that")
@@ -88,12 +69,12 @@ class ValuePaths:
         abandoned = threading.Event()
         try:
             learn = functools.partial(_learn, asked, functools.partial(self._give_way, abandoned))
-            learned = await asyncio.wrap_future(self._batcher.call(learn, rows=asked.rows))
+            learned = await asyncio.wrap_future(self._service.batcher.call(learn, rows=asked.rows))
             await asyncio.wrap_future(self._writer.add(asked.model, learned))
         finally:
             abandoned.set()
             self._adding.discard(key)
-        self._metrics.enrolments.labels(asked.model.name).inc()
+        self._service.metrics.enrolments.labels(asked.model.name).inc()
         enrolled = learned.enrolled
         return {
             "model": asked.model.name,
@@ -110,13 +91,13 @@ class ValuePaths:
         """Answer those who wait, between two batches of what is learned."""
         if abandoned.is_set():
             raise AbandonedError
-        self._batcher.give_way()
+        self._service.batcher.give_way()
 
     async def _remove(self, path: bytes, name: str | None) -> dict[str, Any]:
-        model, attribute, value = read_removal(path, name, self._models)
+        model, attribute, value = read_removal(path, name, self._service.models)
         assert model.live is not None
         folder = model.live.folder.path
-        for other in self._models.values():
+        for other in self._service.models.values():
             if folder in Path(other.source).resolve().parents and other is not model:
                 reason = f"model {other.name!r}, which was trained beside it, is served too, and would know the value: "
                 raise Refused(409, "model", f"{reason}stop the service, and use `attribune forget`")
@@ -126,7 +107,7 @@ class ValuePaths:
             raise
         except ConfigError as error:
             raise Refused(404, "value", str(error).encode("ascii", "backslashreplace").decode()) from None
-        self._metrics.removals.labels(model.name).inc()
+        self._service.metrics.removals.labels(model.name).inc()
         places = [str(Path(place).relative_to(folder)) for place in done.places]
         return {
             "model": model.name,

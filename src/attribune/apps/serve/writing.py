@@ -8,8 +8,8 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from concurrent.futures import CancelledError, Executor, Future
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import CancelledError, Future
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -23,10 +23,8 @@ from attribune.apps.serve.batching import Batcher
 from attribune.apps.serve.bodies import Refused
 from attribune.apps.serve.faults import openai_error
 from attribune.apps.serve.limits import LEFT
-from attribune.apps.serve.metrics import ServiceMetrics
-from attribune.apps.serve.models import Answer, ServedModel
-from attribune.apps.serve.requests import LARGE_BODY
-from attribune.apps.serve.settings import ServeSettings
+from attribune.apps.serve.models import Answer
+from attribune.apps.serve.service import Service
 from attribune.apps.serve.writing_requests import Writing, read_writing
 from attribune.models.text_stream import WrittenText
 
@@ -56,34 +54,25 @@ _Part = tuple[int, str]
 
 
 class WritingPaths:
-    """The handlers of the paths. Requests are written one after the other; between two tokens others are predicted.
+    """The handlers of the paths. Requests are written one after the other; between two tokens others are predicted."""
 
-    Args:
-        reader: reads large bodies.
-    """
-
-    def __init__(
-        self,
-        models: Mapping[str, ServedModel],
-        settings: ServeSettings,
-        metrics: ServiceMetrics,
-        *,
-        batcher: Batcher,
-        reader: Executor,
-    ) -> None:
-        self._models, self._settings, self._metrics = models, settings, metrics
-        self._batcher, self._reader = batcher, reader
+    def __init__(self, service: Service) -> None:
+        self._service = service
 
     async def write(self, request: Request, *, is_chat: bool) -> Response:
         """Write the texts that a request asks for."""
         body = await request.body()
         read = functools.partial(
-            read_writing, body, request.headers.get("content-type", ""), self._models, self._settings, is_chat=is_chat
+            read_writing,
+            body,
+            request.headers.get("content-type", ""),
+            self._service.models,
+            self._service.settings,
+            is_chat=is_chat,
         )
-        loop = asyncio.get_running_loop()
-        asked = read() if len(body) < LARGE_BODY else await loop.run_in_executor(self._reader, read)
-        async with in_time(self._settings):
-            job = _Job(asked, self._batcher)
+        asked, loop = await self._service.read(body, read), asyncio.get_running_loop()
+        async with in_time(self._service.settings):
+            job = _Job(asked, self._service.batcher)
             job.future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._count, job))
             try:
                 if asked.streams:
@@ -97,7 +86,7 @@ class WritingPaths:
 
     async def _stream(self, request: Request, job: _Job) -> Response:
         """Answer with the first part at hand, so that what goes wrong before it has its own status."""
-        deadline = time.monotonic() + self._settings.timeout
+        deadline = time.monotonic() + self._service.settings.timeout
         first = await while_connected(request, _next(job))
         if first is None:
             job.abandon()
@@ -111,7 +100,7 @@ class WritingPaths:
                 yield _event(job.chunk(index, {"role": "assistant", "content": ""}))
             while part is not None:
                 yield _event(job.chunk(part[0], part[1]))
-                async with in_time(self._settings):
+                async with in_time(self._service.settings):
                     part = await asyncio.wait_for(job.next_part(), max(0.0, deadline - time.monotonic()))
             written = job.future.result()
             for index, text in enumerate(written.texts):
@@ -128,9 +117,9 @@ class WritingPaths:
         """Count what was written."""
         with suppress(CancelledError):
             if job.future.exception() is None:
-                self._metrics.wrote(job.asked.model, job.future.result().usage())
+                self._service.metrics.wrote(job.asked.model, job.future.result().usage())
                 answer = Answer(output={}, unknown=job.unknown, missing=job.missing)
-                self._metrics.answered(job.asked.model, [answer] * job.asked.count)
+                self._service.metrics.answered(job.asked.model, [answer] * job.asked.count)
 
 
 class _Job:

@@ -1,0 +1,153 @@
+"""Rows that a training can use: those with a text and a label on the scale, their weights, and the split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from datasets import Dataset
+
+from attribune.core.wording import counted
+from attribune.data.selection import rows_with_label, rows_with_text
+from attribune.data.splits import split_table
+from attribune.data.tables import read_table, table_source_name
+from attribune.data.text_columns import share_texts
+from attribune.data.weights import read_weights
+from attribune.errors import DataError, numbered_in_file
+from attribune.schema.columns import require_columns
+from attribune.tasks import TASKS, Task
+from attribune.training.plan import DataPlan
+
+__all__ = ["UsableRows", "decided_rows", "split_rows", "usable_rows", "with_weights"]
+
+_EXAMPLES = 5  # of labels that are named
+
+
+def decided_rows(name: str, part: UsableRows, plan: DataPlan, task: Task, notes: list[str]) -> UsableRows:
+    """Leave out the rows of a split that prefer neither of their texts, with notes about their numbers."""
+    columns = [list(part.table[column]) for column in plan.label_columns]
+    with numbered_in_file(part.rows, part.source):
+        decided = np.flatnonzero(task.encode_labels(columns)[1])
+    if len(decided) == len(part.rows):
+        return part
+    notes.extend(f"{name}: {line}" for line in task.label_notes(columns))
+    if not len(decided):
+        raise DataError(f"{part.source}: none of the {len(part.rows):,} {name} rows prefers one of two different texts")
+    return part.take(decided)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UsableRows:
+    """Rows of a table that have a text and a label, and their numbers in it."""
+
+    table: Dataset
+    rows: npt.NDArray[np.int64]
+    source: str
+    weights: npt.NDArray[np.float32] | None = None
+
+    def take(self, index: npt.NDArray[np.int64]) -> UsableRows:
+        """Select rows by index."""
+        weights = None if self.weights is None else self.weights[index]
+        return replace(self, table=self.table.select(index), rows=self.rows[index], weights=weights)
+
+
+def usable_rows(plan: DataPlan, source: Any, name: str, notes: list[str]) -> UsableRows:
+    """Read a table and drop the rows without a text or a label, with notes about their numbers."""
+    table = read_table(source, **plan.source.reading)
+    shown = table_source_name(source) if isinstance(source, str | Path) else name
+    weights = [plan.source.weight] if plan.source.weight is not None and name == "train" else []
+    require_columns(table.column_names, [*plan.columns, *weights], source=shown)
+    enough_text = all if plan.compares else any
+    has_text = rows_with_text(table, plan.source.texts, words=plan.reads_words, enough=enough_text)
+    labels = plan.source.label if plan.reads_tokens or plan.compares else plan.label_columns
+    enough = any if plan.reads_tokens or (plan.source.partial_labels and name == "train") else all
+    has_objects = plan.reads_tokens or plan.task_options.get("soft_labels") is True
+    missing = plan.task_options["missing"]
+    has_label = (
+        rows_with_label(table, labels, missing=missing, enough=enough, objects=has_objects)
+        if labels
+        else np.ones(len(table), dtype=bool)
+    )
+    usable = np.flatnonzero(has_text & has_label)
+    limit = "" if plan.source.rows is None else f", at most its first {plan.source.rows:,}"
+    notes.append(f"{name}: {counted(len(table), 'row')} read from {shown}{limit}")
+    for lacking, dropped in {"text": ~has_text, "label": has_text & ~has_label}.items():
+        if dropped.any():
+            notes.append(f"{name}: {counted(dropped.sum(), 'row')} without a {lacking} left out")
+    if not len(usable):
+        raise DataError(
+            f"{shown}: none of its {len(table):,} rows has both a text in {', '.join(plan.source.texts)} and a label "
+            f"in {', '.join(plan.label_columns)}: check the column names and the strings that mean missing"
+        )
+    rows = UsableRows(table=table if len(usable) == len(table) else table.select(usable), rows=usable, source=shown)
+    return rows_on_the_scale(rows, plan, name, notes)
+
+
+def rows_on_the_scale(part: UsableRows, plan: DataPlan, name: str, notes: list[str]) -> UsableRows:
+    """Refuse labels that are outside the scale of the task, or leave out their rows with a note about their number."""
+    columns = [list(part.table[column]) for column in plan.label_columns]
+    bad = TASKS[plan.task_kind].bad_labels(columns, plan.task_options)
+    if not bad.any():
+        return part
+    places: dict[str, list[int]] = {}
+    for row in np.flatnonzero(bad).tolist():
+        places.setdefault(str(columns[0][row]), []).append(int(part.rows[row]) + 1)
+    examples = sorted(places.items(), key=lambda item: -len(item[1]))[:_EXAMPLES]
+    listed = ", ".join(f"{text!r:.80} ({len(rows):,}, first in row {rows[0]:,})" for text, rows in examples)
+    more = f", and {len(places) - _EXAMPLES:,} others" if len(places) > _EXAMPLES else ""
+    what = f"{bad.sum():,} of {len(bad):,} rows have a label outside the scale of the task {plan.task_kind!r}"
+    if bad.all():
+        cure = "name another label column, or choose another task, such as classification"
+        raise DataError(f"{part.source}: {what}: {listed}{more}: {cure}")
+    if plan.source.bad_labels == "error":
+        raise DataError(
+            f"{part.source}: {what}: {listed}{more}: correct them, choose another task, or leave these rows out by "
+            "data.bad_labels=drop (--set data.bad_labels=drop on the command line)"
+        )
+    notes.append(f"{name}: {what}, and are left out: {listed}{more}")
+    return part.take(np.flatnonzero(~bad))
+
+
+def with_weights(train: UsableRows, name: str, notes: list[str]) -> UsableRows:
+    """Read the weights of the training rows, and leave out those of weight 0."""
+    with numbered_in_file(train.rows, train.source):
+        weights = read_weights(train.table, name)
+    if not weights.all():
+        notes.append(f"train: {counted(int((weights == 0).sum()), 'row')} of weight 0 left out")
+    weighted = replace(train, weights=weights)
+    return weighted if weights.all() else weighted.take(np.flatnonzero(weights))
+
+
+def split_rows(plan: DataPlan, usable: dict[str, UsableRows], notes: list[str]) -> dict[str, UsableRows]:
+    """Keep the splits that have a table of their own; cut the others from the training rows."""
+    train, split = usable["train"], plan.source.split
+    parts = dict(usable)
+    if "validation" in usable:
+        if "test" not in usable:
+            notes.append("no test rows: a validation file was given without a test file, so only validation is scored")
+    else:
+        fractions = split.fractions
+        if "test" in usable:
+            fractions = (1 - fractions[1], fractions[1], 0.0)
+        cut = split_table(
+            train.table,
+            text=plan.source.texts,
+            seed=split.seed,
+            fractions=fractions,
+            by=split.by,
+            column=split.column,
+            date_format=split.date_format,
+            shared_texts=split.shared_texts,
+        )
+        notes.extend(cut.report.lines())
+        for name, index in zip(("train", "validation", "test"), cut.rows, strict=True):
+            if len(index):
+                parts[name] = train.take(index)
+    for name in [name for name in usable if name != "train"]:
+        shared = share_texts(parts["train"].table, usable[name].table, text=plan.source.texts)
+        if shared:
+            notes.append(f"{name}: {shared:,} of its texts are also among the training texts: its figures are too high")
+    return {name: parts[name] for name in ("train", "validation", "test") if name in parts}
