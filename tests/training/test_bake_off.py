@@ -127,6 +127,27 @@ def test_the_simplest_is_taken_of_those_that_show_no_difference(
     assert hurried.method == "linear"
 
 
+def test_a_loss_that_is_not_of_classes_is_compared_by_the_main_metric(
+    frame: pd.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The more is better of R², the less of a loss."""
+    rows = pd.concat([frame.assign(text=frame["text"] + f" {number}") for number in range(5)])
+    rows = rows.assign(price=np.arange(len(rows)) / 20)
+    settings = {"training.select_by": "loss", "task.score_by": ["r2"], "data.split.fractions": [0.4, 0.5, 0.1]}
+    given = {**COLUMNS, "label": "price", "task": "regression"}
+    recipe, tables = _recipe_of(rows, given, settings, None)
+    metrics: dict[Path, Any] = {}
+
+    def fake(other: Any, path: Path, parts: Mapping[str, Any]) -> None:
+        labels = np.array(parts["validation"]["price"], dtype=float)
+        off = 0.1 if other.method["name"] == "plora" else 3.0
+        metrics[path] = formulas.r2(labels, labels + off)
+
+    monkeypatch.setattr(bake_off._BakeOff, "_metric", lambda self, path: metrics[path])
+    chosen = choose_method(recipe, tmp_path / "runs", tables=tables, budget=600, train=fake, reporter=Reporter())
+    assert (chosen.metric, chosen.method) == ("r2", "plora")
+
+
 def test_wrong_budgets_and_tasks_are_refused(frame: pd.DataFrame, tmp_path: Path) -> None:
     assert [read_budget(text) for text in ("90s", "1.5m", "2h")] == [90, 90, 7200]
     for text in ("10", "0m", "ten", "-1h"):

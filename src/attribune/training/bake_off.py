@@ -31,7 +31,7 @@ from attribune.metrics.tables import comparison_lines
 from attribune.runs.recipe import Recipe
 from attribune.runs.stored_scores import StoredScores
 from attribune.training.plan import DataPlan, comparison_recipes
-from attribune.training.preparation import prepare, rows_digest, with_all_classes
+from attribune.training.preparation import PreparedData, prepare, rows_digest, with_all_classes
 
 __all__ = ["AUTO_METHOD", "CANDIDATES", "Choice", "choose_method", "read_budget"]
 
@@ -136,13 +136,20 @@ def choose_method(
     _check_same(folder, {"recipe": recipe.model_dump(mode="json"), "rows": rows_digest(prepared, data)})
     parts = {name: split.table for name, split in prepared.splits.items()}
     recipe = with_all_classes(recipe, parts)
-    selected = prepared.task.selection_metric if recipe.training.select_by == AUTO else recipe.training.select_by
+    selected = _metric_of(recipe, prepared)
     bake_off = _BakeOff(recipe=recipe, folder=folder, selected=selected, train=train, reporter=reporter)
     rounds, lines = bake_off.rounds(parts["train"], parts["validation"], budget=budget)
     method, reason = bake_off.choice(rounds[-1], number=len(rounds))
     lines.append(reason)
     reporter.note(reason)
     return Choice(method=method, metric=selected, rounds=tuple(map(tuple, rounds)), lines=tuple(lines))
+
+
+def _metric_of(recipe: Recipe, prepared: PreparedData) -> str:
+    """Return the metric that selects weights; the main one for a loss that is not that of single classes."""
+    task, labels = prepared.task, prepared.splits["train"].labels
+    selected = task.selection_metric if recipe.training.select_by == AUTO else recipe.training.select_by
+    return task.main_metric if selected == "loss" and (labels.ndim > 1 or labels.dtype.kind != "i") else selected
 
 
 def _check_same(folder: Path, plan: Mapping[str, Any]) -> None:
@@ -225,13 +232,8 @@ class _BakeOff:
         """Return the metric that selects, over the validation rows."""
         scores = StoredScores.read(path)
         part = scores.parts["validation"]
-        logits, labels = part["logits"], part["labels"]
-        has_loss = labels.ndim == 1 and labels.dtype.kind == "i"
-        if self.selected == "loss" and has_loss:
-            metrics = {"loss": log_loss(labels, logits)}
-        else:
-            name = scores.task.main_metric if self.selected == "loss" else self.selected
-            metrics = {name: scores.task.metrics(logits, labels)[name]}
+        logits, labels, name = part["logits"], part["labels"], self.selected
+        metrics = {name: log_loss(labels, logits) if name == "loss" else scores.task.metrics(logits, labels)[name]}
         return next(iter(clustered(metrics, unpacked_clusters(part)).values()))
 
     def _ranked(self, tried: Sequence[Tried]) -> list[Tried]:
