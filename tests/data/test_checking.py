@@ -78,6 +78,27 @@ def test_roles_are_guessed_and_what_is_wrong_is_said() -> None:
     assert json.loads(json.dumps(checked.to_dict()))["command"] == checked.command
 
 
+def test_titles_and_codes_are_attributes_and_judged_texts_are_texts() -> None:
+    number = np.arange(600)
+    table = pd.DataFrame(
+        {
+            "text": [f"not so bad {one // 5}" for one in number],
+            "title": [f"The Film of {one % 50}" for one in number],
+            "film": [f"{one % 50:07}" for one in number],
+            "price": [f"0.{one % 90:02}" for one in number],
+            "label": np.random.default_rng(0).integers(0, 2, 600),
+        }
+    )
+    found = {one.name: (one.role, one.kind) for one in check(table).columns}
+    assert found == {
+        "text": ("text", ""),
+        "title": ("attribute", "categorical"),
+        "film": ("attribute", "categorical"),
+        "price": ("attribute", "number"),
+        "label": ("label", ""),
+    }
+
+
 def test_the_share_of_known_values_is_that_of_the_default_split() -> None:
     rows = frame(300)
     rows["user"] = [f"u{number}" for number in np.random.default_rng(2).integers(0, 120, 300)]

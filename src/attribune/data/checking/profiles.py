@@ -21,7 +21,7 @@ __all__ = ["Codes", "ColumnProfile", "IntArray", "arrow_columns", "column_codes"
 IntArray = npt.NDArray[np.int64]
 Kind = Literal["text", "number", "time", "list", "other"]
 
-_NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+_NUMBER = r"^\s*[+-]?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*$"  # zeros in front are those of a code
 _SEPARATORS = ("|", ";")
 _LONGEST_LIST = 200  # mean characters of a cell
 _LONGEST_NUMBER = 40  # and of a number or a time

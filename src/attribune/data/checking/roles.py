@@ -31,6 +31,7 @@ _IDS = re.compile(r"(^|_)(id|index|row|number|uuid|guid|key)$|^unnamed")
 _WEIGHTS = ("weight", "weights", "sample_weight")
 _FEW_VALUES = 20  # up to which numbers are categories
 _MANY_CLASSES = 200
+_MOST_JUDGES = 8  # rows of a short text; what more rows share, such as a title, names something
 _MOST_ATTRIBUTES = 20  # that are proposed
 _MOST_WORDS = 3.0  # of a value that may be a category
 _LONG = 40  # characters of a text in a language without spaces
@@ -112,7 +113,8 @@ def _is_text(one: ColumnProfile) -> bool:
         return False
     is_long = one.words >= _MOST_WORDS + 1 or one.characters >= _LONG
     is_varied = one.values >= one.present / 2 or one.words >= 2 * _MOST_WORDS
-    is_named = bool(_TEXTS.search(one.name.lower())) and one.words >= _MOST_WORDS and one.values > 2
+    is_named = bool(_TEXTS.search(one.name.lower())) and one.words >= _MOST_WORDS
+    is_named = is_named and one.values > max(2, one.present / _MOST_JUDGES)
     return (is_long and is_varied) or is_named
 
 
