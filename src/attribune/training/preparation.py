@@ -181,6 +181,8 @@ def _class_notes(splits: Mapping[str, PreparedSplit], task: Task) -> list[str]:
 def _column_findings(plan: DataPlan, train: PreparedSplit) -> list[str]:
     """Say which attributes cannot help, and which tell the label."""
     kinds = {kind.name: kind for kind in plan.attributes if not isinstance(kind, MultiLabel)}
+    if not kinds:
+        return []
     labels = [] if plan.reads_tokens or len(plan.source.label) != 1 else list(plan.source.label)
     table = arrow_columns(train.table, [*kinds, *labels])
     codes = {name: column_codes(table[name], missing=plan.source.missing) for name in table.column_names}

@@ -221,7 +221,7 @@ def test_a_service_that_stops(models: dict[str, ServedModel]) -> None:
 
 async def _close(app: Any) -> None:
     route = next(route for route in app.routes if route.path == "/health")
-    await asyncio.to_thread(route.endpoint.__self__._batcher.close)
+    await asyncio.to_thread(route.endpoint.__self__._service.batcher.close)
 
 
 # Keys

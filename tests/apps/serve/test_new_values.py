@@ -252,7 +252,7 @@ def test_predictions_go_on_between_the_passes_over_the_rows(
     def waiting(self: ValueLearner, *, learn: bool) -> Any:
         passes.append(len(passes))
         if len(passes) == 2:
-            batcher = client.app.router.lifespan_context.__self__._batcher  # type: ignore[attr-defined]
+            batcher = client.app.router.lifespan_context.__self__._service.batcher  # type: ignore[attr-defined]
             until(lambda: batcher.waiting > 0)
         if len(passes) > 2:
             assert answered.wait(20), "who came before the second pass has the answer before the third"
