@@ -10,7 +10,7 @@ row counts as often as its text times its judge (the pigeonhole bootstrap, Owen 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -80,7 +80,7 @@ def interval(metric: Metric, *, level: float = 0.95, resamples: int = 10_000, se
     judge, the interval is for that one; resamples of two kinds in which no row is left, as happens with a handful of
     rows, do not count.
     """
-    drawn = _resampled(metric, metric.of_counts, level=level, resamples=resamples, seed=seed)
+    (drawn,) = _resampled([metric], level=level, resamples=resamples, seed=seed)
     low, high = _ends(drawn, level)
     return Interval(value=metric.value(), low=low, high=high, level=level, resamples=len(drawn))
 
@@ -141,14 +141,9 @@ def _differences(
     pairs, rows = np.unique(metric_a.rows.astype(np.int64) * distinct_b + metric_b.rows, return_inverse=True)
     first = replace(metric_a, statistics=metric_a.statistics[pairs // distinct_b], rows=rows)
     second = replace(metric_b, statistics=metric_b.statistics[pairs % distinct_b], rows=rows)
-
-    def difference(counts: Array) -> Array:
-        return first.of_counts(counts) - second.of_counts(counts)
-
-    width = second.statistics.shape[1]
-    drawn = _resampled(first, difference, width=width, level=level, resamples=resamples, seed=seed)
+    of_first, of_second = _resampled([first, second], level=level, resamples=resamples, seed=seed)
     slack = _ROUNDING * max(1.0, abs(metric_a.value()), abs(metric_b.value()))
-    return metric_a.value() - metric_b.value(), drawn, slack
+    return metric_a.value() - metric_b.value(), of_first - of_second, slack
 
 
 def _result(observed: float, drawn: Array, slack: float, *, level: float) -> PairedResult:
@@ -173,43 +168,60 @@ def _equal(clusters: Sequence[Array], others: Sequence[Array]) -> bool:
     return len(clusters) == len(others) and all(map(np.array_equal, clusters, others))
 
 
-def _resampled(
-    metric: Metric,
-    formula: Callable[[Array], Array],
-    *,
-    level: float,
-    resamples: int,
-    seed: int,
-    width: int = 0,
-) -> Array:
-    """Return the result of a formula for each resample of a metric's rows, in chunks so that memory stays bounded.
+def _resampled(metrics: Sequence[Metric], *, level: float, resamples: int, seed: int) -> list[Array]:
+    """Return the values of each metric (R,) of the same rows in the same resamples of them.
 
-    Args:
-        formula: of the counts of each distinct row of statistics (R, G).
-        width: statistics that the formula reads beside those of the metric.
+    What is drawn is a unit of rows: its statistics are summed once, so that a resample costs a product with the sums.
+    In chunks, so that memory stays bounded.
     """
     if not 0 < level < 1:
         raise ConfigError(f"level is {level}: give a number between 0 and 1, such as 0.95")
     if resamples < 1:
         raise ConfigError(f"resamples is {resamples}: give at least 1; 10000 is usual")
-    width = max(metric.statistics.shape[0], metric.statistics.shape[1] + width)
+    metric = metrics[0]
     codes = [np.unique(cluster, return_inverse=True)[1].reshape(-1) for cluster in metric.clusters]
     codes = [numbers for numbers in codes if numbers.any()]
+    cells = None
     if len(codes) == 2:
-        drawn = _by_both(metric, np.stack(codes), width=width, resamples=resamples, seed=seed)
-        return np.concatenate([formula(part) for part in drawn])
-    counts, contents = _drawn_together(metric, *codes)
-    units, total = len(counts), int(counts.sum())
-    resamples = _fewer(resamples, units)
-    if units * _SPARSE > total:
+        contents, cells = _cells(metric, np.stack(codes))
+        counts = np.ones(cells.shape[1], dtype=np.int64)
+    else:
+        counts, contents = _drawn_together(metric, *codes)
+    columns = _summed(metrics, contents)
+    resamples, chunk = _fewer(resamples, len(counts)), _chunk(*columns.shape)
+    if cells is not None:
+        drawn = _by_both(cells, chunk=chunk, resamples=resamples, seed=seed)
+    elif len(counts) * _SPARSE > counts.sum():
         drawn = _by_row(counts, resamples=resamples, seed=seed)
     else:
-        drawn = _by_group(counts, chunk=max(1, _CHUNK_CELLS // max(units, width)), resamples=resamples, seed=seed)
-    if contents is None:
-        return np.concatenate([formula(part) for part in drawn])
-    step = max(1, _CHUNK_CELLS // width)
+        drawn = _by_group(counts, chunk=chunk, resamples=resamples, seed=seed)
+    step = _chunk(columns.shape[1])
     pieces = (part[start : start + step] for part in drawn for start in range(0, len(part), step))
-    return np.concatenate([formula(piece @ contents) for piece in pieces])
+    ends = np.cumsum([one.statistics.shape[1] for one in metrics])
+    values = []
+    for piece in pieces:
+        *totals, rows = np.split(piece.astype(np.float64, copy=False) @ columns, ends, axis=1)
+        values.append([one.of_totals(total, rows) for one, total in zip(metrics, totals, strict=True)])
+    return [np.concatenate(parts) for parts in zip(*values, strict=True)]
+
+
+def _summed(metrics: Sequence[Metric], contents: Any) -> Any:
+    """Return the sums of all metrics' statistics over the rows of each unit, and their number last: (D, S + 1).
+
+    Args:
+        contents: (D, G) how often each unit holds each row of statistics; None if these are the units.
+    """
+    blocks = [*(one.statistics for one in metrics), np.ones((metrics[0].statistics.shape[0], 1))]
+    if any(map(sparse.issparse, blocks)):
+        joined: Any = sparse.hstack(blocks, format="csr")
+    else:
+        joined = np.hstack(blocks)
+    return joined if contents is None else contents @ joined
+
+
+def _chunk(*widths: int) -> int:
+    """Return how many resamples with so many numbers each are computed at a time."""
+    return max(1, _CHUNK_CELLS // max(widths))
 
 
 def _fewer(resamples: int, units: int) -> int:
@@ -245,21 +257,20 @@ def _drawn_together(metric: Metric, cluster: Array | None = None) -> tuple[Array
     return counts, sparse.csr_array((np.ones(len(place[0])), place), shape=(len(counts), groups))
 
 
-def _by_both(metric: Metric, codes: Array, *, width: int, resamples: int, seed: int) -> Iterator[Array]:
-    """Draw how often each distinct row of statistics occurs (R, G) if two kinds of clusters (2, n) are drawn."""
-    generator = np.random.default_rng(seed)
+def _cells(metric: Metric, codes: Array) -> tuple[Any, Array]:
+    """Return the pairs of two kinds of clusters (2, n) that occur (2, C), and the statistics' rows in each (C, G)."""
     cells, of_row = np.unique(codes, axis=1, return_inverse=True)
     place = of_row.reshape(-1), metric.rows
-    contents = sparse.csr_array((np.ones(len(metric)), place), shape=(cells.shape[1], metric.statistics.shape[0]))
-    resamples = _fewer(resamples, cells.shape[1])
-    sizes, chunk = codes.max(axis=1) + 1, max(1, _CHUNK_CELLS // max(width, cells.shape[1]))
-    for start in range(0, resamples, chunk):
-        count = min(chunk, resamples - start)
-        first, second = (
-            _counts(generator, size, count).astype(np.float64).take(cell, axis=1)
-            for size, cell in zip(sizes, cells, strict=True)
-        )
-        drawn = np.multiply(first, second, out=first) @ contents
+    return sparse.csr_array((np.ones(len(metric)), place), shape=(cells.shape[1], metric.statistics.shape[0])), cells
+
+
+def _by_both(cells: Array, *, chunk: int, resamples: int, seed: int) -> Iterator[Array]:
+    """Draw how often each pair of two kinds of clusters (2, C) occurs (R, C) if both kinds are drawn."""
+    draws = [
+        _drawn(int(cell.max()) + 1, resamples, chunk=chunk, seed=2 * seed + number) for number, cell in enumerate(cells)
+    ]
+    for first, second in zip(*draws, strict=True):
+        drawn = np.multiply(first.take(cells[0], axis=1), second.take(cells[1], axis=1), dtype=np.float64)
         yield drawn[drawn.any(axis=1)]
 
 
@@ -274,8 +285,7 @@ def _by_row(counts: Array, *, resamples: int, seed: int) -> Iterator[Array]:
     """Draw the same row by row: cheaper for few rows per group, and shared by all metrics of equally many rows."""
     row_count, occupied = int(counts.sum()), np.flatnonzero(counts)
     starts = np.cumsum(counts[occupied]) - counts[occupied]
-    draw = _cached_rows if row_count * resamples <= _CACHED_CELLS else _rows
-    for chunk in draw(row_count, resamples, seed):
+    for chunk in _drawn(row_count, resamples, chunk=_chunk(row_count), seed=seed):
         if len(counts) == row_count == len(occupied):
             yield chunk
         else:
@@ -284,17 +294,21 @@ def _by_row(counts: Array, *, resamples: int, seed: int) -> Iterator[Array]:
             yield group_counts
 
 
+def _drawn(number: int, resamples: int, *, chunk: int, seed: int) -> Iterable[Array]:
+    """Draw so many things with replacement, and count how often each occurs (R, number), in chunks of resamples."""
+    draw = _cached if number * resamples <= _CACHED_CELLS else _anew
+    return draw(number, resamples, chunk, seed)
+
+
 @lru_cache(maxsize=2)
-def _cached_rows(row_count: int, resamples: int, seed: int) -> tuple[Array, ...]:
-    return tuple(_rows(row_count, resamples, seed))
+def _cached(number: int, resamples: int, chunk: int, seed: int) -> tuple[Array, ...]:
+    return tuple(_anew(number, resamples, chunk, seed))
 
 
-def _rows(row_count: int, resamples: int, seed: int) -> Iterator[Array]:
-    """Draw n rows with replacement, and count how often each occurs (R, n)."""
+def _anew(number: int, resamples: int, chunk: int, seed: int) -> Iterator[Array]:
     generator = np.random.default_rng(seed)
-    chunk = max(1, _CHUNK_CELLS // row_count)
     for start in range(0, resamples, chunk):
-        yield _counts(generator, row_count, min(chunk, resamples - start)).astype(np.int32)
+        yield _counts(generator, number, min(chunk, resamples - start)).astype(np.int32)
 
 
 def _counts(generator: np.random.Generator, number: int, resamples: int) -> Array:

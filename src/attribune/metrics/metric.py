@@ -74,7 +74,15 @@ class Metric:
     def of_counts(self, counts: Array) -> Array:
         """Return the metric (R,) of R resamples, given how often each row of `statistics` occurs in each: (R, G)."""
         weights = counts.astype(np.float64)
-        return np.asarray(self.formula((weights @ self.statistics) / weights.sum(axis=-1, keepdims=True)))
+        return self.of_totals(weights @ self.statistics, weights.sum(axis=-1, keepdims=True))
+
+    def of_totals(self, totals: Array, rows: Array) -> Array:
+        """Return the metric (R,), given the sums of the statistics (R, S) over the rows of each resample.
+
+        Args:
+            rows: (R, 1) the number of rows that are summed.
+        """
+        return np.asarray(self.formula(totals / rows))
 
 
 def as_pair(true: npt.ArrayLike, predicted: npt.ArrayLike, *, axes: int = 1) -> tuple[Array, Array]:
