@@ -32,7 +32,7 @@ from attribune.methods import generators
 from attribune.methods.weight_cache import WeightCache
 
 CASES = ("chain", "kept", "made anew", "eager")
-METHODS = ("parallel", "tokens", "pln", "plora", "modulated")
+METHODS = ("parallel", "tokens", "prefix", "pln", "plora", "modulated")
 SHAPES_HERE = {
     **SHAPES,
     "bert-base, 64 tokens": replace(SHAPES["bert-base"], tokens=64),

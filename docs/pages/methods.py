@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 from transformers import BertConfig, BertModel
@@ -12,9 +13,12 @@ from attribune.backbones.families import PLACEMENTS, placement_for
 from attribune.backbones.loading import build_backbone
 from attribune.backbones.placement import Placement
 from attribune.backbones.tuning import tune_backbone
+from attribune.benchmark.tables import Line
 from attribune.methods import METHODS, Host, MethodConfig, method_from_dict
 from attribune.methods.condition import Slots
-from pages.cells import table
+from attribune.methods.recommended import RECOMMENDED
+from pages.cells import between, measured, table
+from pages.experiments import record
 
 ATTRIBUTES = [Slots(name="user", start=0, count=1, size=2), Slots(name="product", start=1, count=1, size=2)]
 
@@ -161,4 +165,26 @@ def tunings() -> list[str]:
     return table(head, rows, words=range(len(head)))
 
 
-TABLES = {"methods.md": {"families": matrix, "counts": counts}}
+def recommended() -> list[str]:
+    """What to take for which need, with what it keeps of the bare model's throughput and what it explains."""
+    shares = next((one["of_bare"] for one in measured("prediction")["measured"] if _is_short(one)), {})
+    lines = {line.name: line for line in record("judges_small").tables[0].lines}
+    rows = []
+    for method, when in RECOMMENDED:
+        share = shares.get("made anew" if method == "injector" else method)
+        line = lines.get(method)
+        explained = line and between(*_ends(line), places=3)
+        rows.append([f"`{method}`", when, "" if share is None else f"{share:.2f}", explained or ""])
+    return table(["`--method`", "take it when", "speed", "R²"], rows, words=(0, 1))
+
+
+def _is_short(one: Mapping[str, Any]) -> bool:
+    return one["shape"] == "minilm, two attributes" and one["precision"] == "bf16" and "of_bare" in one
+
+
+def _ends(line: Line) -> tuple[float, float, float]:
+    found = line.metrics["r2"]
+    return found.value, found.low, found.high
+
+
+TABLES = {"methods.md": {"families": matrix, "counts": counts, "recommended": recommended}}

@@ -36,6 +36,7 @@ def add_parser(verbs: Any) -> None:
 
 def _run(options: argparse.Namespace) -> None:
     from attribune.methods import METHODS
+    from attribune.methods.recommended import RECOMMENDED
     from attribune.models.baselines import BASELINES
 
     if options.name is not None:
@@ -47,6 +48,8 @@ def _run(options: argparse.Namespace) -> None:
         lines.append([name, ", ".join(config.points) or "-", config.default_tuning, f"{_first_line(config)}{note}"])
     lines += [[name, "baseline", "-", _first_line(baseline)] for name, baseline in BASELINES.items()]
     show(wrapped_table(lines))
+    show("\nWhich one?")
+    show(wrapped_table([["--method", "take it when"], *RECOMMENDED]))
     show("\n" + wrapped("Methods can be added up where they do not act at the same point: --method a+b."))
     show(wrapped("`attribune methods METHOD` shows the settings of one."))
 
