@@ -21,6 +21,8 @@ import yaml
 from doc_pages import ROOT, RUN, Block, blocks_of, run_block, run_page
 from pydantic import BaseModel
 
+import attribune
+from attribune import functional
 from attribune.backbones.families import PLACEMENTS
 from attribune.backbones.loading import DEFAULT_BACKBONE, locate_backbone
 from attribune.backbones.placement import Placement
@@ -40,7 +42,8 @@ from attribune.training.trials import read_space
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
-OTHERS = [*TUTORIALS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+API = sorted((ROOT / "docs" / "api").glob("*.md"))
+OTHERS = [*TUTORIALS, *API, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 SHOWN = ("text", "console", "yaml")
 DATA = Path(os.environ.get("ATTRIBUNE_DATA", ROOT.parent / "shared" / "data"))
 DOWNLOADS = {"judges.md": "politeness"}  # files that a tutorial asks its reader to download, by folder of the data
@@ -161,8 +164,20 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_index_names_every_page() -> None:
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-    pages = {page.relative_to(ROOT / "docs").as_posix() for page in [*PAGES[1:], *TUTORIALS]}
+    pages = {page.relative_to(ROOT / "docs").as_posix() for page in [*PAGES[1:], *TUTORIALS, *API]}
     assert pages - {"index.md"} == set(re.findall(r"\]\(([\w/-]+\.md)\)", index))
+
+
+def test_the_api_pages_have_every_public_name_once() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in API)
+    named = re.findall(r"^::: attribune\.(\S+)$", text, flags=re.MULTILINE)
+    public = {"export.export.export" if name == "export" else name for name in attribune.__all__}
+    files = {
+        getattr(functional, name).__module__.removeprefix("attribune.")
+        for name in functional.__all__
+        if name != "Activation"
+    }
+    assert sorted(named) == sorted({"functional", *public, *files})
 
 
 def settings_of(model: type[BaseModel], prefix: str) -> dict[str, str]:

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from attribune import Injector
+
 pytestmark = pytest.mark.slow
 
-pytest.importorskip("material", reason="mkdocs-material is not installed: pip install 'attribune[docs]'")
+for name in ("material", "mkdocstrings"):
+    pytest.importorskip(name, reason=f"{name} is not installed: pip install 'attribune[docs]'")
 
 ROOT = Path(__file__).parents[2]
 FETCHED = r"<(?:script|img|iframe|source)\b[^>]*?\bsrc=[\"']?(?:https?:)?//|<link\b[^>]*?\bhref=[\"']?(?:https?:)?//"
@@ -54,3 +57,12 @@ def test_tables_lists_and_code_are_rendered(site: Path) -> None:
         for paragraph in paragraphs:
             assert "```" not in paragraph, page.name
             assert not re.search(r"^\s*(\||- |\d+\. |#+ )", paragraph, re.MULTILINE), f"{page.name}: {paragraph}"
+
+
+def test_the_api_pages_describe_public_names_with_types_and_defaults(site: Path) -> None:
+    pages = {page.stem: page.read_text(encoding="utf-8") for page in (site / "api").glob("*.html")}
+    assert 'id="attribune.train"' in pages["runs"]
+    assert 'id="attribune.AttributeClassifier.fit"' in pages["estimators"], "an inherited method"
+    assert 'id="attribune.functional.injector.phm_weight"' in pages["functional"]
+    injector = re.sub(r"<[^>]+>", "", pages["methods"].partition('id="attribune.Injector"')[2])
+    assert f"bottleneck: int = {Injector().bottleneck}," in injector, "a field of pydantic"
