@@ -50,6 +50,11 @@ from .models.auto import load_model as load_model
 from .models.classifier import AttributeModel as AttributeModel
 from .models.config import AttributeConfig as AttributeConfig
 from .models.generator import AttributeGenerator as AttributeGenerator
+from .models.layers import ControlTokens as ControlTokens
+from .models.layers import InjectorLayer as InjectorLayer
+from .models.layers import PersonalisedLinear as PersonalisedLinear
+from .models.layers import PersonalisedNorm as PersonalisedNorm
+from .models.layers import ValueVectors as ValueVectors
 from .models.panel import Panel as Panel
 from .models.predictor import Predictor as Predictor
 from .models.writer import Decoding as Decoding

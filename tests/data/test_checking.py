@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from pathlib import Path
 from typing import Any
@@ -201,3 +202,27 @@ def test_a_table_alone_is_trained_on_after_a_yes(tmp_path: Path, capsys: pytest.
     capsys.readouterr()
     assert main(["check", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == 200
+
+
+@pytest.mark.parametrize(
+    ("answer", "trains"), [("y\n", True), ("Yes \n", True), ("n\n", False), ("\n", False), ("\x04", False)]
+)
+def test_a_terminal_is_asked(
+    answer: str,
+    trains: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path, output = tmp_path / "t.csv", tmp_path / "run"
+    frame(60).to_csv(path, index=False)
+    keyboard, terminal = pytest.importorskip("pty").openpty()  # \x04 is its end of file
+    os.write(keyboard, answer.encode())
+    with open(terminal, encoding="utf-8") as stdin, open(keyboard, "rb"):
+        monkeypatch.setattr("sys.stdin", stdin)
+        words = ["train", str(path), "--method", "linear", "--no-baselines", "--output", str(output)]
+        assert main(words) == (0 if trains else 1)
+    message = capsys.readouterr().err
+    assert "train with these? [y/N] " in message
+    assert (output / "recipe.yaml").is_file() == trains
+    assert ("nothing is trained without a yes: add --yes, or name the columns" in message) != trains

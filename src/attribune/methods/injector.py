@@ -29,7 +29,7 @@ from attribune.methods.shapes import AttributeIds, DropoutDraw, States
 from attribune.methods.weight_cache import CachedRows, WeightCache
 from attribune.schema.slots import Slots
 
-__all__ = ["AttributeAdapter", "Injector", "InjectorMethod"]
+__all__ = ["AttributeAdapter", "Injector", "InjectorMethod", "InjectorSite"]
 
 _KINDS: tuple[SiteKind, ...] = ("attention", "feed_forward")
 
@@ -93,7 +93,7 @@ class InjectorMethod(VectorMethod):
     def __init__(self, config: Injector, host: Host) -> None:
         super().__init__(config, host)
         for number, site in enumerate(host.at(*_KINDS)):
-            self.add_site(site, _InjectorSite(config, number, hidden=host.hidden, attributes=len(host.slots)))
+            self.add_site(site, InjectorSite(config, number, hidden=host.hidden, attributes=len(host.slots)))
         self._caches: dict[str, WeightCache] = {}
         self._value_size = len(self.sites) * (host.hidden + 1) * config.bottleneck
         self._can_cache = config.weight_injection and config.aggregation == "post"
@@ -165,7 +165,7 @@ class InjectorMethod(VectorMethod):
         tensors: dict[str, Tensor] = {}
         width = stacked = 0
         sites = [
-            cast(_InjectorSite, module)
+            cast(InjectorSite, module)
             for kind in _KINDS
             for site, module in zip(self.acts_at, self.sites, strict=True)
             if site.kind == kind
@@ -178,7 +178,7 @@ class InjectorMethod(VectorMethod):
 
     def _with_factors(self, number: int, values: Values) -> Values:
         """Return the values with what all sites generate from them, where that has factors."""
-        adapters = [cast(AttributeAdapter, cast(_InjectorSite, site).attributes[number]) for site in self.sites]
+        adapters = [cast(AttributeAdapter, cast(InjectorSite, site).attributes[number]) for site in self.sites]
         is_traced = torch.compiler.is_compiling() or torch.compiler.is_exporting()
         if values.cache is not None or not adapters or is_traced:
             return values
@@ -200,7 +200,7 @@ class InjectorMethod(VectorMethod):
         return (torch.is_inference_mode_enabled(), *((p.data_ptr(), p._version) for p in parameters))
 
 
-class _InjectorSite(SiteModule):
+class InjectorSite(SiteModule):
     """Task adapter and attribute adapters at one site."""
 
     def __init__(self, config: Injector, number: int, *, hidden: int, attributes: int) -> None:
@@ -211,6 +211,7 @@ class _InjectorSite(SiteModule):
         self.attributes = nn.ModuleList(AttributeAdapter(config, number, hidden=hidden) for _ in range(attributes))
 
     def forward(self, hidden: States, condition: Condition) -> States:
+        """Apply the adapters, one after the other or all to the same states."""
         has_factors = [values.generated is not None for values in condition.values]
         if self.is_parallel:
             return self._factored(hidden, condition) if all(has_factors) else self._side_by_side(hidden, condition)

@@ -16,7 +16,7 @@ from attribune.methods.host import Host
 from attribune.methods.merging import LowRank
 from attribune.methods.plora import LowRankConfig, LowRankMethod, LowRankSite
 
-__all__ = ["Modulated"]
+__all__ = ["Modulated", "ModulatedSite"]
 
 
 class Modulated(LowRankConfig):
@@ -31,10 +31,12 @@ class Modulated(LowRankConfig):
 
     def build(self, host: Host) -> Method:
         """Build one module for each projection in every layer."""
-        return LowRankMethod(self, host, _ModulatedSite)
+        return LowRankMethod(self, host, ModulatedSite)
 
 
-class _ModulatedSite(LowRankSite):
+class ModulatedSite(LowRankSite):
+    """A, P, M and B of one projection."""
+
     def __init__(self, config: LowRankConfig, site: Site, *, width: int) -> None:
         super().__init__(config, site, width=width)
         deviation = config.vector_size**-0.5
@@ -49,6 +51,7 @@ class _ModulatedSite(LowRankSite):
     def act(
         self, module: nn.Module, inputs: tuple[Any, ...], output: Float[Tensor, "B T out"], condition: Condition
     ) -> Float[Tensor, "B T out"]:
+        """Add the term to the output of the projection."""
         x = inputs[0].to(output.dtype)
         return functional.modulated_low_rank(
             output, x, condition.vectors(), self.A, self.M, self.P, self.B, scale=self.scale

@@ -22,7 +22,7 @@ from attribune.methods.merging import MergedMethod, MergeTarget, add_to_bias, ba
 from attribune.methods.plain import Plain
 from attribune.methods.shapes import States
 
-__all__ = ["NormConfig", "NormMethod", "Pln"]
+__all__ = ["NormConfig", "NormMethod", "NormSite", "Pln"]
 
 Part = Literal["none", "attention", "feed_forward", "both"]
 # Not strict, since JSON has lists and no tuples.
@@ -66,12 +66,12 @@ class NormConfig(AttributeMethodConfig):
     vector_size: PositiveInt = 64
     vector_sizes: Numbers | None = Field(default=None, description=_NUMBERS)
 
-    def sizes(self, host: Host) -> tuple[int, ...]:
+    def sizes(self, attributes: int) -> tuple[int, ...]:
         """Return Z of each attribute; ConfigError unless there is one for each."""
-        sizes = self.vector_sizes or (self.vector_size,) * len(host.slots)
-        if len(sizes) != len(host.slots):
+        sizes = self.vector_sizes or (self.vector_size,) * attributes
+        if len(sizes) != attributes:
             raise ConfigError(
-                f"{self.name}: vector_sizes has {len(sizes)} numbers, but the schema has {len(host.slots)} attributes: "
+                f"{self.name}: vector_sizes has {len(sizes)} numbers, but the schema has {attributes} attributes: "
                 "give one for each, in schema order, or vector_sizes=null for the same size everywhere"
             )
         return sizes
@@ -117,22 +117,22 @@ class NormMethod(AttributeMethod):
     """The module of `Pln`, and the personalised part of E2LN."""
 
     def __init__(self, config: NormConfig, host: Host) -> None:
-        sizes = config.sizes(host)
+        sizes = config.sizes(len(host.slots))
         super().__init__(config, host, sizes=sizes, initial=nn.init.zeros_)
         self.unit_norms = host.placement is not None and host.placement.unit_norms
         for site in config.chosen(host):
-            kind = _NormSite if site.kind.endswith("_norm") else _BiasSite
+            kind = NormSite if site.kind.endswith("_norm") else _BiasSite
             self.add_site(site, kind(config, site, sizes))
 
     def merge(self, config: MethodConfig, condition: Condition, target: MergeTarget) -> MergedMethod:
         """Merge into gains and biases of the backbone."""
         merged: dict[str, Tensor] = {}
         for site, module in zip(self.acts_at, self.sites, strict=True):
-            if isinstance(module, _NormSite):
+            if isinstance(module, NormSite):
                 gain = cast(Tensor, base_layer(target.backbone, site).weight)
                 one = 1.0 if self.unit_norms else 0.0
                 merged[f"{site.path}.weight"] = (one + gain) * (1 + module.gain(condition)[0]).to(gain.dtype) - one
-            add_to_bias(merged, target.backbone, site, cast(_NormSite | _BiasSite, module).bias(condition)[0])
+            add_to_bias(merged, target.backbone, site, cast(NormSite | _BiasSite, module).bias(condition)[0])
         return MergedMethod(config=Plain(), backbone=merged)
 
 
@@ -165,7 +165,9 @@ class _Fusion(nn.Module):
         return vectors.sum(dim=-1) if self.kind == "addition" else vectors @ self.w
 
 
-class _NormSite(SiteModule):
+class NormSite(SiteModule):
+    """What the attributes add to gain and bias of one norm."""
+
     def __init__(self, config: NormConfig, site: Site, sizes: tuple[int, ...]) -> None:
         super().__init__()
         self.gain, self.bias = _Fusion(config, site, sizes), _Fusion(config, site, sizes)
