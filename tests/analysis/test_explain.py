@@ -18,7 +18,7 @@ from attribune.analysis.explain import influence
 from attribune.analysis.explain.influence import influential_values
 from attribune.analysis.explain.run import explain
 from attribune.analysis.explain.scores import Rescored
-from attribune.analysis.explain.wording import as_text, sections
+from attribune.analysis.explain.wording import as_text, headline, sections
 from attribune.apps.cli import main
 from attribune.apps.report.explanation_page import explanation_page
 from attribune.data.tables import read_table
@@ -255,8 +255,10 @@ def test_no_sentence_claims_a_difference_whose_interval_holds_zero(
     value = record["values"][0]["top"][0]
     value |= {"change": (low + high) / 2, "low": low, "high": high}
     lost, bins, values, *_ = sections(record)
-    assert lost.sentences[0] == f"With user hidden, {words}."
-    assert bins.sentences[-1].endswith(f"{words}.")
+    is_shown = not low <= 0 <= high
+    assert (lost.sentences if is_shown else lost.undecided)[0] == f"With user hidden, {words}."
+    assert (bins.sentences if is_shown else bins.undecided)[-1].endswith(f"{words}.")
+    assert ("No difference is shown without user" in headline(record)) != is_shown
     assert ("no direction that is shown" in values.sentences[0]) == (low <= 0 <= high)
 
 

@@ -70,7 +70,8 @@ def weights(run: Path) -> dict[str, bytes]:
 
 def figures(run: Path) -> dict[str, Any]:
     found = json.loads((run / "metrics.json").read_text())
-    del found["training"]["seconds"]
+    for timed in ("seconds", "finished"):
+        del found["training"][timed]
     return found
 
 

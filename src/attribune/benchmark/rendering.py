@@ -244,19 +244,18 @@ def html_table(table: SetTable) -> str:
     rows = []
     for line, cells in zip(table.lines, lines, strict=True):
         classes = {"best": line.name in table.best, "worse": line.worse, "second": _is_second(table, line)}
-        rows.append(_html_row(head, cells, classes=" ".join(name for name, holds in classes.items() if holds)))
+        rows.append(_html_row(cells, classes=" ".join(name for name, holds in classes.items() if holds)))
     return "\n".join(_html_frame(head, rows))
 
 
 def _html_frame(head: Sequence[str], rows: Sequence[str]) -> list[str]:
-    titles = (f"<th>{html.escape(cell)}</th>" for cell in head)
+    titles = (f'<th scope="col">{html.escape(cell)}</th>' if cell else "<td></td>" for cell in head)
     return ["<table>", "<thead><tr>", *titles, "</tr></thead>", "<tbody>", *rows, "</tbody></table>"]
 
 
-def _html_row(head: Sequence[str], cells: Sequence[str], *, classes: str = "") -> str:
+def _html_row(cells: Sequence[str], *, classes: str = "") -> str:
     first, *rest = cells
-    named = zip(head[1:], rest, strict=True)
-    shown = "".join(f'<td data-of="{html.escape(of)}">{_unbroken(html.escape(cell))}</td>' for of, cell in named)
+    shown = "".join(f"<td>{_unbroken(html.escape(cell))}</td>" for cell in rest)
     return f'<tr class="{classes}"><th scope="row">{html.escape(first)}</th>{shown}</tr>'
 
 
@@ -271,7 +270,7 @@ def _html(tables: Sequence[SetTable], overall: Overall | None) -> str:
     blocks = []
     if overall is not None:
         head, *lines = overall_cells(overall)
-        body = [_html_row(head, line) for line in lines]
+        body = [_html_row(line) for line in lines]
         blocks.append("\n".join(["<h3>All sets</h3>", *_html_frame(head, body), _html_notes(overall_notes(overall))]))
     for table in tables:
         notes = _html_notes(notes_of(table))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import numbers
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-__all__ = ["counted", "did_you_mean"]
+__all__ = ["counted", "did_you_mean", "prediction_text", "shortened"]
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
@@ -17,3 +19,24 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` with the closest known name; empty if none is close."""
     close = difflib.get_close_matches(name, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def shortened(text: str, length: int) -> str:
+    """Return a text on one line, cut to a length."""
+    text = " ".join(text.split())
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def prediction_text(prediction: Mapping[str, Any]) -> str:
+    """Return a prediction in words: numbers with four digits, several labels with commas, aspects with their names.
+
+    Args:
+        prediction: values by aspect, or under ``prediction``.
+    """
+    parts = []
+    for name, value in prediction.items():
+        text = ", ".join(map(str, value)) or "no label" if isinstance(value, list | tuple) else str(value)
+        if isinstance(value, numbers.Real) and not isinstance(value, int):
+            text = f"{float(value):.4g}"
+        parts.append(text if name == "prediction" else f"{name} {text}")
+    return "; ".join(parts)

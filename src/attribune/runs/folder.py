@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -230,8 +231,9 @@ class RunFolder(JobFolder):
         _write({self.model / CARD: text.encode()}, f"the model card cannot be written to {self.model}")
 
     def write_outcome(self, outcome: dict[str, Any]) -> None:
-        """Record that the model is complete."""
-        write_json(self.outcome, outcome, what="training record")
+        """Record that the model is complete, and when."""
+        finished = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        write_json(self.outcome, {**outcome, "finished": finished}, what="training record")
 
     def revised_model(
         self, change: Callable[[Schema], Revision], *, backbone: str | Path | None = None

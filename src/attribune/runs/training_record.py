@@ -31,6 +31,7 @@ class TrainingRecord(Record):
         best_value: its value on the validation rows.
         checks: evaluations on the validation rows; None in early files.
         seconds: time spent in training, in that of all trials, without interruptions.
+        finished: when it ended, in coordinated universal time as ISO 8601 has it; None in early files.
         stopped_early: whether the patience ran out.
         padding_share: of the tokens of the training batches, 0 to 1; None in early files.
     """
@@ -46,6 +47,7 @@ class TrainingRecord(Record):
     best_value: float | None = None
     checks: int | None = None
     seconds: float
+    finished: str | None = None
     stopped_early: bool = False
     padding_share: float | None = None
     parameters: Sizes

@@ -108,6 +108,15 @@ class BaselineResult(Record):
     comparison: Comparison
     advice: list[str] = Field(default_factory=list)
 
+    @property
+    def headline(self) -> str:
+        """The answer without figures."""
+        return {
+            "yes": "The model is better than every cheap baseline.",
+            "no": f"The cheap baseline {self.comparison.b} is better than the model.",
+            "not shown": f"The cheap baseline {self.comparison.b} may be as good as the model.",
+        }[self.answer]
+
     def sentences(self) -> Iterator[str]:
         """Say whether the model is better, and what to try otherwise."""
         name, figures = self.comparison.b, _figures(self.comparison.metric, self.comparison)
@@ -132,6 +141,15 @@ class AttributeEffect(Record):
     answer: Answer
     against: Literal["hidden", "trained without"]
     comparison: Comparison
+
+    @property
+    def headline(self) -> str:
+        """The answer without figures."""
+        return {
+            "yes": "The attributes help.",
+            "no": "The model is worse with its attributes.",
+            "not shown": "It is not shown whether the attributes help.",
+        }[self.answer]
 
     def sentences(self) -> Iterator[str]:
         """Say whether the attributes help."""
@@ -193,6 +211,11 @@ class Verdict(Record):
     baseline: BaselineResult | None = None
     attributes: AttributeEffect | None = None
     by_count: list[CountGain] = Field(default_factory=list)
+
+    @property
+    def headline(self) -> str:
+        """The answers without figures, about the attributes first; empty without any."""
+        return " ".join(part.headline for part in (self.attributes, self.baseline) if part is not None)
 
     def sentences(self) -> list[str]:
         """Return the verdict as plain sentences."""
@@ -359,4 +382,5 @@ def _figures(metric: str, pair: PairedResult) -> str:
     """Return a difference with its interval and p-value as a sentence has them."""
     info = metric_info(metric)
     difference, rest = format_difference(metric, pair).split(" ", 1)
-    return f"{info.words} {difference}{' points' if info.is_share else ''} {rest}, p = {pair.p_value:.3f}"
+    p = f"p = {pair.p_value:.3f}" if pair.p_value >= 0.001 else "p < 0.001"
+    return f"{info.words} {difference}{' points' if info.is_share else ''} {rest}, {p}"

@@ -23,6 +23,7 @@ __all__ = [
     "as_array",
     "as_table",
     "canonical",
+    "cell_text",
     "column_batches",
     "column_names",
     "distinct",
@@ -39,6 +40,13 @@ _DECIMALS_OF_ZERO = re.compile(r"(-?)(0|[1-9][0-9]*)\.0+")
 _EXACT = 10**16  # above this, floats print with an exponent and are no longer exact integers
 _LISTS = (list, tuple, set, frozenset, np.ndarray)
 _UNREADABLE = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeEncodeError)
+
+
+def cell_text(value: Any) -> str:
+    """Write a cell for a reader: lists and objects with commas, nothing for a missing value."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {share:g}" for name, share in value.items() if share is not None)
+    return ", ".join(map(str, value)) if isinstance(value, _LISTS) else canonical(value) or ""
 
 
 def canonical(value: object) -> str | None:

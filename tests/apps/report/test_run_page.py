@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 import small_runs
+from datasets import Dataset
+from sklearn.metrics import precision_recall_fscore_support
 
 from attribune.analysis.diagnostics import ScoredRows, calibration, heads, row_bins, value_figures
+from attribune.analysis.mistakes import class_figures, largest_mistakes
 from attribune.analysis.run_rows import rows_of_run
 from attribune.apps.cli import main
 from attribune.apps.report.run_page import _training_loss, run_page
@@ -146,6 +149,49 @@ def test_right_in_all_of_a_few_rows_does_not_stand_out() -> None:
     assert not any(one.stands_out for one in value_figures(rows, schema["user"]))
 
 
+def test_figures_of_classes_are_those_of_scikit_learn() -> None:
+    rng = np.random.default_rng(3)
+    true = rng.integers(-1, 4, size=211)
+    true[true == -1] = -100  # a label that no training row has
+    logits = rng.normal(size=(211, 5)) + 1.5 * np.eye(5)[true.clip(min=0)]
+    logits[:, 4] = -9  # never predicted, and never true
+    found = class_figures(scored_rows(Classification(classes=("a", "b", "c", "d", "e")), logits, true))
+    expected = precision_recall_fscore_support(true, logits.argmax(axis=1), labels=range(5), zero_division=0)
+    for one, precision, recall, f1, rows in zip(found, *expected, strict=True):
+        assert one.rows == rows
+        assert one.f1.value == pytest.approx(f1)
+        if one.name == "e":
+            assert (one.precision, one.recall) == (None, None)
+        else:
+            assert one.precision is not None
+            assert one.recall is not None
+            assert (one.precision.value, one.recall.value) == pytest.approx((precision, recall))
+            assert one.precision.low < precision < one.precision.high
+
+    task = Classification(classes=("x", "y"), multi_label=True)
+    labels = rng.integers(2, size=(97, 2))
+    scores = rng.normal(size=(97, 2))
+    several = class_figures(scored_rows(task, scores, np.pad(labels, ((0, 0), (0, 1)))))
+    expected = precision_recall_fscore_support(labels, scores > 0)
+    assert [one.f1.value for one in several] == pytest.approx(expected[2])
+    assert [one.recall and one.recall.value for one in several] == pytest.approx(expected[1])
+
+
+def test_the_largest_mistakes_are_wrong_rows_by_their_loss() -> None:
+    task = Classification(classes=("a", "b"))
+    logits = [[3, 0], [1, 0], [0, 1], [0, 5], [2, 0]]
+    found = largest_mistakes(scored_rows(task, logits, [1, 1, 1, 0, 0]), limit=2)
+    assert [(one.row, one.predicted) for one in found] == [(3, "b"), (0, "a")]
+    assert found[0].probability == pytest.approx(1 / (1 + np.exp(5)))
+    assert largest_mistakes(scored_rows(task, logits, [0, 0, 1, 1, 0]), limit=2) == []
+    numbers = Regression(mean=10.0, std=2.0)
+    far = largest_mistakes(scored_rows(numbers, [[0.0], [1.0], [0.5]], np.array([0.1, -2, 0.5], np.float32)), limit=2)
+    assert [(one.row, one.predicted, one.probability) for one in far] == [(1, "12", None), (0, "10", None)]
+    aspects = Aspects(names=("look", "taste"), classes=("1", "2"))
+    (one,) = largest_mistakes(scored_rows(aspects, [[1, 0, 0, 1], [1, 0, 0, 1]], [[0, 1], [0, 0]]), limit=5)
+    assert (one.row, one.predicted) == (1, "look 1; taste 2")
+
+
 def test_the_mean_of_numbers_is_a_metric() -> None:
     assert mean_of("gap", np.array([1.0, 2.0, 6.0])).value() == pytest.approx(3.0)
 
@@ -268,20 +314,31 @@ def test_shuffled_attributes_are_not_told_of_rows(place: Path, tmp_path: Path) -
         (
             Rating(classes=("1", "2", "3")),
             np.arange(60) % 3,
-            ["Confusion matrix", "Calibration"],
+            ["Confusion matrix", "Each class", "Largest mistakes", "Calibration"],
         ),
-        (Regression(mean=0.0, std=1.0), np.linspace(-1, 1, 60), ["Calibration: predicted and true numbers"]),
+        (
+            Regression(mean=0.0, std=1.0),
+            np.linspace(-1, 1, 60),
+            ["Largest mistakes", "Calibration: predicted and true numbers"],
+        ),
         (
             Aspects(names=("look", "taste"), classes=("1", "2")),
             np.stack([np.arange(60) % 2] * 2, axis=1),
-            ["Confusion matrix: look", "Confusion matrix: taste", "Calibration"],
+            [
+                *("Confusion matrix: look", "Confusion matrix: taste", "Each class: look", "Each class: taste"),
+                *("Largest mistakes", "Calibration"),
+            ],
         ),
         (
             Classification(classes=("a", "b"), multi_label=True),
             np.stack([np.arange(60) % 2, np.arange(60) % 3 > 0, np.zeros(60)], axis=1),
-            ["Calibration"],
+            ["Each class", "Largest mistakes", "Calibration"],
         ),
-        (Classification(classes=30), np.arange(60) % 30, ["Confusion matrix", "Calibration"]),
+        (
+            Classification(classes=30),
+            np.arange(60) % 30,
+            ["Confusion matrix", "Each class", "Largest mistakes", "Calibration"],
+        ),
     ],
     ids=["rating", "numbers", "aspects", "several labels", "many classes"],
 )
@@ -304,6 +361,55 @@ def test_names_of_classes_are_escaped(run_of: Callable[[str], Path]) -> None:
     rows = scored_rows(task, np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 3)
     page = run_page(replace(own, scored_rows=rows, attributes=[], comparisons=[], results=[]))
     assert "<script>" not in page
+
+
+HOSTILE = ["<script>alert(1)</script>", "\u202eمرحب", "x" * 5000, '"><img src=x onerror=alert(1)>', "", "{{ 7 * 7 }}"]
+
+
+@pytest.mark.slow
+def test_texts_and_values_are_shown_as_text_and_cut(run_of: Callable[[str], Path]) -> None:
+    from dataclasses import replace
+
+    own = rows_of_run(run_of("linear"))
+    assert own.table is not None
+    texts = [HOSTILE[row % len(HOSTILE)] for row in range(60)]
+    table = own.table.select(range(60)).to_pandas().assign(text=texts, user=texts[::-1])
+    task = Classification(classes=("a", "b"))
+    rows = scored_rows(task, np.tile([1.0, 0.0], (60, 1)), np.ones(60, dtype=int))
+    changed = replace(own, scored_rows=rows, attributes=[], comparisons=[], results=[], notes=[HOSTILE[0]])
+    page = run_page(replace(changed, table=Dataset.from_pandas(table)))
+    assert page.count("<article>") == 12
+    assert "<script" not in page
+    assert "<img" not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
+    assert '<p class="text" dir="auto">\u202eمرحب</p>' in page
+    assert "{{ 7 * 7 }}" in page
+    assert "(no text)" in page
+    assert "x" * 399 + "…" in page
+    assert "x" * 400 not in page
+
+
+@pytest.mark.slow
+def test_the_page_opens_with_the_verdict_and_folds_what_shows_nothing(run_of: Callable[[str], Path]) -> None:
+    from dataclasses import replace
+
+    own = rows_of_run(run_of("injector"))
+    (pair,) = [one for one in own.comparisons if one.b == "linear"]
+    shown = replace(pair, b="majority", difference=0.3, low=0.2, high=0.4, p_value=0.001)
+    page = run_page(replace(own, comparisons=[replace(pair, low=-0.1, high=0.1, p_value=0.9), shown]))
+    assert page.index(f'<p class="headline">{own.verdict.headline}') < page.index("<h2>Verdict</h2>")
+    assert own.verdict.attributes is not None
+    assert own.verdict.baseline is not None
+    assert own.verdict.headline == f"{own.verdict.attributes.headline} {own.verdict.baseline.headline}"
+    assert f"Do the attributes help? <strong>{own.verdict.attributes.answer.capitalize()}</strong>" in page
+    metrics = page[page.index("<h2>Metrics</h2>") : page.index("<h2>Training</h2>")]
+    assert metrics.index("injector against majority") < metrics.index("<details>")
+    assert metrics.index("<details>") < metrics.index("injector against linear") < metrics.index("</details>")
+    assert own.training.finished is not None
+    assert own.training.finished[:10] in page
+    links = re.findall(r'<li><a href="#(.*?)">', page)
+    assert links == re.findall(r'<section id="(.*?)"', page)
+    assert len(set(links)) == len(links) > 8
 
 
 @pytest.mark.slow

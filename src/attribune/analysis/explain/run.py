@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import datasets
-
 from attribune.analysis.explain.importance import attribute_importance, importance_by_frequency
 from attribune.analysis.explain.influence import influential_values
 from attribune.analysis.explain.scores import Rescored
@@ -19,6 +17,7 @@ from attribune.errors import ConfigError, DataError, numbered_in_file
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import load_run
 from attribune.runs.labelled import LabelledRows
+from attribune.schema.columns import cell_text
 
 __all__ = ["explain"]
 
@@ -121,12 +120,7 @@ def _explain_row(
     return {
         "number": row,
         "text": f"{text}\n{second}" if second else text,
-        "attributes": {name: _cell_text(selected, name) for name in predictor.schema.names},
+        "attributes": {name: cell_text(selected[name][0]) for name in predictor.schema.names},
         "predictions": counterfactuals(predictor, text, ids, instead=instead, top=top, second=second),
         "words": word_occlusion(predictor, text, ids, second=second),
     }
-
-
-def _cell_text(row: datasets.Dataset, name: str) -> str:
-    value = row[name][0]
-    return ", ".join(map(str, value)) if isinstance(value, list) else "" if value is None else str(value)

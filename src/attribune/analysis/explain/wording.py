@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from attribune.core.terminal import one_line
-from attribune.core.wording import counted
+from attribune.core.wording import counted, prediction_text
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.tables import format_interval, text_cells
 
-__all__ = ["Section", "as_text", "sections"]
+__all__ = ["Section", "as_text", "headline", "sections"]
 
 _TOP_WORDS = 10
 _NUMBER_LIMIT = 5
@@ -22,10 +22,18 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A part of an explanation: findings, a table as lines of cells, the head first, and how to read it."""
+    """A part of an explanation.
+
+    Args:
+        sentences: findings.
+        undecided: sentences that show no difference.
+        table: lines of cells, the head first.
+        note: how to read it.
+    """
 
     title: str
     sentences: list[str]
+    undecided: list[str] = field(default_factory=list)
     table: list[list[str]]
     note: str
 
@@ -38,44 +46,76 @@ def sections(record: Record) -> list[Section]:
     return parts
 
 
+def headline(record: Record) -> str:
+    """Return what is shown to be lost without each attribute, in a sentence or two."""
+    metric = record["metric"]
+    losses = {loss["attribute"]: loss["hidden"][metric] for loss in record["losses"] if loss["attribute"]}
+    shown = [
+        f"without {name}, {metric_info(metric).words} is {_direction_of_loss(loss)} by "
+        f"{_difference_text(metric, loss, absolute=True).split(' [')[0]}"
+        for name, loss in losses.items()
+        if _shows_difference(loss)
+    ]
+    found = "; ".join(shown)
+    rest = ", ".join(name for name, loss in losses.items() if not _shows_difference(loss))
+    sentences = [f"{found[0].upper()}{found[1:]}."] if found else []
+    return " ".join([*sentences, f"No difference is shown without {rest}."] if rest else sentences)
+
+
 def as_text(record: Record) -> str:
     """Return the explanation for a terminal."""
     blocks = [f"{record['data']}, {counted(record['rows'], 'row')}, {record['metric']}"]
     for section in sections(record):
         table = text_cells(section.table) if section.table else ""
-        title, *sentences, note = map(one_line, (section.title, *section.sentences, section.note))
+        lines = (section.title, *section.sentences, *section.undecided, section.note)
+        title, *sentences, note = map(one_line, lines)
         blocks.append("\n".join(line for line in (title, *sentences, table, note) if line))
     return "\n\n".join(blocks)
 
 
 def _importance(record: Record) -> Section:
-    metric, lines, sentences = record["metric"], [], []
+    metric, lines = record["metric"], []
+    losses: dict[str, Record] = {}
     for loss in record["losses"]:
         name = loss["attribute"] or "all attributes"
         hidden, shuffled = loss["hidden"][metric], loss["shuffled"][metric]
         lines.append([name, _difference_text(metric, hidden), _difference_text(metric, shuffled)])
-        sentences.append(_loss_sentence(f"{name} hidden", metric, hidden))
-        sentences.append(_loss_sentence(f"{name} of another row", metric, shuffled))
+        losses |= {f"{name} hidden": hidden, f"{name} of another row": shuffled}
     unit = " (points)" if metric_info(metric).is_share else ""
+    shown, undecided = _loss_sentences(metric, losses)
     return Section(
         title="What is lost without an attribute",
-        sentences=sentences,
+        sentences=shown,
+        undecided=undecided,
         table=[["attribute", f"{metric} lost, hidden{unit}", f"lost, shuffled{unit}"], *lines],
         note="95 % intervals of the paired bootstrap; hidden: no value is told, shuffled: that of another row.",
     )
 
 
-def _loss_sentence(what: str, metric: str, pair: Record) -> str:
-    if not _shows_difference(pair):
-        return f"With {what}, no difference in {metric} is shown: {_difference_text(metric, pair)}."
-    word = "worse" if pair["difference"] > 0 else "better"
-    return f"With {what}, {metric} is {word} by {_difference_text(metric, pair, absolute=True)}."
+def _loss_sentences(metric: str, losses: Mapping[str, Record]) -> tuple[list[str], list[str]]:
+    """Return a sentence for each loss, by what is missing: those that show a difference, and the others."""
+    shown = [
+        f"With {what}, {metric} is {_direction_of_loss(loss)} by {_difference_text(metric, loss, absolute=True)}."
+        for what, loss in losses.items()
+        if _shows_difference(loss)
+    ]
+    undecided = [
+        f"With {what}, no difference in {metric} is shown: {_difference_text(metric, loss)}."
+        for what, loss in losses.items()
+        if not _shows_difference(loss)
+    ]
+    return shown, undecided
+
+
+def _direction_of_loss(loss: Record) -> str:
+    return "worse" if loss["difference"] > 0 else "better"
 
 
 def _by_frequency(record: Record) -> Section:
     metric, rare = record["metric"], record["rare"]
     names = {"unseen": "unseen or missing", "rare": f"rare, 1 to {rare}", "frequent": f"frequent, over {rare}"}
-    lines, sentences = [], []
+    losses: dict[str, Record] = {}
+    lines = []
     for one in record["bins"]:
         name = f"{one['attribute']}: {names[one['bin']]}"
         given = Interval(**one["given"])
@@ -84,11 +124,13 @@ def _by_frequency(record: Record) -> Section:
         lines.append([name, f"{one['rows']:,}", format_interval(metric, given), lost])
         if not nothing:
             what = f"{one['attribute']} hidden in the {counted(one['rows'], 'row')} with a {one['bin']} value"
-            sentences.append(_loss_sentence(what, metric, one["hidden"]))
+            losses[what] = one["hidden"]
     unit = " (points)" if metric_info(metric).is_share else ""
+    shown, undecided = _loss_sentences(metric, losses)
     return Section(
         title="For which rows",
-        sentences=sentences,
+        sentences=shown,
+        undecided=undecided,
         table=[["training rows of the value", "rows", metric, f"lost, hidden{unit}"], *lines],
         note="Of several values of a row the rarest counts. Bins have other rows, so that their metrics cannot be "
         "compared with each other as if the attribute alone made the difference.",
@@ -129,7 +171,7 @@ def _counterfactuals(record: Record) -> Section:
     given = row["predictions"][0]
     names = sorted(given["numbers"], key=lambda name: -abs(given["numbers"][name]))[:_NUMBER_LIMIT]
     lines = [
-        [one["as"], _predicted(one["prediction"]), *(f"{one['numbers'][name]:.3f}" for name in names)]
+        [one["as"], prediction_text(one["prediction"]), *(f"{one['numbers'][name]:.3f}" for name in names)]
         for one in row["predictions"]
     ]
     others = [one["as"] for one in row["predictions"][1:] if one["prediction"] != given["prediction"]]
@@ -139,20 +181,10 @@ def _counterfactuals(record: Record) -> Section:
         title=f"Row {row['number']:,}, as if others had written it",
         sentences=[
             f"“{row['text']}”" if len(row["text"]) <= 400 else f"“{row['text'][:400]}...”",
-            f"With {attributes}, {_predicted(given['prediction'])} is predicted; {changed}.",
+            f"With {attributes}, {prediction_text(given['prediction'])} is predicted; {changed}.",
         ],
         table=[["as", "prediction", *names], *lines],
         note="The text and the other attributes stay as they are.",
-    )
-
-
-def _predicted(prediction: Mapping[str, Any]) -> str:
-    texts = {}
-    for name, value in prediction.items():
-        listed = ", ".join(value) if isinstance(value, list) else value
-        texts[name] = f"{listed:.3f}" if isinstance(listed, float) else str(listed)
-    return (
-        next(iter(texts.values())) if len(texts) == 1 else "; ".join(f"{name} {text}" for name, text in texts.items())
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from attribune.analysis.explain.single import counterfactuals, rows_of
+from attribune.core.wording import prediction_text
 from attribune.errors import AttribuneError, ConfigError
 from attribune.models.panel import Panel, check_panel
 from attribune.models.predictor import Predictor
@@ -228,7 +229,7 @@ class Session:
         answers = self.predictor.task.answer_names
         return PanelAnswer(
             members=len(panel),
-            prediction=_in_words({"prediction": opinions["prediction"][0]}),
+            prediction=prediction_text({"prediction": opinions["prediction"][0]}),
             probabilities={name: float(opinions[f"probability_{name}"][0]) for name in answers},
             shares={name: float(opinions[f"share_{name}"][0]) for name in answers},
             figures={
@@ -268,7 +269,7 @@ class Session:
             names=names,
             cases=[case["as"] for case in cases],
             numbers=np.array([[case["numbers"][name] for name in names] for case in cases]),
-            predictions=[_in_words(case["prediction"]) for case in cases],
+            predictions=[prediction_text(case["prediction"]) for case in cases],
             probabilities=task.decode(np.zeros((1, task.outputs))).probabilities is not None,
             notes=notes,
         )
@@ -365,15 +366,6 @@ def _label_numbers(task: Task, labels: Array) -> dict[str, Array]:
         for aspect, (name, classes) in enumerate(zip(task.names, task.class_lists, strict=True))
         for index, label in enumerate(classes)
     }
-
-
-def _in_words(prediction: Mapping[str, Any]) -> str:
-    parts = []
-    for name, value in prediction.items():
-        text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
-        text = f"{text:.4g}" if isinstance(text, float) else str(text)
-        parts.append(text if name == "prediction" else f"{name} {text}")
-    return "; ".join(parts)
 
 
 def takes_several(attribute: FittedAttribute) -> bool:

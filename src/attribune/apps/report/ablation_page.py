@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from attribune.analysis.ablation import METHOD
-from attribune.apps.report.page import Figure, Section, render_page
+from attribune.apps.report.page import Figure, Heading, Section, render_page
 from attribune.apps.report.plots import span_plot
 from attribune.metrics.definitions import metric_info
 
@@ -18,12 +19,15 @@ __all__ = ["ablation_page", "ablation_table"]
 def ablation_page(record: Mapping[str, Any]) -> str:
     """Render the page of a record of `ablate`; nothing in it is loaded from elsewhere."""
     whats = list(dict.fromkeys(span["what"] for span in record["spans"]))
-    introduction = (
-        f"{record['rows']:,} labelled rows of {record['data']}, method {record['method']}, run {record['run']}. Layers "
-        "are numbered from 0, the lowest."
-    )
+    facts = {
+        "Model": record["method"],
+        "Rows": f"{record['rows']:,} labelled rows of {record['data']}",
+        "Folder": record["run"],
+        "Layers": "numbered from 0, the lowest",
+    }
+    heading = Heading(title=Path(record["run"]).resolve().name, kind="What each layer contributes", facts=facts)
     sections = [_section(record, what) for what in whats]
-    return render_page("What each layer contributes", sections, introduction=introduction, notes=record["notes"])
+    return render_page(heading, sections, notes=record["notes"])
 
 
 def ablation_table(record: Mapping[str, Any]) -> list[list[str]]:

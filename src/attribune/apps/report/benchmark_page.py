@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from markupsafe import Markup
 
-from attribune.apps.report.page import Figure, Section, render_page
+from attribune.apps.report.page import Figure, Heading, Section, render_page, shown_time
 from attribune.apps.report.plots import Curve, Estimate, band_plot, binned_plot, curve_plot, forest_plot
 from attribune.benchmark.experiment import Experiment, Setting
 from attribune.benchmark.overall import Overall, overall_table, trade_off
@@ -16,6 +16,7 @@ from attribune.benchmark.results import BenchmarkFolder, Group
 from attribune.benchmark.status import duration
 from attribune.benchmark.tables import Line, SetTable, benchmark_tables, verdict
 from attribune.core.files import read_json_lines
+from attribune.core.wording import counted
 from attribune.metrics.bins import count_ranges, range_name
 from attribune.metrics.bootstrap import paired
 from attribune.metrics.definitions import metric_info
@@ -32,8 +33,34 @@ def benchmark_page(folder: BenchmarkFolder, *, reference: str | None = None) -> 
     experiment = folder.experiment().compared_with(reference)
     tables = benchmark_tables(folder, reference=reference)
     sections = [*_overall_section(experiment, tables), *(_section(table) for table in tables)]
-    introduction = "" if sections else "No cell is done yet."
-    return render_page(experiment.title or experiment.name, sections, introduction=introduction)
+    return render_page(_heading(folder, experiment, tables), sections)
+
+
+def _heading(folder: BenchmarkFolder, experiment: Experiment, tables: Sequence[SetTable]) -> Heading:
+    finished = [result.record.finished for result in folder.results(experiment)]
+    facts = {"Trainings": f"{len(finished):,} done", "Folder": str(folder.path)}
+    if finished:
+        facts["Last one"] = shown_time(max(finished))
+    return Heading(
+        title=experiment.title or experiment.name,
+        kind="Benchmark",
+        headline=_headline(tables) if tables else "No cell is done yet.",
+        facts=facts,
+    )
+
+
+def _headline(tables: Sequence[SetTable]) -> str:
+    """Say on how many sets a setting that reads attributes is better than the reference; nothing without any."""
+    reading = {table.plan.heading: [line for line in _reading(table) if line.against] for table in tables}
+    sets = [name for name, lines in reading.items() if lines]
+    if not sets:
+        return ""
+    better = [name for name in sets if any(line.better for line in reading[name])]
+    listed = f": {', '.join(better)}" if better and len(tables) > 1 else ""
+    return (
+        f"A setting that reads attributes is shown to be better than {tables[0].reference} on "
+        f"{len(better) or 'none'} of {counted(len(sets), 'set')}{listed}."
+    )
 
 
 def _overall_section(experiment: Experiment, tables: Sequence[SetTable]) -> Iterator[Section]:
@@ -55,31 +82,40 @@ def _overall_section(experiment: Experiment, tables: Sequence[SetTable]) -> Iter
     if overall is None:
         yield Section(title="Series", figures=figures)
         return
+    shown, undecided = _by_verdict(_overall_sentences(overall))
     yield Section(
         title="All sets",
-        sentences=list(_overall_sentences(overall)),
+        sentences=shown,
+        undecided=undecided,
         figures=figures,
         table=overall_cells(overall),
         notes=overall_notes(overall),
     )
 
 
-def _overall_sentences(overall: Overall) -> Iterator[str]:
+def _by_verdict(sentences: Iterable[tuple[bool, str]]) -> tuple[list[str], list[str]]:
+    """Separate sentences that show something from those that do not."""
+    found = list(sentences)
+    return [sentence for shown, sentence in found if shown], [sentence for shown, sentence in found if not shown]
+
+
+def _overall_sentences(overall: Overall) -> Iterator[tuple[bool, str]]:
     for line in overall.lines:
         if line.against is not None:
-            shown = (
-                "a difference is shown" if verdict(line.against, higher_is_better=True) else "no difference is shown"
-            )
+            shown = verdict(line.against, higher_is_better=True) != 0
             gap = format_difference("accuracy", line.against)
             total = "" if line.total is None else f"; {line.total:.2f} times the parameters of one model for all sets"
-            yield f"{line.name} against {overall.reference}, on average: {gap} points; {shown}{total}."
+            words = "a difference is shown" if shown else "no difference is shown"
+            yield shown, f"{line.name} against {overall.reference}, on average: {gap} points; {words}{total}."
 
 
 def _section(table: SetTable) -> Section:
     lines = {line.name: line for line in table.lines}
+    shown, undecided = _by_verdict(_sentences(table, lines))
     return Section(
         title=table.plan.heading,
-        sentences=list(_sentences(table, lines)),
+        sentences=shown,
+        undecided=undecided,
         figures=list(_figures(table, lines)),
         table=Markup(html_table(table)),
         notes=[note.replace("`", "") for note in notes_of(table)],
@@ -112,13 +148,14 @@ def _figures(table: SetTable, lines: dict[str, Line]) -> Iterator[Figure]:
     yield from _learning_curves(table)
 
 
-def _sentences(table: SetTable, lines: dict[str, Line]) -> Iterator[str]:
-    yield from _reading_sentences(table)
+def _sentences(table: SetTable, lines: dict[str, Line]) -> Iterator[tuple[bool, str]]:
+    """Yield the findings, each with whether it shows something."""
+    yield from ((True, sentence) for sentence in _reading_sentences(table))
     for line in table.lines:
         for other in table.lines:
             if line is not other:
                 yield from _pair_sentences(table, line, other)
-    yield from _method_sentences(table, lines)
+    yield from ((True, sentence) for sentence in _method_sentences(table, lines))
 
 
 def _reading_sentences(table: SetTable) -> Iterator[str]:
@@ -140,14 +177,15 @@ def _reading_sentences(table: SetTable) -> Iterator[str]:
         yield f"Which attributes? Against {table.reference}: {listed}."
 
 
-def _pair_sentences(table: SetTable, line: Line, other: Line) -> Iterator[str]:
+def _pair_sentences(table: SetTable, line: Line, other: Line) -> Iterator[tuple[bool, str]]:
     """Compare a method with the same without its attributes, or with shuffled ones."""
     kind = _counterpart(line, other)
     gain = None if kind is None else line.group.against(other.group).get(table.metric)
     if gain is not None:
-        shown = "shown" if verdict(gain, higher_is_better=line.higher_is_better) > 0 else "not shown"
-        gap = format_difference(table.metric, gain)
-        yield f"Do the attributes help? {line.name} against {other.name}: {gap}; a gain by {kind} is {shown}."
+        answer = verdict(gain, higher_is_better=line.higher_is_better)
+        gap, words = format_difference(table.metric, gain), "shown" if answer > 0 else "not shown"
+        sentence = f"Do the attributes help? {line.name} against {other.name}: {gap}; a gain by {kind} is {words}."
+        yield answer != 0, sentence
 
 
 def _method_sentences(table: SetTable, lines: dict[str, Line]) -> Iterator[str]:

@@ -2,34 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from attribune.analysis.explain.wording import sections
-from attribune.apps.report.page import Figure, Section, render_page
+from attribune.analysis.explain.wording import headline, sections
+from attribune.apps.report.page import Figure, Heading, MarkedText, Section, render_page
 from attribune.apps.report.plots import Estimate, forest_plot
 from attribune.metrics.bootstrap import PairedResult
 from attribune.metrics.definitions import metric_info
 
 __all__ = ["explanation_page"]
 
+_FAINTEST = 0.03  # weight of a word from which it is shaded
+
 
 def explanation_page(record: Mapping[str, Any]) -> str:
     """Render the page of a record of `explain`; nothing in it is loaded from elsewhere."""
+    row, found = record["row"], sections(record)
     parts = [
         Section(
             title=part.title,
             sentences=part.sentences,
-            figures=[] if number else [_loss_plot(record)],
+            undecided=part.undecided,
+            marked_texts=_marked_texts(row["words"]) if row is not None and part is found[-1] else (),
+            figures=[_loss_plot(record)] if part is found[0] else (),
             table=part.table,
             notes=[part.note] if part.note else [],
         )
-        for number, part in enumerate(sections(record))
+        for part in found
     ]
-    introduction = (
-        f"{record['rows']:,} labelled rows of {record['data']}, method {record['method']}, run {record['run']}."
+    heading = Heading(
+        title=Path(record["run"]).resolve().name,
+        kind="What the attributes contribute",
+        headline=headline(record),
+        facts={
+            "Model": record["method"],
+            "Rows": f"{record['rows']:,} labelled rows of {record['data']}",
+            "Folder": record["run"],
+        },
     )
-    return render_page("What the attributes contribute", parts, introduction=introduction, notes=record["notes"])
+    return render_page(heading, parts, notes=record["notes"])
+
+
+def _marked_texts(occlusion: Mapping[str, Any]) -> Sequence[MarkedText]:
+    """Return the text twice, shaded by the effect of each word with the row's attributes and without any."""
+    words = occlusion["words"]
+    largest = max(abs(word[key]) for word in words for key in ("given", "hidden")) or 1.0
+    titles = {
+        "given": f"Words for (blue) and against (orange, dashed) {occlusion['of']}, with the row's attributes",
+        "hidden": "The same with the attributes hidden",
+    }
+    return [
+        MarkedText(
+            title=title,
+            words=[
+                (word["word"], weight if abs(weight) >= _FAINTEST else 0.0)
+                for word in words
+                for weight in [word[key] / largest]
+            ],
+        )
+        for key, title in titles.items()
+    ]
 
 
 def _loss_plot(record: Mapping[str, Any]) -> Figure:
@@ -44,7 +78,7 @@ def _loss_plot(record: Mapping[str, Any]) -> Figure:
             estimates.append(Estimate.of(name, pair, scale=info.scale, highlighted=shown))
     unit = "points" if info.is_share else "in its unit"
     return Figure(
-        svg=forest_plot(estimates, label=f"{metric} lost, {unit}", zero_line=True),
+        svg=forest_plot(estimates, label=f"{info.words} lost, {unit}", zero_line=True),
         caption="What is lost without each attribute, with 95 % intervals. In blue: the interval does not hold zero, a "
         "difference is shown.",
     )

@@ -15,6 +15,7 @@ import matplotlib
 import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import NullFormatter
 
 from attribune.metrics.bootstrap import Interval, PairedResult
@@ -32,9 +33,9 @@ __all__ = [
 ]
 
 Array = npt.NDArray[Any]
-INK, GREY, BLUE, ORANGE = "#1f2933", "#9aa5b1", "#1864ab", "#d9480f"
+INK, GREY, PAPER, BLUE, ORANGE = "#1f2933", "#9aa5b1", "#ffffff", "#1864ab", "#d9480f"
 _MAX_NAME = 18  # characters of a class's name
-_DARK = 0.55  # share from which white text is more legible
+_DARK = 0.7  # opacity of a cell from which the colour of the page is more legible on it than ink
 _MAX_TICKS = 45  # characters of tick labels that fit side by side in full size
 _COLOURS = (BLUE, ORANGE, "#2b8a3e", "#862e9c", "#5c940d", "#0b7285")
 
@@ -151,10 +152,10 @@ def confusion_plot(counts: Array, *, names: Sequence[str]) -> str:
     side = 1.6 + 0.42 * len(names)
     width, height = max(5.2, side), max(2.4, side - 0.4)
     with _figure(width=width, height=height, xlabel="predicted", ylabel="true") as (figure, axes):
-        axes.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        _shade(axes, shares)
         for true, predicted in np.ndindex(*shares.shape):
             if counts[true, predicted]:
-                ink = "white" if shares[true, predicted] > _DARK else INK
+                ink = PAPER if shares[true, predicted] > _DARK else INK
                 text = f"{counts[true, predicted]:,}"
                 axes.text(predicted, true, text, ha="center", va="center", color=ink, fontsize=8)
         short = [name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 1]}…" for name in names]
@@ -171,9 +172,9 @@ def span_plot(lost: Array, *, names: Sequence[str]) -> str:
         figure,
         axes,
     ):
-        axes.imshow(lost, cmap="RdBu_r", vmin=-largest, vmax=largest, aspect="auto")
+        _shade(axes, lost / largest)
         for first, last in np.argwhere(~np.isnan(lost)).tolist():
-            ink = "white" if abs(lost[first, last]) > 0.7 * largest else INK
+            ink = PAPER if abs(lost[first, last]) > _DARK * largest else INK
             axes.text(last, first, f"{lost[first, last]:.3g}", ha="center", va="center", color=ink, fontsize=7)
         axes.set_xticks(range(len(names)), names)
         axes.set_yticks(range(len(names)), names)
@@ -190,6 +191,15 @@ def calibration_plot(bins: Sequence[Estimate], *, xlabel: str, ylabel: str) -> s
         axes.vlines(predicted, lows, highs, color=GREY, linewidth=2)
         axes.plot(predicted, [one.value for one in bins], "o", color=BLUE, markersize=5.5)
         return _svg(figure)
+
+
+def _shade(axes: Any, values: Array) -> None:
+    """Draw a grid (R, C) of cells, blue above zero and orange below, as opaque as they are far from it, 1 at most."""
+    for row, column in np.argwhere(np.nan_to_num(values) != 0).tolist():
+        colour = BLUE if values[row, column] > 0 else ORANGE
+        place = (column - 0.5, row - 0.5)
+        axes.add_patch(Rectangle(place, 1, 1, facecolor=colour, alpha=abs(values[row, column]), linewidth=0))
+    axes.set(xlim=(-0.5, values.shape[1] - 0.5), ylim=(values.shape[0] - 0.5, -0.5))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The page of a run: metrics, training, confusion matrix, calibration, and metrics by group of rows."""
+"""The page of a run: verdict, metrics, training, mistakes, calibration, and metrics by group of rows."""
 
 from __future__ import annotations
 
@@ -19,16 +19,21 @@ from attribune.analysis.diagnostics import (
     row_bins,
     value_figures,
 )
+from attribune.analysis.mistakes import class_figures, largest_mistakes
 from attribune.analysis.run_rows import RunRows, rows_of_run
 from attribune.apps.report.judge_sections import judge_sections
-from attribune.apps.report.page import Figure, Section, render_page, write_page
+from attribune.apps.report.page import Answer, Example, Figure, Heading, Section, render_page, shown_time, write_page
 from attribune.apps.report.plots import Curve, Estimate, binned_plot, calibration_plot, confusion_plot, curve_plot
-from attribune.core.wording import counted
+from attribune.core.wording import counted, shortened
 from attribune.data.clusters import what_is_drawn
 from attribune.data.tables import refuse_input_as_output
+from attribune.metrics.bootstrap import Interval
 from attribune.metrics.definitions import metric_info
 from attribune.metrics.tables import comparison_lines, format_interval, table_cells
 from attribune.runs.folder import RunFolder
+from attribune.runs.verdict import Verdict
+from attribune.schema.columns import cell_text
+from attribune.tasks import Regression
 
 __all__ = ["run_page", "write_run_page"]
 
@@ -36,6 +41,8 @@ _MAX_PLOTTED_CLASSES = 20
 _LISTED_CONFUSIONS = 12  # pairs of classes
 _CURVE_POINTS = 40  # of the training loss
 _LISTED_VALUES = 8  # at each end
+_LISTED_MISTAKES = 12
+_EXCERPT, _FACT = 400, 80  # characters
 
 
 def write_run_page(
@@ -68,30 +75,64 @@ def write_run_page(
 
 def run_page(rows: RunRows) -> str:
     """Render the page; nothing in it is loaded from elsewhere."""
-    model = f"{rows.method} over {rows.backbone}" if rows.backbone else rows.method
     scored_rows = rows.scored_rows
-    return render_page(
-        f"{rows.method}: what a run learned",
-        [
-            Section(title="Verdict", sentences=rows.verdict.sentences()),
-            _metrics(rows),
-            *_training(rows),
-            *_confusions(scored_rows),
-            *_calibration(scored_rows),
-            *_bins(scored_rows),
-            *_values(rows),
-            *judge_sections(rows),
-        ],
-        introduction=f"Run {rows.run}: {model}. {len(scored_rows):,} {rows.source}.",
-        notes=rows.notes,
-    )
+    sections = [
+        Section(title="Verdict", answers=list(_answers(rows.verdict))),
+        _metrics(rows),
+        *_training(rows),
+        *_confusions(scored_rows),
+        *_classes(scored_rows),
+        *_mistakes(rows),
+        *_calibration(scored_rows),
+        *_bins(scored_rows),
+        *_values(rows),
+        *judge_sections(rows),
+    ]
+    return render_page(_heading(rows), sections, notes=rows.notes)
+
+
+def _heading(rows: RunRows) -> Heading:
+    facts = {"Model": f"{rows.method} over {rows.backbone}" if rows.backbone else rows.method}
+    if rows.training.finished is not None:
+        facts["Trained"] = shown_time(rows.training.finished)
+    facts |= {"Rows": f"{len(rows.scored_rows):,} {rows.source}", "Folder": rows.run}
+    name = Path(rows.run).resolve().name
+    return Heading(title=name, kind="What a run learned", headline=rows.verdict.headline, facts=facts)
+
+
+def _answers(verdict: Verdict) -> Iterator[Answer]:
+    """Yield the questions of a verdict with their answers, the attributes first."""
+    if (effect := verdict.attributes) is not None:
+        yield _answer("Do the attributes help?", effect.answer, list(effect.sentences()))
+    if (baseline := verdict.baseline) is not None:
+        yield _answer("Is it better than a cheap baseline?", baseline.answer, list(baseline.sentences()))
+    if verdict.by_count:
+        shown = [gain.sentence(verdict.metric) for gain in verdict.by_count if gain.answer != "not shown"]
+        rest = [gain.sentence(verdict.metric) for gain in verdict.by_count if gain.answer == "not shown"]
+        answers = {gain.answer for gain in verdict.by_count}
+        answer = answers.pop() if len(answers) == 1 else ""
+        yield _answer("For rare and frequent values?", answer, shown, undecided=rest)
+    if verdict.kept is not None:
+        yield Answer(question="Which weights does it have?", sentences=list(verdict.kept.sentences()))
+
+
+def _answer(question: str, answer: str, sentences: Sequence[str], *, undecided: Sequence[str] = ()) -> Answer:
+    tone = {"yes": "good", "no": "bad"}.get(answer, "")
+    return Answer(question=question, answer=answer.capitalize(), tone=tone, sentences=sentences, undecided=undecided)
 
 
 def _metrics(rows: RunRows) -> Section:
     over = what_is_drawn(rows.scored_rows.clusters)
-    note = f"95 % intervals of the bootstrap over {over}; differences are paired. No winner where one holds zero."
-    sentences = comparison_lines(rows.comparisons)
-    return Section(title="Metrics", sentences=sentences, table=table_cells(rows.results), notes=[note])
+    return Section(
+        title="Metrics",
+        sentences=comparison_lines(pair for pair in rows.comparisons if pair.shows_difference),
+        undecided=comparison_lines(pair for pair in rows.comparisons if not pair.shows_difference),
+        table=table_cells(rows.results),
+        notes=[
+            f"95 % intervals of the bootstrap over {over}; differences are paired. An interval that holds zero shows "
+            "no winner."
+        ],
+    )
 
 
 def _training(rows: RunRows) -> Iterator[Section]:
@@ -109,7 +150,7 @@ def _training(rows: RunRows) -> Iterator[Section]:
     if all(f"eval_{metric}" in line for line in checks) and len(checks) > 1:
         y = tuple(info.scale * value for value in _column(checks, f"eval_{metric}"))
         svg = curve_plot([Curve(name=info.words, x=epochs, y=y)], ylabel=info.label)
-        figures.append(Figure(svg=svg, caption=f"{info.words} on validation rows."))
+        figures.append(Figure(svg=svg, caption=f"{info.words.capitalize()} on validation rows."))
     yield Section(title="Training", sentences=list(_training_sentences(checks)), figures=figures)
 
 
@@ -189,6 +230,56 @@ def _frequent_confusions(head: Head, counts: Any, wrong: Any) -> list[list[str]]
     return lines
 
 
+def _classes(scored_rows: ScoredRows) -> Iterator[Section]:
+    """Write precision, recall and F1 of each class, a section for each aspect."""
+    found = class_figures(scored_rows)
+    for head in dict.fromkeys(one.head for one in found):
+        classes = [one for one in found if one.head == head]
+        true = [one for one in classes if one.rows]
+        lowest = min(true, key=lambda one: one.f1.value, default=None)
+        sentence = lowest and f"F1 is lowest for {lowest.name}: {format_interval('f1', lowest.f1)} %."
+        yield Section(
+            title=f"Each class: {head}" if head else "Each class",
+            sentences=[sentence] if sentence and len(true) > 1 else [],
+            table=[
+                ["class", "rows", "precision (%)", "recall (%)", "F1 (%)"],
+                *([one.name, f"{one.rows:,}", *map(_share, (one.precision, one.recall, one.f1))] for one in classes),
+            ],
+            notes=[
+                "Precision: the share of the rows predicted as a class that are of it. Recall: the share of the rows "
+                "of a class that are predicted as it. F1: the harmonic mean of the two. 95 % intervals."
+            ],
+        )
+
+
+def _share(found: Interval | None) -> str:
+    return "-" if found is None else format_interval("f1", found)
+
+
+def _mistakes(rows: RunRows) -> Iterator[Section]:
+    """Show the rows that are most wrong, with their texts."""
+    mistakes = [] if rows.table is None else largest_mistakes(rows.scored_rows, limit=_LISTED_MISTAKES)
+    if rows.table is None or not mistakes:
+        return
+    table, data = rows.table.select([one.row for one in mistakes]), rows.recipe.data
+    texts = data.text_input().read_all(table, words=rows.scored_rows.task.reads_words)
+    names = [name for name in dict.fromkeys([*rows.recipe.attribute_names, *data.label]) if name in table.column_names]
+    columns = {name: [cell_text(cell) for cell in table[name]] for name in names}
+    examples = []
+    for number, (one, text) in enumerate(zip(mistakes, texts, strict=True)):
+        facts = {name: shortened(column[number] or "missing", _FACT) for name, column in columns.items()}
+        facts["predicted"] = shortened(one.predicted, _FACT)
+        if one.probability is not None:
+            facts["probability of the label"] = f"{one.probability:.3f}"
+        examples.append(Example(text=shortened(text, _EXCERPT) or "(no text)", facts=facts))
+    of = "all rows" if isinstance(rows.scored_rows.task, Regression) else "the rows that are predicted wrongly"
+    yield Section(
+        title="Largest mistakes",
+        examples=examples,
+        notes=[f"Of {of}, those with the largest loss. Some of their labels may be wrong, and not the model."],
+    )
+
+
 def _calibration(scored_rows: ScoredRows) -> Iterator[Section]:
     result = calibration(scored_rows)
     if result is None:
@@ -229,7 +320,7 @@ def _bins(scored_rows: ScoredRows) -> Iterator[Section]:
         overall = info.scale * scored_rows.metric().value()
         figure = Figure(
             svg=binned_plot(estimates, ylabel=info.label, xlabel=xlabel, overall=overall),
-            caption=f"{info.words} over bins of {xlabel}, with 95 % intervals; below each bin its rows.",
+            caption=f"{info.words.capitalize()} over bins of {xlabel}, with 95 % intervals; below each bin its rows.",
         )
         yield Section(
             title="Short and long texts" if by_length else f"Frequent and rare values of {name}",
@@ -241,8 +332,8 @@ def _bins(scored_rows: ScoredRows) -> Iterator[Section]:
 def _bins_sentence(metric: str, bins: Sequence[Bin], xlabel: str) -> str:
     first, last = bins[0], bins[-1]
     ends = (
-        f"{metric_info(metric).words} is {format_interval(metric, first.figure)} with {first.name} {xlabel} and "
-        f"{format_interval(metric, last.figure)} with {last.name}"
+        f"{metric_info(metric).words.capitalize()} is {format_interval(metric, first.figure)} with {first.name} "
+        f"{xlabel} and {format_interval(metric, last.figure)} with {last.name}"
     )
     overlap = first.figure.high >= last.figure.low and last.figure.high >= first.figure.low
     return f"{ends}: {'no difference is shown between these two' if overlap else 'these intervals do not overlap'}."
