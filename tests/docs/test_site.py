@@ -14,7 +14,7 @@ from attribune import Injector
 
 pytestmark = pytest.mark.slow
 
-for name in ("material", "mkdocstrings"):
+for name in ("material", "mkdocstrings", "math_core"):
     pytest.importorskip(name, reason=f"{name} is not installed: pip install 'attribune[docs]'")
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_page_is_there_and_nothing_else(site: Path) -> None:
     docs = ROOT / "docs"
     pages = {page.relative_to(docs).with_suffix(".html").as_posix() for page in docs.glob("**/*.md")}
-    assert {page.relative_to(site).as_posix() for page in site.glob("**/*.html")} == {*pages, "404.html"}
+    added = {"404.html", "changelog.html"}
+    assert {page.relative_to(site).as_posix() for page in site.glob("**/*.html")} == pages | added
     assert not list(site.glob("**/*.py"))
 
 
@@ -57,6 +58,12 @@ def test_tables_lists_and_code_are_rendered(site: Path) -> None:
         for paragraph in paragraphs:
             assert "```" not in paragraph, page.name
             assert not re.search(r"^\s*(\||- |\d+\. |#+ )", paragraph, re.MULTILINE), f"{page.name}: {paragraph}"
+
+
+def test_equations_are_rendered(site: Path) -> None:
+    source = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+    page = (site / "methods.html").read_text(encoding="utf-8")
+    assert page.count("<math ") == source.count("```math") > 0
 
 
 def test_the_api_pages_describe_public_names_with_types_and_defaults(site: Path) -> None:
