@@ -48,9 +48,7 @@ def slow_triplets(u: list[list[float]], p: list[list[float]], n: list[list[float
     def distance(x: list[float], y: list[float]) -> float:
         return sum((a - b) ** 2 for a, b in zip(unit(x), unit(y), strict=True))
 
-    return [
-        max(0.0, distance(a, near) - distance(a, far) + MARGIN) for a, near, far in zip(u, p, n, strict=True)
-    ]
+    return [max(0.0, distance(a, near) - distance(a, far) + MARGIN) for a, near, far in zip(u, p, n, strict=True)]
 
 
 def check(found: Tensor, expected: list[float], *, wrong: Tensor) -> None:
@@ -87,10 +85,8 @@ def test_the_triplet_loss_is_that_of_a_slow_loop() -> None:
     u, p, n = given()
     c_p, c_n = cosine_similarity(u, p), cosine_similarity(u, n)
     expected = slow_triplets(u.tolist(), p.tolist(), n.tolist())
-    assert 0 < sum(loss > 0 for loss in expected)
-    check(
-        triplet_margin_loss(c_p, c_n, margin=MARGIN), expected, wrong=triplet_margin_loss(c_n, c_p, margin=MARGIN)
-    )
+    assert sum(loss > 0 for loss in expected) > 0
+    check(triplet_margin_loss(c_p, c_n, margin=MARGIN), expected, wrong=triplet_margin_loss(c_n, c_p, margin=MARGIN))
     flat = [slow_triplets(u.tolist(), n.tolist(), p.tolist())[row] for row in range(ROWS)]
     assert min(flat) == 0, "rows beyond the margin have no loss"
     check(triplet_margin_loss(c_n, c_p, margin=MARGIN), flat, wrong=2 * (c_p - c_n) + MARGIN)
