@@ -15,12 +15,13 @@ from transformers import AutoTokenizer
 from attribune.apps.sentence_module import AttributeModule
 from attribune.data.collator import Collator
 from attribune.data.encoding import encode
+from attribune.data.texts import TextInput
 from attribune.errors import ConfigError, DataError
 from attribune.methods import Injector, MethodConfig, Plain, Upa
 from attribune.models.classifier import AttributeModel
 from attribune.models.predictor import Predictor
 from attribune.schema import Categorical, Schema
-from attribune.tasks import Classification, Preference, Task
+from attribune.tasks import Classification, Preference, Regression, Similarity, Task
 
 ROWS = small_runs.reviews(23)
 TABLE = {name: [row[name] for row in ROWS] for name in ("text", "user")}
@@ -80,6 +81,35 @@ def test_what_has_no_vectors_is_refused(backbone: Path) -> None:
         build(backbone, task=Preference()).encode(TABLE)
     with pytest.raises(ConfigError, match="give text_input='text'"):
         build(backbone, text_input=None).encode(TABLE)
+
+
+def test_a_model_that_compares_has_vectors_of_both_texts(backbone: Path, tmp_path: Path) -> None:
+    """The products of vectors of length 1 are the similarities that the model predicts."""
+    text = TextInput.of("text", pair="found")
+    model = build(backbone, task=Similarity(form="pairs"), text_input=text).eval()
+    rows = [{**{name: row[name] for name in ("text", "user")}, "found": f"the film {row['text']}"} for row in ROWS]
+    predictor = Predictor(model, device="cpu")
+    queries, documents = (predictor.encode(rows, normalize=True, of=of) for of in ("text", "text_pair"))
+    np.testing.assert_allclose((queries * documents).sum(axis=1), predictor.predict(rows)["prediction"], atol=1e-6)
+    np.testing.assert_allclose(
+        model.encode([row["found"] for row in rows], of="text_pair", normalize=True), documents, atol=1e-5
+    )
+    np.testing.assert_allclose(
+        model.encode(rows[0]["text"], user=rows[0]["user"], normalize=True), queries[0], atol=1e-5
+    )
+    assert abs(model.encode(rows[0]["text"], user="nobody", normalize=True) - queries[0]).max() > 1e-4
+    with pytest.raises(DataError, match="have 'user', which the model does not read"):
+        model.encode("the film", of="text_pair", user="u1")
+    with pytest.raises(ConfigError, match="of is 'pair': give text, or"):
+        model.encode("the film", of="pair")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="the task is 'regression'"):
+        build(backbone, task=Regression()).encode("dull", of="text_pair")
+    module = AttributeModule(model, of="text_pair")
+    module.save(str(tmp_path))
+    again = AttributeModule.load(str(tmp_path))
+    with torch.inference_mode():
+        found = again.forward(again.preprocess([row["found"] for row in rows]))["sentence_embedding"]
+    np.testing.assert_allclose(found.numpy(), model.encode(rows, of="text_pair"), atol=1e-5)
 
 
 def test_a_module_makes_the_batches_of_sentence_transformers(backbone: Path, tmp_path: Path) -> None:

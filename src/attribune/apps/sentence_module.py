@@ -8,12 +8,15 @@ from typing import Any, ClassVar, Self
 
 from torch import Tensor, nn
 
+from attribune.core.files import read_json, write_json
 from attribune.data.rows import EncodedRows
 from attribune.models.auto import load_model
 from attribune.models.classifier import AttributeModel
-from attribune.models.document_vectors import DocumentReader
+from attribune.models.document_vectors import DocumentReader, TextOf
 
 __all__ = ["AttributeModule"]
+
+_SETTINGS = "attribune_module.json"
 
 
 class AttributeModule(nn.Module):
@@ -23,8 +26,12 @@ class AttributeModule(nn.Module):
         searcher.encode([{"text": "A joy from start to end.", "user": "u17"}])
         searcher.encode(["A joy from start to end.", "Dull."], user="u17")
 
+    A model of the task ``similarity`` gives the vectors of its first texts, such as queries, and with
+    ``of="text_pair"`` those of the second ones, such as documents.
+
     Args:
         model: with a tokenizer and text columns.
+        of: which of two texts that the model compares.
 
     Raises:
         ConfigError: for a model whose texts have no vectors.
@@ -33,10 +40,10 @@ class AttributeModule(nn.Module):
     save_in_root: ClassVar[bool] = True
     modalities: ClassVar[list[str]] = ["text", "message"]  # with the second, inputs may be rows
 
-    def __init__(self, model: AttributeModel) -> None:
+    def __init__(self, model: AttributeModel, *, of: TextOf = "text") -> None:
         super().__init__()
-        self.model = model
-        self._reader = DocumentReader(model)
+        self.model, self.of = model, of
+        self._reader = DocumentReader(model, of=of)
 
     @property
     def forward_kwargs(self) -> set[str]:
@@ -80,8 +87,9 @@ class AttributeModule(nn.Module):
         return features
 
     def save(self, output_path: str, *args: Any, **options: Any) -> None:
-        """Write the folder of the model."""
+        """Write the folder of the model, and which text it reads."""
         self.model.save_pretrained(output_path)
+        write_json(Path(output_path) / _SETTINGS, {"of": self.of}, what="settings of the module")
 
     @classmethod
     def load(cls, model_name_or_path: str, subfolder: str = "", **options: Any) -> Self:
@@ -91,10 +99,13 @@ class AttributeModule(nn.Module):
             options: of sentence-transformers; those of the hub are passed on.
         """
         hub = {name: options.get(name) for name in ("token", "revision")}
+        folder = Path(model_name_or_path) / subfolder
         model = load_model(
-            Path(model_name_or_path) / subfolder if subfolder else model_name_or_path,
+            folder if subfolder else model_name_or_path,
             cache_dir=options.get("cache_folder"),
             local_files_only=bool(options.get("local_files_only")),
             **hub,
         )
-        return cls(model)
+        file = folder / _SETTINGS
+        settings = read_json(file, what="settings of the module") if file.is_file() else {}
+        return cls(model, of=settings.get("of", "text"))

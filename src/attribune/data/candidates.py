@@ -1,4 +1,4 @@
-"""Two texts of a row that are compared: each read for itself, perhaps after the same prompt."""
+"""Texts of a row that are compared: each read for itself, perhaps after the same prompt."""
 
 from __future__ import annotations
 
@@ -15,27 +15,29 @@ from attribune.data.texts import TextEncoder, TextInput
 
 __all__ = ["CandidateCollator", "CandidateEncoder"]
 
-_CANDIDATES = 2
-
 
 class CandidateEncoder:
-    """Makes ids of the two texts of a row, `TextInput.columns` and `pair`; with a prompt each is the second of a pair.
+    """Makes ids of the texts of a row, `TextInput.columns` and `pair`; with a prompt each is the second of a pair.
 
     Args:
         encoder: of single texts and pairs.
+        negative: the columns of a third text; where there are none, it is the second one.
     """
 
-    def __init__(self, encoder: TextEncoder) -> None:
-        self.encoder = encoder
+    def __init__(self, encoder: TextEncoder, *, negative: Sequence[str] = ()) -> None:
+        self.encoder, self.columns = encoder, tuple(negative)
 
     def rows(self, text: TextInput, columns: Mapping[str, Sequence[Any]], *, first_row: int = 1) -> EncodedRows:
         """Encode the rows of some columns, as `TextEncoder` does; a row that lacks one of the texts is empty."""
         parts, present = [], []
-        for names in (text.columns, text.pair):
+        has_third = bool(self.columns) and all(name in columns for name in self.columns)
+        for names in (text.columns, text.pair, *([self.columns] if has_third else [])):
             alone = replace(text, columns=names, prompt=(), pair=())
             one = replace(alone, columns=text.prompt, pair=names) if text.prompt else alone
             parts.append(self.encoder.rows(one, columns, first_row=first_row))
             present.append([bool(read) for read in alone.read(columns, first_row=first_row)])
+        if self.columns and not has_third:
+            parts.append(parts[-1])
         starts = [part.segment_starts for part in parts if part.segment_starts is not None]
         return EncodedRows.without_attributes(
             list(zip(*(part.inputs for part in parts), strict=True)),
@@ -46,25 +48,28 @@ class CandidateEncoder:
 
 
 class CandidateCollator(Collator):
-    """Pads rows of two texts to a batch; its arguments are those of `Collator`."""
+    """Pads rows of two texts, or three, to a batch; its arguments are those of `Collator`."""
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:
-        """Make a batch as `Collator` does, whose `input_ids`, `attention_mask` and `token_type_ids` are (B, 2, length).
+        """Make a batch as `Collator` does, whose `input_ids`, `attention_mask` and `token_type_ids` are (B, C, length).
 
-        `text_keys` are (B, 2).
+        `text_keys` are (B, C). Rows of single texts are padded as there.
 
         Args:
-            rows: `input_ids` and perhaps `segment_start` of both texts; `attribute_ids`, `labels` and `weights` of the
+            rows: `input_ids` and perhaps `segment_start` of all C texts; `attribute_ids`, `labels` and `weights` of the
                 row.
         """
+        if not rows or np.ndim(next(iter(rows[0]["input_ids"]), 0)) == 0:
+            return super().__call__(rows)
+        count = len(rows[0]["input_ids"])
         texts = [
             {name: row[name][place] for name in ("input_ids", "segment_start") if name in row}
             | {"attribute_ids": row["attribute_ids"]}
             for row in rows
-            for place in range(_CANDIDATES)
+            for place in range(count)
         ]
         batch = super().__call__(texts)
-        attribute_ids = batch.pop("attribute_ids")[::_CANDIDATES]
-        batch = {name: values.view(len(rows), _CANDIDATES, *values.shape[1:]) for name, values in batch.items()}
+        attribute_ids = batch.pop("attribute_ids")[::count]
+        batch = {name: values.view(len(rows), count, *values.shape[1:]) for name, values in batch.items()}
         targets = self.targets(rows, length=batch["input_ids"].shape[2])
         return batch | {"attribute_ids": attribute_ids} | targets

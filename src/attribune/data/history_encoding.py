@@ -145,5 +145,5 @@ def with_histories(rows: EncodedRows) -> EncodedRows:
 
 def columns_of(encoder: Any, names: Sequence[str], table: Table) -> list[str]:
     """Return names of columns, and of those that an encoder reads where a table has them."""
-    more = encoder.columns if isinstance(encoder, HistoryEncoder) else ()
+    more = getattr(encoder, "columns", ())
     return list(dict.fromkeys([*names, *(name for name in more if name in column_names(table))]))

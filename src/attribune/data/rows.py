@@ -44,8 +44,8 @@ class EncodedRows:
         empty: (rows,) whether the row has no text.
         shortened: (rows,) whether its text did not fit the window.
         labels: for generative models the ids to write; otherwise labels, if they were added.
-        segment_starts: (rows,) where the second of two texts begins, for backbones that tell segments apart; (rows, 2)
-            of texts that are compared.
+        segment_starts: (rows,) where the second of two texts begins, for backbones that tell segments apart; (rows,
+            texts) of texts that are compared.
     """
 
     inputs: list[Any]

@@ -35,8 +35,8 @@ _TEXTS = 1_000  # whose offsets are in memory at once
 class TextInput:
     """The text of a row; saved with the model, so that new rows are read as those of training.
 
-    A model that writes reads the prompt, and the text is its response. One that compares reads the text and the pair
-    each for itself, after the prompt if there is one.
+    A model that writes reads the prompt, and the text is its response. One that compares reads the text, the pair and
+    the negative each for itself, after the prompt if there is one.
 
     Args:
         columns: names of the text columns; several are joined.
@@ -46,6 +46,8 @@ class TextInput:
         chat: put prompt and response into the tokenizer's chat template.
         pair: names of the columns of a second text, which is read together with the first; several are joined.
         truncation: which of two texts is cut when they do not fit.
+        negative: names of the columns of a text that fits less than the pair, of rows to learn from; several are
+            joined.
 
     Raises:
         ConfigError: without a column.
@@ -59,6 +61,7 @@ class TextInput:
     chat: bool = False
     pair: tuple[str, ...] = ()
     truncation: Truncation = "longest_first"
+    negative: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -78,13 +81,12 @@ class TextInput:
         chat: bool = False,
         pair: str | Sequence[str] = (),
         truncation: Truncation = "longest_first",
+        negative: str | Sequence[str] = (),
     ) -> Self:
         """Make one from the name of a column, or several names."""
-        given = (columns, prompt, pair)
-        names, prompts, pairs = ((value,) if isinstance(value, str) else tuple(value) for value in given)
-        return cls(
-            names, separator=separator, window=window, prompt=prompts, chat=chat, pair=pairs, truncation=truncation
-        )
+        given = {"columns": columns, "prompt": prompt, "pair": pair, "negative": negative}
+        names = {name: (value,) if isinstance(value, str) else tuple(value) for name, value in given.items()}
+        return cls(names.pop("columns"), separator=separator, window=window, chat=chat, truncation=truncation, **names)
 
     @classmethod
     def read_setting(cls, given: TextInput | str | Sequence[str] | None) -> TextInput | None:
@@ -93,7 +95,7 @@ class TextInput:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All columns that are read."""
+        """All columns that are read of every row; the negative is read where there is one."""
         return (*self.prompt, *self.columns, *self.pair)
 
     def read(self, table: Any, *, first_row: int = 1) -> list[str]:
@@ -133,7 +135,8 @@ class TextInput:
         window = None if self.window is None else str(self.window)
         settings: dict[str, Any] = {"columns": list(self.columns), "separator": self.separator, "window": window}
         settings |= {"prompt": list(self.prompt), "chat": self.chat} if self.prompt else {}
-        return settings | ({"pair": list(self.pair), "truncation": self.truncation} if self.pair else {})
+        settings |= {"pair": list(self.pair), "truncation": self.truncation} if self.pair else {}
+        return settings | ({"negative": list(self.negative)} if self.negative else {})
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Self:
@@ -150,6 +153,7 @@ class TextInput:
             chat=bool(settings.get("chat", False)),
             pair=tuple(settings.get("pair", ())),
             truncation=settings.get("truncation", "longest_first"),
+            negative=tuple(settings.get("negative", ())),
         )
 
 

@@ -59,6 +59,7 @@ def write_peft(model: ConditionedModel, merged: MergedMethod, folder: Path) -> s
     config.save_pretrained(str(folder))
     save_file(_contiguous(tensors), str(folder / "adapter_model.safetensors"), metadata={"format": "pt"})
     if isinstance(model, AttributeModel):
+        assert model.head is not None  # a task without one is refused before
         head = {"weight": model.head.weight if merged.head is None else merged.head, "bias": model.head.bias}
         save_file(_contiguous(head), str(folder / HEAD), metadata={"format": "pt"})
     name = model.config.backbone or "the backbone's folder"

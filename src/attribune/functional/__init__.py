@@ -72,6 +72,8 @@ The parameters and their names in the papers:
 | `set_encoding` | `g`, `mask` | V n D, V n | g_i, which rows are there |
 | `set_encoding` | `U`, `q`, `kappa` | D A, A, 1 | V, w of the attention; κ |
 | `preference_log_probability` | `r_1`, `r_2` | B, B | log π_1, log π_2 |
+| `cosine_similarity`, `multiple_negatives_loss` | `u`, `v` | B H, B H | u, v; h_x, h_y |
+| `triplet_margin_loss` | `c_p`, `c_n`, `margin` | B, B, 1 | cosines in place of distances, α |
 | `value_log_evidence`, `value_mode_step` | `K`, `W`, `a` | V n n, V n n, V n | covariance, Hessian, coefficients |
 | `value_covariance_after` | `Sigma`, `G` | D D, D K | the covariance before, a root of the rows' information |
 | `prediction_gain` | `Sigma`, `G`, `M` | D D, n D K, D D | the covariance, roots of the texts' information, its mean |
@@ -115,6 +117,7 @@ from attribune.functional.preference import preference_log_probability
 from attribune.functional.prefix import soft_prefix
 from attribune.functional.recurrent import bilstm, lstm, lstm_by_row
 from attribune.functional.set_encoding import residual_features, set_encoding
+from attribune.functional.similarity import cosine_similarity, multiple_negatives_loss, triplet_margin_loss
 from attribune.functional.tokens import control_tokens
 from attribune.functional.upnn import value_matrix_words
 from attribune.functional.value_prior import (
@@ -144,6 +147,7 @@ __all__ = [
     "context_attention_pool",
     "control_tokens",
     "convolved_words",
+    "cosine_similarity",
     "customised_words",
     "cut_points",
     "described_vectors",
@@ -163,6 +167,7 @@ __all__ = [
     "modulated_low_rank",
     "multi_attribute_attention",
     "multi_attribute_layer",
+    "multiple_negatives_loss",
     "ordinal_log_probabilities",
     "own_low_rank",
     "parallel_adapter",
@@ -180,6 +185,7 @@ __all__ = [
     "set_encoding",
     "shared_vector",
     "soft_prefix",
+    "triplet_margin_loss",
     "value_covariance_after",
     "value_log_evidence",
     "value_matrix_words",

@@ -67,6 +67,7 @@ __all__ = [
     "Upa",
     "Upnn",
     "check_compares",
+    "check_gives_vectors",
     "check_reads_descriptions",
     "check_reads_tokens",
     "method_from_dict",
@@ -181,6 +182,22 @@ def check_compares(method: MethodConfig, *, task: str) -> None:
         raise ConfigError(
             f"method {method.name!r} reads other rows in front of one text, and the task {task!r} compares two: choose "
             "another method"
+        )
+
+
+def check_gives_vectors(method: MethodConfig, *, task: str) -> None:
+    """Refuse a method that changes the classifier or has some of its own, for a task that has none.
+
+    Raises:
+        ConfigError: naming the methods that do neither.
+    """
+    if "classify" in method.points or method.has_classifiers:
+        able = ", ".join(
+            name for name, kind in METHODS.items() if "classify" not in kind.points and not kind.has_classifiers
+        )
+        raise ConfigError(
+            f"method {method.name!r} acts on a classifier, and the task {task!r} has none, but compares vectors: "
+            f"choose one of {able}"
         )
 
 

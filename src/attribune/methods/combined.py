@@ -76,6 +76,7 @@ class Combined(MethodConfig):
             "default_tuning": self.parts[0].default_tuning,
             "uses_attributes": any(part.uses_attributes for part in self.parts),
             "reads_descriptions": any(part.reads_descriptions for part in self.parts),
+            "has_classifiers": any(part.has_classifiers for part in self.parts),
         }
         return self
 

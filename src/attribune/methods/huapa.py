@@ -31,6 +31,7 @@ class BranchMethodConfig(AttributeMethodConfig):
     """
 
     points: ClassVar[tuple[Point, ...]] = ("pool",)
+    has_classifiers: ClassVar[bool] = True
     default_tuning: ClassVar[str] = "full"
 
     attribute_dropout: float = 0.0

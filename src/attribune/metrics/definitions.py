@@ -44,6 +44,7 @@ class MetricInfo:
 _SHARES = (
     *("accuracy", "subset_accuracy", "mean_accuracy", "exact_match"),
     *("error_rate", "f1", "macro_f1", "micro_f1", "precision", "recall"),
+    *("recall_at_1", "recall_at_5", "recall_at_10"),
 )
 _ERRORS = (
     *("loss", "rmse", "mae", "log_loss", "perplexity"),
@@ -53,7 +54,7 @@ _CORRELATIONS = ("matthews", "kappa", "pearson", "spearman")  # no shares: they 
 METRICS = {
     **{name: MetricInfo(name=name, is_share=True, higher_is_better=name != "error_rate") for name in _SHARES},
     **{name: MetricInfo(name=name, higher_is_better=False) for name in _ERRORS},
-    **{name: MetricInfo(name=name) for name in ("r2", *_CORRELATIONS)},
+    **{name: MetricInfo(name=name) for name in ("r2", "mrr", *_CORRELATIONS)},
 }
 
 

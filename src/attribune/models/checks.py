@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -39,9 +40,12 @@ def claim(backbone: PreTrainedModel, *, acting: bool) -> None:
     backbone._attribune_taken = acting
 
 
-def own_pooling(backbone: PreTrainedModel, name: str, revision: str | None) -> Pooling:
-    """Return the pooling with which a backbone was trained; that of its family for one without a name."""
+def own_pooling(
+    backbone: PreTrainedModel, name: str, revision: str | None, *, default: Pooling | None = None
+) -> Pooling:
+    """Return the pooling with which a backbone was trained; by default that of its family."""
     placement = placement_for(backbone.config.model_type)
+    placement = placement if default is None else replace(placement, pooling=default)
     is_stored = bool(name) and not isinstance(backbone, WordModel)
     return pooling_of(name, placement, revision=revision) if is_stored else placement.pooling
 

@@ -31,14 +31,14 @@ from attribune.data.texts import TextEncoder, TextInput
 from attribune.data.token_rows import TokenCollator
 from attribune.data.windows import Chunks, SentenceChunks
 from attribune.errors import ConfigError
-from attribune.methods import Host, MethodConfig, check_compares, check_reads_tokens
+from attribune.methods import Host, MethodConfig, check_compares, check_gives_vectors, check_reads_tokens
 from attribune.methods.attribute_method import AttributeMethod
 from attribune.methods.condition import Condition
 from attribune.methods.history import History
 from attribune.models.checks import check_head, checked_chunk, own_pooling, pooling_named
 from attribune.models.chunk_encoders import TransformerConfig, chunk_encoder_from_dict
 from attribune.models.config import AttributeConfig
-from attribune.models.document_vectors import encode_documents
+from attribune.models.document_vectors import TextOf, encode_documents
 from attribune.models.reading import ReadingModel, TextStates
 from attribune.models.set_encoder import SetEncoder
 from attribune.models.text_vectors import history_encoder
@@ -91,7 +91,8 @@ class AttributeModel(ReadingModel):
             schema: the attributes, fitted on training rows.
             method: settings of the method; by default those of the default method.
             tuning: which parameters of the backbone are trained, as `Tuning.parse` reads it; by default the method's.
-            pooling: how the document vector is pooled; by default as in the training of the backbone.
+            pooling: how the document vector is pooled; by default as in the training of the backbone, or else by the
+                mean for a task that compares vectors.
             dropout: on the pooled vector before the head.
             head_size: P, of a layer ``tanh(W_1 d + b_1)`` in front of the head; by default there is none.
             attention_dropout: of a backbone loaded by name; by default its own, 0 is much faster for long texts.
@@ -125,7 +126,7 @@ class AttributeModel(ReadingModel):
             tuning=tuning,
             revision=revision,
             text_input=text,
-            pooling=own_pooling(loaded, name, revision) if pooling is None else pooling,
+            pooling=pooling or own_pooling(loaded, name, revision, default=None if task.head_outputs else "mean"),
             dropout=dropout,
             head_size=head_size,
             chunk=chunk,
@@ -144,8 +145,15 @@ class AttributeModel(ReadingModel):
             raise ConfigError(
                 "method 'history' reads a text at once, behind its history: choose the window head or head+tail"
             )
-        if self.task.candidates > 1:
+        if self.task.compares:
             check_compares(self.method_config, task=self.task.kind)
+        if not self.task.head_outputs:
+            check_gives_vectors(self.method_config, task=self.task.kind)
+            self.task.check_attributes(self.schema.names)
+            if self.config.head_size is not None:
+                raise ConfigError(
+                    f"head_size is {self.config.head_size}: the task {self.task.kind!r} has no head; leave it out"
+                )
         if not self.task.reads_tokens:
             return
         check_reads_tokens(self.method_config, task=self.task.kind)
@@ -179,9 +187,11 @@ class AttributeModel(ReadingModel):
 
     def _add_head(self, host: Host) -> None:
         self.dropout = nn.Dropout(self.config.dropout)
-        features = self.method.document_size or host.document or host.hidden
+        self._document_size = features = self.method.document_size or host.document or host.hidden
+        self.task = self.task.with_vector_size(features)
+        self.config.task = self.task.to_dict()
         self.hidden_layer = None if host.head_size is None else nn.Linear(features, host.head_size)
-        self.head = nn.Linear(host.head_size or features, host.outputs)
+        self.head = nn.Linear(host.head_size or features, host.outputs) if host.outputs else None
         self.link = self.task.build_link(self._vector_sizes() if self.reads_attributes else None)
         self.pool = pooling_named(self.config.pooling)
         self.set_encoders = nn.ModuleDict()
@@ -214,12 +224,15 @@ class AttributeModel(ReadingModel):
             return history_encoder(self, cast(TextEncoder, super().row_encoder(text)))
         if not isinstance(self.task, TokenTask):
             encoder = super().row_encoder(text)
-            return CandidateEncoder(cast(TextEncoder, encoder)) if self.task.candidates > 1 else encoder
+            if not self.task.compares:
+                return encoder
+            negative = text.negative if self.task.candidates > 2 and text is not None else ()
+            return CandidateEncoder(cast(TextEncoder, encoder), negative=negative)
         return self._token_encoder(self.task, text)
 
     def collator(self, schema: Schema | None = None) -> Collator:
         """Return the collator of rows, or of the windows of a task that scores tokens; see `ConditionedModel`."""
-        kind = CandidateCollator if self.task.candidates > 1 else Collator
+        kind = CandidateCollator if self.task.compares else Collator
         kind = TokenCollator if self.task.reads_tokens else kind
         return kind(self._own_tokenizer(), self.schema if schema is None else schema)
 
@@ -250,14 +263,14 @@ class AttributeModel(ReadingModel):
         In training, methods with auxiliary losses return the logits of all losses, (B, n, outputs), the model's first.
 
         Args:
-            input_ids: (B, T); of a task that compares texts (B, 2, T), as the mask and the types are.
+            input_ids: (B, T); of a task that compares C texts (B, C, T), as the mask and the types are.
             attention_mask: (B, T), 1 for real tokens; all ones by default.
             attribute_ids: (B, slots), from ``schema.encode``; required by methods that use attributes.
             labels: (B,) or (B, n), as the task encodes them; (B, T) for one that scores tokens, whose logits are (B, T,
                 outputs).
             token_type_ids: (B, T), for backbones that take them.
             weights: (B,), how much each row counts in the loss; all the same by default.
-            text_keys: (B,), or (B, 2), equal for rows with equal ids, mask and types, whose text is read once up to the
+            text_keys: (B,), or (B, C), equal for rows with equal ids, mask and types, whose text is read once up to the
                 first layer in which the method acts; by default each is read for itself.
             inputs_embeds: (B, T, E), embeddings of the tokens in the place of ``input_ids``.
             output_hidden_states: whether to return the states (B, T, H) before the first layer and behind each, with
@@ -284,29 +297,39 @@ class AttributeModel(ReadingModel):
     @property
     def document_size(self) -> int:
         """H, of the vectors of documents."""
-        return (self.head if self.hidden_layer is None else self.hidden_layer).in_features
+        return self._document_size
 
     def document_vectors(self, **batch: Tensor) -> Tensor:
-        """Return the vectors (B, H) of documents, which the head reads; arguments as in `forward`."""
-        return self.documents_and_logits(**batch)[0]
+        """Return the vectors (B, H) of single texts (B, T), which the head reads; arguments as in `forward`."""
+        mask, ids, types, keys = map(batch.get, ("attention_mask", "attribute_ids", "token_type_ids", "text_keys"))
+        return self._document(self._read(batch["input_ids"], mask, ids, types, keys, texts=1))
 
     def encode(
-        self, rows: Any, /, *, batch_size: int = 64, normalize: bool = False, **attributes: Any
+        self,
+        rows: Any,
+        /,
+        *,
+        batch_size: int = 64,
+        normalize: bool = False,
+        of: TextOf = "text",
+        **attributes: Any,
     ) -> npt.NDArray[np.float32]:
         """Return the vectors (n, H) of texts with their attributes, as the head reads them.
 
             model.encode(["A joy from start to end.", "Dull."], user="u17", normalize=True)
 
         Args:
-            rows: whatever `Predictor.predict` takes.
+            rows: whatever `Predictor.predict` takes, of single texts.
             batch_size: rows in one pass; they are sorted by length.
             normalize: whether vectors have the length 1, so that their products are cosines.
+            of: for the task ``similarity`` which text this is, ``text`` or ``text_pair``: by it the column is chosen,
+                and the attributes with which texts are read.
 
         Raises:
-            ConfigError: for a task that scores tokens or compares texts, or a model without text columns.
+            ConfigError: for a task that scores tokens or prefers one of two texts, or a model without text columns.
             DataError: as `Predictor.predict` does.
         """
-        return encode_documents(self, rows, attributes, batch_size=batch_size, normalize=normalize)
+        return encode_documents(self, rows, attributes, batch_size=batch_size, normalize=normalize, of=of)
 
     def documents_and_logits(
         self,
@@ -330,6 +353,7 @@ class AttributeModel(ReadingModel):
             return self._classified(self._document(read), read.condition)
         read = read.of_rows()
         hidden = self.method.encode(read.hidden, read.attention_mask, read.condition)
+        assert self.head is not None
         logits: Tensor = self.head(self._features(hidden, self.head.weight.dtype))
         return at_least_float32(logits)
 
@@ -342,8 +366,11 @@ class AttributeModel(ReadingModel):
         return document if read.texts is None else read.texts.spread(document)
 
     def _classified(self, document: Tensor, condition: Condition) -> Tensor:
-        # Rewards are subtracted, and their difference would be lost in the rounding of bf16.
-        with torch.autocast(document.device.type, enabled=False) if self.task.candidates > 1 else nullcontext():
+        # What is compared differs by little, which would be lost in the rounding of bf16.
+        with torch.autocast(document.device.type, enabled=False) if self.task.compares else nullcontext():
+            if self.head is None:
+                vectors = at_least_float32(document)
+                return self.task.of_vectors(vectors.view(-1, self.task.candidates, vectors.shape[1]))
             outputs = self.method.classify(self._features(document, self.head.weight.dtype), condition, self.head)
         return self._linked(outputs, condition)
 
@@ -371,11 +398,9 @@ class AttributeModel(ReadingModel):
 
     def _auxiliary_logits(self, condition: Condition) -> list[Tensor]:
         """Return the float32 logits of the method's further losses."""
-        outputs = [one for part in condition.each() for one in part.auxiliary]
-        for document in (one for part in condition.each() for one in part.auxiliary_documents):
-            features = self._features(document, self.head.weight.dtype)
-            outputs.append(self.method.classify(features, condition, self.head))
-        return [self._linked(one, condition) for one in outputs]
+        outputs = [self._linked(one, condition) for part in condition.each() for one in part.auxiliary]
+        documents = (one for part in condition.each() for one in part.auxiliary_documents)
+        return [*outputs, *(self._classified(document, condition) for document in documents)]
 
     def _features(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         """Return what the head reads of document vectors, or of states."""
@@ -410,7 +435,8 @@ class AttributeModel(ReadingModel):
         pooled, real = self.pool(hidden.view(-1, chunk, H), mask).view(B, T // chunk, H), mask.any(dim=1).view(B, -1)
         if self.chunk_encoder is None:
             return functional.mean_tokens(pooled, real)
-        return cast(Tensor, self.chunk_encoder(pooled.to(self.head.weight.dtype), real))
+        dtype = next(self.chunk_encoder.parameters()).dtype
+        return cast(Tensor, self.chunk_encoder(pooled.to(dtype), real))
 
 
 for _auto in (AutoModel, AutoModelForSequenceClassification, AutoModelForTokenClassification):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from attribune.data.candidates import CandidateEncoder
 from attribune.data.encoding import encode_rows
 from attribune.data.history_encoding import columns_of
 from attribune.data.rows import EncodedRows
@@ -19,11 +21,13 @@ from attribune.models.reading import ReadingModel
 from attribune.models.row_inputs import RowInput, RowNames
 from attribune.schema.columns import column_batches
 
-__all__ = ["DocumentReader", "encode_documents"]
+__all__ = ["DocumentReader", "TextOf", "encode_documents"]
 
 _ROWS = 4096  # encoded and sorted by length at once
 
 Vectors = npt.NDArray[np.float32]
+TextOf = Literal["text", "text_pair"]
+"""Which of two texts that a model compares."""
 
 
 class DocumentReader:
@@ -31,25 +35,38 @@ class DocumentReader:
 
     Args:
         text_input: which columns are the text; as saved with the model unless given.
+        of: which of two texts that the model compares.
 
     Raises:
-        ConfigError: for a task that scores tokens or compares texts, or a model without text columns.
+        ConfigError: for a task that scores tokens or prefers a text, a second text of a model that reads one, or a
+            model without text columns.
     """
 
-    def __init__(self, model: ReadingModel, text_input: TextInput | None = None) -> None:
+    def __init__(self, model: ReadingModel, text_input: TextInput | None = None, *, of: TextOf = "text") -> None:
         text = text_input or model.text_input
         if text is None:
             raise ConfigError("the model does not say which column is its text: give text_input='text', with its name")
-        if model.task.reads_tokens or model.task.candidates > 1:
+        if model.task.reads_tokens or (model.task.compares and model.task.head_outputs):
             does = "scores tokens" if model.task.reads_tokens else "compares texts"
             raise ConfigError(
                 f"vectors are of whole texts, and the task {model.task.kind!r} {does}: use Predictor.predict"
             )
-        self.text, self._schema, self._encoder = text, model.input_schema, model.row_encoder(text)
+        if of not in get_args(TextOf) or (of == "text_pair" and not model.task.compares):
+            raise ConfigError(
+                f"of is {of!r}: give text, or for the task similarity text_pair; the task is {model.task.kind!r}"
+            )
+        encoder = model.row_encoder(text)
+        if isinstance(encoder, CandidateEncoder):
+            encoder, text = encoder.encoder, replace(text, columns=text.pair if of == "text_pair" else text.columns)
+            text = replace(text, pair=(), negative=())
+        place = get_args(TextOf).index(of)
+        self.text, self._schema, self._encoder = text, model.input_schema, encoder
+        read = [name for name in self._schema.names if model.task.reads_attribute(name, place=place)]
+        self._unread = [name for name in self._schema.names if name not in read]
         self._names = RowNames(
             texts=text.names,
-            needed=(*text.names, *self._schema.names),
-            known=(*model.schema.names, *getattr(self._encoder, "columns", ())),
+            needed=(*text.names, *read),
+            known=(*(n for n in model.schema.names if n not in self._unread), *getattr(encoder, "columns", ())),
         )
 
     def parts(self, given: Any, attributes: Mapping[str, Any]) -> tuple[Iterator[EncodedRows], bool]:
@@ -64,10 +81,13 @@ class DocumentReader:
         rows = RowInput.read(given, self._names, attributes)
         wanted = columns_of(self._encoder, self._names.needed, rows.columns)
         batches = column_batches(rows.columns, wanted, batch_size=_ROWS, first_row=1)
-        return (
-            encode_rows(columns, self._schema, self._encoder, text=self.text, first_row=first)
-            for first, columns in batches
-        ), rows.is_single
+        return (self._encoded(columns, first) for first, columns in batches), rows.is_single
+
+    def _encoded(self, columns: dict[str, Any], first_row: int) -> EncodedRows:
+        """Encode a batch; attributes with which the text is not read are missing."""
+        texts = next(iter(columns.values()))
+        columns |= dict.fromkeys(self._unread, [None] * len(texts))
+        return encode_rows(columns, self._schema, self._encoder, text=self.text, first_row=first_row)
 
 
 def encode_documents(
@@ -78,6 +98,7 @@ def encode_documents(
     text_input: TextInput | None = None,
     batch_size: int = 64,
     normalize: bool = False,
+    of: TextOf = "text",
     run: Callable[[], AbstractContextManager[Any]] = torch.inference_mode,
 ) -> Vectors:
     """Return the vectors (n, H) of what `Predictor.predict` takes, as the head of the model reads them.
@@ -87,6 +108,7 @@ def encode_documents(
         text_input: which columns are the text; as saved with the model unless given.
         batch_size: rows in one pass; they are sorted by length.
         normalize: whether vectors have the length 1, so that their products are cosines.
+        of: which of two texts that the model compares.
         run: the context of a pass.
 
     Returns:
@@ -96,7 +118,7 @@ def encode_documents(
         ConfigError: as `DocumentReader` does.
         DataError: as `Predictor.predict` does.
     """
-    parts, is_single = DocumentReader(model, text_input).parts(given, attributes)
+    parts, is_single = DocumentReader(model, text_input, of=of).parts(given, attributes)
     nothing = np.zeros((0, model.document_size), dtype=np.float32)
     found = np.concatenate([nothing, *(_vectors_of(model, rows, size=batch_size, run=run) for rows in parts)])
     if normalize:

@@ -62,6 +62,7 @@ class _TextInput(BaseModel):
     chat: bool = False
     pair: list[str] = []
     truncation: Truncation = "longest_first"
+    negative: list[str] = []
 
 
 class _Backbone(BaseModel):

@@ -24,7 +24,12 @@ _SENSITIVE = re.compile(
     r"(?i)(?<![a-z])(age|aged|birth|born|gender|sex|race|racial|ethnic|religio|faith|politic|party|national|citizen|"
     r"origin|native|disab|health|diagnos|orientation|sexual|income|salary|marital|caste)"
 )
-_PIPELINES = {"generation": "text-generation", "tags": "token-classification", "spans": "question-answering"}
+_PIPELINES = {
+    "generation": "text-generation",
+    "similarity": "sentence-similarity",
+    "spans": "question-answering",
+    "tags": "token-classification",
+}
 
 
 def model_card(config: AttributeConfig, schema: Schema, sizes: Sizes) -> str:

@@ -28,7 +28,7 @@ from attribune.errors import ConfigError
 from attribune.models.auto import load_saved, named_runs
 from attribune.models.base import ConditionedModel
 from attribune.models.classifier import AttributeModel
-from attribune.models.document_vectors import encode_documents
+from attribune.models.document_vectors import TextOf, encode_documents
 from attribune.models.quantised import Quantisation, in_int8, quantised
 from attribune.models.row_inputs import RowInput, RowNames
 from attribune.models.scorer import Scorer
@@ -276,17 +276,21 @@ class Predictor:
             report = report + rows.report
         return np.concatenate(logits), report
 
-    def encode(self, rows: Any, /, *, normalize: bool = False, **attributes: Any) -> npt.NDArray[np.float32]:
+    def encode(
+        self, rows: Any, /, *, normalize: bool = False, of: TextOf = "text", **attributes: Any
+    ) -> npt.NDArray[np.float32]:
         """Return the vectors (n, H) of texts with their attributes, as the head of the model reads them.
 
             predictor.encode(["A joy from start to end.", "Dull."], user="u17", normalize=True)
 
         Args:
-            rows: whatever `predict` takes; for one text or one row the vector (H,) is returned.
+            rows: whatever `predict` takes, of single texts; for one text or one row the vector (H,) is returned.
             normalize: whether vectors have the length 1, so that their products are cosines.
+            of: for the task ``similarity`` which text this is, ``text`` or ``text_pair``: by it the column is chosen,
+                and the attributes with which texts are read.
 
         Raises:
-            ConfigError: for a baseline, or a task that scores tokens or compares texts.
+            ConfigError: for a baseline, or a task that scores tokens or prefers one of two texts.
             DataError: as `predict` does.
         """
         if not isinstance(self.model, AttributeModel):
@@ -298,6 +302,7 @@ class Predictor:
             text_input=self.text_input,
             batch_size=self.batch_size,
             normalize=normalize,
+            of=of,
             run=self._pass,
         )
 

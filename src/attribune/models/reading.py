@@ -21,7 +21,7 @@ from attribune.data.batching import batches_by_length
 from attribune.data.history_encoding import with_histories
 from attribune.data.rows import EncodedRows
 from attribune.errors import ConfigError, DataError
-from attribune.methods.condition import Condition
+from attribune.methods.condition import Condition, check_attribute_ids
 from attribune.models.base import ConditionedModel
 from attribune.models.checks import check_length
 from attribune.models.shared_texts import SharedTexts, draws_at_random, layers_replaced, runs_again, stopped_behind
@@ -109,11 +109,13 @@ class ReadingModel(ConditionedModel):
         text_keys: Tensor | None,
         inputs_embeds: Tensor | None = None,
         asked: Sequence[str] = (),
+        texts: int | None = None,
     ) -> TextStates:
         """Return the backbone's last states of a batch, their mask and the attributes.
 
         Args:
             asked: what else the backbone returns, such as ``output_hidden_states``.
+            texts: how many texts a row has; by default as many as the task compares.
         """
         _check_asked(self, asked)
         if inputs_embeds is not None:
@@ -124,22 +126,40 @@ class ReadingModel(ConditionedModel):
             raise DataError("neither input_ids nor inputs_embeds are given: make batches with model.collator()")
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
-        condition = self.condition(attribute_ids, rows=input_ids.shape[0])
         inputs = {"input_ids": input_ids, "attention_mask": attention_mask}
         if token_type_ids is not None:
             inputs["token_type_ids"] = token_type_ids
-        if (count := self.task.candidates) > 1:
+        if (count := self.task.candidates if texts is None else texts) > 1:
             if input_ids.dim() != 3 or input_ids.shape[1] != count:
                 raise DataError(
                     f"input_ids have the shape {tuple(input_ids.shape)}, but the task {self.task.kind!r} compares "
                     f"{count} texts of each row: make batches with model.collator()"
                 )
-            condition = condition.repeated(count)
             inputs = {name: x.flatten(0, 1) for name, x in inputs.items()}
+        condition = self._condition_of_texts(attribute_ids, rows=input_ids.shape[0], texts=count)
         rows, length = inputs["input_ids"].shape
         check_length(length, self.config.chunk, most=self.most_positions, own=self.method.extra_positions)
-        texts = None if text_keys is None or asked else self._shared_texts(text_keys.flatten(), rows)
-        return self._states(inputs, condition, asked) if texts is None else self._read_once(inputs, condition, texts)
+        shared = None if text_keys is None or asked else self._shared_texts(text_keys.flatten(), rows)
+        return self._states(inputs, condition, asked) if shared is None else self._read_once(inputs, condition, shared)
+
+    def _condition_of_texts(self, attribute_ids: Tensor | None, *, rows: int, texts: int) -> Condition:
+        """Return the condition of the texts of rows, one after the other, each with the attributes that it reads."""
+        reads = self._reads_columns[:texts]
+        if texts == 1 or attribute_ids is None or not self.reads_attributes or all(map(all, reads)):
+            condition = self.condition(attribute_ids, rows=rows)
+            return condition if texts == 1 else condition.repeated(texts)
+        check_attribute_ids(attribute_ids, self.slots, rows)
+        known = attribute_ids.unsqueeze(1) * torch.tensor(reads, device=attribute_ids.device)
+        return self.condition(known.flatten(0, 1), rows=rows * texts)
+
+    @property
+    def _reads_columns(self) -> list[list[bool]]:
+        """Whether the text of a row at each place is read with each column of attribute ids."""
+        places = range(self.task.candidates)
+        return [
+            [self.task.reads_attribute(slots.name, place=place) for slots in self.slots for _ in range(slots.count)]
+            for place in places
+        ]
 
     def _read_embeddings(
         self,

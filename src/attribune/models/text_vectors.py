@@ -40,7 +40,7 @@ class TextVectors:
     @property
     def size(self) -> int:
         """H, of a vector."""
-        return int(self._model.head.in_features)
+        return int(self._model.document_size)
 
     def to(self, device: Any) -> None:
         """Compute on another device."""

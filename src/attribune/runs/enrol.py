@@ -149,6 +149,11 @@ def check_takes_values(recipe: Recipe, predictor: Predictor) -> None:
         ConfigError: saying why.
     """
     model = predictor.model
+    if not predictor.task.has_row_losses:
+        raise ConfigError(
+            f"the task {predictor.task.kind!r} learned from pairs, each beside the others of its batch, of which a new "
+            "value has too few: train further with its rows (attribune train --continue)"
+        )
     described = model.described_values() if isinstance(model, ConditionedModel) else ()
     if not model.rows_of_values() and not described:
         raise ConfigError(

@@ -45,17 +45,20 @@ class LabelledRows:
         """Read a table as the run's own tables were read; DataError naming file, row or column and the cure."""
         table = read_table(data, encoding=encoding)
         source = table_source_name(data)
-        require_columns(table.column_names, [*recipe.data.text_input().names, *recipe.data.label], source=source)
+        needed = [*recipe.data.text_input().names, *recipe.data.text_negative, *recipe.data.label]
+        require_columns(table.column_names, needed, source=source)
         predictor.check_columns(table.column_names, source=source)
         task = predictor.task
         columns = [list(table[column]) for column in recipe.label_columns]
         with numbered_in_file(range(len(table)), source):
             labels, has_label = task.encode_labels(columns)
-        usable = np.flatnonzero(has_label & rows_with_text(table, recipe.data.texts, words=task.reads_words))
+        enough = all if task.compares else any
+        has_text = rows_with_text(table, recipe.data.texts, words=task.reads_words, enough=enough)
+        usable = np.flatnonzero(has_label & has_text)
         notes = []
         if len(usable) < len(table):
-            lacks = "no text or no label" if task.candidates == 1 else "no preference between two different texts"
-            notes.append(f"left out of {counted(len(table), 'row')}: {len(table) - len(usable):,} with {lacks}")
+            left_out = f"{len(table) - len(usable):,} with {task.unusable}"
+            notes.append(f"left out of {counted(len(table), 'row')}: {left_out}")
         if not len(usable):
             raise DataError(f"{source}: no row has both a text and a label: check the columns")
         if unseen := task.unseen_labels(columns):

@@ -20,6 +20,7 @@ from attribune.methods import (
     METHODS,
     MethodConfig,
     check_compares,
+    check_gives_vectors,
     check_reads_descriptions,
     check_reads_tokens,
     method_from_dict,
@@ -28,7 +29,8 @@ from attribune.methods.history import History
 from attribune.models.baselines import BASELINES, BaselineConfig, baseline_from_dict
 from attribune.runs.recipe_parts import BackboneRecipe, DataRecipe, EvaluationRecipe, TrainingRecipe, TransferRecipe
 from attribune.schema import Categorical, canonical
-from attribune.tasks import TASKS
+from attribune.tasks import TASKS, Similarity
+from attribune.tasks.similarity import Form
 
 __all__ = ["RECIPE_END", "Recipe"]
 
@@ -113,7 +115,9 @@ class Recipe(Settings):
                 "that acts in a backbone"
             )
         check_compares(self.method_config(), task=self.task_kind)
-        if len(self.data.text) != 1 or len(self.data.text_pair) != 1:
+        if self.task_kind == "similarity":
+            self._check_similarity()
+        elif len(self.data.text) != 1 or len(self.data.text_pair) != 1:
             raise ConfigError(
                 f"task {self.task_kind!r} compares two texts: name one column of each, with --text and --text-pair, "
                 "the preferred one first where there is no label, and what stands before both with --prompt"
@@ -125,6 +129,36 @@ class Recipe(Settings):
         if self.data.chat or self.data.partial_labels:
             what = "chat" if self.data.chat else "partial_labels"
             raise ConfigError(f"task {self.task_kind!r} has no {what}: leave it out")
+
+    def _check_similarity(self) -> None:
+        """Refuse settings with which nothing is learned of the similarity of texts, or not what is meant."""
+        if not self.data.text_pair:
+            raise ConfigError(
+                "task 'similarity' compares two texts: name the column of the second one with --text-pair, and with "
+                "--label that of scores, or with --text-negative that of a text that fits less, if there is one"
+            )
+        if self.data.label and self.data.text_negative:
+            raise ConfigError("task 'similarity' learns from scores or from triplets: leave label or text_negative out")
+        if self.data.prompt:
+            raise ConfigError("task 'similarity' reads no prompt: name its column with the text, and leave prompt out")
+        if self.task.get("form", self.form) != self.form:
+            raise ConfigError(
+                f"task.form is {self.task['form']!r}, and the columns that are named make {self.form}: leave it out"
+            )
+        if self.form == "pairs" and self.training.batch_size < 2:
+            raise ConfigError(
+                "training.batch_size is 1, and pairs are learned from the other rows of a batch: give at least 2"
+            )
+        if self.backbone.head_size is not None:
+            raise ConfigError("task 'similarity' has no head: leave backbone.head_size out")
+        check_gives_vectors(self.method_config(), task=self.task_kind)
+        named = {name: self.task[name] for name in ("text_attributes", "pair_attributes") if name in self.task}
+        Similarity(form=self.form, **named).check_attributes(self.attribute_names)
+
+    @property
+    def form(self) -> Form:
+        """What the rows of the task ``similarity`` have."""
+        return "triplets" if self.data.text_negative else "scores" if self.data.label else "pairs"
 
     def _check_generation(self) -> None:
         """Refuse settings that a model which writes text does not have."""
@@ -145,9 +179,17 @@ class Recipe(Settings):
             raise ConfigError("task 'generation' has no document vector: leave backbone.pooling out")
 
     @model_validator(mode="after")
-    def _fitting(self) -> Self:
+    def _fitting_texts(self) -> Self:
         if both := sorted({*self.data.text}.intersection(self.data.text_pair)):
             raise ConfigError(f"column {', '.join(both)} is in both texts of the pair: name it once")
+        if self.data.text_negative and self.task_kind != "similarity":
+            raise ConfigError(f"task {self.task_kind!r} reads no text_negative, as similarity does: leave it out")
+        if both := sorted({*self.data.text, *self.data.text_pair}.intersection(self.data.text_negative)):
+            raise ConfigError(f"column {', '.join(both)} is the negative and also another text: name it once")
+        return self
+
+    @model_validator(mode="after")
+    def _fitting(self) -> Self:
         if len(self.data.label) > 1 and self.task_kind not in ("aspects", "spans"):
             raise ConfigError(
                 f"task {self.task_kind!r} reads one label column, {len(self.data.label)} are named: name one, or "
@@ -281,7 +323,7 @@ class Recipe(Settings):
     @property
     def compares(self) -> bool:
         """Whether the task compares texts of a row."""
-        return TASKS[self.task_kind].candidates > 1
+        return TASKS[self.task_kind].compares
 
     @property
     def reads_tokens(self) -> bool:

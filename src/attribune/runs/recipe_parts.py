@@ -115,6 +115,7 @@ class DataRecipe(Settings):
     test: Name | None = None
     text: Annotated[tuple[Name, ...], Field(min_length=1), BeforeValidator(_as_tuple)]
     text_pair: Names = ()
+    text_negative: Names = ()
     truncation: Truncation = "longest_first"
     label: Names = ()
     weight: Name | None = None
@@ -161,7 +162,7 @@ class DataRecipe(Settings):
                 raise ConfigError(f"{name!r} is no attribute, whose values could be described (attributes: {known})")
         return value
 
-    @field_validator("text", "text_pair", "label", "prompt")
+    @field_validator("text", "text_pair", "text_negative", "label", "prompt")
     @classmethod
     def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if twice := sorted({name for name in value if value.count(name) > 1}):
@@ -206,12 +207,13 @@ class DataRecipe(Settings):
             chat=self.chat,
             pair=self.text_pair,
             truncation=self.truncation,
+            negative=self.text_negative,
         )
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The columns of both texts."""
-        return (*self.text, *self.text_pair)
+        """The columns of all texts but the prompt."""
+        return (*self.text, *self.text_pair, *self.text_negative)
 
 
 class BackboneRecipe(Settings):

@@ -12,6 +12,7 @@ SETTINGS = {
     "data": "data.train",
     "text": "data.text",
     "text_pair": "data.text_pair",
+    "text_negative": "data.text_negative",
     "label": "data.label",
     "weight": "data.weight",
     "prompt": "data.prompt",

@@ -23,6 +23,7 @@ from attribune.tasks.ordinal import Ordinal
 from attribune.tasks.preference import Preference
 from attribune.tasks.rating import Rating
 from attribune.tasks.regression import Regression
+from attribune.tasks.similarity import Similarity
 from attribune.tasks.spans import Spans
 from attribune.tasks.tags import Tags
 from attribune.tasks.tokens import TokenTask
@@ -38,6 +39,7 @@ __all__ = [
     "Preference",
     "Rating",
     "Regression",
+    "Similarity",
     "Spans",
     "Tags",
     "Task",
@@ -48,7 +50,7 @@ __all__ = [
 
 TASKS: dict[str, type[Task]] = {
     task.kind: task
-    for task in (Classification, Rating, Ordinal, Regression, Aspects, Preference, Generation, Tags, Spans)
+    for task in (Classification, Rating, Ordinal, Regression, Aspects, Preference, Similarity, Generation, Tags, Spans)
 }
 """Every task by its kind, including those of plugins."""
 

@@ -78,12 +78,15 @@ class Decoded:
 class Task(ABC):
     """The interface of a task to model, data and evaluation; subclasses are frozen dataclasses.
 
-    ``kind`` is its name in recipes and saved models, ``candidates`` how many texts of a row the model scores, each for
-    itself, ``reads_tokens`` whether it is a `TokenTask`, ``reads_words`` whether a text is a list of words.
+    ``kind`` is its name in recipes and saved models, ``compares`` whether the model reads several texts of a row, each
+    for itself, ``reads_tokens`` whether it is a `TokenTask`, ``reads_words`` whether a text is a list of words.
+    ``unusable`` says what the rows have that are left out, and ``label_scale`` which labels there may be.
     """
 
     kind: ClassVar[str]
-    candidates: ClassVar[int] = 1
+    compares: ClassVar[bool] = False
+    unusable: ClassVar[str] = "no text or no label"
+    label_scale: ClassVar[str] = ""
     reads_tokens: ClassVar[bool] = False
     reads_words: ClassVar[bool] = False
 
@@ -93,9 +96,38 @@ class Task(ABC):
         """Number of logits of a row."""
 
     @property
+    def candidates(self) -> int:
+        """How many texts of a row the model reads, each for itself."""
+        return 1
+
+    @property
     def head_outputs(self) -> int:
-        """Size of the linear layer, for each text and in front of the link; by default that of the logits."""
+        """Size of the linear layer, for each text and in front of the link; by default that of the logits.
+
+        It is 0 for a task without one, whose logits are made of the vectors of a row's texts: see `of_vectors`.
+        """
         return self.outputs
+
+    def of_vectors(self, vectors: Tensor) -> Tensor:
+        """Return the logits (B, outputs) of the vectors (B, candidates, H) of texts, for a task without a head."""
+        raise ConfigError(f"the task {self.kind!r} has a head: give its outputs")
+
+    def with_vector_size(self, size: int) -> Self:
+        """Return the task of a model whose vectors of texts have this size."""
+        return self
+
+    def check_attributes(self, names: Sequence[str]) -> None:
+        """Check that each attribute has a text that is read with it; ConfigError for others."""
+        for name in names:
+            if not any(self.reads_attribute(name, place=place) for place in range(self.candidates)):
+                raise ConfigError(
+                    f"no text is read with the attribute {name!r}: name it in task.text_attributes or "
+                    "task.pair_attributes, or leave it out of the attributes"
+                )
+
+    def reads_attribute(self, name: str, *, place: int) -> bool:
+        """Whether the text of a row at a place, from 0, is read with an attribute; by default all are."""
+        return True
 
     def build_link(self, vector_sizes: Mapping[str, int] | None = None) -> Link | None:
         """Return a module that makes logits (B, outputs) of the linear layer's outputs; None if they are the logits.
@@ -172,6 +204,11 @@ class Task(ABC):
         import torch
 
         return torch.stack([self.loss(logits[row : row + 1], labels[row : row + 1]) for row in range(len(logits))])
+
+    @property
+    def has_row_losses(self) -> bool:
+        """Whether the loss of a row depends on that row alone, and not on others of its batch."""
+        return True
 
     def row_counts(self, labels: Tensor) -> Tensor:
         """Return what the losses of rows are divided by in the mean of a batch, (B,).

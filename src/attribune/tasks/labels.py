@@ -23,6 +23,7 @@ __all__ = [
     "MissingTexts",
     "class_ids",
     "class_names",
+    "compared_texts",
     "count_classes",
     "label_lists",
     "label_numbers",
@@ -79,6 +80,15 @@ def label_texts(
             seen[key] = None if text is None or text in hidden else text
         texts.append(seen[key])
     return texts
+
+
+def compared_texts(columns: Sequence[Column]) -> list[tuple[str, ...]]:
+    """Return the texts of each row, trimmed, one of each column; "" for a missing one."""
+
+    def text(value: Any) -> str:
+        return value.strip() if isinstance(value, str) else canonical(value) or ""
+
+    return [tuple(map(text, row)) for row in zip(*columns, strict=True)]
 
 
 def _missing_texts(missing: Any) -> tuple[str, ...]:

@@ -13,20 +13,28 @@ from torch import Tensor
 from torch.nn import functional
 
 from attribune.core.precision import at_least_float32
-from attribune.functional import preference_log_probability
+from attribune.functional import (
+    cosine_similarity,
+    multiple_negatives_loss,
+    preference_log_probability,
+    triplet_margin_loss,
+)
 from attribune.tasks.labels import UNSEEN
 
 __all__ = [
     "binary_cross_entropy",
+    "cosines_with_first",
     "cross_entropy",
     "known_weights",
     "mean_cross_entropy",
     "preference_loss",
     "row_binary_cross_entropy",
     "row_cross_entropy",
+    "row_multiple_negatives",
     "row_preference_loss",
     "row_soft_cross_entropy",
     "row_squared_error",
+    "row_triplet_margin",
     "sample_class",
     "sample_classes",
     "sample_number",
@@ -34,6 +42,7 @@ __all__ = [
     "share_weights",
     "squared_error",
     "token_scores",
+    "unit_vectors",
     "weighted_mean",
 ]
 
@@ -145,6 +154,30 @@ def row_preference_loss(rewards: Tensor, labels: Tensor) -> Tensor:
     preferred = labels.clamp(min=0).unsqueeze(1)
     chosen, rejected = (at_least_float32(rewards).gather(1, index).squeeze(1) for index in (preferred, 1 - preferred))
     return torch.where(labels == UNSEEN, 0.0, -preference_log_probability(chosen, rejected))
+
+
+def cosines_with_first(vectors: Tensor) -> Tensor:
+    """Return the cosines (B, C - 1) of the first of C vectors (B, C, H) of each row with the others."""
+    first, *others = at_least_float32(vectors).unbind(dim=1)
+    return torch.stack([cosine_similarity(first, other) for other in others], dim=1)
+
+
+def unit_vectors(vectors: Tensor) -> Tensor:
+    """Return vectors (B, C, H) of length 1, side by side as (B, C * H)."""
+    return functional.normalize(at_least_float32(vectors), dim=2).flatten(1)
+
+
+def row_multiple_negatives(vectors: Tensor, texts: Tensor, *, scale: float) -> Tensor:
+    """Return the loss with multiple negatives of each row, (B,), of two vectors side by side (B, 2 * H)."""
+    u, v = at_least_float32(vectors).chunk(2, dim=1)
+    with torch.autocast(vectors.device.type, enabled=False):  # cosines in bf16 differ by less than their rounding
+        return multiple_negatives_loss(u, v, texts, scale=scale)
+
+
+def row_triplet_margin(cosines: Tensor, *, margin: float) -> Tensor:
+    """Return the triplet loss of each row, (B,), of the cosines (B, 2) with the positive and the negative."""
+    c_p, c_n = at_least_float32(cosines).unbind(dim=1)
+    return triplet_margin_loss(c_p, c_n, margin=margin)
 
 
 def sample_class(logits: Tensor, generator: torch.Generator) -> Tensor:

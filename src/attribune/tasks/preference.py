@@ -17,7 +17,7 @@ from attribune.metrics import formulas as metric
 from attribune.metrics.metric import Metric
 from attribune.schema.columns import MISSING, canonical
 from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
-from attribune.tasks.labels import UNSEEN, Array, Column, MissingTexts, class_names, label_texts
+from attribune.tasks.labels import UNSEEN, Array, Column, MissingTexts, class_names, compared_texts, label_texts
 
 if TYPE_CHECKING:
     import torch
@@ -69,7 +69,9 @@ class Preference(Task):
     """
 
     kind: ClassVar[str] = "preference"
+    compares: ClassVar[bool] = True
     candidates: ClassVar[int] = 2
+    unusable: ClassVar[str] = "no preference between two different texts"
     outputs: ClassVar[int] = 2
     head_outputs: ClassVar[int] = 1
     labels: Annotated[tuple[str, str], BeforeValidator(_two_names)] = ("first", "second")
@@ -241,13 +243,7 @@ def _found_labels(column: Column, *, ties: Sequence[str], missing: Sequence[str]
 
 def _pairs(columns: Sequence[Column]) -> list[tuple[str, ...]]:
     """Return the two texts of each row, "" for a missing one; two that differ where they are not known."""
-    if len(columns) < 2:
-        return [("1", "2")] * len(columns[0])
-
-    def text(value: Any) -> str:
-        return value.strip() if isinstance(value, str) else canonical(value) or ""
-
-    return [tuple(map(text, pair)) for pair in zip(*columns[-2:], strict=True)]
+    return compared_texts(columns[-2:]) if len(columns) > 1 else [("1", "2")] * len(columns[0])
 
 
 def _filled(columns: Sequence[Column]) -> Array:

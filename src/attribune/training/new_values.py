@@ -61,7 +61,12 @@ def prepare_new_values(
     Returns:
         The seconds that the encoders took.
     """
-    if isinstance(model.task, TokenTask) or source.is_generative or not model.rows_of_values():
+    if (
+        not model.task.has_row_losses
+        or isinstance(model.task, TokenTask)
+        or source.is_generative
+        or not model.rows_of_values()
+    ):
         return 0.0
     size, started = min(32, settings.batch_size), time.perf_counter()
     split = _Split.of(data.splits["validation"], source, model)

@@ -71,6 +71,8 @@ class DataPlan:
         options["missing"] = recipe.missing_labels
         if recipe.task_kind == "aspects":
             options.setdefault("names", recipe.data.label)
+        if recipe.task_kind == "similarity":
+            options["form"] = recipe.form
         return cls(
             source=recipe.data,
             text=recipe.data.text_input(),
@@ -89,7 +91,8 @@ class DataPlan:
     def columns(self) -> list[str]:
         """All columns that are read."""
         attributes = (kind.name for kind in self.attributes)
-        return list(dict.fromkeys([*self.text.names, *self.source.label, *attributes, *self.times]))
+        texts = (*self.text.names, *self.source.text_negative)
+        return list(dict.fromkeys([*texts, *self.source.label, *attributes, *self.times]))
 
     @property
     def true_columns(self) -> tuple[str, ...]:
@@ -104,7 +107,7 @@ class DataPlan:
     @property
     def compares(self) -> bool:
         """Whether the task compares texts of a row."""
-        return TASKS[self.task_kind].candidates > 1
+        return TASKS[self.task_kind].compares
 
     @property
     def reads_tokens(self) -> bool:

@@ -263,7 +263,7 @@ def describe_as(data: PreparedData, values: Mapping[str, ValuesRecipe]) -> Prepa
 def rows_digest(data: PreparedData, plan: DataPlan) -> str:
     """Return a checksum of the texts, labels, attributes and weights of all splits."""
     digest = hashlib.blake2b(digest_size=16)
-    columns = list(dict.fromkeys([*plan.text.names, *plan.source.label, *data.schema.names, *plan.times]))
+    columns = list(dict.fromkeys([*plan.columns, *data.schema.names]))
     for name, split in data.splits.items():
         digest.update(name.encode() + split.rows.tobytes())
         if split.weights is not None:

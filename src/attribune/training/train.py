@@ -53,7 +53,19 @@ __all__ = ["train"]
 _log = logging.getLogger(__name__)
 _BUDGET = "10m"
 _TABLE_ARGUMENTS = (
-    *("text", "text_pair", "label", "attributes", "values", "weight", "validation", "test", "task", "method"),
+    *(
+        "text",
+        "text_pair",
+        "text_negative",
+        "label",
+        "attributes",
+        "values",
+        "weight",
+        "validation",
+        "test",
+        "task",
+        "method",
+    ),
     *("backbone", "tuning", "epochs", "batch_size", "learning_rate", "max_length", "seed"),
 )
 """The arguments of `train` that stand for settings of a recipe."""
@@ -66,6 +78,7 @@ def train(
     *,
     text: str | Sequence[str] | None = None,
     text_pair: str | Sequence[str] | None = None,
+    text_negative: str | Sequence[str] | None = None,
     label: str | Sequence[str] | None = None,
     attributes: Sequence[Any] | str | None = None,
     values: Mapping[str, Any] | None = None,
@@ -102,6 +115,7 @@ def train(
         output: folder of the run; see `RunFolder` for its files.
         text: text column, or several that are joined.
         text_pair: column of a second text, which is read with the first or compared with it.
+        text_negative: for the task ``similarity``, column of a text that fits less than the second.
         label: label column; several for aspects and spans.
         attributes: columns with one value per row by their names, or `Categorical`, `MultiLabel`, `Numeric`, `Number`.
         values: tables (files) that describe the values of attributes, by attribute.

@@ -27,7 +27,7 @@ _EXAMPLES = 5  # of labels that are named
 
 
 def decided_rows(name: str, part: UsableRows, plan: DataPlan, task: Task, notes: list[str]) -> UsableRows:
-    """Leave out the rows of a split that prefer neither of their texts, with notes about their numbers."""
+    """Leave out the rows of a split whose texts cannot be compared, with notes about their numbers."""
     columns = [list(part.table[column]) for column in plan.label_columns]
     with numbered_in_file(part.rows, part.source):
         decided = np.flatnonzero(task.encode_labels(columns)[1])
@@ -35,7 +35,7 @@ def decided_rows(name: str, part: UsableRows, plan: DataPlan, task: Task, notes:
         return part
     notes.extend(f"{name}: {line}" for line in task.label_notes(columns))
     if not len(decided):
-        raise DataError(f"{part.source}: none of the {len(part.rows):,} {name} rows prefers one of two different texts")
+        raise DataError(f"{part.source}: each of the {len(part.rows):,} {name} rows has {task.unusable}")
     return part.take(decided)
 
 
@@ -98,6 +98,7 @@ def rows_on_the_scale(part: UsableRows, plan: DataPlan, name: str, notes: list[s
     examples = sorted(places.items(), key=lambda item: -len(item[1]))[:_EXAMPLES]
     listed = ", ".join(f"{text!r:.80} ({len(rows):,}, first in row {rows[0]:,})" for text, rows in examples)
     more = f", and {len(places) - _EXAMPLES:,} others" if len(places) > _EXAMPLES else ""
+    more += TASKS[plan.task_kind].label_scale
     what = f"{bad.sum():,} of {len(bad):,} rows have a label outside the scale of the task {plan.task_kind!r}"
     if bad.all():
         cure = "name another label column, or choose another task, such as classification"

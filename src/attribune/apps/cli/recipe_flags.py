@@ -44,6 +44,7 @@ def _add_row_flags(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--text", **SEVERAL, metavar="COL", help="text column, or several that are joined")
     add("--text-pair", **SEVERAL, metavar="COL", help="column of a second text, read with the first or compared")
+    add("--text-negative", **SEVERAL, metavar="COL", help="column of a text that fits less, for --task similarity")
     add("--label", **SEVERAL, metavar="COL", help="label column; several with --task aspects or spans")
     add("--weight", metavar="COL", help="how much each training row counts in the loss: numbers from 0 on")
     add("--prompt", **SEVERAL, metavar="COL", help="columns read before the text that is written, or before both")
@@ -69,9 +70,9 @@ def _add_model_flags(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add(
         "--task",
-        help="classification, rating, ordinal, regression, aspects, preference (which of two texts), tags (of words), "
-        "spans (answers in a text), or generation, which learns to write the text (default: classification for one "
-        "label column, aspects for several)",
+        help="classification, rating, ordinal, regression, aspects, preference (which of two texts), similarity (of "
+        "two texts), tags (of words), spans (answers in a text), or generation, which learns to write the text "
+        "(default: classification for one label column, aspects for several)",
     )
     add(
         "--method",

@@ -1,0 +1,322 @@
+"""How similar two texts are, for whoever asks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_args
+
+import numpy as np
+from pydantic import BeforeValidator, PositiveFloat
+
+from attribune.core.config import checked_dataclass
+from attribune.core.wording import counted, did_you_mean
+from attribune.errors import ConfigError, DataError, RowError
+from attribune.metrics import formulas as metric
+from attribune.metrics.metric import Metric
+from attribune.metrics.ranking import RECALL_AT, mean_reciprocal_rank, positive_ranks, recall_at
+from attribune.schema.columns import MISSING, canonical
+from attribune.tasks.base import Decoded, ScoreBy, Task, check_metrics, checked_logits
+from attribune.tasks.labels import (
+    Array,
+    Column,
+    MissingTexts,
+    compared_texts,
+    label_numbers,
+    number_of,
+    outside_of,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["Form", "Similarity"]
+
+Form = Literal["scores", "pairs", "triplets"]
+"""What a row has: two texts and a score, two texts that belong together, or also one that does not."""
+_METRICS = {
+    "scores": ("spearman", "pearson", "rmse"),
+    "pairs": ("mrr", *(f"recall_at_{k}" for k in RECALL_AT)),
+    "triplets": ("accuracy",),
+}
+_COLUMNS = {"scores": (1, 3), "pairs": (2,), "triplets": (3,)}
+_NEEDED = {
+    "scores": "a column of scores, perhaps with both texts behind it",
+    "pairs": "the two texts",
+    "triplets": "the text, the positive and the negative",
+}
+_OPTION_OF = {"scale": "pairs", "margin": "triplets"}
+
+
+def _names(names: Any) -> Any:
+    given = (names,) if isinstance(names, str) else names
+    if given is not None and (
+        not isinstance(given, list | tuple) or not all(isinstance(name, str) and name for name in given)
+    ):
+        raise ConfigError(f"the attributes of a text are {names!r}: give a list of names")
+    return None if given is None else tuple(given)
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
+
+
+@checked_dataclass(kw_only=True)
+class Similarity(Task):
+    """The cosine of the vectors of two texts, each with its attributes.
+
+    The attributes of a row condition its first text, the anchor, so that one query has other neighbours for each user;
+    `pair_attributes` condition the other texts. A model for this task has no head: `AttributeModel.encode` returns the
+    vectors whose cosine it is. The form of the rows decides what is learned:
+
+    - ``scores``: the mean squared error of the cosine from scores between -1 and 1 (Reimers and Gurevych 2019); the
+      logits (n, 1) are the cosines.
+    - ``pairs``: the second texts of the other rows of a batch are negatives (Henderson et al. 2017); labels are numbers
+      of the second texts, equal for equal ones, and the logits (n, 2 * size) are both vectors, of length 1.
+    - ``triplets``: the positive is nearer than the negative, by a margin (Schroff, Kalenichenko and Philbin 2015); the
+      logits (n, 2) are the cosines with both, and labels are 0.
+
+    Args:
+        form: what a row has: ``scores``, ``pairs`` or ``triplets``.
+        scale: of the cosines of pairs, the inverse of the temperature.
+        margin: by which the squared distance of the negative is to be larger, of triplets.
+        text_attributes: attributes that condition the first text; by default all but `pair_attributes`.
+        pair_attributes: attributes that condition the other texts.
+        missing: texts that mean a missing score.
+        score_by: metrics that come first, beginning with the main one: of scores ``spearman``, ``pearson`` or ``rmse``,
+            of pairs ``mrr``, ``recall_at_1``, ``recall_at_5`` or ``recall_at_10``, of triplets ``accuracy``.
+        size: H, of the vectors; 0 as long as there is no model.
+    """
+
+    kind: ClassVar[str] = "similarity"
+    compares: ClassVar[bool] = True
+    head_outputs: ClassVar[int] = 0
+    unusable: ClassVar[str] = "no texts that can be compared, or no score"
+    label_scale: ClassVar[str] = "; scores are cosines, from -1 to 1: divide others by their maximum"
+    form: Form
+    scale: PositiveFloat = 20.0
+    margin: PositiveFloat = 0.2
+    text_attributes: Names | None = None
+    pair_attributes: Names = ()
+    missing: MissingTexts = MISSING
+    score_by: ScoreBy = ()
+    size: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the names of metrics."""
+        check_metrics(self.score_by, _METRICS[self.form], task=f"a similarity of {self.form}")
+
+    @classmethod
+    def fit(
+        cls,
+        label_columns: Sequence[Column],
+        *,
+        form: Form,
+        scale: float | None = None,
+        margin: float | None = None,
+        text_attributes: str | Sequence[str] | None = None,
+        pair_attributes: str | Sequence[str] = (),
+        missing: Sequence[str] = MISSING,
+        score_by: str | Sequence[str] = (),
+    ) -> Self:
+        """Check that the training rows have something to learn."""
+        if form not in get_args(Form):
+            raise ConfigError(f"form is {form!r}: choose one of {', '.join(get_args(Form))}")
+        given = {name: value for name, value in {"scale": scale, "margin": margin}.items() if value is not None}
+        if idle := [name for name in given if _OPTION_OF[name] != form]:
+            raise ConfigError(f"{idle[0]} is for {_OPTION_OF[idle[0]]}, and the rows are {form}: leave it out")
+        options: dict[str, Any] = {"text_attributes": text_attributes, "pair_attributes": pair_attributes, **given}
+        task = cls(form=form, missing=missing, score_by=score_by, **options)  # type: ignore[arg-type]
+        labels, is_usable = task.encode_labels(label_columns)
+        if not is_usable.any():
+            raise DataError(f"no training row can be used: all have {cls.unusable}")
+        distinct = np.unique(labels[is_usable])
+        if form != "triplets" and len(distinct) < 2:
+            what = "score" if form == "scores" else "second text"
+            raise DataError(
+                f"every training row has the same {what}: nothing can be learned; give rows of at least two"
+            )
+        return task
+
+    @property
+    def candidates(self) -> int:
+        """Return 3 for triplets, else 2."""
+        return 3 if self.form == "triplets" else 2
+
+    @property
+    def outputs(self) -> int:
+        """The cosines with the other texts; of pairs both vectors."""
+        return {"scores": 1, "pairs": 2 * self.size, "triplets": 2}[self.form]
+
+    @property
+    def main_metric(self) -> str:
+        """The first of `score_by`, else ``spearman``, ``mrr`` or ``accuracy``."""
+        return (*self.score_by, *_METRICS[self.form])[0]
+
+    @property
+    def output_names(self) -> list[str]:
+        """Names of the cosines; vectors have none."""
+        return {"scores": ["similarity"], "pairs": [], "triplets": ["similarity", "similarity_negative"]}[self.form]
+
+    def with_vector_size(self, size: int) -> Self:
+        """Return the task of a model whose vectors of texts have this size."""
+        return replace(self, size=size)
+
+    def check_attributes(self, names: Sequence[str]) -> None:
+        """Check that texts read attributes that there are, and that each attribute has a text that reads it.
+
+        Raises:
+            ConfigError: naming the attribute and the option.
+        """
+        for option in ("text_attributes", "pair_attributes"):
+            for name in getattr(self, option) or ():
+                if name not in names:
+                    raise ConfigError(
+                        f"task.{option} has {name!r}, which is none of the attributes {', '.join(names) or '(none)'}"
+                        f"{did_you_mean(name, names)}"
+                    )
+        super().check_attributes(names)
+
+    def reads_attribute(self, name: str, *, place: int) -> bool:
+        """Whether the first text or the others, by their place, are read with an attribute."""
+        if place > 0:
+            return name in self.pair_attributes
+        return name not in self.pair_attributes if self.text_attributes is None else name in self.text_attributes
+
+    def of_vectors(self, vectors: Tensor) -> Tensor:
+        """Return the logits (B, outputs) of the vectors (B, candidates, H) of texts."""
+        from attribune.tasks.losses import cosines_with_first, unit_vectors
+
+        return unit_vectors(vectors) if self.form == "pairs" else cosines_with_first(vectors)
+
+    def encode_labels(self, columns: Sequence[Column], *, first_row: int = 1) -> tuple[Array, Array]:
+        """Return scores, float32 (n,), or int64 numbers of the texts or zeros, and the mask of rows that can be used.
+
+        Rows of pairs and triplets need texts that differ.
+
+        Args:
+            columns: the scores, if there are any; then the texts, which may be left out behind scores.
+        """
+        if len(columns) not in _COLUMNS[self.form]:
+            raise ConfigError(
+                f"the task 'similarity' takes {_NEEDED[self.form]} of rows with {self.form}, and was given "
+                f"{len(columns)} columns: name these"
+            )
+        texts = compared_texts(columns if self.form != "scores" else columns[1:])
+        if self.form == "scores":
+            scores = self._scores(columns[0], first_row)
+            has_texts = np.array([all(row) for row in texts], dtype=bool) if texts else True
+            return scores.astype(np.float32), ~np.isnan(scores) & has_texts
+        is_usable = np.array([all(row) and row[-1] != row[-2] for row in texts], dtype=bool)
+        if self.form == "triplets":
+            return np.zeros(len(texts), dtype=np.int64), is_usable
+        return np.array([_number(row[1]) for row in texts], dtype=np.int64), is_usable
+
+    def _scores(self, column: Column, first_row: int) -> Array:
+        scores = label_numbers(column, missing=self.missing, first_row=first_row)
+        wrong = np.flatnonzero(np.abs(scores) > 1)
+        if len(wrong):
+            row = int(wrong[0])
+            raise RowError("the score of ", first_row + row, f" is {scores[row]:g}{self.label_scale}")
+        return scores
+
+    @classmethod
+    def bad_labels(cls, columns: Sequence[Column], options: Mapping[str, Any]) -> Array:
+        """Return (n,) whether a score is no number from -1 to 1."""
+        if options.get("form") != "scores":
+            return super().bad_labels(columns, options)
+        outside = outside_of(columns[0], missing=options.get("missing", MISSING), known=None, as_numbers=True)
+        numbers = [number_of(canonical(value) or "") for value in columns[0]]
+        return outside | np.array([number is not None and abs(number) > 1 for number in numbers], dtype=bool)
+
+    def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
+        """Return an empty count: every text and every score can be predicted."""
+        return Counter()
+
+    def label_notes(self, columns: Sequence[Column]) -> list[str]:
+        """Say how many rows with texts are left out, since they have the same one twice."""
+        if self.form == "scores":
+            return []
+        alike = sum(all(row) and row[-1] == row[-2] for row in compared_texts(columns))
+        same = "row has the same text twice and is left out", "rows have the same text twice and are left out"
+        return [counted(alike, *same)] if alike else []
+
+    def loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean of `row_losses` over the rows with a label."""
+        from attribune.tasks.losses import squared_error
+
+        return squared_error(logits, labels) if self.form == "scores" else self.row_losses(logits, labels).mean()
+
+    def row_losses(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the loss of each row, (B,), which depends on the whole batch for pairs."""
+        from attribune.tasks.losses import row_multiple_negatives, row_squared_error, row_triplet_margin
+
+        if self.form == "scores":
+            return row_squared_error(logits, labels)
+        if self.form == "triplets":
+            return row_triplet_margin(logits, margin=self.margin)
+        return row_multiple_negatives(logits, labels, scale=self.scale)
+
+    @property
+    def has_row_losses(self) -> bool:
+        """Whether the loss of a row depends on that row alone: that of pairs does not."""
+        return self.form != "pairs"
+
+    def row_counts(self, labels: Tensor) -> Tensor:
+        """Return 1 for rows with a label, and 0 for others."""
+        return labels.isfinite().float()
+
+    @property
+    def has_free_dispersion(self) -> bool:
+        """Whether there are scores, with a variance of the noise."""
+        return self.form == "scores"
+
+    def _cosines(self, logits: Array) -> Array:
+        """Return the cosines (n, candidates - 1) of the first text with the others."""
+        checked = checked_logits(logits, self.outputs)
+        if self.form != "pairs":
+            return checked
+        first, second = np.split(checked, 2, axis=1)
+        return np.asarray((first * second).sum(axis=1, keepdims=True))
+
+    def decode(self, logits: Array) -> Decoded:
+        """Return the cosine of the first two texts."""
+        cosines = self._cosines(logits)[:, 0]
+        return Decoded(predictions={"prediction": cosines}, probabilities=None, probability_columns=())
+
+    def metrics(self, logits: Array, labels: Array) -> dict[str, Metric]:
+        """Return the metrics of the form; those of `score_by` come first.
+
+        Correlations are of cosine and score. A positive is ranked among the distinct positives of all rows. Of triplets
+        whose two cosines are equal, half are right.
+        """
+        labels, names = np.asarray(labels), dict.fromkeys([*self.score_by, *_METRICS[self.form]])
+        if labels.shape != (len(logits),):
+            raise DataError(f"{labels.size} labels for {len(logits)} rows: give one label per row")
+        if self.form == "pairs":
+            anchors, positives = np.split(checked_logits(logits, self.outputs), 2, axis=1)
+            ranks = positive_ranks(anchors, positives, labels)
+            made = {"mrr": mean_reciprocal_rank(ranks)} | {f"recall_at_{k}": recall_at(k, ranks) for k in RECALL_AT}
+            return {name: made[name] for name in names}
+        cosines = self._cosines(logits)
+        if self.form == "triplets":
+            hits = (1 + np.sign(cosines[:, 0] - cosines[:, 1])) / 2
+            return {name: metric.mean_of(name, hits) for name in names}
+        true = labels.astype(np.float64)
+        if not np.isfinite(true).all():
+            raise DataError(
+                f"{int((~np.isfinite(true)).sum())} of {len(true)} scores are missing: leave these rows out"
+            )
+        return {name: getattr(metric, name)(true, cosines[:, 0]) for name in names}
+
+    def prior(self, train_labels: Array) -> Array:
+        """Return the mean score, and equal vectors where there are no scores."""
+        if self.form == "scores":
+            return np.array([train_labels.mean(dtype=np.float64)])
+        return np.zeros(self.outputs)
+
+
+def _number(text: str) -> int:
+    """Return a number of 63 bits, not negative, that is the same for equal texts."""
+    return int.from_bytes(blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest(), "little") >> 1

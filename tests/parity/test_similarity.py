@@ -1,0 +1,128 @@
+"""Similarity: the cosine, and the losses that learn it, against slow loops over rows, in float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from attribune.functional import cosine_similarity, multiple_negatives_loss, triplet_margin_loss
+from attribune.tasks import Similarity
+
+ROWS, SIZE, SCALE, MARGIN = 7, 11, 13.0, 0.3
+TEXTS = [4, 9, 4, 2, 9, 1, 4]  # equal numbers for equal second texts
+
+
+def given(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    u, p, n = (torch.randn(ROWS, SIZE, generator=generator, dtype=torch.float64) for _ in range(3))
+    return u, 3 * p + u, 0.2 * n + u
+
+
+def slow_cosine(u: list[float], v: list[float]) -> float:
+    """u v / (|u| |v|), section 3 of Reimers and Gurevych 2019."""
+    lengths = [math.sqrt(sum(number * number for number in x)) for x in (u, v)]
+    return sum(a * b for a, b in zip(u, v, strict=True)) / lengths[0] / lengths[1]
+
+
+def slow_multiple_negatives(u: list[list[float]], v: list[list[float]]) -> list[float]:
+    """-log of the share of the own response among exp(S(x_i, y_j)), without those that are the same text."""
+    losses = []
+    for i, x in enumerate(u):
+        S = [SCALE * slow_cosine(x, y) for y in v]
+        others = [j for j in range(len(v)) if j == i or TEXTS[j] != TEXTS[i]]
+        losses.append(-math.log(math.exp(S[i]) / sum(math.exp(S[j]) for j in others)))
+    return losses
+
+
+def slow_triplets(u: list[list[float]], p: list[list[float]], n: list[list[float]]) -> list[float]:
+    """max(0, |f(a) - f(p)|² - |f(a) - f(n)|² + α) of embeddings f on the unit sphere."""
+
+    def unit(x: list[float]) -> list[float]:
+        length = math.sqrt(sum(number * number for number in x))
+        return [number / length for number in x]
+
+    def distance(x: list[float], y: list[float]) -> float:
+        return sum((a - b) ** 2 for a, b in zip(unit(x), unit(y), strict=True))
+
+    return [max(0.0, distance(a, near) - distance(a, far) + MARGIN) for a, near, far in zip(u, p, n, strict=True)]
+
+
+def check(found: Tensor, expected: list[float], *, wrong: Tensor) -> None:
+    """Both are the same, and a planted mistake is found."""
+    target = torch.tensor(expected, dtype=torch.float64)
+    torch.testing.assert_close(found, target, rtol=0, atol=1e-10)
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(wrong, target, rtol=0, atol=1e-10)
+
+
+def test_the_cosine_is_that_of_a_slow_loop() -> None:
+    u, v, _ = given()
+    expected = [slow_cosine(*pair) for pair in zip(u.tolist(), v.tolist(), strict=True)]
+    check(cosine_similarity(u, v), expected, wrong=cosine_similarity(u, v.roll(1, 0)))
+    zero = cosine_similarity(torch.zeros_like(u), v)
+    assert zero.tolist() == [0.0] * ROWS
+
+
+def test_the_loss_with_multiple_negatives_is_that_of_a_slow_loop() -> None:
+    u, v, _ = given()
+    texts, apart = torch.tensor(TEXTS), torch.arange(ROWS)
+    expected = slow_multiple_negatives(u.tolist(), v.tolist())
+    found = multiple_negatives_loss(u, v, texts, scale=SCALE)
+    check(found, expected, wrong=multiple_negatives_loss(u, v, apart, scale=SCALE))
+    check(found, expected, wrong=multiple_negatives_loss(v, u, texts, scale=SCALE))
+    task = Similarity(form="pairs", scale=SCALE, size=SIZE)
+    logits = task.of_vectors(torch.stack([u, v], dim=1))
+    assert logits.shape == (ROWS, task.outputs)
+    torch.testing.assert_close(task.row_losses(logits, texts), found, rtol=0, atol=1e-10)
+    torch.testing.assert_close(task.loss(logits, texts), found.mean(), rtol=0, atol=1e-10)
+
+
+def test_the_triplet_loss_is_that_of_a_slow_loop() -> None:
+    u, p, n = given()
+    c_p, c_n = cosine_similarity(u, p), cosine_similarity(u, n)
+    expected = slow_triplets(u.tolist(), p.tolist(), n.tolist())
+    assert sum(loss > 0 for loss in expected) > 0
+    check(triplet_margin_loss(c_p, c_n, margin=MARGIN), expected, wrong=triplet_margin_loss(c_n, c_p, margin=MARGIN))
+    flat = [slow_triplets(u.tolist(), n.tolist(), p.tolist())[row] for row in range(ROWS)]
+    assert min(flat) == 0, "rows beyond the margin have no loss"
+    check(triplet_margin_loss(c_n, c_p, margin=MARGIN), flat, wrong=2 * (c_p - c_n) + MARGIN)
+    task = Similarity(form="triplets", margin=MARGIN)
+    logits = task.of_vectors(torch.stack([u, p, n], dim=1))
+    torch.testing.assert_close(logits, torch.stack([c_p, c_n], dim=1), rtol=0, atol=1e-10)
+    losses = task.row_losses(logits, torch.zeros(ROWS, dtype=torch.long))
+    torch.testing.assert_close(losses, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-10)
+
+
+def test_scores_are_learned_by_the_squared_error_of_the_cosine() -> None:
+    u, v, _ = given()
+    scores = torch.linspace(-1, 1, ROWS, dtype=torch.float64)
+    task = Similarity(form="scores")
+    logits = task.of_vectors(torch.stack([u, v], dim=1))
+    cosines = [slow_cosine(*pair) for pair in zip(u.tolist(), v.tolist(), strict=True)]
+    expected = [(cosine - score) ** 2 for cosine, score in zip(cosines, scores.tolist(), strict=True)]
+    check(task.row_losses(logits, scores), expected, wrong=task.row_losses(logits, scores.flip(0)))
+    assert float(task.loss(logits, scores)) == pytest.approx(sum(expected) / ROWS, abs=1e-10)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda u, v: cosine_similarity(u, v),
+        lambda u, v: multiple_negatives_loss(u, v, torch.tensor(TEXTS), scale=2.0),
+    ],
+)
+def test_gradients_are_those_of_finite_differences(function: Callable[..., Tensor]) -> None:
+    u, v, _ = given(1)
+    assert torch.autograd.gradcheck(function, (u.requires_grad_(), v.detach().requires_grad_()))
+
+
+def test_a_row_alone_has_no_negatives_and_no_loss() -> None:
+    u, v, _ = (x[:1].requires_grad_() for x in given())
+    loss = multiple_negatives_loss(u, v, torch.tensor([3]), scale=SCALE)
+    (gradient,) = torch.autograd.grad(loss.sum(), u)
+    assert loss.tolist() == [0.0]
+    assert gradient.abs().max() == 0

@@ -1,0 +1,209 @@
+"""The task `similarity` in every verb, from a table to a search."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import similarity_tables
+import small_runs
+from fastapi.testclient import TestClient
+from similarity_tables import DOCUMENTS, fitting, pairs
+
+from attribune.apps.cli import main
+from attribune.apps.serve import create_app, load_models
+from attribune.models.predictor import Predictor
+from attribune.runs.folder import RunFolder, load_run
+
+pytestmark = pytest.mark.slow
+
+COLUMNS = {"pairs": [], "triplets": ["--text-negative", "other"], "scores": ["--label", "score"]}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("similarity")
+    small_runs.save_backbone(root / "backbone")
+    for form in COLUMNS:
+        small_runs.write_csv(root / f"{form}.csv", getattr(similarity_tables, form)(240))
+    return root
+
+
+def command(folder: Path, run: Path, *words: str, form: str = "pairs", method: str = "injector") -> list[str]:
+    given = small_runs.train_command(folder / f"{form}.csv", run, backbone=folder / "backbone", method=method)
+    start = given.index("--text") + 1
+    texts = ["query", "--text-pair", "document", *COLUMNS[form]]
+    given[start : given.index("--attributes")] = [*texts, "--task", "similarity"]
+    return [*given, *words]
+
+
+def learned(folder: Path, run: Path, form: str) -> Path:
+    words = ["backbone.tuning=full", "training.learning_rate=0.01", "training.backbone_learning_rate=0.003"]
+    given = command(folder, run, *words, form=form)
+    given[given.index("--epochs") + 1] = "4"
+    assert main(given) == 0
+    return run
+
+
+@pytest.fixture(scope="module")
+def run(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has learned from pairs what each user looks for."""
+    return learned(folder, tmp_path_factory.mktemp("runs") / "run", "pairs")
+
+
+def share_found(predictor: Predictor, *, as_user: int | None = None) -> float:
+    """The share of new queries of which the nearest document is the one that the user wants, or another user."""
+    rows = pairs(80, seed=5)
+    asked = [row if as_user is None else {**row, "user": f"u{as_user}"} for row in rows]
+    queries = predictor.encode(asked, normalize=True)
+    documents = predictor.encode(DOCUMENTS, of="text_pair", normalize=True)
+    nearest = (queries @ documents.T).argmax(axis=1)
+    return float(np.mean([DOCUMENTS[place] == row["document"] for place, row in zip(nearest, rows, strict=True)]))
+
+
+def test_the_user_decides_which_document_is_found(run: Path) -> None:
+    """Without the user one of two documents of a subject fits as well as the other: half are found."""
+    predictor = load_run(run)[1]
+    assert share_found(predictor) > 0.9
+    assert 0.3 < share_found(predictor, as_user=0) < 0.7
+    results = RunFolder(run).read_results()
+    as_given, hidden, chance = (row.metrics for row in results.table("test"))
+    assert as_given["mrr"].value > 0.95
+    assert as_given["recall_at_1"].value > 0.9
+    assert hidden["mrr"].value < 0.9, "attributes hidden"
+    assert chance["recall_at_1"].value == pytest.approx(1 / 12)
+    assert as_given["mrr"].low > hidden["mrr"].high - 0.1
+
+
+@pytest.mark.parametrize("form", ["triplets", "scores"])
+def test_other_rows_teach_the_same(form: str, folder: Path, tmp_path: Path) -> None:
+    run = learned(folder, tmp_path / "run", form)
+    predictor = load_run(run)[1]
+    rows = pairs(80, seed=6)
+    near = predictor.predict(rows)["prediction"]
+    others = [{**row, "document": fitting(row["query"], row["user"], is_other=True)} for row in rows]
+    assert np.mean(near > predictor.predict(others)["prediction"]) > 0.9
+    assert predictor.columns == ("query", "document", "user"), "no negative is needed"
+    data = str(folder / f"{form}.csv")
+    assert main(["evaluate", str(run), data]) == 0
+    small_runs.write_csv(tmp_path / "new.csv", [{**row, "user": "somebody"} for row in rows_of(form, seed=7)])
+    assert main(["enrol", str(run), str(tmp_path / "new.csv")]) == 0
+    assert "somebody" in load_run(run)[1].schema["user"].values
+    if form == "triplets":
+        without = [{name: cell for name, cell in row.items() if name != "other"} for row in rows_of(form, seed=7)]
+        small_runs.write_csv(tmp_path / "without.csv", without)
+        assert main(["evaluate", str(run), str(tmp_path / "without.csv")]) == 1
+        assert main(["predict", str(run), str(tmp_path / "without.csv"), "--output", str(tmp_path / "out.csv")]) == 0
+
+
+def rows_of(form: str, *, seed: int) -> list[dict[str, Any]]:
+    return list(getattr(similarity_tables, form)(40, seed=seed))
+
+
+def test_verbs(run: Path, folder: Path, tmp_path: Path, capsys: Any) -> None:
+    data = str(folder / "pairs.csv")
+    assert main(["predict", str(run), data, "--output", str(tmp_path / "out.jsonl")]) == 0
+    shown = [json.loads(line)["prediction"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert shown == pytest.approx(load_run(run)[1].predict(pairs(240))["prediction"].tolist(), abs=1e-5)
+    for words in (
+        ["evaluate", str(run), data],
+        ["report", str(run), data, "--output", str(tmp_path / "report.html")],
+        ["report", str(run), "--output", str(tmp_path / "own.html")],
+        ["ablate", str(run), data],
+        ["describe", str(run)],
+        ["compare", str(run), str(run)],
+        ["train", "--continue", str(run), data, "--output", str(tmp_path / "on"), "--epochs", "1"],
+    ):
+        assert main(words) == 0, words
+    capsys.readouterr()
+    refused = "is for tasks with one score for a whole text, and 'similarity' compares texts"
+    for words, message in (
+        (["enrol", str(run), data], "learned from pairs, each beside the others of its batch"),
+        (["explain", str(run), data], refused),
+        (["export", str(run), "--for"], refused),
+        (["playground", str(run)], refused),
+    ):
+        assert main(words) == 1, words
+        assert message in capsys.readouterr().err
+    for card in (run / "README.md", run / "model" / "README.md"):
+        if card.is_file():
+            assert 'of="text_pair"' in card.read_text(encoding="utf-8")
+
+
+def test_the_service_compares(run: Path) -> None:
+    with TestClient(create_app(load_models([str(run)]))) as client:
+        row = pairs(1)[0]
+        asked = {"text": {"query": row["query"], "document": row["document"]}, "attributes": {"user": row["user"]}}
+        answer = client.post("/v1/predict", json=asked).json()["predictions"][0]
+        expected = load_run(run)[1].predict([row])["prediction"][0]
+        assert answer["output"]["prediction"] == pytest.approx(expected, abs=1e-5)
+        refused = client.post("/v1/predict", json={"text": asked["text"], "panel": "user"})
+        assert refused.status_code == 422
+
+
+def test_a_word_backbone_learns_with_items_of_documents(folder: Path, tmp_path: Path) -> None:
+    """The item conditions the document, and the user the query; the document's own words say nothing."""
+    rows = [{**row, "item": row["document"].split()[-1], "document": "the plot"} for row in pairs(160, seed=2)]
+    rows = [{**row, "document": f"{row['document']} {row['query'].split()[1]}"} for row in rows]
+    small_runs.write_csv(tmp_path / "items.csv", rows)
+    words = command(folder, tmp_path / "run", "task.pair_attributes=[item]", "training.learning_rate=0.01")
+    words[1] = str(tmp_path / "items.csv")
+    words[words.index("--backbone") + 1] = "bilstm"
+    words[words.index("--method") + 1] = "concat-text"
+    words = [word for word in words if not word.startswith("method.")]
+    words.insert(words.index("--attributes") + 2, "item")
+    assert main(words) == 0
+    predictor = load_run(tmp_path / "run")[1]
+    query = predictor.encode("film n1 n20", user="u1")
+    assert query.shape == predictor.encode("the plot n1", of="text_pair", item="great").shape
+    great, awful = (predictor.encode("the plot n1", of="text_pair", item=item) for item in ("great", "awful"))
+    assert abs(great - awful).max() > 1e-3
+
+
+def test_hostile_tables(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    def code(form: str, rows: list[dict[str, Any]], *words: str) -> tuple[int, str]:
+        given = command(folder, tmp_path / f"run{len(list(tmp_path.iterdir()))}", *words, form=form)
+        given[1] = str(small_runs.write_csv(tmp_path / "hostile.csv", rows))
+        result = main(given)
+        output = capsys.readouterr()
+        return result, output.err + output.out
+
+    def changed(form: str, changes: dict[str, Any], row: int = 2) -> list[dict[str, Any]]:
+        rows = [dict(one) for one in rows_of(form, seed=3)]
+        rows[row] |= changes
+        return rows
+
+    for form, rows, message in (
+        ("scores", changed("scores", {"score": "4.5"}), "'4.5' (1, first in row 3); scores are cosines, from -1 to 1"),
+        ("scores", changed("scores", {"score": "high"}), "outside the scale of the task 'similarity'"),
+        ("pairs", [{**row, "document": "same"} for row in rows_of("pairs", seed=3)], "has the same second text"),
+        ("pairs", [{**row, "document": row["query"]} for row in rows_of("pairs", seed=3)], "can be used"),
+        ("pairs", [{**row, "document": ""} for row in rows_of("pairs", seed=3)], "has both a text"),
+    ):
+        result, output = code(form, rows)
+        assert (result, message in output) == (1, True), output
+    result, output = code("triplets", changed("triplets", {"other": ""}))
+    assert result == 0
+    assert "1 row without a text left out" in output
+
+
+def test_settings_that_cannot_be(folder: Path, tmp_path: Path, capsys: Any) -> None:
+    for change, message in (
+        (["data.text_pair=[]"], "compares two texts: name the column of the second one with --text-pair"),
+        (["data.label=user", "data.text_negative=other"], "leave label or text_negative out"),
+        (["data.prompt=other"], "task 'similarity' reads no prompt"),
+        (["task.form=scores"], "task.form is 'scores', and the columns that are named make pairs"),
+        (["training.batch_size=1"], "pairs are learned from the other rows of a batch: give at least 2"),
+        (["backbone.head_size=5"], "task 'similarity' has no head"),
+        (["data.text_negative=query"], "column query is the negative and also another text"),
+        (["task.pair_attributes=[item]"], "task.pair_attributes has 'item', which is none of the attributes user"),
+        (["task.kind=preference", "data.text_negative=other"], "task 'preference' reads no text_negative"),
+        (["method={name: linear}"], "method 'linear' compares no texts, as the task 'similarity' does"),
+        (["method={name: chim}"], "method 'chim' acts on a classifier"),
+        (["task.margin=0.5"], "margin is for triplets, and the rows are pairs"),
+    ):
+        assert main(command(folder, tmp_path / "run", *change)) == 1, change
+        assert message in capsys.readouterr().err, change
