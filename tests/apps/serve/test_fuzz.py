@@ -47,6 +47,7 @@ def test_requests_from_the_description(mode: GenerationMode, models: dict[str, S
     assert asked.pop("/v1/enrol") == asked.pop("/v1/reload") == {403}
     assert asked.pop("/v1/completions") | asked.pop("/v1/chat/completions") <= {400, 404}
     assert asked.pop("/v1/values/{attribute}/{value}", set()) <= {403, 404}  # names of dots are part of the path
+    assert asked.pop("/v1/models/{model}", set()) <= {200, 404}
     if mode == GenerationMode.POSITIVE:
         assert asked == {"/v1/predict": asked["/v1/predict"], **{path: {200} for path in PATHS}}
 

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 import small_runs
+import torch
 from fastapi.testclient import TestClient
 from live_service import listening, until
 from transformers import AutoTokenizer
@@ -38,8 +39,9 @@ def save_model(folder: Path, backbone: Path, *, chat: bool) -> str:
     model = AttributeGenerator.build(
         str(backbone), schema, method=Injector(bottleneck=8, vector_size=8), tokenizer=tokenizer, text_input=text
     )
+    generator = torch.Generator().manual_seed(2)
     for parameter in model.method.parameters():
-        parameter.data.normal_(std=0.5)
+        parameter.data.normal_(std=0.5, generator=generator)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
@@ -160,8 +162,6 @@ def test_parts_of_stop_texts_and_of_characters_are_held_back() -> None:
             assert skip_special_tokens
             return bytes(ids).decode("utf-8", "replace")
 
-    import torch
-
     passed = list[tuple[int, str]]()
     stream = TextStream(
         Letters(), count=2, ends=[0], stop=["STOP"], on_text=lambda number, text: passed.append((number, text))
@@ -219,8 +219,18 @@ def test_what_changes_nothing_is_taken(client: TestClient, models: dict[str, Ser
     prompt = {"messages": [{"role": "user", "content": "the film"}], "temperature": 0, "max_tokens": 6}
     asked = client.post("/v1/chat/completions", json={**prompt, "attributes": {"user": "u1"}}).json()
     assert asked["choices"][0]["message"]["content"] == texts(complete(client))[0]
+    # What clients send beside: who asks, what is their default, null for what is not set.
+    notes = {"user": "end-user-7", "safety_identifier": "x", "metadata": {"a": "b"}, "service_tier": "auto"}
+    nulls = dict.fromkeys(["top_p", "n", "stop", "seed", "stream", "stream_options", "max_completion_tokens"])
+    with_notes = client.post("/v1/chat/completions", json={**prompt, **nulls, **notes, "user": None})
+    assert with_notes.status_code == 200, with_notes.text
+    assert texts(complete(client, metadata={"a": "b"}, seed=None)) == texts(complete(client))
+    refused = client.post("/v1/completions", json={**ASKED, **notes}).json()["error"]
+    assert refused["param"] == "user"  # which is an attribute here
     listed = client.get("/v1/models").json()
     assert (listed["object"], [one["id"] for one in listed["data"]]) == ("list", ["plain"])
+    assert client.get("/v1/models/plain").json() == listed["data"][0]
+    assert client.get("/v1/models/other").status_code == 404
     assert client.get("/v1/completions").json()["error"]["param"] == "path"
     with TestClient(create_app(models, keys=("0123456789abcdef",))) as other:
         assert other.post("/v1/completions", json=ASKED).json()["error"]["code"] == "invalid_api_key"

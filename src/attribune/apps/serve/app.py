@@ -22,6 +22,7 @@ from attribune.apps.serve.batching import Batcher
 from attribune.apps.serve.bodies import (
     ErrorAnswer,
     ModelsAnswer,
+    NamedModel,
     OpenAIErrorAnswer,
     PredictAnswer,
     PredictRequest,
@@ -36,7 +37,7 @@ from attribune.apps.serve.lines import LINES, LinePaths
 from attribune.apps.serve.metrics import ServiceMetrics
 from attribune.apps.serve.models import Answer, ServedModel
 from attribune.apps.serve.reloading import AlreadyLoadingError, Reload
-from attribune.apps.serve.requests import checked, media_type, parse_body, read_request
+from attribune.apps.serve.requests import checked, choose_model, media_type, parse_body, read_request
 from attribune.apps.serve.service import Service
 from attribune.apps.serve.settings import ServeSettings
 from attribune.apps.serve.value_paths import ValuePaths
@@ -128,6 +129,9 @@ def _add_paths(app: FastAPI, handlers: _Handlers) -> None:
     )
     closed: dict[int | str, Any] = {status: _FAULTS[status] for status in (401, 421)}
     app.get("/v1/models", response_model=ModelsAnswer, responses=closed)(handlers.list_models)
+    app.get("/v1/models/{model:path}", response_model=NamedModel, responses={**closed, 404: _FAULTS[404]})(
+        handlers.find_model
+    )
     app.get("/health", responses={status: _FAULTS[status] for status in (421, 503)})(handlers.health)
     app.get("/metrics", response_class=Response, responses=closed)(handlers.metrics)
     app.get("/", include_in_schema=False)(_to_docs)
@@ -254,10 +258,16 @@ class _Handlers:
     async def list_models(self) -> Response:
         """List the models, with the texts and attributes that each reads."""
         models = [model.describe() for model in self._models.values()]
-        known = {"object": "model", "created": self._started, "owned_by": "attribune"}
         return JSONResponse(
-            {"object": "list", "data": [{"id": model["name"], **known} for model in models], "models": models}
+            {"object": "list", "data": [self._named(model["name"]) for model in models], "models": models}
         )
+
+    async def find_model(self, model: str) -> Response:
+        """Name a model, as OpenAI's clients read it, if it is served."""
+        return JSONResponse(self._named(choose_model(self._models, model).name))
+
+    def _named(self, name: str) -> dict[str, Any]:
+        return NamedModel(id=name, created=self._started).model_dump()
 
     async def health(self) -> Response:
         """Say whether requests are answered."""

@@ -11,6 +11,7 @@ __all__ = [
     "ErrorAnswer",
     "Fault",
     "ModelsAnswer",
+    "NamedModel",
     "OpenAIErrorAnswer",
     "PredictAnswer",
     "PredictRequest",
@@ -86,11 +87,20 @@ class PredictAnswer(BaseModel):
     predictions: list[Prediction]
 
 
+class NamedModel(BaseModel):
+    """A model, as OpenAI's clients read it."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int = Field(description="When the service started, in seconds since 1970.")
+    owned_by: Literal["attribune"] = "attribune"
+
+
 class ModelsAnswer(BaseModel):
     """The models of this service, for OpenAI's clients as `data` too."""
 
     object: Literal["list"] = "list"
-    data: list[dict[str, Any]]
+    data: list[NamedModel]
     models: list[dict[str, Any]]
 
 

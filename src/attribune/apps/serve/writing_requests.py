@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -31,14 +31,19 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {  # fields of OpenAI's that change nothi
     "frequency_penalty": (None, 0),
     "logit_bias": (None, {}),
     "logprobs": (None, False),
-    "metadata": (None, {}),
+    "modalities": (None, ["text"]),
+    "parallel_tool_calls": (None, False, True),
     "presence_penalty": (None, 0),
     "response_format": (None, {"type": "text"}),
+    "service_tier": (None, "auto", "default"),
     "store": (None, False),
     "suffix": (None, ""),
+    "tool_choice": (None, "auto", "none"),
     "tools": (None, []),
     "top_logprobs": (None,),
 }
+_NOTES = ("metadata", "prompt_cache_key", "safety_identifier", "user")
+"""Fields of OpenAI's that say who asks and what for, and change no text."""
 _MOST_STOPS = 4
 _SEEDS = 2**32
 
@@ -163,9 +168,9 @@ def read_writing(
     Raises:
         Refused: naming the field, the value seen and the cure.
     """
-    given = _without_neutral(parse_body(body, content_type))
-    kind = ChatRequest if is_chat else CompletionRequest
-    request: Any = checked(kind, given, "", attributes=attribute_names(models))
+    kind, names = ChatRequest if is_chat else CompletionRequest, attribute_names(models)
+    given = _without_neutral(parse_body(body, content_type), kind, names)
+    request: Any = checked(kind, given, "", attributes=names)
     writes = {name: model for name, model in models.items() if model.writer is not None}
     if not writes:
         raise Refused(404, "model", "no model of this service writes text: serve a run of the task generation")
@@ -192,14 +197,20 @@ def read_writing(
     )
 
 
-def _without_neutral(given: Any) -> Any:
-    """Leave out what changes nothing, and refuse what would."""
+def _without_neutral(given: Any, kind: type[BaseModel], attributes: Collection[str]) -> Any:
+    """Leave out what changes nothing, such as a field that is null, and refuse what would.
+
+    Args:
+        attributes: their names; a note of such a name is an attribute at the wrong place, which `checked` refuses.
+    """
     if not isinstance(given, dict):
         return given
     for name, values in _NEUTRAL.items():
         if name in given and given[name] not in values:
             raise Refused(422, name, "this service does not have it: leave it out")
-    return {name: value for name, value in given.items() if name not in _NEUTRAL}
+    left_out = {*_NEUTRAL, *_NOTES} - set(attributes)
+    unset = {name for name in (*kind.model_fields, *_NOTES) if given.get(name) is None}
+    return {name: value for name, value in given.items() if name not in left_out | unset}
 
 
 def _prompts(request: CompletionRequest) -> list[str | list[tuple[str, str]]]:
