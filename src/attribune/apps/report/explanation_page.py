@@ -15,6 +15,7 @@ from attribune.metrics.definitions import metric_info
 __all__ = ["explanation_page"]
 
 _FAINTEST = 0.03  # weight of a word from which it is shaded
+_STRONG = 0.05  # effect that has full weight, or more if a word has more: small effects stay faint
 
 
 def explanation_page(record: Mapping[str, Any]) -> str:
@@ -48,7 +49,7 @@ def explanation_page(record: Mapping[str, Any]) -> str:
 def _marked_texts(occlusion: Mapping[str, Any]) -> Sequence[MarkedText]:
     """Return the text twice, shaded by the effect of each word with the row's attributes and without any."""
     words = occlusion["words"]
-    largest = max(abs(word[key]) for word in words for key in ("given", "hidden")) or 1.0
+    largest = max(_STRONG, *(abs(word[key]) for word in words for key in ("given", "hidden")))
     titles = {
         "given": f"Words for (blue) and against (orange, dashed) {occlusion['of']}, with the row's attributes",
         "hidden": "The same with the attributes hidden",

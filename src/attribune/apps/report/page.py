@@ -30,7 +30,7 @@ _THEME = {
     "#0b7285": "cyan",
 }
 """The colours of `plots`, and the variables of ``style.css`` that replace them, so that they follow the reader's."""
-_NARROW, _FEW = 5, 2  # columns of a small table, and sentences beside it
+_NARROW, _FEW = 4, 2  # columns of a small table, and sentences beside it
 _COLOUR = re.compile("|".join(_THEME))
 _NUMBERED_ID = re.compile(r' id="[A-Za-z0-9.]+_\d+"')  # of parts of a drawing, which every drawing has
 
@@ -132,7 +132,18 @@ class Heading:
 def render_page(heading: Heading, sections: Iterable[Section], *, notes: Sequence[str] = ()) -> str:
     """Render a page with its plots inside; the notes come last."""
     parts = list(sections)
-    return _template().render(heading=heading, parts=list(zip(_anchors(parts), parts, strict=True)), notes=notes)
+    placed = list(zip(_anchors(parts), _halves(parts), parts, strict=True))
+    return _template().render(heading=heading, parts=placed, notes=notes)
+
+
+def _halves(sections: Sequence[Section]) -> list[bool]:
+    """Return whether each section is beside another narrow one: the next, or the one before."""
+    halves: list[bool] = []
+    for number, section in enumerate(sections):
+        is_pair = section.is_narrow and number + 1 < len(sections) and sections[number + 1].is_narrow
+        if len(halves) == number:
+            halves += [True, True] if is_pair else [False]
+    return halves
 
 
 def shown_time(finished: str) -> str:
