@@ -18,6 +18,7 @@ from pages import (  # noqa: E402
     equations,
     experiments,
     explain,
+    forests,
     generation,
     judges,
     large_scale,
@@ -47,7 +48,10 @@ MODULES = (
     text_sets,
 )
 TABLES = {page: tables for module in MODULES for page, tables in module.TABLES.items()}
-DRAWINGS = experiments.DRAWINGS | judges.DRAWINGS
+DRAWINGS = {
+    name: lambda draw=draw: forests.in_both_schemes(draw())
+    for name, draw in (experiments.DRAWINGS | judges.DRAWINGS | results.DRAWINGS | systems.DRAWINGS).items()
+}
 
 
 def written(page: str, text: str) -> str:

@@ -8,9 +8,11 @@ from typing import Any
 
 from attribune.benchmark.rendering import render
 from attribune.benchmark.summary import Summary
+from attribune.benchmark.tables import Line
 from attribune.methods import METHODS
 from attribune.metrics.bootstrap import Interval
 from attribune.metrics.tables import ResultRow, markdown_table
+from pages import forests
 from pages.cells import RESULTS, between, machine_line, measured, table
 
 
@@ -18,6 +20,37 @@ def record(name: str) -> tuple[Summary, list[str]]:
     """The record of a benchmark, and its tables."""
     summary = Summary.read(RESULTS / f"{name}.json")
     return summary, render(summary.tables, "markdown").splitlines()
+
+
+def takeaways() -> list[str]:
+    """What the preset `small` shows, in sentences."""
+    polmed, critics = record("small")[0].tables
+    readers = {name for name, method in METHODS.items() if method.uses_attributes}
+    best = sorted(
+        (line for line in critics.lines if line.better and line.name in readers),
+        key=lambda line: line.metrics[critics.metric].value,
+        reverse=True,
+    )
+    shown = [f"`{line.name}` ({points(line)})" for line in best[:2]]
+    accurate = [line for line in polmed.lines if line.better and line.name in readers]
+    likely = [line for line in polmed.lines if line.loss is not None and line.loss.high < 0 and line.name in readers]
+    compared = [line.name for line in polmed.lines if line.name in readers]
+    shuffled = next(line for line in critics.lines if line.name == "injector, shuffled")
+    injector = next(line for line in critics.lines if line.name == "injector")
+    return [
+        f"- On {critics.plan.heading}, {len(best)} of {len(compared)} methods that read attributes are shown to be "
+        f"more accurate than the plain model. {' and '.join(shown)} gain most, in points of accuracy.",
+        f"- On {polmed.plan.heading}, {len(accurate) or 'none'} of them {'is' if len(accurate) < 2 else 'are'} shown "
+        f"to be more accurate, but {len(likely)} have a lower log loss: their probabilities are better.",
+        f"- The gain comes from the attributes. On {critics.plan.heading}, the difference of the Injector is "
+        f"{points(injector)}; with the attributes of other rows, it is {points(shuffled)}.",
+    ]
+
+
+def points(line: Line) -> str:
+    """The difference of a setting to the reference in points, with its interval."""
+    assert line.against is not None
+    return between(line.against.difference, line.against.low, line.against.high, scale=100, places=1, sign="+")
 
 
 def every_method() -> list[str]:
@@ -119,8 +152,13 @@ def coverage() -> list[str]:
     return table(head, rows)
 
 
+DRAWINGS = {
+    "images/methods-polmed.svg": lambda: forests.loss_differences(record("small")[0].tables[0]),
+    "images/methods-critics.svg": lambda: forests.accuracy_differences(record("small")[0].tables[1]),
+}
 TABLES = {
     "results.md": {
+        "takeaways": takeaways,
         "every method": every_method,
         "longer": longer,
         "real data": real_data,

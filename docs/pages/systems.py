@@ -5,6 +5,7 @@ from __future__ import annotations
 from attribune.benchmark.summary import Summary
 from attribune.benchmark.tables import Line
 from attribune.metrics.tables import format_difference, format_value
+from pages import forests
 from pages.cells import machine_line, measured, table
 from pages.experiments import difference, record, score, scores
 
@@ -13,6 +14,29 @@ FAMILIES = {
     "BiLSTM": "_bilstm",
     "NSC": "_nsc",
 }  # plain systems, and records of differences to them
+
+
+WORD_VECTORS = ("CNN", "UPNN", "BiLSTM", "HCSC", "NSC", "HUAPA")
+
+
+def takeaways() -> list[str]:
+    """What the systems show, in sentences."""
+    tables = record("ma-bert_small").tables
+    older = [[line for line in one.lines if line.name.startswith(WORD_VECTORS)] for one in tables]
+    worse = [sum(line.loss is not None and line.loss.low > 0 for line in lines) for lines in older]
+    injectors = [line for one in tables for line in one.lines if line.name == "MiniLM, injector"]
+    lower = sum(line.loss is not None and line.loss.high < 0 for line in injectors)
+    linear = [one.plan.heading for one in tables for line in one.lines if line.name == "linear" and line.better]
+    counted = ", ".join(
+        f"{count} of {len(lines)} on {one.plan.heading}" for count, lines, one in zip(worse, older, tables, strict=True)
+    )
+    return [
+        f"- Compared with systems over word vectors, the pretrained MiniLM has a lower log loss than {counted}, "
+        "although it does not read the attributes.",
+        f"- The Injector lowers the log loss of MiniLM on {lower} of {len(tables)} data sets: by "
+        f"{', '.join(f'{-line.loss.difference:.3f}' for line in injectors if line.loss is not None)}.",
+        f"- A linear model of words and attributes is shown to be more accurate than MiniLM on {' and '.join(linear)}.",
+    ]
 
 
 def with_and_without() -> list[str]:
@@ -104,8 +128,10 @@ def by_length() -> list[str]:
     ]
 
 
+DRAWINGS = {"images/systems.svg": lambda: forests.loss_differences(record("ma-bert_small").tables[0])}
 TABLES = {
     "systems.md": {
+        "takeaways": takeaways,
         "with and without": with_and_without,
         "losses": losses,
         "attributes": attributes_alone,

@@ -37,6 +37,7 @@ EXTRAS = {
 
 _MODULES = {
     "mkdocs-material": "material",
+    "mkdocstrings-python": "mkdocstrings_handlers.python",
     "pyyaml": "yaml",
     "python-calamine": "python_calamine",
     "scikit-learn": "sklearn",
