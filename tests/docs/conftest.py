@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from families import tiny_config
 from preference_tables import chosen_and_rejected, preferences
+from similarity_tables import pairs as searched_pairs
+from similarity_tables import scores, triplets
 from small_runs import reviews, save_backbone, write_csv
 from token_tables import questions, tagged_words, write_json_lines
 
@@ -69,6 +71,8 @@ def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "papers.jsonl").write_text("".join(json.dumps(paper) + "\n" for paper in papers), encoding="utf-8")
     write_csv(tmp_path / "votes.csv", preferences(90))
     write_csv(tmp_path / "pairs.csv", chosen_and_rejected(preferences(150)))
+    for name, make in {"searches": searched_pairs, "triplets": triplets, "scored": scores}.items():
+        write_csv(tmp_path / f"{name}.csv", make(60))
     write_json_lines(tmp_path / "words.jsonl", tagged_words(60))
     write_json_lines(tmp_path / "questions.jsonl", questions(60, unanswerable=0.2))
     for name in (DEFAULT_BACKBONE, "google-bert/bert-base-uncased"):

@@ -254,6 +254,7 @@ def test_every_task_is_in_the_table():
         "regression": "Regression",
         "aspects": "Aspects",
         "preference": "Preference",
+        "similarity": "Similarity",
         "generation": "Generation",
         "tags": "Tags",
         "spans": "Spans",

@@ -144,9 +144,21 @@ def test_a_round_trip_through_json(columns: Any, form: str, options: dict[str, A
     [
         ([QUERIES, FOUND], {}, "the task 'similarity' needs form: give it"),
         ([QUERIES, FOUND], {"form": "rows"}, "form is 'rows': choose one of scores, pairs, triplets"),
-        ([QUERIES, FOUND], {"form": "scores"}, "takes a column of scores, perhaps with both texts .* given 2 columns"),
-        ([QUERIES], {"form": "pairs"}, "takes the two texts of rows with pairs, and was given 1 columns"),
-        ([QUERIES, FOUND], {"form": "triplets"}, "takes the text, the positive and the negative"),
+        (
+            [QUERIES, FOUND],
+            {"form": "scores"},
+            "takes for scores a column of scores, perhaps with .* given 2: name these",
+        ),
+        (
+            [QUERIES],
+            {"form": "pairs"},
+            "takes for pairs the columns of both texts and of pair_attributes, and was given 1",
+        ),
+        (
+            [QUERIES, FOUND],
+            {"form": "triplets"},
+            "takes for triplets the columns of the text, the positive and the negative",
+        ),
         ([QUERIES, FOUND], {"form": "pairs", "margin": 0.1}, "margin is for triplets, and the rows are pairs"),
         ([QUERIES, FOUND, OTHERS], {"form": "triplets", "scale": 2.0}, "scale is for pairs, and the rows are triplets"),
         ([QUERIES, FOUND], {"form": "pairs", "scale": 0.0}, "scale"),

@@ -43,7 +43,7 @@ def command(folder: Path, run: Path, *words: str, form: str = "pairs", method: s
 def learned(folder: Path, run: Path, form: str) -> Path:
     words = ["backbone.tuning=full", "training.learning_rate=0.01", "training.backbone_learning_rate=0.003"]
     given = command(folder, run, *words, form=form)
-    given[given.index("--epochs") + 1] = "4"
+    given[given.index("--epochs") + 1] = "2"
     assert main(given) == 0
     return run
 
@@ -74,7 +74,7 @@ def test_the_user_decides_which_document_is_found(run: Path) -> None:
     assert as_given["mrr"].value > 0.95
     assert as_given["recall_at_1"].value > 0.9
     assert hidden["mrr"].value < 0.9, "attributes hidden"
-    assert chance["recall_at_1"].value == pytest.approx(1 / 12)
+    assert chance["recall_at_1"].value < 0.15
     assert as_given["mrr"].low > hidden["mrr"].high - 0.1
 
 
@@ -144,12 +144,18 @@ def test_the_service_compares(run: Path) -> None:
         assert refused.status_code == 422
 
 
+def split_off(document: str) -> dict[str, str]:
+    """The last word of a document as its item."""
+    *words, item = document.split()
+    return {"document": " ".join(words), "item": item}
+
+
 def test_a_word_backbone_learns_with_items_of_documents(folder: Path, tmp_path: Path) -> None:
-    """The item conditions the document, and the user the query; the document's own words say nothing."""
-    rows = [{**row, "item": row["document"].split()[-1], "document": "the plot"} for row in pairs(160, seed=2)]
-    rows = [{**row, "document": f"{row['document']} {row['query'].split()[1]}"} for row in rows]
+    """The item conditions the document, whose words do not say what the user wants, and the user the query."""
+    rows = [row | split_off(row["document"]) for row in pairs(400, seed=2)]
     small_runs.write_csv(tmp_path / "items.csv", rows)
     words = command(folder, tmp_path / "run", "task.pair_attributes=[item]", "training.learning_rate=0.01")
+    words[words.index("--epochs") + 1] = "6"
     words[1] = str(tmp_path / "items.csv")
     words[words.index("--backbone") + 1] = "bilstm"
     words[words.index("--method") + 1] = "concat-text"
@@ -159,8 +165,9 @@ def test_a_word_backbone_learns_with_items_of_documents(folder: Path, tmp_path: 
     predictor = load_run(tmp_path / "run")[1]
     query = predictor.encode("film n1 n20", user="u1")
     assert query.shape == predictor.encode("the plot n1", of="text_pair", item="great").shape
-    great, awful = (predictor.encode("the plot n1", of="text_pair", item=item) for item in ("great", "awful"))
-    assert abs(great - awful).max() > 1e-3
+    found = RunFolder(tmp_path / "run").read_results().table("test")
+    assert found[0].metrics["mrr"].value > 0.95
+    assert found[1].metrics["mrr"].value < 0.85, "attributes hidden"
 
 
 def test_hostile_tables(folder: Path, tmp_path: Path, capsys: Any) -> None:

@@ -45,7 +45,7 @@ class LabelledRows:
         """Read a table as the run's own tables were read; DataError naming file, row or column and the cure."""
         table = read_table(data, encoding=encoding)
         source = table_source_name(data)
-        needed = [*recipe.data.text_input().names, *recipe.data.text_negative, *recipe.data.label]
+        needed = [*recipe.data.text_input().names, *recipe.data.label, *recipe.label_columns]
         require_columns(table.column_names, needed, source=source)
         predictor.check_columns(table.column_names, source=source)
         task = predictor.task

@@ -152,8 +152,13 @@ class Recipe(Settings):
         if self.backbone.head_size is not None:
             raise ConfigError("task 'similarity' has no head: leave backbone.head_size out")
         check_gives_vectors(self.method_config(), task=self.task_kind)
+        self._similarity.check_attributes(self.attribute_names)
+
+    @property
+    def _similarity(self) -> Similarity:
+        """The task ``similarity`` with the attributes of each text."""
         named = {name: self.task[name] for name in ("text_attributes", "pair_attributes") if name in self.task}
-        Similarity(form=self.form, **named).check_attributes(self.attribute_names)
+        return Similarity(form=self.form, **named)
 
     @property
     def form(self) -> Form:
@@ -314,6 +319,8 @@ class Recipe(Settings):
     @property
     def label_columns(self) -> tuple[str, ...]:
         """The columns that are predicted: the labels, with the texts that they are about, or the generated text."""
+        if self.task_kind == "similarity":
+            return (*self.data.label, *self.data.texts, *self._similarity.label_attributes)
         if self.compares:
             return (*self.data.label, *self.data.texts)
         if self.reads_tokens:

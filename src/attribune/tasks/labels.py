@@ -86,6 +86,8 @@ def compared_texts(columns: Sequence[Column]) -> list[tuple[str, ...]]:
     """Return the texts of each row, trimmed, one of each column; "" for a missing one."""
 
     def text(value: Any) -> str:
+        if isinstance(value, LISTS):
+            return " ".join(map(str, value))
         return value.strip() if isinstance(value, str) else canonical(value) or ""
 
     return [tuple(map(text, row)) for row in zip(*columns, strict=True)]

@@ -41,11 +41,10 @@ _METRICS = {
     "pairs": ("mrr", *(f"recall_at_{k}" for k in RECALL_AT)),
     "triplets": ("accuracy",),
 }
-_COLUMNS = {"scores": (1, 3), "pairs": (2,), "triplets": (3,)}
 _NEEDED = {
-    "scores": "a column of scores, perhaps with both texts behind it",
-    "pairs": "the two texts",
-    "triplets": "the text, the positive and the negative",
+    "scores": "a column of scores, perhaps with those of both texts behind it",
+    "pairs": "the columns of both texts and of pair_attributes",
+    "triplets": "the columns of the text, the positive and the negative",
 }
 _OPTION_OF = {"scale": "pairs", "margin": "triplets"}
 
@@ -73,7 +72,8 @@ class Similarity(Task):
     - ``scores``: the mean squared error of the cosine from scores between -1 and 1 (Reimers and Gurevych 2019); the
       logits (n, 1) are the cosines.
     - ``pairs``: the second texts of the other rows of a batch are negatives (Henderson et al. 2017); labels are numbers
-      of the second texts, equal for equal ones, and the logits (n, 2 * size) are both vectors, of length 1.
+      of the second texts, equal for equal ones with equal `pair_attributes`, and the logits (n, 2 * size) are both
+      vectors, of length 1.
     - ``triplets``: the positive is nearer than the negative, by a margin (Schroff, Kalenichenko and Philbin 2015); the
       logits (n, 2) are the cosines with both, and labels are 0.
 
@@ -159,6 +159,11 @@ class Similarity(Task):
         """Names of the cosines; vectors have none."""
         return {"scores": ["similarity"], "pairs": [], "triplets": ["similarity", "similarity_negative"]}[self.form]
 
+    @property
+    def label_attributes(self) -> tuple[str, ...]:
+        """The attributes that tell the second texts of pairs apart, beside their words."""
+        return self.pair_attributes if self.form == "pairs" else ()
+
     def with_vector_size(self, size: int) -> Self:
         """Return the task of a model whose vectors of texts have this size."""
         return replace(self, size=size)
@@ -196,22 +201,29 @@ class Similarity(Task):
         Rows of pairs and triplets need texts that differ.
 
         Args:
-            columns: the scores, if there are any; then the texts, which may be left out behind scores.
+            columns: the scores, if there are any; then the texts, which may be left out behind scores; and
+                `label_attributes`.
         """
-        if len(columns) not in _COLUMNS[self.form]:
+        texts_count = self.candidates + len(self.label_attributes)
+        if len(columns) not in ((1, 3) if self.form == "scores" else (texts_count,)):
             raise ConfigError(
-                f"the task 'similarity' takes {_NEEDED[self.form]} of rows with {self.form}, and was given "
-                f"{len(columns)} columns: name these"
+                f"the task 'similarity' takes for {self.form} {_NEEDED[self.form]}, and was given {len(columns)}: name "
+                "these"
             )
         texts = compared_texts(columns if self.form != "scores" else columns[1:])
         if self.form == "scores":
             scores = self._scores(columns[0], first_row)
             has_texts = np.array([all(row) for row in texts], dtype=bool) if texts else True
             return scores.astype(np.float32), ~np.isnan(scores) & has_texts
-        is_usable = np.array([all(row) and row[-1] != row[-2] for row in texts], dtype=bool)
+        is_usable = np.array([self._differ(row) is True for row in texts], dtype=bool)
         if self.form == "triplets":
             return np.zeros(len(texts), dtype=np.int64), is_usable
-        return np.array([_number(row[1]) for row in texts], dtype=np.int64), is_usable
+        return np.array([_number(row[1:]) for row in texts], dtype=np.int64), is_usable
+
+    def _differ(self, row: tuple[str, ...]) -> bool | None:
+        """Whether the last two texts of a row differ; None where one is missing."""
+        texts = row[: self.candidates]
+        return texts[-1] != texts[-2] if all(texts) else None
 
     def _scores(self, column: Column, first_row: int) -> Array:
         scores = label_numbers(column, missing=self.missing, first_row=first_row)
@@ -238,7 +250,7 @@ class Similarity(Task):
         """Say how many rows with texts are left out, since they have the same one twice."""
         if self.form == "scores":
             return []
-        alike = sum(all(row) and row[-1] == row[-2] for row in compared_texts(columns))
+        alike = sum(self._differ(row) is False for row in compared_texts(columns))
         same = "row has the same text twice and is left out", "rows have the same text twice and are left out"
         return [counted(alike, *same)] if alike else []
 
@@ -317,6 +329,7 @@ class Similarity(Task):
         return np.zeros(self.outputs)
 
 
-def _number(text: str) -> int:
+def _number(texts: Sequence[str]) -> int:
     """Return a number of 63 bits, not negative, that is the same for equal texts."""
-    return int.from_bytes(blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest(), "little") >> 1
+    digest = blake2b("\0".join(texts).encode(errors="surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1

@@ -28,12 +28,14 @@ LABELS: dict[str, tuple[list[Any], dict[str, Any]]] = {  # columns of labels, an
     "regression": ([[0.5, 1.5, 2.0]], {}),
     "aspects": ([["1", "2", "3"], ["2", "1", "2"]], {"names": ["look", "taste"]}),
     "preference": ([["first", "second", "first"]], {}),
+    "similarity": ([["a", "b", "c"], ["d", "e", "f"]], {"form": "pairs"}),
     "tags": ([[["B-X", "O"], ["O"], ["I-X"]]], {}),
     "spans": ([SPANS, ["the film was"] * 3], {}),
     "generation": ([["a", "b", "c"]], {}),
 }
 TEXTS: dict[str, TextInput] = {
     "preference": TextInput.of("one", pair="two", prompt="ask"),
+    "similarity": TextInput.of("query", pair="document"),
     "spans": TextInput.of("question", pair="context"),
 }
 ATTRIBUTES = {
