@@ -7,10 +7,12 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from small_runs import save_backbone
 
 import attribune
 
@@ -77,7 +79,10 @@ def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:
 
 
 def test_the_command_works(installed: Path, tmp_path: Path) -> None:
-    assert run([installed / "attribune", "--version"], tmp_path).split() == ["attribune", attribune.__version__]
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert run([installed / "attribune", "--version"], tmp_path).split() == ["attribune", version]
+    assert f"version: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"## [{version}] - " in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert "injector" in run([installed / "attribune", "methods"], tmp_path)
     assert run([installed / "python", "-m", "attribune", "data", "list"], tmp_path).startswith("name")
 
@@ -100,3 +105,20 @@ for small, end in ((False, ""), (True, "-small")):
     assert presets.split() == sorted(path.stem for path in (PACKAGE / "runs" / "presets").glob("*.yaml"))
     written = {path.stem for path in (PACKAGE / "benchmark" / "experiments").glob("*.yaml")}
     assert set(" ".join(experiments).split()) == written
+
+
+def test_three_lines_make_a_model(installed: Path, tmp_path: Path) -> None:
+    save_backbone(tmp_path / "backbone")
+    code = """
+import pandas as pd
+from attribune import AttributeClassifier
+
+df = pd.DataFrame({"review": ["great plot", "dull cast"] * 20, "user": ["u1", "u2", "u3", "u4"] * 10})
+y = ["good", "bad"] * 20
+model = AttributeClassifier("review", attributes=["user"], backbone="backbone", max_length=16, epochs=1, verbose=False)
+print(*model.fit(df, y).predict_proba(df).sum(axis=1).round(5))
+print(*model.classes_)
+"""
+    sums, classes = run([installed / "python", "-c", code], tmp_path).splitlines()
+    assert sums.split() == ["1.0"] * 40
+    assert classes == "bad good"

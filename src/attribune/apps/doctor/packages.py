@@ -159,6 +159,6 @@ def problems_of_own_modules() -> Iterator[Problem]:
     except (Exception, SystemExit) as error:  # incompatible packages raise whatever they like
         yield Problem(
             what=f"attribune itself cannot be imported ({summary(error)})",
-            cure="pip install -U attribune, in an environment of its own",
+            cure="install Attribune again, in an environment of its own",
             fatal=True,
         )
