@@ -27,6 +27,7 @@ from attribune.errors import ConfigError
 
 pytest.importorskip("gradio")
 
+from attribune.apps.playground.drawing import map_svg
 from attribune.apps.playground.page import answer_html, panel_html
 
 pytestmark = pytest.mark.slow
@@ -193,10 +194,43 @@ def test_values_are_found_by_a_part_of_their_name(session: Session) -> None:
     assert len(found) == 7
 
 
-def test_examples_are_training_texts(session: Session) -> None:
-    texts = {row["text"] for row in ROWS}
-    assert session.examples()
-    assert set(session.examples()) <= texts
+def test_examples_are_training_rows_with_their_values_and_labels(session: Session) -> None:
+    examples = session.examples()
+    assert len(examples) == 40
+    for one, row in zip(examples, ROWS, strict=False):
+        assert (one.text, one.label, one.second) == (row["text"], row["stars"], "")
+        assert one.values["user"] == [row["user"]]
+        assert set(one.values["tags"]) == set(filter(None, row["tags"].split(";")))
+        assert one.values["price"] == [row["price"]] * bool(row["price"])
+
+
+def test_ratings_are_in_their_order_and_classes_by_probability(session: Session) -> None:
+    answer = replace(
+        session.ask("the film", {}), names=["1", "2", "3"], numbers=np.array([[0.2, 0.5, 0.3]]), cases=["as given"]
+    )
+    rows = r"<tr><th>(\d)</th>"
+    assert re.findall(rows, answer_html(answer)) == ["2", "3", "1"]
+    assert re.findall(rows, answer_html(replace(answer, is_ordered=True))) == ["1", "2", "3"]
+    shares = {"1": 0.2, "2": 0.5, "3": 0.3}
+    panel = replace(session.ask_panel("the film", {}, "user"), probabilities=shares, shares=shares)
+    assert re.findall(rows, panel_html(panel, "user")) == ["2", "3", "1"]
+    assert re.findall(rows, panel_html(replace(panel, is_ordered=True), "user")) == ["1", "2", "3"]
+
+
+def test_a_map_names_the_values_at_its_edges_and_escapes_them() -> None:
+    rng = np.random.default_rng(0)
+    values = ["<img src=x>", *(f"v{number}" for number in range(1, 60))]
+    positions = rng.normal(size=(60, 2))
+    positions[0], positions[1] = [9, 0], [-9, 0]
+    drawing = map_svg(values, positions, np.full(60, 10), np.append(np.nan, rng.random(59)), by="share of good")
+    assert drawing.count("<circle") == 60
+    assert "<img" not in drawing
+    names = re.findall("<text[^>]*>([^<]*)</text>", drawing)
+    assert {"&lt;img src=x&gt;", "v1", "share of good"} <= set(names)
+    assert len(names) < 30, "names that would overlap are left out"
+    x = {title: float(at) for at, title in re.findall(r'cx="([\d.]+)"[^>]*><title>([^:]*):', drawing)}
+    assert max(x, key=x.__getitem__) == "&lt;img src=x&gt;"
+    assert min(x, key=x.__getitem__) == "v1"
 
 
 @pytest.mark.parametrize("method", ["linear", "automl", "none"])
@@ -430,9 +464,9 @@ def test_in_a_browser(width: int, height: int, address: str, tmp_path: Path) -> 
         )
         driver.get(address)
         wait = WebDriverWait(driver, 60)
-        button = wait.until(lambda d: d.find_element(By.ID, "predict"))
-        button.click()
         answer = wait.until(lambda d: d.find_element(By.CSS_SELECTOR, "#answer table"))
+        assert driver.find_element(By.ID, "label").text == f"Its label: {ROWS[0]['stars']}"
+        assert driver.find_element(By.CSS_SELECTOR, "#value-user input").get_attribute("value") == ROWS[0]["user"]
         assert "as given" in answer.text
         wide = driver.execute_script("return document.documentElement.scrollWidth")
         assert wide <= width, "nothing lies beyond the edge of the screen"

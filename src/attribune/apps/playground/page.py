@@ -9,37 +9,48 @@ from typing import Any
 
 import gradio as gr
 import numpy as np
-import pandas as pd
 from jinja2 import Environment
 from starlette.middleware import Middleware
 
+from attribune.apps.playground.drawing import map_svg
 from attribune.apps.playground.guard import PageGuard
 from attribune.apps.playground.session import Answer, PanelAnswer, Session, ValueMap, is_listed, takes_several
+from attribune.core.wording import shortened
 from attribune.errors import AttribuneError
 from attribune.schema import FittedAttribute
 
 __all__ = ["CSS", "build_page", "launch"]
 
 _MAX_CHOICES = 200  # values in a list to pick from; others are typed
+_MAX_CHOICE = 90  # characters of a text in a list
 _MAX_NUMBERS = 12  # classes in a table, the most probable ones
 _ROWS = "training rows (log10)"
 CSS = """
-.attribune-answer { overflow-x: auto; }
-.attribune-answer table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-.attribune-answer th, .attribune-answer td { padding: .35rem .6rem; text-align: right; vertical-align: bottom; }
+.attribune-answer { overflow-x: auto; overflow-wrap: anywhere; }
+.attribune-answer table { border-collapse: collapse; border: 0 !important; margin: .5rem 0;
+  font-variant-numeric: tabular-nums; }
+.attribune-answer th, .attribune-answer td { padding: .35rem .6rem; text-align: right; vertical-align: bottom;
+  border: 0; border-bottom: 1px solid var(--border-color-primary); }
 .attribune-answer tr:first-child th { overflow-wrap: anywhere; min-width: 5rem; max-width: 14rem; }
-.attribune-answer tr th:first-child { text-align: left; position: sticky; left: 0; min-width: 0; white-space: nowrap;
+.attribune-answer tr > :first-child { text-align: left; position: sticky; left: 0; min-width: 0; white-space: nowrap;
   background: var(--background-fill-primary); }
 .attribune-answer .bar { display: block; height: .4rem; background: #1864ab; border-radius: .2rem; min-width: 1px; }
 .attribune-answer .track { display: block; width: 4rem; margin-left: auto; background: var(--border-color-primary);
   border-radius: .2rem; }
 .attribune-answer .prediction { font-weight: 600; }
+button[role=tab][aria-selected=true] { color: var(--link-text-color) !important; }
+.attribune-map { overflow-x: auto; }
+.attribune-map svg { width: 100%; min-width: 640px; max-width: 960px; height: auto; display: block; }
+.attribune-map text { fill: var(--body-text-color); font-size: 13px; paint-order: stroke;
+  stroke: var(--background-fill-primary); stroke-width: 3px; }
+.attribune-map circle { stroke: var(--body-text-color-subdued); stroke-width: .75; }
+.attribune-map circle:hover { stroke: var(--body-text-color); stroke-width: 2; }
 """
 
 _JINJA = Environment(autoescape=True, trim_blocks=True)
 _ANSWER = _JINJA.from_string("""
-<div class=attribune-answer><table>
-<tr><th></th>{% for case in answer.cases %}<th>{{ case }}</th>{% endfor %}</tr>
+<div class="attribune-answer" role="region" aria-label="Answer" tabindex="0"><table>
+<tr><td></td>{% for case in answer.cases %}<th>{{ case }}</th>{% endfor %}</tr>
 <tr><th>prediction</th>{% for one in answer.predictions %}<td class=prediction>{{ one }}</td>{% endfor %}</tr>
 {% for name, row in numbers.items() %}
 <tr><th>{{ name }}</th>
@@ -58,12 +69,12 @@ _ANSWER = _JINJA.from_string("""
 {% if hidden %}<p>{{ "{:,}".format(hidden) }} less probable ones are not shown.</p>{% endif %}
 </div>""")
 _PANEL = _JINJA.from_string("""
-<div class=attribune-answer>
+<div class="attribune-answer" role="region" aria-label="Answer" tabindex="0">
 <p>{{ "{:,}".format(answer.members) }} values of {{ name }} together:
 <span class=prediction>{{ answer.prediction }}</span></p>
 {% if numbers %}
 <table>
-<tr><th></th><th>mean probability</th><th>values who say so</th></tr>
+<tr><td></td><th>mean probability</th><th>values who say so</th></tr>
 {% for name in numbers %}
 <tr><th>{{ name }}</th>
 {% for number in (answer.probabilities[name], answer.shares[name]) %}
@@ -84,7 +95,7 @@ _PANEL = _JINJA.from_string("""
 </div>""")
 _MATCHES = _JINJA.from_string("""
 {% if matches %}
-<div class=attribune-answer><table>
+<div class="attribune-answer" role="region" aria-label="Answer" tabindex="0"><table>
 <tr><th>{{ name }}</th><th>training rows</th></tr>
 {% for value, rows in matches %}
 <tr><th>{{ value }}</th><td>{{ "{:,}".format(rows) }}</td></tr>
@@ -103,10 +114,7 @@ def build_page(session: Session, *, title: str) -> gr.Blocks:
         for note in session.notes:
             gr.Markdown(html.escape(note))
         with gr.Tab("A text"):
-            text, pickers = _text_and_values(session)
-            button = gr.Button("Predict", variant="primary", elem_id="predict")
-            answer = gr.HTML(elem_id="answer")
-            button.click(_with_alerts(session, _ask), [text, *pickers], answer, api_name="predict")
+            text, pickers = _text_tab(session, page)
         names = [attribute.name for attribute in session.attributes if is_listed(attribute)]
         if names:
             with gr.Tab("Two values"):
@@ -127,7 +135,6 @@ def launch(session: Session, *, title: str, port: int) -> tuple[gr.Blocks, str]:
         OSError: for a port that is taken.
     """
     page = build_page(session, title=title)
-    theme = gr.themes.Default(font=("system-ui", "sans-serif"), font_mono=("ui-monospace", "monospace"))
     _, address, _ = page.launch(
         server_name="127.0.0.1",
         server_port=port or None,
@@ -135,23 +142,64 @@ def launch(session: Session, *, title: str, port: int) -> tuple[gr.Blocks, str]:
         prevent_thread_lock=True,
         share=False,
         app_kwargs={"middleware": [Middleware(PageGuard)]},
-        theme=theme,
+        theme=_theme(),
         css=CSS,
         footer_links=[],
     )
     return page, address
 
 
-def _text_and_values(session: Session) -> tuple[gr.Textbox, list[Any]]:
+def _theme() -> gr.themes.Base:
+    """Return a theme whose texts and buttons have enough contrast, in light and in dark."""
+    theme = gr.themes.Default(
+        primary_hue="blue", font=("system-ui", "sans-serif"), font_mono=("ui-monospace", "monospace")
+    )
+    colours = {
+        "button_primary_background_fill": "*primary_700",
+        "button_primary_background_fill_hover": "*primary_800",
+        "button_primary_background_fill_dark": "*primary_700",
+        "button_primary_background_fill_hover_dark": "*primary_600",
+        "block_info_text_color": "*neutral_600",
+        "block_info_text_color_dark": "*neutral_300",
+        "link_text_color": "*primary_700",
+        "link_text_color_dark": "*primary_300",
+    }
+    return theme.set(**colours)
+
+
+def _text_tab(session: Session, page: gr.Blocks) -> tuple[gr.Textbox, list[Any]]:
+    """Build the first tab, and return the box of the text and those of a second text and the values."""
     examples = session.examples()
     if examples:
-        example = gr.Dropdown(choices=[(_short(one), one) for one in examples], label="A text of the training rows")
-    text = gr.Textbox(label="Text", lines=4, elem_id="text", value=examples[0] if examples else "")
-    if examples:
-        example.input(lambda chosen: chosen, example, text, api_visibility="private")
+        choices = [(shortened(one.text, _MAX_CHOICE), index) for index, one in enumerate(examples)]
+        example = gr.Dropdown(choices=choices, value=0, label="A training row", elem_id="training-row")
+        label = gr.HTML(elem_id="label")
+    text = gr.Textbox(label="Text", lines=4, elem_id="text")
     pair = [gr.Textbox(label="Second text", lines=4, elem_id="second-text")] if session.reads_pairs else []
     with gr.Row():
-        return text, [*pair, *(_picker(attribute) for attribute in session.attributes)]
+        inputs = [*pair, *(_picker(attribute) for attribute in session.attributes)]
+    button = gr.Button("Predict", variant="primary", elem_id="predict")
+    answer = gr.HTML(elem_id="answer")
+    ask = _with_alerts(session, _ask)
+    button.click(ask, [text, *inputs], answer, api_name="predict")
+
+    def fill(index: int) -> list[Any]:
+        row = examples[index]
+        values = [_picked(attribute, row.values[attribute.name]) for attribute in session.attributes]
+        given = [row.text, *([row.second] if session.reads_pairs else []), *values]
+        return [*given, f"<p>Its label: <b>{html.escape(row.label)}</b></p>", ask(*given)]
+
+    if examples:
+        for event in (example.input, page.load):
+            event(fill, example, [text, *inputs, label, answer], api_visibility="private")
+    return text, inputs
+
+
+def _picked(attribute: FittedAttribute, values: list[str]) -> Any:
+    """Return values as the control of an attribute holds them."""
+    if takes_several(attribute):
+        return values
+    return values[0] if values else None if is_listed(attribute) else ""
 
 
 def _picker(attribute: FittedAttribute) -> Any:
@@ -196,8 +244,10 @@ def _with_alerts(session: Session, handler: Callable[..., str]) -> Callable[...,
 
 
 def answer_html(answer: Answer) -> str:
-    """Render an answer as a table: the prediction of each case, and the numbers with bars."""
+    """Render an answer as a table: the prediction of each case, and the numbers with bars, ratings in their order."""
     order = np.argsort(-answer.numbers[0], kind="stable")[:_MAX_NUMBERS].tolist()
+    if answer.is_ordered:
+        order.sort()
     numbers = {answer.names[index]: answer.numbers[:, index].tolist() for index in order}
     return _ANSWER.render(answer=answer, numbers=numbers, hidden=len(answer.names) - len(order))
 
@@ -269,8 +319,10 @@ def _ask_panel(session: Session, text: str, attribute: str, *picked: Any) -> str
 def panel_html(answer: PanelAnswer, name: str) -> str:
     """Render what a panel says: mean probabilities and shares with bars, and who dissents."""
     numbers = sorted(answer.probabilities, key=lambda one: -answer.probabilities[one])
-    hidden = len(numbers[_MAX_NUMBERS:])
-    return _PANEL.render(answer=answer, name=name, numbers=numbers[:_MAX_NUMBERS], hidden=hidden)
+    numbers, hidden = numbers[:_MAX_NUMBERS], len(numbers[_MAX_NUMBERS:])
+    if answer.is_ordered:
+        numbers.sort(key=list(answer.probabilities).index)
+    return _PANEL.render(answer=answer, name=name, numbers=numbers, hidden=hidden)
 
 
 def _map(session: Session, names: Sequence[str], page: gr.Blocks) -> None:
@@ -279,24 +331,16 @@ def _map(session: Session, names: Sequence[str], page: gr.Blocks) -> None:
     with gr.Row():
         attribute = gr.Dropdown(choices=list(names), value=names[0], label="Attribute", elem_id="map-attribute")
         colour = gr.Dropdown(choices=[*colours, _ROWS], value=(colours or [_ROWS])[-1], label="Coloured by")
-    plot = gr.ScatterPlot(x="first component", y="second component", color="colour", tooltip="all", height=420)
+    plot = gr.HTML(elem_id="map")
     caption = gr.Markdown(elem_id="map-caption")
 
-    def draw(name: str, by: str) -> tuple[Any, str]:
+    def draw(name: str, by: str) -> tuple[str, str]:
         shown = value_map(name)
         if shown is None:
-            return None, f"This model has no vectors of {name}, or fewer than three values."
+            return "", f"This model has no vectors of {name}, or fewer than three values."
         shades = np.log10(np.maximum(shown.rows, 1)) if by == _ROWS else shown.means[by]
-        frame = pd.DataFrame(
-            {
-                "value": shown.values,
-                "first component": shown.positions[:, 0],
-                "second component": shown.positions[:, 1],
-                "training rows": shown.rows,
-                "colour": np.round(shades, 3),
-            }
-        )
-        return frame, _map_caption(session, name, shown, by)
+        drawing = map_svg(shown.values, shown.positions, shown.rows, shades, by=by)
+        return drawing, _map_caption(session, name, shown, by)
 
     for control in (attribute, colour):
         control.change(draw, [attribute, colour], [plot, caption], api_visibility="private")
@@ -335,7 +379,3 @@ def _search(session: Session, names: Sequence[str]) -> None:
 
     for event in (query.submit, query.change):
         event(look, [attribute, query], answer, api_visibility="private", show_progress="hidden")
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 90 else f"{text[:89]}…"

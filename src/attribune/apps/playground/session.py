@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+from datasets import Dataset
 
 from attribune.analysis.explain.single import counterfactuals, rows_of
 from attribune.core.wording import prediction_text
@@ -19,11 +20,12 @@ from attribune.models.predictor import Predictor
 from attribune.runs.folder import load_run
 from attribune.runs.labelled import LabelledRows
 from attribune.runs.recipe import Recipe
-from attribune.schema import FittedAttribute, MultiLabel, Numeric
+from attribune.schema import FittedAttribute, MultiLabel, Numeric, Schema
 from attribune.schema.assignments import assigned_ids, assignments_text
+from attribune.schema.columns import cell_text
 from attribune.tasks import Aspects, Classification, Rating, Regression, Task
 
-__all__ = ["Answer", "PanelAnswer", "Session", "ValueMap"]
+__all__ = ["Answer", "PanelAnswer", "Session", "TrainingRow", "ValueMap"]
 
 Array = npt.NDArray[Any]
 _MAX_MAPPED = 2_000  # the most frequent values
@@ -44,6 +46,7 @@ class Answer:
         numbers: (cases, names).
         predictions: of each case, in words.
         probabilities: whether the numbers are probabilities.
+        is_ordered: whether the names have an order of their own, such as ratings.
         notes: values that were not used as they were typed.
     """
 
@@ -52,7 +55,24 @@ class Answer:
     numbers: Array
     predictions: list[str]
     probabilities: bool
+    is_ordered: bool = False
     notes: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingRow:
+    """A training row to try.
+
+    Args:
+        second: the second text of a pair.
+        values: of each attribute.
+        label: in words.
+    """
+
+    text: str
+    second: str
+    values: dict[str, list[str]]
+    label: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +84,7 @@ class PanelAnswer:
         prediction: the answer of all together, in words.
         probabilities: mean probability of each answer; empty for a regression.
         shares: share of the members who give each answer, by name; empty for a regression.
+        is_ordered: whether the answers have an order of their own, such as ratings.
         figures: disagreement, doubt, and what numbers have, by name.
         dissenters: members with another answer, the farthest first.
         notes: values that were not used as they were typed, and members who were not asked.
@@ -73,6 +94,7 @@ class PanelAnswer:
     prediction: str
     probabilities: dict[str, float]
     shares: dict[str, float]
+    is_ordered: bool = False
     figures: dict[str, float]
     dissenters: list[str]
     notes: list[str]
@@ -136,12 +158,32 @@ class Session:
         """The attributes that the model reads."""
         return tuple(self.predictor.schema) if self.predictor.reads_attributes else ()
 
-    def examples(self) -> list[str]:
-        """Return some texts of the training rows."""
+    def examples(self) -> list[TrainingRow]:
+        """Return some of the training rows."""
         if self.training is None:
             return []
         rows = self.training.rows.select(range(min(_MAX_EXAMPLES, len(self.training.labels))))
-        return list(dict.fromkeys(text for text in self.predictor.text_input.read(rows) if text.strip()))
+        text_input = self.predictor.text_input
+        texts = text_input.read(rows)
+        seconds = text_input.read_pairs(rows) if text_input.pair else [""] * len(texts)
+        labels = [[cell_text(cell) for cell in rows[name]] for name in self.recipe.data.label]
+        values = {attribute.name: _values_of(attribute, rows, self.predictor.schema) for attribute in self.attributes}
+        return [
+            TrainingRow(
+                text=text,
+                second=second,
+                values={name: listed[row] for name, listed in values.items()},
+                label=prediction_text(dict(zip(self._label_names, (one[row] for one in labels), strict=True))),
+            )
+            for row, (text, second) in enumerate(zip(texts, seconds, strict=True))
+            if text.strip()
+        ]
+
+    @property
+    def _label_names(self) -> tuple[str, ...]:
+        """The names of the label columns; that of a single one is not shown."""
+        names = self.recipe.data.label
+        return names if len(names) > 1 else ("prediction",)
 
     # Predictions
 
@@ -232,6 +274,7 @@ class Session:
             prediction=prediction_text({"prediction": opinions["prediction"][0]}),
             probabilities={name: float(opinions[f"probability_{name}"][0]) for name in answers},
             shares={name: float(opinions[f"share_{name}"][0]) for name in answers},
+            is_ordered=self.predictor.task.positions is not None,
             figures={
                 name: float(opinions[name][0])
                 for name in ("disagreement", "doubt", "expected", "spread")
@@ -271,6 +314,7 @@ class Session:
             numbers=np.array([[case["numbers"][name] for name in names] for case in cases]),
             predictions=[prediction_text(case["prediction"]) for case in cases],
             probabilities=task.decode(np.zeros((1, task.outputs))).probabilities is not None,
+            is_ordered=task.positions is not None,
             notes=notes,
         )
 
@@ -366,6 +410,15 @@ def _label_numbers(task: Task, labels: Array) -> dict[str, Array]:
         for aspect, (name, classes) in enumerate(zip(task.names, task.class_lists, strict=True))
         for index, label in enumerate(classes)
     }
+
+
+def _values_of(attribute: FittedAttribute, rows: Dataset, schema: Schema) -> list[list[str]]:
+    """Return the values of each row that the model knows of an attribute, or what its cells hold."""
+    if not is_listed(attribute):
+        cells = rows[attribute.name] if attribute.name in rows.column_names else [None] * len(rows)
+        return [[text] if (text := cell_text(cell)) else [] for cell in cells]
+    ids = schema.encode(rows)[0][:, attribute.columns]
+    return [[str(attribute.values[index - 1]) for index in row if index] for row in ids.tolist()]
 
 
 def takes_several(attribute: FittedAttribute) -> bool:

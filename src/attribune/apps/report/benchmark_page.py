@@ -53,14 +53,15 @@ def _headline(tables: Sequence[SetTable]) -> str:
     """Say on how many sets a setting that reads attributes is better than the reference; nothing without any."""
     reading = {table.plan.heading: [line for line in _reading(table) if line.against] for table in tables}
     sets = [name for name, lines in reading.items() if lines]
-    if not sets:
-        return ""
     better = [name for name in sets if any(line.better for line in reading[name])]
-    listed = f": {', '.join(better)}" if better and len(tables) > 1 else ""
-    return (
-        f"A setting that reads attributes is shown to be better than {tables[0].reference} on "
-        f"{len(better) or 'none'} of {counted(len(sets), 'set')}{listed}."
-    )
+    than = f"shown to be better than the reference, {tables[0].reference}"
+    if sets and not better:
+        return f"No setting that reads attributes is {than}."
+    if len(sets) > 1:
+        return f"A setting that reads attributes is {than}, on {len(better)} of {len(sets)} sets: {', '.join(better)}."
+    lines = [line for name in sets for line in reading[name]]
+    names = ", ".join(line.name for line in lines if line.better)
+    return f"Of {counted(len(lines), 'setting')} that read attributes, these are {than}: {names}." if lines else ""
 
 
 def _overall_section(experiment: Experiment, tables: Sequence[SetTable]) -> Iterator[Section]:

@@ -1,0 +1,122 @@
+"""The map of values as a drawing: a point for each, its name on hovering, and the names of those at the edges."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+import numpy as np
+import numpy.typing as npt
+from jinja2 import Environment
+from matplotlib.colors import to_hex
+
+from attribune.core.wording import shortened
+
+__all__ = ["map_svg"]
+
+Array = npt.NDArray[Any]
+_WIDTH, _HEIGHT, _MARGIN = 800, 440, 40
+_LETTER, _LINE = 7.5, 17  # size of a label
+_EDGE = 5  # values at each end of a component whose names are drawn
+_NAME = 22  # characters
+_UNKNOWN = "#adb5bd"  # of a value without the number that colours the others
+_COLOURS = matplotlib.colormaps["viridis"]
+_DARKEST, _LIGHTEST = 0.2, 0.95  # part of the colours that is seen on white and on black
+
+_SVG = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string("""
+<div class="attribune-map" role="region" aria-label="Map" tabindex="0">
+<svg viewBox="0 0 {{ width }} {{ height }}" role="img" aria-label="Map of {{ points | length }} values">
+<defs><linearGradient id="attribune-shades">
+{% for colour in shades %}<stop offset="{{ 25 * loop.index0 }}%" stop-color="{{ colour }}"/>{% endfor %}
+</linearGradient></defs>
+{% for point in points %}
+<circle cx="{{ "%.1f" % point.x }}" cy="{{ "%.1f" % point.y }}" r="{{ "%.1f" % point.radius }}"
+fill="{{ point.colour }}"><title>{{ point.title }}</title></circle>
+{% endfor %}
+{% for label in labels %}
+<text x="{{ "%.1f" % label.x }}" y="{{ "%.1f" % label.y }}" text-anchor="{{ label.anchor }}">{{ label.name }}</text>
+{% endfor %}
+{% if ends %}
+<rect x="40" y="{{ height - 14 }}" width="200" height="10" rx="3" fill="url(#attribune-shades)"/>
+<text x="40" y="{{ height - 20 }}">{{ ends[0] }}</text>
+<text x="240" y="{{ height - 20 }}" text-anchor="end">{{ ends[1] }}</text>
+<text x="252" y="{{ height - 5 }}">{{ by }}</text>
+{% endif %}
+<text x="{{ width }}" y="{{ height - 5 }}" text-anchor="end">first component across, second upwards</text>
+</svg></div>""")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Point:
+    x: float
+    y: float
+    radius: float
+    colour: str
+    title: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Label:
+    x: float
+    y: float
+    anchor: str
+    name: str
+
+
+def map_svg(values: Sequence[str], positions: Array, rows: Array, numbers: Array, *, by: str) -> str:
+    """Draw values as points.
+
+    Args:
+        positions: (n, 2), of which the second goes upwards.
+        rows: (n,) training rows of each value; a point with more is larger.
+        numbers: (n,) what colours the points; NaN where it is not known.
+        by: its name.
+    """
+    low, high = positions.min(axis=0), positions.max(axis=0)
+    inner = np.array([_WIDTH - 2 * _MARGIN, _HEIGHT - 2 * _MARGIN - 30])
+    places = _MARGIN + (positions - low) / np.where(high > low, high - low, 1) * inner
+    places[:, 1] = _HEIGHT - 30 - places[:, 1]
+    known = numbers[np.isfinite(numbers)]
+    ends = (float(known.min()), float(known.max())) if len(known) else None
+    points = [
+        _Point(
+            x=x,
+            y=y,
+            radius=3 + 1.5 * float(np.log10(max(count, 1))),
+            colour=_UNKNOWN if ends is None or not np.isfinite(number) else _colour(number, *ends),
+            title=f"{value}: {by} {number:.3g}, {count:,} training rows",
+        )
+        for value, (x, y), count, number in zip(values, places.tolist(), rows.tolist(), numbers.tolist(), strict=True)
+    ]
+    return _SVG.render(
+        width=_WIDTH,
+        height=_HEIGHT,
+        points=points,
+        labels=list(_labels(values, places)),
+        shades=[_colour(share, 0, 4) for share in range(5)],
+        ends=ends and [f"{end:.3g}" for end in ends],
+        by=by,
+    )
+
+
+def _colour(number: float, low: float, high: float) -> str:
+    share = (number - low) / (high - low) if high > low else 0.5
+    return to_hex(_COLOURS(_DARKEST + (_LIGHTEST - _DARKEST) * share))
+
+
+def _labels(values: Sequence[str], places: Array) -> Iterator[_Label]:
+    """Yield the names of values at the edges, of those whose names would overlap the first."""
+    orders = [np.argsort(sign * places[:, axis], kind="stable") for axis in (0, 1) for sign in (1, -1)]
+    taken: list[tuple[float, float, float]] = []
+    for index in np.stack([order[:_EDGE] for order in orders], axis=1).reshape(-1).tolist():
+        x, y = places[index].tolist()
+        name = shortened(values[index], _NAME)
+        is_right = x > _WIDTH / 2
+        left = x - 9 - _LETTER * len(name) if is_right else x + 9
+        right = left + _LETTER * len(name)
+        if any(abs(y - line) < _LINE and left < end and begin < right for begin, end, line in taken):
+            continue
+        taken.append((left, right, y))
+        yield _Label(x=x - 9 if is_right else x + 9, y=y + 4, anchor="end" if is_right else "start", name=name)
