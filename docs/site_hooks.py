@@ -29,6 +29,13 @@ def equation(source: str, *_: Any, **__: Any) -> str:
     return f'<div class="math">{_LATEX.convert_with_local_state(source, displaystyle=True)}</div>'
 
 
+def on_post_page(output: str, **_: Any) -> str:
+    """Let the keyboard reach code that scrolls, and name the search for screen readers."""
+    output = re.sub(r"(<pre\b[^>]*>(?:<span></span>)?<code)>", r'\1 tabindex="0">', output)
+    dialog = 'data-md-component="search" role="dialog"'
+    return output.replace(dialog, f'{dialog} aria-label="search"')
+
+
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the changelog, which has its place beside the README."""
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
