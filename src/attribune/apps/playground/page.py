@@ -29,6 +29,7 @@ CSS = """
 .attribune-answer { overflow-x: auto; overflow-wrap: anywhere; }
 .attribune-answer table { border-collapse: collapse; border: 0 !important; margin: .5rem 0;
   font-variant-numeric: tabular-nums; }
+.attribune-answer tbody, .attribune-answer tr { border: 0 !important; }
 .attribune-answer th, .attribune-answer td { padding: .35rem .6rem; text-align: right; vertical-align: bottom;
   border: 0; border-bottom: 1px solid var(--border-color-primary); }
 .attribune-answer tr:first-child th { overflow-wrap: anywhere; min-width: 5rem; max-width: 14rem; }
