@@ -30,8 +30,7 @@ def equation(source: str, *_: Any, **__: Any) -> str:
 
 
 def on_post_page(output: str, **_: Any) -> str:
-    """Let the keyboard reach code that scrolls, and name the search for screen readers."""
-    output = re.sub(r"(<pre\b[^>]*>(?:<span></span>)?<code)>", r'\1 tabindex="0">', output)
+    """Name the search for screen readers."""
     dialog = 'data-md-component="search" role="dialog"'
     return output.replace(dialog, f'{dialog} aria-label="search"')
 
