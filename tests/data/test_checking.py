@@ -226,3 +226,33 @@ def test_a_terminal_is_asked(
     assert "train with these? [y/N] " in message
     assert (output / "recipe.yaml").is_file() == trains
     assert ("nothing is trained without a yes: add --yes, or name the columns" in message) != trains
+
+
+@pytest.mark.parametrize("has_negative", [False, True])
+def test_anchors_and_positives_are_compared(has_negative: bool, tmp_path: Path) -> None:
+    rows = frame(200)[["review", "user"]].rename(columns={"review": "Anchor"})
+    rows["positive"] = [f"found {number % 20}" for number in range(200)]
+    if has_negative:
+        rows["negative"] = [f"found {number % 21}" for number in range(200)]
+    checked = check(rows)
+    assert checked.task is not None
+    assert checked.task.kind == "similarity"
+    assert checked.is_complete
+    assert not checked.findings
+    negative = ["--text-negative", "negative"] * has_negative
+    expected = [
+        "--text",
+        "Anchor",
+        "--text-pair",
+        "positive",
+        *negative,
+        "--attributes",
+        "user",
+        "--task",
+        "similarity",
+    ]
+    assert checked.flags == expected
+    assert "texts that are compared: Anchor, positive" in checked.text()
+    recipe = recipe_of(build_parser().parse_args(["train", "rows.csv", *checked.flags, "--output", str(tmp_path)]))
+    assert recipe.form == ("triplets" if has_negative else "pairs")
+    assert check(rows, text="Anchor", label="user").task.kind == "classification", "what is named is not guessed"

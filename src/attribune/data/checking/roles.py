@@ -12,7 +12,7 @@ import numpy as np
 from attribune.data.checking.findings import attribute_finding, leak_finding
 from attribune.data.checking.profiles import ColumnProfile
 
-__all__ = ["Role", "RoleOf", "TaskGuess", "guess_roles", "guess_task"]
+__all__ = ["Role", "RoleOf", "TaskGuess", "guess_roles", "guess_similarity", "guess_task"]
 
 Role = Literal["text", "label", "attribute", "id", "time", "weight", "left out"]
 
@@ -28,6 +28,7 @@ _NAMES = re.compile(
     r"(^|_)(ids?|users?|authors?|products?|items?|judges?|annotators?|workers?|reviewers?|customers?|code)|id$"
 )
 _IDS = re.compile(r"(^|_)(id|index|row|number|uuid|guid|key)$|^unnamed")
+_COMPARED = ("anchor", "positive", "negative")  # as data sets of sentence-transformers name them
 _WEIGHTS = ("weight", "weights", "sample_weight")
 _FEW_VALUES = 20  # up to which numbers are categories
 _MANY_CLASSES = 200
@@ -69,20 +70,27 @@ class TaskGuess:
     options: tuple[str, ...] = ()
 
 
+def guess_similarity(names: Sequence[str]) -> list[str]:
+    """Return the columns of anchors, positives and perhaps negatives, by their names; none without the first two."""
+    found = [next((name for name in names if name.lower() == known), None) for known in _COMPARED]
+    return [] if None in found[:2] else [name for name in found if name is not None]
+
+
 def guess_roles(
-    profiles: Sequence[ColumnProfile], *, text: Sequence[str] = (), label: str | None = None
+    profiles: Sequence[ColumnProfile], *, text: Sequence[str] = (), label: str | None = None, is_labelled: bool = True
 ) -> dict[str, RoleOf]:
     """Guess the role of each column, by name.
 
     Args:
         text: columns that are known to be texts, and `label` the one that is known to be the label.
+        is_labelled: whether there is a label.
     """
     roles = {one.name: role for one in profiles if (role := _plain_role(one)) is not None and one.name != label}
     rest = [one for one in profiles if one.name not in roles]
     texts = list(text) or [one.name for one in rest if _is_text(one) and one.name != label]
     roles |= dict.fromkeys(texts, RoleOf(role="text"))
     rest = [one for one in rest if one.name not in roles]
-    chosen = label or _label_among(rest)
+    chosen = label or (_label_among(rest) if is_labelled else None)
     if chosen is not None:
         roles[chosen] = RoleOf(role="label")
     target = next((one for one in profiles if one.name == chosen), None)

@@ -23,7 +23,7 @@ from attribune.data.checking.profiles import (
     joint_codes,
     profile_column,
 )
-from attribune.data.checking.roles import Role, RoleOf, TaskGuess, guess_roles, guess_task
+from attribune.data.checking.roles import Role, RoleOf, TaskGuess, guess_roles, guess_similarity, guess_task
 from attribune.data.splits import parts_at_random
 from attribune.data.tables import read_table, table_source_name
 from attribune.errors import DataError
@@ -69,7 +69,7 @@ class TableCheck:
 
     Attributes:
         source: its name.
-        task: the task that its labels look made for; None without a label.
+        task: the task that its labels or its texts look made for; None without a label.
         classes: rows of each class; empty for a regression.
         findings: what is wrong, in sentences with the cure.
     """
@@ -87,16 +87,23 @@ class TableCheck:
 
     @property
     def is_complete(self) -> bool:
-        """Whether there are a text and a label to train on."""
-        return bool(self.names("text") and self.names("label"))
+        """Whether there are a text and a label to train on, or texts that need none."""
+        return bool(self.names("text") and (self.names("label") or self.compared))
+
+    @property
+    def compared(self) -> list[str]:
+        """The columns of an anchor, a positive and perhaps a negative; empty for another task than a similarity."""
+        is_compared = self.task is not None and self.task.kind == "similarity"
+        return guess_similarity(self.names("text")) if is_compared else []
 
     @property
     def flags(self) -> list[str]:
         """The words after ``attribune train FILE`` that say all this."""
         words: list[str] = []
+        texts = [("--text", self.names("text") or ["COLUMN"]), ("--label", self.names("label") or ["COLUMN"])]
+        flags = ("--text", "--text-pair", "--text-negative")
         for flag, names in (
-            ("--text", self.names("text") or ["COLUMN"]),
-            ("--label", self.names("label") or ["COLUMN"]),
+            *([(flag, [name]) for flag, name in zip(flags, self.compared, strict=False)] or texts),
             ("--attributes", self.names("attribute", "categorical")),
             ("--multi-label", [self._with_separator(name) for name in self.names("attribute", "multi_label")]),
             ("--number", self.names("attribute", "number")),
@@ -136,8 +143,8 @@ class TableCheck:
     def _blocks(self) -> list[tuple[str, list[list[str]]]]:
         blocks = [(f"{self.source}: {self.rows:,} rows, {len(self.columns):,} columns", self._column_cells())]
         if self.task is not None:
-            label = self.names("label")[0]
-            blocks.append((f"labels in {label!r}: {self.task.words}{self._class_words()}", []))
+            where = f"labels in {self.names('label')[0]!r}" if self.names("label") else "texts that are compared"
+            blocks.append((f"{where}: {self.task.words}{self._class_words()}", []))
         blocks += [(f"warning: {finding}", []) for finding in self.findings]
         return [*blocks, (f"train on it with:\n  {self.command}", [])]
 
@@ -203,13 +210,17 @@ def check(
     texts = [text] if isinstance(text, str) else list(text or ())
     require_columns(table.column_names, [*texts, *([] if label is None else [label])], source=source)
     profiles = [profile_column(name, table[name]) for name in table.column_names]
-    roles = guess_roles(profiles, text=texts, label=label)
+    compared = guess_similarity(table.column_names) if text is None and label is None else []
+    roles = guess_roles(profiles, text=compared or texts, label=label, is_labelled=not compared)
     by_name = {one.name: one for one in profiles}
     target = next((by_name[name] for name, role in roles.items() if role.role == "label"), None)
     text_columns = [name for name, role in roles.items() if role.role == "text"]
     other = None if test is None else arrow_columns(read_table(test, **reading))
     known, leaks = _test_rows(table, other, profiles, roles, text_columns, target)
     task = None if target is None else guess_task(target)
+    if compared:
+        words = f"{', '.join(compared)}: --task similarity"
+        task = TaskGuess(kind="similarity", words=words, options=("--task", "similarity"))
     classes = {} if target is None or task is None or task.kind == "regression" else _classes(target)
     found = [role.finding for role in roles.values() if role.finding]
     return TableCheck(
@@ -218,7 +229,12 @@ def check(
         columns=tuple(_column(by_name[name], role, known.get(name)) for name, role in roles.items()),
         task=task,
         classes=classes,
-        findings=(*_general(table, text_columns, target), *_class_findings(classes), *leaks, *found),
+        findings=(
+            *_general(table, text_columns, target, is_labelled=not compared),
+            *_class_findings(classes),
+            *leaks,
+            *found,
+        ),
     )
 
 
@@ -316,15 +332,15 @@ def _classes(label: ColumnProfile) -> dict[str, int]:
     return {canonical(values[index]) or "": int(label.codes.counts[index]) for index in order.tolist()}
 
 
-def _general(table: pa.Table, texts: Sequence[str], label: ColumnProfile | None) -> list[str]:
+def _general(table: pa.Table, texts: Sequence[str], label: ColumnProfile | None, *, is_labelled: bool) -> list[str]:
     found = []
     if len(table) < _ENOUGH_ROWS:
         found.append(f"there are {len(table):,} rows, of which little can be learned: gather at least some hundred")
     if not texts:
         found.append("no column looks like a text: name it with --text")
-    if label is None:
+    if label is None and is_labelled:
         found.append("no column looks like a label: name it with --label")
-    elif label.missing:
+    elif label is not None and label.missing:
         found.append(f"{label.missing:,} rows have no label, and are left out of a training")
     return found
 
