@@ -240,7 +240,7 @@ class Similarity(Task):
             return super().bad_labels(columns, options)
         outside = outside_of(columns[0], missing=options.get("missing", MISSING), known=None, as_numbers=True)
         numbers = [number_of(canonical(value) or "") for value in columns[0]]
-        return outside | np.array([number is not None and abs(number) > 1 for number in numbers], dtype=bool)
+        return np.asarray(outside | [number is not None and abs(number) > 1 for number in numbers])
 
     def unseen_labels(self, columns: Sequence[Column]) -> Counter[str]:
         """Return an empty count: every text and every score can be predicted."""
