@@ -43,7 +43,7 @@ def command(folder: Path, run: Path, *words: str, form: str = "pairs", method: s
 def learned(folder: Path, run: Path, form: str) -> Path:
     words = ["backbone.tuning=full", "training.learning_rate=0.01", "training.backbone_learning_rate=0.003"]
     given = command(folder, run, *words, form=form)
-    given[given.index("--epochs") + 1] = "2"
+    given[given.index("--epochs") + 1] = "5" if form == "scores" else "2"
     assert main(given) == 0
     return run
 
