@@ -81,7 +81,7 @@ def test_notebooks_are_as_colab_takes_them(path: Path) -> None:
     assert cells[0]["cell_type"] == "markdown"
     assert len({cell["id"] for cell in cells}) == len(cells)
     code = [cell for cell in cells if cell["cell_type"] == "code"]
-    assert "".join(code[0]["source"]).startswith(f'{INSTALL} -q "attribune @ git+ADDRESS"')
+    assert "".join(code[0]["source"]).startswith(f'{INSTALL} -q "attribune @ git+REPOSITORY"')
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
     assert len(code) <= 8, "it is short"
 
