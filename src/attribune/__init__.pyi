@@ -79,6 +79,7 @@ from .tasks import Ordinal as Ordinal
 from .tasks import Preference as Preference
 from .tasks import Rating as Rating
 from .tasks import Regression as Regression
+from .tasks import Similarity as Similarity
 from .training.train import train as train
 
 __version__: str
