@@ -6,6 +6,7 @@ import bz2
 import csv
 import io
 import json
+import re
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -86,8 +87,8 @@ def test_predict_evaluate_and_python_agree_with_the_run(
 def test_describe_and_compare(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["describe", str(run / "run")]) == 0
     out = capsys.readouterr().out
-    assert "backbone: sentence-transformers/all-MiniLM-L6-v2" in out
-    assert "attribute movie_name (categorical)" in out
+    assert re.search("^backbone +sentence-transformers/all-MiniLM-L6-v2$", out, re.MULTILINE)
+    assert re.search("^movie_name +categorical ", out, re.MULTILINE)
     assert main(["compare", str(run / "run"), str(run / "run" / "compare" / "adapter")]) == 0
     assert "test accuracy: " in capsys.readouterr().out
 

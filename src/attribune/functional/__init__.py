@@ -73,7 +73,8 @@ The parameters and their names in the papers:
 | `set_encoding` | `U`, `q`, `kappa` | D A, A, 1 | V, w of the attention; κ |
 | `preference_log_probability` | `r_1`, `r_2` | B, B | log π_1, log π_2 |
 | `cosine_similarity`, `multiple_negatives_loss` | `u`, `v` | B H, B H | u, v; h_x, h_y |
-| `triplet_margin_loss` | `c_p`, `c_n`, `margin` | B, B, 1 | cosines in place of distances, α |
+| `multiple_negatives_loss` | `texts` | B | the second text of each row, by its number |
+| `triplet_margin_loss` | `c_p`, `c_n` | B, B | cosines in place of distances |
 | `value_log_evidence`, `value_mode_step` | `K`, `W`, `a` | V n n, V n n, V n | covariance, Hessian, coefficients |
 | `value_covariance_after` | `Sigma`, `G` | D D, D K | the covariance before, a root of the rows' information |
 | `prediction_gain` | `Sigma`, `G`, `M` | D D, n D K, D D | the covariance, roots of the texts' information, its mean |
