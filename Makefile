@@ -8,9 +8,9 @@ READY := $(VENV)/.ready
 .PHONY: help demo check test golden lint format docs bench gpu clean
 
 help:
-	@echo "make demo    install, and train the Injector and an adapter on film snippets (5 minutes on two cores)"
+	@echo "make demo    install, and train the Injector and an adapter on film snippets (5 to 7 minutes on two cores)"
 	@echo "make check   install, and run linters and the quick tests (two minutes on two cores)"
-	@echo "make test    install, and run all tests (ten minutes on two cores)"
+	@echo "make test    install, and run all tests (half an hour on two cores)"
 	@echo "make golden  write the help and the tables that tests/apps/cli/golden holds anew"
 	@echo "make lint    check prose, style, types, and which room imports which"
 	@echo "make format  write the code in the project's format"
