@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from families import FAMILIES, KIN, VOCABULARY, WORD_FAMILIES, tiny_backbone
+from families import FAMILIES, KIN, VOCABULARY, WORD_FAMILIES, assert_learns, tiny_backbone
 
 from attribune.backbones.families import placement_for
 from attribune.errors import ConfigError, DataError
@@ -77,18 +77,7 @@ def saved_backbone(family: str, folder: Path) -> str:
 def test_every_family_learns_and_is_saved(family: str, tmp_path: Path) -> None:
     method = next(METHODS[name]() for name in OTHER if METHODS[name]().refusal(placement_for(family)) is None)
     model, given = build(family, method), batch()
-    optimizer, losses = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.01), []
-    model.train()
-    for _ in range(8):
-        optimizer.zero_grad()
-        loss = model(**given).loss
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < losses[0]
-    model.eval()
-    with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
-        assert torch.isfinite(model(**given).loss)
+    assert_learns(model, given)
     with torch.no_grad():
         logits = model(**given).logits
     assert logits.shape == (ROWS, 2)

@@ -13,8 +13,19 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from attribune.backbones.families import placement_for
 from attribune.backbones.loading import build_backbone
 from attribune.methods import METHODS
+from attribune.models.classifier import AttributeModel
 
-__all__ = ["BERT_METHODS", "FAMILIES", "HIDDEN", "KIN", "VOCABULARY", "WORD_FAMILIES", "tiny_backbone", "tiny_config"]
+__all__ = [
+    "BERT_METHODS",
+    "FAMILIES",
+    "HIDDEN",
+    "KIN",
+    "VOCABULARY",
+    "WORD_FAMILIES",
+    "assert_learns",
+    "tiny_backbone",
+    "tiny_config",
+]
 
 HIDDEN = 48  # divisible by 16, so that O = 4 fits
 VOCABULARY = 101
@@ -213,3 +224,19 @@ def tiny_backbone(
             for parameter in backbone.parameters():
                 parameter.add_(0.05 * torch.randn_like(parameter))
     return backbone.eval()
+
+
+def assert_learns(model: AttributeModel, given: Mapping[str, Any]) -> None:
+    """Train on one batch: the loss falls, and is a number in bf16; the model is left in evaluation mode."""
+    optimizer, losses = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.01), []
+    model.train()
+    for _ in range(8):
+        optimizer.zero_grad()
+        loss = model(**given).loss
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+    model.eval()
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.no_grad():
+        assert torch.isfinite(model(**given).loss)
