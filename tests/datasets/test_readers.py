@@ -536,14 +536,18 @@ class TestStudEmo:
 
     def test_every_judgement_is_a_row(self, tmp_path: Path) -> None:
         judged = [
-            {"text_id": "0", "annotator_id": "8.0", "valence": "2.0"},
-            {"text_id": "1", "annotator_id": "8.0", "valence": "2.0"},
-            {"text_id": "0", "annotator_id": "9", "valence": "-3"},
+            {"text_id": "0", "annotator_id": "8.0", "valence": "2.0", "arousal": "0.0"},
+            {"text_id": "1", "annotator_id": "8.0", "valence": "2.0", "arousal": "1.0"},
+            {"text_id": "0", "annotator_id": "9", "valence": "-3", "arousal": "3"},
         ]
         self.write(tmp_path, judged)
-        rows, log = read_rows("studemo", tmp_path)
-        assert [tuple(row.values()) for _, row in rows] == [("Good.", "2", "8"), ("Good.", "-3", "9")]
-        assert log.left_out == {"no text": 1}
+        for name, expected in {"studemo": ("2", "-3"), "studemo-arousal": ("0", "3")}.items():
+            rows, log = read_rows(name, tmp_path)
+            assert [tuple(row.values()) for _, row in rows] == [
+                ("Good.", expected[0], "8"),
+                ("Good.", expected[1], "9"),
+            ]
+            assert log.left_out == {"no text": 1}
 
     @pytest.mark.parametrize(
         ("change", "message"),
@@ -557,6 +561,12 @@ class TestStudEmo:
         self.write(tmp_path, [{"text_id": "0", "annotator_id": "8.0", "valence": "2.0"} | change])
         with pytest.raises(DataError, match=message):
             read_rows("studemo", tmp_path)
+
+    @pytest.mark.parametrize("arousal", ["-1.0", "4.0", "1.5"])
+    def test_an_arousal_outside_its_scale_is_refused(self, arousal: str, tmp_path: Path) -> None:
+        self.write(tmp_path, [{"text_id": "0", "annotator_id": "8.0", "valence": "2.0", "arousal": arousal}])
+        with pytest.raises(DataError, match=r"line 2: the arousal is not a whole number from 0 to 3"):
+            read_rows("studemo-arousal", tmp_path)
 
 
 class TestAmazon:

@@ -198,8 +198,9 @@ def _tables(name: str, rows: int) -> dict[str, str | bytes]:
         return {"political_social_media.csv": csv_text(posts)}
     numbers = range(rows)
     tastes = [text_of(40, "beer", number) for number in numbers]
-    if name == "studemo":
-        judged = [{"text_id": i, "annotator_id": f"{i % 5}.0", "valence": f"{i % 7 - 3}.0"} for i in numbers]
+    if name.startswith("studemo"):
+        said = [{"valence": f"{i % 7 - 3}.0", "arousal": f"{i % 4}.0"} for i in numbers]
+        judged = [{"text_id": i, "annotator_id": f"{i % 5}.0"} | levels for i, levels in enumerate(said)]
         written = [{"text_id": i, "text": f"Visit number {i}"} for i in numbers]
         return {"text_data.csv": csv_text(written), "annotation_data.csv": csv_text(judged)}
     made: dict[str, tuple[str, Any]] = {

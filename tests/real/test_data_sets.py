@@ -188,6 +188,7 @@ def test_easy_sets_are_prepared_whole(tmp_path: Path, name: str, folder: str, re
     [
         ("politeness", "politeness/wikipedia.annotated.csv.gz", 54_780, 390),
         ("studemo", "studemo/text_data.csv.gz", 7_463, 25),
+        ("studemo-arousal", "studemo/text_data.csv.gz", 7_463, 25),
         ("hs-brexit", "lewidi/HS-Brexit_train.json.gz", 6_720, 6),
         ("convabuse", "lewidi/ConvAbuse_train.json.gz", 12_168, 8),
     ],

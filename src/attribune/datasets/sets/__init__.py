@@ -20,7 +20,7 @@ from attribune.datasets.sets.polmed import POLMED
 from attribune.datasets.sets.popquorn import POPQUORN_OFFENSIVENESS
 from attribune.datasets.sets.reviews import AMAZON, FOODCOM_REVIEWS
 from attribune.datasets.sets.squad import SQUAD
-from attribune.datasets.sets.studemo import STUDEMO
+from attribune.datasets.sets.studemo import STUDEMO, STUDEMO_AROUSAL
 from attribune.datasets.sets.tang import COLD, TANG
 from attribune.datasets.sets.tid8 import TID8
 from attribune.errors import ConfigError
@@ -33,7 +33,7 @@ ATTRIB: tuple[Card, ...] = (*TANG, AAPR, POLMED, FOOD, GOOD, BEER, *COLD)
 TEXT_SETS: tuple[Card, ...] = (*GLUE, *ADDITIONAL, NEWS_TITLES, *SQUAD)
 """GLUE, the sets that Houlsby et al. 2019 add to it, another version of one of these, and SQuAD."""
 
-JUDGED: tuple[Card, ...] = (POLITENESS, STUDEMO, POPQUORN_OFFENSIVENESS, *LEWIDI, UKPCONVARG1, *TID8)
+JUDGED: tuple[Card, ...] = (POLITENESS, STUDEMO, STUDEMO_AROUSAL, POPQUORN_OFFENSIVENESS, *LEWIDI, UKPCONVARG1, *TID8)
 """Texts that several people judge, with the judgement of each."""
 
 CARDS: dict[str, Card] = {card.name: card for card in (*ATTRIB, CRITICS, FOODCOM_REVIEWS, AMAZON, *JUDGED, *TEXT_SETS)}
