@@ -586,7 +586,7 @@ def test_a_table_of_ones_own(experiment: dict[str, Any], backbone: Path, tmp_pat
     ):
         assert question in page
     assert main([*words, "--output", str(tmp_path / "mine.yaml")]) == 1
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
 def test_bins_hold_all_rows_and_never_look_at_labels() -> None:
@@ -687,7 +687,7 @@ def test_an_interrupt_stops_every_process(experiment: dict[str, Any], tmp_path: 
     _, messages = running.communicate(timeout=60)
     assert running.returncode == 130
     assert messages.rstrip().endswith(
-        f"interrupted; finished cells are kept: the same command goes on in {folder.path}"
+        f"interrupted; finished cells are kept: run the same command again to continue in {folder.path}"
     )
     assert "Traceback" not in messages
     assert not kill_a_worker(folder), "no process is left at work"

@@ -225,7 +225,7 @@ def test_a_terminal_is_asked(
     message = capsys.readouterr().err
     assert "train with these? [y/N] " in message
     assert (output / "recipe.yaml").is_file() == trains
-    assert ("nothing is trained without a yes: add --yes, or name the columns" in message) != trains
+    assert ("training on guessed columns needs a yes: add --yes, or name the columns" in message) != trains
 
 
 @pytest.mark.parametrize("has_negative", [False, True])

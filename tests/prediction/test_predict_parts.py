@@ -235,7 +235,8 @@ def test_ctrl_c_keeps_parts_and_says_so(
     with monkeypatch.context() as patch:
         patch.setattr(PartScorer, "score", stopped)
         assert main(words) == 130
-    assert f"finished parts are kept: the same command goes on in {tmp_path / 'out'}" in capsys.readouterr().err
+    kept = f"finished parts are kept: run the same command again to continue in {tmp_path / 'out'}"
+    assert kept in capsys.readouterr().err
     assert names(tmp_path / "out") == [f"part-00001-{row:012}.parquet" for row in (1, 21, 41)]
     monkeypatch.setattr("attribune.prediction.parts.PART_ROWS", 30)  # of a later version: the folder's own counts
     assert main(words) == 0
@@ -388,7 +389,8 @@ def test_two_workers_interrupted_and_one_of_them_killed(run: Path, tmp_path: Pat
 
     interruption, going_on, error = messages.split("--\n")
     assert interruption == (
-        f"\nattribune predict: interrupted; finished parts are kept: the same command goes on in {output}\n"
+        "\nattribune predict: interrupted; finished parts are kept: run the same command again to continue in "
+        f"{output}\n"
     )
     progress = re.compile(r"[\d,]+ rows in \d+ parts done")  # now and then, where it takes long
     begin, *warned, end = (line for line in going_on.splitlines() if not progress.fullmatch(line))

@@ -164,10 +164,10 @@ def test_a_text_on_the_command_line(run: Path, predictor: Predictor, capsys: pyt
         assert f"prediction: {expected['prediction']}\nprobability_bad: " in capsys.readouterr().out
     for wrong, message in (
         (["--text", "x", "--attribute", "usr=1"], "did you mean 'user'"),
-        (["--text", "x", "--output", "o.csv"], "--output is given beside --text"),
+        (["--text", "x", "--output", "o.csv"], "--output and --text cannot be combined"),
         ([], "there is nothing to predict"),
         (["x.csv"], "no output is named"),
-        (["x.csv", "--output", "o.csv", "--attribute", "user=u1"], "--attribute is for --text"),
+        (["x.csv", "--output", "o.csv", "--attribute", "user=u1"], "--attribute is only for --text"),
     ):
         assert main(["predict", str(run), *wrong]) == 1
         assert message in capsys.readouterr().err

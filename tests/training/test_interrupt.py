@@ -142,7 +142,8 @@ def test_ctrl_c_says_how_to_go_on_and_loses_nothing(tmp_path: Path, backbone: Pa
         assert command.wait() == 130, training.log.read_text()
         messages = training.log.read_text()
         assert messages.endswith(
-            f"attribune train: interrupted; nothing finished is lost: the same command with --resume goes on in {run}\n"
+            "attribune train: interrupted; finished work is kept: run the same command with --resume to continue in "
+            f"{run}\n"
         )
         assert "Traceback" not in messages
     moved = run.rename(tmp_path / "moved")

@@ -140,7 +140,7 @@ def test_an_interrupted_training_goes_on(folder: Path, tmp_path: Path, monkeypat
         (["--set", "backbone.revision=main"], "upa", r"revision is not for the backbone 'bilstm'"),
         (["--compare", "injector"], "upa", r"injector: it acts inside Transformer layers"),
         (["--word-vectors", "nothing.txt"], "upa", r"nothing\.txt: cannot be read"),
-        (["--word-vectors", "one.txt", "other.txt"], "upa", r"names 2 files, and a backbone begins with one"),
+        (["--word-vectors", "one.txt", "other.txt"], "upa", r"names 2 files, but a backbone takes one"),
     ],
 )
 def test_what_cannot_be_is_refused(

@@ -431,7 +431,7 @@ def test_flags_go_over_the_recipe_of_a_paper(train: Words, data: Path, capsys: p
     recipe = recipe_of(parser.parse_args([*words, "--preset", "injectors-2022", "--epochs", "2"]))
     assert (recipe.training.steps, recipe.training.epochs) == (None, 2)
     assert main(train(data, "--preset", "injectors-2022")) == 1
-    assert "the recipe's window 'head+tail:250+250' has sizes of its own" in capsys.readouterr().err
+    assert "the recipe's window 'head+tail:250+250' already has sizes" in capsys.readouterr().err
     kept = recipe_of(parser.parse_args([*words, "--preset", "injectors-2022", "--method", "injector"]))
     assert kept.method["vector_size"] == 768
     other = recipe_of(parser.parse_args([*words, "--preset", "injectors-2022", "--method", "none"]))

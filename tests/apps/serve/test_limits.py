@@ -350,7 +350,7 @@ def test_a_process_that_is_told_to_stop_answers_what_it_was_asked(runs: Path) ->
         rest = running.stderr.read()
     assert statuses == [200]
     assert running.returncode == 130
-    assert "attribune serve: interrupted; what had been asked was answered" in rest
+    assert "attribune serve: interrupted; all requests were answered" in rest
     assert "Traceback" not in said + rest
 
 

@@ -115,7 +115,7 @@ def _failure_of_the_system(error: Exception) -> str | None:
     if isinstance(error, OSError) or is_bare:
         name = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
         reason = (isinstance(error, OSError) and error.strerror) or error
-        cure = "bring the file back" if isinstance(error, FileNotFoundError) else "free space or fix the permission"
+        cure = "restore the file" if isinstance(error, FileNotFoundError) else "free space or fix the permission"
         return f"{name}{reason}. Finished work is kept; {cure} and run again"
     if is_out_of_memory(error):
         reason = next(iter(str(error).strip().splitlines()), "")

@@ -1,8 +1,8 @@
-"""What each span of layers contributes, and where in the network each attribute acts.
+"""Show what each span of layers contributes, and in which layers each attribute acts.
 
-Switch a trained method off in the layers i to j, for every i and j, and score labelled rows: what is lost is what these
-layers contribute. The same with each attribute hidden in these layers alone. Nothing is trained again. For L layers
-these are L (L + 1) / 2 passes over the rows, and as many for each attribute.
+Switch a trained method off in the layers i to j, for every i and j, and score labelled rows: the loss of performance is
+what these layers contribute. Then hide each attribute in only these layers. Nothing is trained again. For L layers this
+takes L (L + 1) / 2 passes over the rows, and as many for each attribute.
 
 Examples:
   attribune ablate runs/stars test.csv --output layers.html
@@ -25,7 +25,7 @@ def add_parser(verbs: Any) -> None:
     parser = add_verb(verbs, "ablate", __doc__, run=_run)
     add = parser.add_argument
     add_shared(parser, "run_folder", "data")
-    add("--rows", type=int, metavar="N", help="score the first N labelled rows alone")
+    add("--rows", type=int, metavar="N", help="score only the first N labelled rows")
     add("--output", metavar="FILE.html", help="also write an HTML page with a heatmap")
     add_shared(parser, "--json", "--backbone", "--encoding")
 

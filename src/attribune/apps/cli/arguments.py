@@ -19,12 +19,12 @@ SEVERAL: dict[str, Any] = {"nargs": "+", "action": "extend"}
 _SHARED: dict[str, dict[str, Any]] = {
     "run_folder": {"metavar": "RUN", "help": "folder that `attribune train` wrote, or its model"},
     "data": {"metavar": "DATA", "help": "CSV, JSON, Parquet, Arrow or Excel file, - for stdin, or a name on the hub"},
-    "--backbone": {"metavar": "NAME_OR_DIR", "help": "where the backbone's weights are now"},
-    "--encoding": {"help": "encoding of the table; detected unless given"},
-    "--delimiter": {"metavar": "CHAR", "help": "what is between the fields of CSV, or tab; found unless given"},
-    "--file-format": {"help": "such as csv or parquet, whatever the name ends in"},
+    "--backbone": {"metavar": "NAME_OR_DIR", "help": "where the backbone's weights are now (default: as recorded)"},
+    "--encoding": {"help": "encoding of the table (default: detected)"},
+    "--delimiter": {"metavar": "CHAR", "help": "delimiter of CSV fields, or tab (default: detected)"},
+    "--file-format": {"help": "format of the table, such as csv or parquet, whatever its name ends in"},
     "--rows": {"type": int, "metavar": "N", "help": "read only the first N rows of each table"},
-    "--quantise": {"choices": ("int8",), "help": "compute in int8, on CPUs: faster, and close to float32"},
+    "--quantise": {"choices": ("int8",), "help": "compute in int8 on CPUs: faster, and close to float32"},
     "--attribute": {
         "action": "append",
         "default": [],

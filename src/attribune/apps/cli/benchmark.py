@@ -1,6 +1,6 @@
-"""Run experiments and read their results: run, new, status, table, report.
+"""Run experiments and show their results.
 
-Train every method on every data set and fold, cell by cell; finished cells are never run again.
+Train every method on every data set and fold, cell by cell. Finished cells are never run again.
 
 Examples:
   attribune data prepare polmed --source downloads
@@ -40,17 +40,17 @@ def add_parser(verbs: Any) -> None:
     actions = add_verb(verbs, "benchmark", __doc__).add_verbs(dest="action", metavar="ACTION")
     _add_run(actions)
     _add_new(actions)
-    status = add_verb(actions, "status", "finished and remaining cells, and the time left", run=_status)
-    table = add_verb(actions, "table", "tables, from the result files alone", run=_table)
-    page = "one HTML page with plots and findings, from the result files alone"
+    status = add_verb(actions, "status", "show finished and remaining cells, and the time left", run=_status)
+    table = add_verb(actions, "table", "print tables, from the result files alone", run=_table)
+    page = "write an HTML page with plots and findings, from the result files alone"
     report = add_verb(actions, "report", page, run=_report)
     for action, also in ((status, ""), (table, ", or a record that --json wrote"), (report, "")):
         action.add_argument("folder", metavar="DIR", help=f"folder of the benchmark{also}")
     table.add_argument("--format", default="markdown", metavar="FORMAT", help="markdown, latex, csv or html")
     table.add_argument("--split", choices=("test", "validation"), help="rows to show (default: test, or the record's)")
     add_renamed_flag(table, "--part", "--split")
-    table.add_argument("--json", metavar="FILE", help="write a record of the tables to a file, and show its path")
-    report.add_argument("--output", metavar="FILE", help="report.html in the folder unless given")
+    table.add_argument("--json", metavar="FILE", help="write a record of the tables to a file, and print its path")
+    report.add_argument("--output", metavar="FILE", help="HTML file to write (default: report.html in the folder)")
     for action in (table, report):
         action.add_argument(
             "--reference", metavar="SETTING", help="compare with this setting (default: the experiment's)"
@@ -58,24 +58,24 @@ def add_parser(verbs: Any) -> None:
 
 
 def _add_run(actions: Any) -> None:
-    after = "; finished cells are kept: the same command goes on in {output}"
-    add = add_verb(actions, "run", "run the cells that are missing", run=_run, after_interrupt=after).add_argument
+    after = "; finished cells are kept: run the same command again to continue in {output}"
+    add = add_verb(actions, "run", "run the missing cells", run=_run, after_interrupt=after).add_argument
     add("recipe", nargs="?", metavar="RECIPE", help="YAML file of the experiment")
-    add("--preset", metavar="NAME", help="an experiment of the library, in place of RECIPE")
+    add("--preset", metavar="NAME", help="an experiment of the library, instead of RECIPE")
     add("--small", action="store_true", help="the preset with fewer rows, steps and settings, for two cores")
-    add("--sets", nargs="+", metavar="NAME", help="only these data sets of the experiment")
+    add("--sets", nargs="+", metavar="NAME", help="run only these data sets of the experiment")
     add("--output", metavar="DIR", required=True, help="folder of the benchmark, new or to be resumed")
     add("--workers", type=int, default=1, metavar="N", help="trainings in parallel (default: 1)")
     add(
         "--engine",
         choices=("processes", "ray"),
         default="processes",
-        help="processes on this machine, or Ray: the cluster of RAY_ADDRESS, else this machine",
+        help="processes on this machine, or Ray, on the cluster of RAY_ADDRESS or on this machine",
     )
 
 
 def _add_new(actions: Any) -> None:
-    add = add_verb(actions, "new", "write an experiment for a table of your own", run=_new).add_argument
+    add = add_verb(actions, "new", "write an experiment for your own table", run=_new).add_argument
     add("--data", metavar="TABLE", required=True, help="CSV, TSV, JSONL or Parquet file")
     add("--text", nargs="+", metavar="COLUMN", required=True, help="text columns")
     add("--text-pair", nargs="+", metavar="COLUMN", default=[], help="columns of a second text")
@@ -83,9 +83,9 @@ def _add_new(actions: Any) -> None:
     add("--attributes", nargs="+", metavar="COLUMN", default=[], help="columns with one value")
     add("--multi-label", nargs="+", metavar="COLUMN[:SEPARATOR]", default=[], help="columns with several values")
     add("--values", nargs="+", metavar="COLUMN=FILE", default=[], help="tables that describe values of attributes")
-    add("--task", metavar="KIND", help="classification, rating, regression or aspects; inferred unless given")
-    add("--seeds", type=int, default=2, metavar="N", help="splits and trainings per setting (default: 2)")
-    add("--steps", type=int, default=250, metavar="N", help="steps of every training (default: 250)")
+    add("--task", metavar="KIND", help="classification, rating, regression or aspects (default: inferred)")
+    add("--seeds", type=int, default=2, metavar="N", help="number of splits and trainings per setting (default: 2)")
+    add("--steps", type=int, default=250, metavar="N", help="steps per training (default: 250)")
     add("--output", metavar="FILE", required=True, help="YAML file to write")
 
 
@@ -95,7 +95,7 @@ def _read_experiment(options: argparse.Namespace) -> Experiment | None:
     from attribune.benchmark.presets import read_experiment
 
     if options.recipe is not None and options.preset is not None:
-        raise ConfigError(f"both RECIPE {options.recipe} and --preset {options.preset} are given: give one of them")
+        raise ConfigError(f"RECIPE {options.recipe} and --preset {options.preset} cannot be combined: pass one of them")
     if options.small and options.preset is None:
         raise ConfigError("--small is for an experiment of the library: name it with --preset")
     if options.preset is not None:
@@ -129,7 +129,7 @@ def _run(options: argparse.Namespace) -> None:
     if left := status_of(folder, sets).left:
         raise ConfigError(
             f"{counted(len(left), 'cell is', 'cells are')} not done, the first being {left[0].path}: see the "
-            "messages above, mend the cause and run the same command again"
+            "messages above, fix the cause and run the same command again"
         )
     show(str(folder.path))
 
@@ -152,7 +152,7 @@ def _new(options: argparse.Namespace) -> None:
     if output.suffix not in (".yaml", ".yml"):
         raise ConfigError(f"--output {output}: give the name of a YAML file, such as {output.with_suffix('.yaml')}")
     if output.exists():
-        raise ConfigError(f"{output} is there already: choose another name, or remove it")
+        raise ConfigError(f"{output} already exists: choose another name, or remove it")
     experiment = own_experiment(
         options.data,
         text=options.text,

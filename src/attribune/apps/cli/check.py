@@ -1,7 +1,7 @@
-"""What a table holds, and the command to train on it.
+"""Check a table, and print the command to train on it.
 
-Guess which column is the text, the label, an attribute, an id or a date; count classes and the rows of each value; say
-what cannot help, and what would make the figures too good. Nothing is written.
+Guess which column is the text, the label, an attribute, an id or a date; count classes and the rows of each value; and
+report what cannot help and what would inflate the scores. Nothing is written.
 
 Examples:
   attribune check reviews.csv
@@ -24,9 +24,9 @@ def add_parser(verbs: Any) -> None:
     """Add the verb."""
     parser = add_verb(verbs, "check", __doc__, run=_run)
     add_shared(parser, "data")
-    parser.add_argument("--text", **SEVERAL, metavar="COL", help="text columns, where the guess is wrong")
-    parser.add_argument("--label", metavar="COL", help="label column, where the guess is wrong")
-    parser.add_argument("--test", metavar="FILE", help="test rows, in place of those of the default split")
+    parser.add_argument("--text", **SEVERAL, metavar="COL", help="text columns, if the guess is wrong")
+    parser.add_argument("--label", metavar="COL", help="label column, if the guess is wrong")
+    parser.add_argument("--test", metavar="FILE", help="test rows (default: those of the default split)")
     add_shared(parser, "--encoding", "--delimiter", "--file-format", "--rows", "--json")
 
 

@@ -1,7 +1,7 @@
 """Compare two runs on the same test rows.
 
-Show the difference of two runs in every metric, with a paired bootstrap over the test rows (the validation rows where a
-run has no test rows): 10,000 resamples, two-sided.
+Show the difference of two runs in every metric, with a two-sided paired bootstrap of 10,000 resamples over the test
+rows, or over the validation rows if a run has no test rows.
 
 Examples:
   attribune compare runs/injector runs/adapter

@@ -1,6 +1,6 @@
-"""A script that completes verbs, flags and files in your shell.
+"""Write a script that completes verbs, flags and files in your shell.
 
-Write a script to stdout; a new shell that loads it completes verbs, flags, files and folders.
+Write the script to stdout. A new shell that loads it completes verbs, flags, files and folders.
 
 Examples:
   attribune completion bash > ~/.local/share/bash-completion/completions/attribune

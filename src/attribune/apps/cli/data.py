@@ -1,6 +1,7 @@
-"""The data sets of the benchmark: list, info, prepare, stats; and distributions of judgements.
+"""Prepare and describe the data sets of the benchmark; turn judgements into distributions.
 
-Data sets with attributes: where to get each, how it is prepared, what is in it. Of judgements, a row for each text.
+Data sets with attributes: where to get each, how it is prepared, and what it contains. `distributions` turns a table of
+judgements into one row per text.
 
 Examples:
   attribune data list
@@ -36,35 +37,35 @@ _ROOT = Path("data")
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
     actions = add_verb(verbs, "data", __doc__).add_verbs(dest="action", metavar="ACTION")
-    add_verb(actions, "list", "all data sets", run=_list)
-    info = add_verb(actions, "info", "one data set: source, licence, files, preparation, citation", run=_info)
+    add_verb(actions, "list", "list all data sets", run=_list)
+    info = add_verb(actions, "info", "show one data set: source, licence, files, preparation, citation", run=_info)
     prepare = add_verb(
         actions,
         "prepare",
-        "make Parquet files with a manifest from the files of the source",
+        "turn the files of the source into Parquet files with a manifest",
         run=_prepare,
-        after_interrupt="; the same command begins anew",
+        after_interrupt="; run the same command to start again",
     )
-    figures = "sizes, words, values, and how much the attributes say about the classes"
+    figures = "show sizes, words, values, and how much the attributes tell about the classes"
     stats = add_verb(actions, "stats", figures, run=_stats)
     _add_distributions(actions)
     for action in (info, prepare, stats):
         action.add_argument("name", metavar="NAME", help="one of `attribune data list`")
     add = prepare.add_argument
     add("--source", metavar="DIR", required=True, help="folder with the files of the source")
-    add("--output", metavar="DIR", help="folder to write; data/NAME unless given")
+    add("--output", metavar="DIR", help="folder to write (default: data/NAME)")
     add("--skip-bad", action="store_true", help="skip broken rows and count them")
     add("--partial", action="store_true", help="accept files with fewer rows than the source publishes")
-    stats.add_argument("--prepared", metavar="DIR", help="folder that `prepare` wrote; data/NAME unless given")
+    stats.add_argument("--prepared", metavar="DIR", help="folder that `prepare` wrote (default: data/NAME)")
     add_shared(stats, "--json")
 
 
-_DISTRIBUTIONS = """A table of judgements as one of texts, with the share of each answer.
+_DISTRIBUTIONS = """Turn a table of judgements into a table of texts, with the share of each answer.
 
-Write a row for each text of a table with a row for each judgement. Its label is the share of each answer, such as
-{"no": 0.75, "yes": 0.25}, which task.soft_labels learns; the column judgements has their number. Other columns stay if
-all rows of a text say the same in them. With --config, the output is a folder with the tables of the recipe, and a
-recipe that trains on them.
+Read a table with a row for each judgement and write a row for each text. Its label is the share of each answer, such
+as {"no": 0.75, "yes": 0.25}, which task.soft_labels learns; the column judgements has the number of judgements. Other
+columns are kept if all rows of a text have the same value. With --config, the output is a folder with the tables of the
+recipe and a recipe that trains on them.
 
 Examples:
   attribune data distributions judgements.csv --text text --label answer --output texts.csv
@@ -77,10 +78,10 @@ def _add_distributions(actions: Any) -> None:
     parser = add_verb(actions, "distributions", _DISTRIBUTIONS, run=_write_distributions)
     add_shared(parser, "data", nargs="?")
     add = parser.add_argument
-    add("--text", **SEVERAL, metavar="COL", help="text column, or several that make one text")
+    add("--text", **SEVERAL, metavar="COL", help="text column, or several that are joined")
     add("--text-pair", **SEVERAL, metavar="COL", help="column of a second text")
     add("--label", metavar="COL", help="column of the answers")
-    add("--config", metavar="FILE", help="recipe in YAML, in place of a table and its columns")
+    add("--config", metavar="FILE", help="recipe in YAML, instead of a table and its columns")
     add("--output", required=True, metavar="FILE_OR_DIR", help="CSV, TSV, JSONL or Parquet file; a folder for a recipe")
     add_shared(parser, "--encoding")
 

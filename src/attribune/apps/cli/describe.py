@@ -25,7 +25,7 @@ def add_parser(verbs: Any) -> None:
     parser = add_verb(verbs, "describe", __doc__, run=_run)
     add_shared(parser, "run_folder", "--json")
     parser.add_argument(
-        "--changes", action="store_true", help="how far training moved the weights of the backbone, by term and layer"
+        "--changes", action="store_true", help="show how far training moved the backbone's weights, by term and layer"
     )
     parser.add_argument("--backbone", metavar="DIR", help="with --changes: where the pretrained weights are now")
 

@@ -1,8 +1,8 @@
 """Check the installation: versions, hardware, problems with their cures.
 
-Show versions, extras, hardware, the device and precision that a training would use, the default backbone, free space of
-the folders that are written to, and problems with their cures. The exit code is 0 unless a problem makes the library
-unusable.
+Show versions, extras, hardware, the device and precision that a training would use, the default backbone, the free
+space of the folders that are written to, and problems with their cures. The exit code is 0 unless a problem makes the
+library unusable.
 
 Examples:
   attribune doctor

@@ -1,9 +1,9 @@
 """Add values that a run has not seen, from a few rows.
 
-Learn a vector for every value of DATA that the run does not know, from the value's rows with labels, with everything
-else as it is: predictions for the values that it knows stay the same to the bit. Where the values of an attribute were
-described in training, --values describes new ones, with rows or without. --by encoder takes one pass over the rows, if
-the model was trained with training.set_encoders=true.
+Learn a vector for every value of DATA that the run does not know, from the labelled rows of the value. Nothing else
+changes: predictions for known values stay the same to the bit. If the values of an attribute were described in
+training, --values describes new ones, with or without rows. --by encoder takes one pass over the rows, if the model
+was trained with training.set_encoders=true.
 
 Examples:
   attribune enrol runs/stars new_users.csv
@@ -31,17 +31,21 @@ _SHOWN = 20
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(verbs, "enrol", __doc__, run=_run, after_interrupt="; the run is as it was")
+    parser = add_verb(verbs, "enrol", __doc__, run=_run, after_interrupt="; the run is unchanged")
     add = parser.add_argument
-    add_shared(parser, "run_folder", help="folder that `attribune train` wrote; its model is replaced")
+    add_shared(parser, "run_folder", help="run folder that `attribune train` wrote; its model is replaced")
     add_shared(parser, "data", nargs="?")
-    add("--undo", action="store_true", help="take the values that were added last out again")
-    add("--attributes", **SEVERAL, metavar="COL", help="attributes whose values are added (default: all)")
+    add("--undo", action="store_true", help="remove the values that were added last")
+    add("--attributes", **SEVERAL, metavar="COL", help="attributes whose new values are added (default: all)")
     add("--values", **SEVERAL, metavar="COL=FILE", help="tables that describe new values")
-    add("--by", metavar="WAY", help="posterior, encoder, or both: from what the encoder says on (default: posterior)")
-    add("--min-rows", type=int, metavar="N", help="rows that a value needs to be added (default: 1)")
-    add("--steps", type=int, metavar="N", help="steps of L-BFGS, where it is needed, at most (default: 20)")
-    prior = "weight of the prior that new values are like the known ones (default: 1)"
+    add(
+        "--by",
+        metavar="WAY",
+        help="posterior, encoder, or both: the posterior from the encoder's vectors (default: posterior)",
+    )
+    add("--min-rows", type=int, metavar="N", help="minimum number of rows of a value (default: 1)")
+    add("--steps", type=int, metavar="N", help="maximum number of L-BFGS steps, where they are needed (default: 20)")
+    prior = "weight of the prior that new values resemble the known ones (default: 1)"
     add("--prior", type=float, metavar="X", help=prior)
     add_shared(parser, "--json", "--backbone", "--encoding")
 

@@ -1,7 +1,7 @@
-"""Metrics of a run on a table, with and without the attributes.
+"""Evaluate a run on a table, with and without attributes.
 
-Show metrics with 95 % intervals of a trained run on rows with labels, and the same with every attribute hidden: the
-difference is what the attributes do.
+Show the metrics of a trained run on labelled rows, with 95 % intervals, and the same with every attribute hidden. The
+difference shows what the attributes contribute.
 
 Examples:
   attribune evaluate runs/stars test.csv

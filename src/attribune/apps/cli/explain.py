@@ -1,8 +1,8 @@
-"""What each attribute contributes, and the words of a row with and without it.
+"""Show what each attribute contributes, and the words that matter in a row.
 
-Score the same labelled rows with other attributes: what is lost when one is hidden or that of another row, for
-frequent, rare and unseen values; the values that move predictions most; and for one row the prediction as if others had
-written it, and the words that matter with and without its attributes.
+Score the same labelled rows with other attributes. Shows what is lost when an attribute is hidden or takes the value of
+another row, for frequent, rare and unseen values, and the values that move predictions most. For one row, shows the
+predictions with other values, and the words that matter with and without its attributes.
 
 Examples:
   attribune explain runs/stars test.csv
@@ -35,10 +35,16 @@ def add_parser(verbs: Any) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="with --row: predict as if it had these values; may be repeated (default: the most frequent values)",
+        help="with --row: predict the row with these values; repeatable (default: the most frequent values)",
     )
-    add("--rare", type=int, default=10, metavar="N", help="training rows that a rare value has at most (default: 10)")
-    add("--top", type=int, default=10, metavar="N", help="values to list (default: 10)")
+    add(
+        "--rare",
+        type=int,
+        default=10,
+        metavar="N",
+        help="a value with at most this many training rows is rare (default: 10)",
+    )
+    add("--top", type=int, default=10, metavar="N", help="number of values to list (default: 10)")
     add("--output", metavar="FILE.html", help="also write an HTML page")
     add_shared(parser, "--json", "--backbone", "--encoding")
 

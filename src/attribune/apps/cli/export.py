@@ -1,8 +1,8 @@
-"""The model of a run for other programs, whole or for given values.
+"""Export the model of a run for other programs, whole or for given values.
 
-Write the model of a run for other programs: as a folder without attributes for given values, which holds no other value
-of the vocabulary, or as a graph that onnxruntime or torch loads. What is written gives the run's logits to 1e-4, on
-rows of a table or at random; otherwise nothing is written.
+Write the model of a run for other programs: as a folder without attributes for given values, which contains no other
+value of the vocabulary, or as a graph that onnxruntime or torch loads. The export is checked on rows of a table or on
+random input; if it does not give the run's logits to 1e-4, nothing is written.
 
 Examples:
   attribune export runs/stars --for user=u17 --output u17
@@ -33,17 +33,19 @@ def add_parser(verbs: Any) -> None:
         dest="assignments",
         nargs="*",
         metavar="NAME=VALUE",
-        help="values to fix; attributes that are not named are missing. Without it attributes stay an input",
+        help="values to fix; attributes not named here count as missing. Without --for, attributes stay an input",
     )
     add(
         "--format",
         choices=("adapter", "onnx", "torch"),
         default="adapter",
-        help="adapter: a folder for fixed values, of this library, or of peft for low-rank methods; onnx; torch: a "
+        help="adapter: a folder for fixed values, for this library, or for peft with low-rank methods; onnx; torch: a "
         "program of torch.export",
     )
-    add("--output", metavar="PATH", help="folder or file to write; `exported` in the run's folder unless given")
-    add("--check", metavar="DATA", help="table whose first 200 rows check the export (default: random rows)")
+    add("--output", metavar="PATH", help="folder or file to write (default: `exported` in the run folder)")
+    add(
+        "--check", metavar="DATA", help="table whose first 200 rows are used to check the export (default: random rows)"
+    )
     add_shared(parser, "--backbone", "--encoding")
     add_shared(parser, "--quantise", help="round the weights of --format onnx to int8: smaller, and faster on CPUs")
 

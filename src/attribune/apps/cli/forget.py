@@ -1,8 +1,8 @@
-"""Take values out of a run.
+"""Remove values from a run.
 
 Remove values of an attribute from a run: vectors and names in every model, predictions of their rows, checkpoints. Then
-all files are searched for them. Weights that all values share have learned from their rows too and stay as they are:
-only a training without these rows unlearns them.
+search all files for them. Weights that all values share have learned from the rows of these values too, and stay as
+they are: only a training without these rows unlearns them.
 
 Examples:
   attribune forget runs/stars --attribute user --value u17
@@ -24,10 +24,10 @@ __all__ = ["add_parser"]
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(verbs, "forget", __doc__, run=_run, after_interrupt="; the same command does what is left")
+    parser = add_verb(verbs, "forget", __doc__, run=_run, after_interrupt="; run the same command again to finish")
     add_shared(parser, "run_folder")
-    parser.add_argument("--attribute", required=True, metavar="COL", help="the attribute")
-    parser.add_argument("--value", required=True, **SEVERAL, metavar="VALUE", help="its values to remove")
+    parser.add_argument("--attribute", required=True, metavar="COL", help="attribute of the values")
+    parser.add_argument("--value", required=True, **SEVERAL, metavar="VALUE", help="values to remove")
     add_shared(parser, "--backbone")
 
 

@@ -1,8 +1,8 @@
-"""Texts written by attributes.
+"""Write texts by attributes.
 
-Write texts with a run of `--task generation`, one JSON object a line: for the attributes that are given, or for every
-row of a table with the columns of prompt and attributes. The likeliest token follows each time, unless --sample or
---beams says otherwise.
+Write texts with a run of `--task generation`, as one JSON object per line: for the attributes on the command line, or
+for every row of a table with the columns of prompt and attributes. By default each next token is the most likely one;
+--sample and --beams change that.
 
 Examples:
   attribune generate runs/quotes --attribute verdict=fresh --attribute critic=c3
@@ -29,18 +29,30 @@ def add_parser(verbs: Any) -> None:
     """Add the verb."""
     parser = add_verb(verbs, "generate", __doc__, run=_run, after_interrupt=_after_interrupt)
     add = parser.add_argument
-    add_shared(parser, "run_folder", help="folder that `attribune train` wrote with --task generation")
+    add_shared(parser, "run_folder", help="run folder that `attribune train --task generation` wrote")
     add_shared(parser, "data", nargs="?")
-    add("--prompt", metavar="TEXT", help="read before the text; what the text begins with, for a run without a prompt")
+    add("--prompt", metavar="TEXT", help="prompt of the text; for a run without a prompt, its beginning")
     add_shared(parser, "--attribute")
-    add("--sample", action="store_true", help="draw tokens at random (default: the likeliest)")
-    add("--temperature", type=float, default=1.0, metavar="X", help="with --sample; below 1 prefers likely tokens")
-    add("--top-p", type=float, default=1.0, metavar="P", help="with --sample: nucleus sampling")
-    add("--beams", type=int, default=1, metavar="N", help="beams of a beam search (default: 1, none)")
-    add("--max-new-tokens", type=int, default=64, metavar="N", help="tokens to write per text, at most (default: 64)")
+    add("--sample", action="store_true", help="draw tokens at random (default: the most likely)")
+    add(
+        "--temperature",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="with --sample: temperature; below 1 prefers likely tokens (default: 1)",
+    )
+    add(
+        "--top-p",
+        type=float,
+        default=1.0,
+        metavar="P",
+        help="with --sample: probability mass of nucleus sampling (default: 1)",
+    )
+    add("--beams", type=int, default=1, metavar="N", help="beams of a beam search (default: 1, no search)")
+    add("--max-new-tokens", type=int, default=64, metavar="N", help="maximum number of tokens per text (default: 64)")
     add("--n", type=int, default=1, metavar="N", help="texts per row (default: 1)")
     add("--seed", type=int, default=0, metavar="N", help="seed of --sample (default: 0)")
-    add("--output", metavar="FILE", help="ends in .jsonl, .csv, .tsv or .parquet (default: stdout)")
+    add("--output", metavar="FILE", help="file ending in .jsonl, .csv, .tsv or .parquet (default: stdout)")
     add_shared(parser, "--backbone", "--encoding", "--quantise")
 
 

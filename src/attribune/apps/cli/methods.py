@@ -1,7 +1,7 @@
 """List the methods, and the options of one.
 
-List what --method can be, with where the method acts and what of the backbone is trained by default; or show one
-method with its settings.
+List the values of --method, with where each method acts and which part of the backbone is trained by default; or show
+one method with its settings.
 
 Examples:
   attribune methods

@@ -1,7 +1,8 @@
-"""Which texts a person should judge next.
+"""Choose the texts that a person should judge next.
 
-Choose the texts of DATA whose answers would tell most about a value, such as a person who has just begun to judge: each
-by how much its answer is expected to lower the loss of the other texts of DATA, those before it being judged.
+Choose the texts of DATA whose answers would tell most about a value, such as a person who has just begun to judge. Each
+text is chosen by how much its answer is expected to lower the loss on the other texts of DATA, given the texts chosen
+before it.
 
 Examples:
   attribune next runs/stars texts.csv --for user=new
@@ -28,8 +29,8 @@ def add_parser(verbs: Any) -> None:
     parser = add_verb(verbs, "next", __doc__, run=_run)
     add = parser.add_argument
     add_shared(parser, "run_folder", "data")
-    add("--for", dest="assignment", required=True, metavar="NAME=VALUE", help="the value, known or new")
-    add("--count", type=int, default=10, metavar="N", help="texts (default: 10)")
+    add("--for", dest="assignment", required=True, metavar="NAME=VALUE", help="value to ask for, known or new")
+    add("--count", type=int, default=10, metavar="N", help="number of texts to choose (default: 10)")
     add_shared(parser, "--json", "--backbone", "--encoding")
 
 

@@ -1,8 +1,8 @@
 """Try a run in the browser: texts, values, and what the values change.
 
-Open a page for this machine alone: the prediction of a text with and without each attribute, two values side by side, a
-panel of all values, a map of the values' vectors coloured by their mean label, and a search for values. Nothing is
-loaded from elsewhere and nothing is sent away.
+Open a page that only this machine can reach. It shows the prediction for a text with and without each attribute, two
+values side by side, a panel of all values, a map of the values' vectors coloured by their mean label, and a search for
+values. Nothing is loaded from elsewhere and nothing is sent away.
 
 Examples:
   attribune playground runs/stars
@@ -28,7 +28,7 @@ def add_parser(verbs: Any) -> None:
     """Add the verb."""
     parser = add_verb(verbs, "playground", __doc__, run=_run)
     add_shared(parser, "run_folder")
-    parser.add_argument("--port", type=int, default=7860, metavar="N", help="0 takes a free one (default: 7860)")
+    parser.add_argument("--port", type=int, default=7860, metavar="N", help="port; 0 takes a free one (default: 7860)")
     add_shared(parser, "--backbone")
 
 

@@ -1,9 +1,9 @@
-"""Predictions and probabilities for new rows.
+"""Predict new rows, with probabilities.
 
-Add predictions and probabilities to the columns of tables. Every row comes out, in order; rows without a text are
-scored as empty texts, values never seen in training as unknown. An output without an ending is a folder of Parquet
-files: after an interruption the same command goes on with what is missing. With --text, the predictions for single
-texts are written to stdout.
+Add predictions and probabilities to the columns of tables. Every row is written, in order. Rows without a text are
+scored as empty texts; values not seen in training as unknown. An output without a file extension is a folder of
+Parquet files: after an interruption, run the same command to continue with what is missing. With --text, predictions
+for single texts are written to stdout.
 
 Examples:
   attribune predict runs/stars --text "Strong, but clean." --attribute user=u17
@@ -39,31 +39,32 @@ def add_parser(verbs: Any) -> None:
     add_shared(parser, "run_folder")
     tables = "CSV, JSON, Parquet, Arrow or Excel files, folders of them, - for stdin, or names on the hub"
     add_shared(parser, "data", nargs="*", help=tables)
-    add("--text", **SEVERAL, metavar="TEXT", help="texts in place of tables")
+    add("--text", **SEVERAL, metavar="TEXT", help="texts to predict, instead of tables")
     add_shared(parser, "--attribute", help="with --text: a value for every text; repeat the name for several values")
     add_shared(parser, "--json", help="with --text: write JSON to stdout")
-    add("--output", metavar="PATH", help="file that ends in .csv, .tsv, .jsonl or .parquet, or a folder")
+    add("--output", metavar="PATH", help="file ending in .csv, .tsv, .jsonl or .parquet, or a folder")
     add_shared(parser, "--backbone", "--encoding", "--delimiter", "--file-format", "--rows", "--quantise")
     add(
         "--engine",
         choices=("local", "ray"),
         default="local",
-        help="what fills a folder: this process, or Ray: the cluster of RAY_ADDRESS, else this machine",
+        help="how to fill a folder: in this process, or with Ray, on the cluster of RAY_ADDRESS or on this machine",
     )
     add("--workers", type=int, metavar="N", help="with --engine ray (default: one per GPU, or per core without one)")
     members = (
-        "what each of several people would say, together: `all`, an attribute for all its values, or a table of members"
+        "predict what several people would say of each text, and their panel: `all`, an attribute for all its values, "
+        "or a table of members"
     )
     add("--panel", metavar="PANEL", help=members)
     add(
         "--escape-formulas",
         action="store_true",
-        help="put ' before texts that spreadsheet programs would run as formulas, in .csv and .tsv",
+        help="in .csv and .tsv, put ' before texts that spreadsheet programs would run as formulas",
     )
 
 
 def _after_interrupt(options: argparse.Namespace) -> str:
-    resumes = f"; finished parts are kept: the same command goes on in {options.output}"
+    resumes = f"; finished parts are kept: run the same command again to continue in {options.output}"
     if options.output is None:
         return ""
     return "; no output file was written" if Path(options.output).suffix else resumes
@@ -102,12 +103,12 @@ def _run(options: argparse.Namespace) -> None:
 def _check_tables(options: argparse.Namespace) -> None:
     """Refuse a command that names no rows, or no place for their predictions."""
     if not options.data:
-        raise ConfigError("there is nothing to predict: name a table, or give a text with --text")
+        raise ConfigError("there is nothing to predict: name a table, or pass a text with --text")
     if options.output is None:
-        raise ConfigError("no output is named: give a file or a folder with --output; --text writes to stdout")
+        raise ConfigError("no output is named: name a file or a folder with --output; only --text writes to stdout")
     if options.attribute or options.json:
         what = "--attribute" if options.attribute else "--json"
-        raise ConfigError(f"{what} is for --text: leave it out, since tables have their columns")
+        raise ConfigError(f"{what} is only for --text: leave it out; the values of a table are in its columns")
 
 
 def _show_texts(options: argparse.Namespace) -> None:
@@ -118,7 +119,7 @@ def _show_texts(options: argparse.Namespace) -> None:
 
     tables = {"a table": options.data, "--output": options.output, "--panel": options.panel}
     if beside := [name for name, value in tables.items() if value]:
-        raise ConfigError(f"{beside[0]} is given beside --text, which writes to stdout: leave one of them out")
+        raise ConfigError(f"{beside[0]} and --text cannot be combined, because --text writes to stdout: leave one out")
     console = open_console()
     values = attribute_values(options.attribute)
     rows, notes = predict_texts(options.run_folder, options.text, values, backbone=options.backbone)

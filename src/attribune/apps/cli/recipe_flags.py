@@ -27,16 +27,16 @@ def add_recipe_flags(parser: argparse.ArgumentParser) -> None:
     _add_attribute_flags(parser.add_argument_group("attributes"))
     _add_model_flags(parser.add_argument_group("model"))
     add = parser.add_argument_group("training").add_argument
-    add("--epochs", type=float, metavar="N", help="passes over the training rows (default: 5)")
-    add("--batch-size", type=int, metavar="N", help="rows of a batch (default: 32)")
-    add("--learning-rate", type=float, metavar="X", help="of method and classifier (default: 0.0005)")
-    add("--seed", type=int, metavar="N", help="of initialisation, batches and split (default: 0)")
-    add("--report-to", **SEVERAL, metavar="NAME", help="trackers: tensorboard, wandb, mlflow, ...")
+    add("--epochs", type=float, metavar="N", help="number of epochs (default: 5)")
+    add("--batch-size", type=int, metavar="N", help="rows per batch (default: 32)")
+    add("--learning-rate", type=float, metavar="X", help="learning rate of method and classifier (default: 0.0005)")
+    add("--seed", type=int, metavar="N", help="seed of initialisation, batches and split (default: 0)")
+    add("--report-to", **SEVERAL, metavar="NAME", help="experiment trackers: tensorboard, wandb, mlflow, ...")
     settings = parser.add_argument_group("settings")
     add = settings.add_argument
-    add("--preset", metavar="NAME", help="settings of a paper: injectors-2022, ma-bert, e2ln, houlsby")
+    add("--preset", metavar="NAME", help="settings of a paper: injectors-2022, ma-bert, e2ln or houlsby")
     add_renamed_flag(parser, "--recipe", "--preset")
-    add("--config", metavar="FILE", help="recipe in YAML, which the flags override")
+    add("--config", metavar="FILE", help="recipe in YAML; flags override it")
     add("--set", **SEVERAL, metavar="KEY=VALUE", default=[], help="any setting of the recipe")
 
 
@@ -44,26 +44,30 @@ def _add_row_flags(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--text", **SEVERAL, metavar="COL", help="text column, or several that are joined")
     add("--text-pair", **SEVERAL, metavar="COL", help="column of a second text, read with the first or compared")
-    add("--text-negative", **SEVERAL, metavar="COL", help="column of a text that fits less, for --task similarity")
-    add("--label", **SEVERAL, metavar="COL", help="label column; several with --task aspects or spans")
-    add("--weight", metavar="COL", help="how much each training row counts in the loss: numbers from 0 on")
-    add("--prompt", **SEVERAL, metavar="COL", help="columns read before the text that is written, or before both")
+    add("--text-negative", **SEVERAL, metavar="COL", help="column of a text that matches less, for --task similarity")
+    add("--label", **SEVERAL, metavar="COL", help="label column; several for --task aspects or spans")
+    add("--weight", metavar="COL", help="column with the weight of each training row in the loss, 0 or more")
+    add("--prompt", **SEVERAL, metavar="COL", help="columns read before the text, or before both texts of a pair")
     add("--chat", action="store_true", default=None, help="apply the chat template to prompt and text")
     add("--validation", metavar="FILE", help="validation rows (default: a tenth of DATA)")
     add("--test", metavar="FILE", help="test rows (default: a tenth of DATA)")
     add_shared(group, "--encoding", "--delimiter", "--file-format", "--rows")
-    add("--max-length", type=int, metavar="N", help="tokens of a text that are read (default: 256)")
-    add("--yes", action="store_true", help="without --text and --label: take what `attribune check` finds, unasked")
+    add("--max-length", type=int, metavar="N", help="maximum number of tokens read per text (default: 256)")
+    add(
+        "--yes",
+        action="store_true",
+        help="without --text and --label: use what `attribune check` finds, without asking",
+    )
 
 
 def _add_attribute_flags(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     add("--attributes", **SEVERAL, metavar="COL", help="columns with one value per row")
     add("--multi-label", **SEVERAL, metavar="COL[:SEP]", help="columns with several values per row")
-    add("--numeric", **SEVERAL, metavar="COL", help="columns with numbers, cut into quantile bins")
-    add("--number", **SEVERAL, metavar="COL", help="columns with numbers, continuous")
+    add("--numeric", **SEVERAL, metavar="COL", help="columns with numbers, split into quantile bins")
+    add("--number", **SEVERAL, metavar="COL", help="columns with continuous numbers")
     add("--values", **SEVERAL, metavar="COL=FILE", help="tables that describe the values of attributes")
-    add("--shuffled", action="store_true", default=None, help="control: shuffle attributes over rows")
+    add("--shuffled", action="store_true", default=None, help="control: shuffle the attributes over the rows")
 
 
 def _add_model_flags(group: argparse._ArgumentGroup) -> None:
@@ -71,23 +75,23 @@ def _add_model_flags(group: argparse._ArgumentGroup) -> None:
     add(
         "--task",
         help="classification, rating, ordinal, regression, aspects, preference (which of two texts), similarity (of "
-        "two texts), tags (of words), spans (answers in a text), or generation, which learns to write the text "
+        "two texts), tags (of words), spans (answers in a text), or generation (learns to write the text) "
         "(default: classification for one label column, aspects for several)",
     )
     add(
         "--method",
-        help="by name, or a sum such as a+b; `attribune methods` lists them; train also takes `auto` "
-        "(default: injector)",
+        help="a method, or a sum such as a+b; `attribune methods` lists them; train also takes `auto`, which "
+        "compares several (default: injector)",
     )
     add(
         "--tuning",
-        help="what of the backbone is trained: frozen, full, layernorm, bias, attention, feed_forward, top_N, "
-        "lora[:q,v[:RANK]], or a sum of these (default: that of the method)",
+        help="which part of the backbone is trained: frozen, full, layernorm, bias, attention, feed_forward, top_N, "
+        "lora[:q,v[:RANK]], or a sum of these (default: depends on the method)",
     )
     add(
         "--backbone",
         metavar="NAME_OR_DIR",
-        help="pretrained model, or without pretraining cnn, tang-cnn, bilstm, bilstm-cnn or hierarchical (default: "
+        help="pretrained model, or one without pretraining: cnn, tang-cnn, bilstm, bilstm-cnn, hierarchical (default: "
         "sentence-transformers/all-MiniLM-L6-v2)",
     )
     add(
@@ -100,7 +104,7 @@ def _add_model_flags(group: argparse._ArgumentGroup) -> None:
         "--continue",
         dest="continue_from",
         metavar="RUN",
-        help="continue the training of this run on other rows, with its recipe; new values are added",
+        help="train this run further on other rows, with its recipe; new values are added",
     )
 
 
@@ -156,9 +160,9 @@ def _take_guesses(options: argparse.Namespace) -> None:
     checked = check(options.data, test=options.test, **{name: getattr(options, name) for name in names})
     tell(checked.text())
     if not checked.is_complete:
-        raise ConfigError("no text or no label is found in the table: name them with --text and --label")
+        raise ConfigError("no text column or no label column was found in the table: name them with --text and --label")
     if not options.yes and not _says_yes(options.data):
-        raise ConfigError(f"nothing is trained without a yes: add --yes, or name the columns: {checked.command}")
+        raise ConfigError(f"training on guessed columns needs a yes: add --yes, or name the columns: {checked.command}")
     parser = argparse.ArgumentParser()
     add_recipe_flags(parser)
     guessed = parser.parse_args(checked.flags)
@@ -196,7 +200,7 @@ def _put_word_vectors(settings: dict[str, Any], files: list[str]) -> None:
         put(settings, "method.word_vectors", files)
         return
     if len(files) > 1:
-        raise ConfigError(f"--word-vectors names {len(files)} files, and a backbone begins with one: name one")
+        raise ConfigError(f"--word-vectors names {len(files)} files, but a backbone takes one: name one")
     put(settings, "backbone.word_vectors", files[0])
 
 
@@ -209,7 +213,7 @@ def _base_settings(options: argparse.Namespace) -> dict[str, Any]:
     if options.continue_from is not None:
         if options.preset is not None or options.init_attributes is not None:
             raise ConfigError(
-                "--continue takes the recipe and all that the run learned: leave --preset and --init-attributes out"
+                "--continue uses the recipe and all that the run learned: leave out --preset and --init-attributes"
             )
         override(settings, _continued_recipe(options.continue_from))
     if options.config is not None:
@@ -222,8 +226,8 @@ def _check_max_length(options: argparse.Namespace, settings: dict[str, Any]) -> 
     window = str(data.get("window", "")) if isinstance(data, dict) else ""
     if options.max_length is not None and ":" in window:
         raise ConfigError(
-            f"--max-length {options.max_length}: the recipe's window {window!r} has sizes of its own; set another "
-            "with --set data.window=..., or leave --max-length out"
+            f"--max-length {options.max_length}: the recipe's window {window!r} already has sizes; change it with "
+            "--set data.window=..., or leave out --max-length"
         )
 
 

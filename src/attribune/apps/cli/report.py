@@ -1,9 +1,9 @@
 """Write a page about a run: learning curves, confusion matrix, calibration, metrics by group of rows.
 
-Write one HTML file, which loads nothing from elsewhere: learning curves, confusion matrix, calibration, and the main
-metric for frequent and rare values, for short and long texts and by value, and where several people judge a text each
-judge and the texts they disagree about; each with a sentence that says what it shows. Without DATA it is about the
-run's own test rows, which are not scored again.
+Write one HTML file that loads nothing from elsewhere. It shows learning curves, the confusion matrix, calibration, and
+the main metric for frequent and rare values, for short and long texts, and by value. If several people judge a text, it
+also shows each judge and the texts on which they disagree. Each part has a sentence that explains it. Without DATA, the
+page covers the run's own test rows, which are not scored again.
 
 Examples:
   attribune report runs/stars
@@ -26,7 +26,9 @@ def add_parser(verbs: Any) -> None:
     parser = add_verb(verbs, "report", __doc__, run=_run)
     add_shared(parser, "run_folder")
     add_shared(parser, "data", nargs="?")
-    parser.add_argument("--output", metavar="FILE.html", help="report.html in the folder unless given")
+    parser.add_argument(
+        "--output", metavar="FILE.html", help="HTML file to write (default: report.html in the run folder)"
+    )
     add_shared(parser, "--backbone", "--encoding")
 
 

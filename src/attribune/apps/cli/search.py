@@ -1,7 +1,7 @@
-"""Search learning rate and sizes on validation rows.
+"""Search for the best learning rate and sizes on validation rows.
 
-Train with drawn settings, compare them on the validation rows, and write the recipe of the best. Test rows are never
-scored.
+Train with settings that Optuna draws, compare them on the validation rows, and write the recipe of
+the best. Test rows are never scored.
 
 Examples:
   attribune search reviews.csv --text text --label stars --attributes user --trials 20 --output searches/stars
@@ -12,7 +12,7 @@ space.yaml names settings of the recipe, each with a list of values or a range:
   training.learning_rate: {low: 1.0e-4, high: 1.0e-2, log: true}
   method.bottleneck: [16, 64, 256]
 
-The same command goes on where it was interrupted; more --trials add to those there are.
+After an interruption, run the same command to continue; a larger --trials adds trials.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ __all__ = ["add_parser"]
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    after = "; the same command goes on in {output}"
+    after = "; run the same command again to continue in {output}"
     parser = add_verb(verbs, "search", __doc__, run=_run, after_interrupt=after)
     add = parser.add_argument
     add_recipe_flags(parser)
-    add("--space", metavar="FILE", help="YAML file of the search space; learning rate and sizes unless given")
-    add("--trials", type=int, default=20, metavar="N", help="trials in all (default: 20)")
+    add("--space", metavar="FILE", help="YAML file of the search space (default: learning rate and sizes)")
+    add("--trials", type=int, default=20, metavar="N", help="total number of trials (default: 20)")
     add("--output", required=True, metavar="DIR", help="folder of the search")
 
 

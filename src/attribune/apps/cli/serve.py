@@ -1,8 +1,8 @@
-r"""Predictions over HTTP.
+r"""Serve predictions over HTTP.
 
-Answer POST /v1/predict with the predictions of one or several runs; runs of one backbone share its weights. Runs of
-the task generation write, as OpenAI's API does. /docs describes the requests, /v1/models the models, /metrics the
-metrics for Prometheus. SIGHUP loads the runs again, beside those that answer until then.
+Answer POST /v1/predict with the predictions of one or several runs; runs over one backbone share its weights. Runs of
+the task generation write texts in the form of OpenAI's API. /docs describes the requests, /v1/models lists the models,
+and /metrics has metrics for Prometheus. On SIGHUP the runs are loaded again; the old ones answer until that is done.
 
 Examples:
   attribune serve runs/stars
@@ -34,34 +34,34 @@ _RENAMED = {"--max-text": "--max-text-length", "--queue-rows": "--max-queue-size
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    parser = add_verb(verbs, "serve", __doc__, run=_run, after_interrupt="; what had been asked was answered")
+    parser = add_verb(verbs, "serve", __doc__, run=_run, after_interrupt="; all requests were answered")
     add = parser.add_argument
-    add("runs", metavar="RUN", nargs="+", help="folder that `attribune train` wrote, or NAME=FOLDER")
-    add("--host", default="127.0.0.1", help="address to listen on (default: this machine alone)")
-    add("--port", type=int, default=8000, metavar="N", help="0 takes a free one (default: 8000)")
+    add("runs", metavar="RUN", nargs="+", help="run folder that `attribune train` wrote, or NAME=FOLDER")
+    add("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine only)")
+    add("--port", type=int, default=8000, metavar="N", help="port; 0 takes a free one (default: 8000)")
     add("--backbone", metavar="NAME_OR_DIR", help="where the backbones' weights are now")
-    add("--dtype", default="float32", help="dtype of the backbones' weights: float32, or bfloat16 at half the memory")
+    add("--dtype", default="float32", help="dtype of the backbones' weights: float32, or bfloat16 for half the memory")
     add_shared(parser, "--quantise")
     add(
         "--cache-mb",
         type=float,
         metavar="MB",
-        help="size of the cache of generated weights, of all workers together (default: 256)",
+        help="size of the cache of generated weights, over all workers (default: 256)",
     )
-    add("--workers", type=int, default=1, metavar="N", help="processes, which share the weights (default: 1)")
-    add("--max-rows", type=int, metavar="N", help="texts in one request (default: 256)")
-    add("--max-text-length", type=int, metavar="N", help="characters of one text (default: 100,000)")
-    add("--max-body-mb", type=float, metavar="MB", help="body of one request (default: 8)")
-    add("--max-new-tokens", type=int, metavar="N", help="tokens written for one text (default: 1,024)")
-    add("--max-queue-size", type=int, metavar="N", help="texts that may wait (default: 2,048)")
-    add("--max-connections", type=int, metavar="N", help="connections answered at once (default: 512)")
-    add("--timeout", type=float, metavar="SECONDS", help="time of one request (default: 30)")
-    add("--enrol", action="store_true", default=None, help="let requests add values to the runs, and take them away")
+    add("--workers", type=int, default=1, metavar="N", help="number of processes, which share the weights (default: 1)")
+    add("--max-rows", type=int, metavar="N", help="maximum number of texts per request (default: 256)")
+    add("--max-text-length", type=int, metavar="N", help="maximum number of characters per text (default: 100,000)")
+    add("--max-body-mb", type=float, metavar="MB", help="maximum size of a request body (default: 8)")
+    add("--max-new-tokens", type=int, metavar="N", help="maximum number of tokens written per text (default: 1,024)")
+    add("--max-queue-size", type=int, metavar="N", help="maximum number of waiting texts (default: 2,048)")
+    add("--max-connections", type=int, metavar="N", help="maximum number of open connections (default: 512)")
+    add("--timeout", type=float, metavar="SECONDS", help="maximum time per request (default: 30)")
+    add("--enrol", action="store_true", default=None, help="let requests add values to the runs, and remove them")
     add(
         "--allowed-hosts",
         nargs="+",
         metavar="NAME",
-        help="names that requests may ask for, such as example.org (default: on this machine its own, else any)",
+        help="host names that requests may use, such as example.org (default: on 127.0.0.1 its own names, else any)",
     )
     for old, new in _RENAMED.items():
         add_renamed_flag(parser, old, new)

@@ -1,7 +1,7 @@
 """Train a model on a table of texts with attributes.
 
-Train a pretrained language model that reads the attributes of each text, measure what the attributes gain, and save a
-few megabytes.
+Train a pretrained language model that reads the attributes of each text, measure what the attributes gain, and save
+only what was learned: a few megabytes if the backbone is frozen.
 
 Examples:
   attribune train reviews.csv --output runs/stars
@@ -15,8 +15,8 @@ Examples:
   attribune train reviews.csv --text text --label stars --attributes user --output runs/stars --resume
   zcat reviews.csv.gz | attribune train - --rows 5000 --text text --label stars --attributes user --output runs/few
 
-The run folder holds recipe.yaml, model/, metrics.json, the predictions of the validation and test rows, and log.jsonl.
-Every setting of the recipe can be given with --set, such as --set method.vector_size=128 data.split.by=time.
+The run folder holds recipe.yaml, model/, metrics.json, the predictions for the validation and test rows, and log.jsonl.
+--set changes any setting of the recipe, such as --set method.vector_size=128 data.split.by=time.
 """
 
 from __future__ import annotations
@@ -33,32 +33,43 @@ __all__ = ["add_parser"]
 
 def add_parser(verbs: Any) -> None:
     """Add the verb."""
-    after = "; nothing finished is lost: the same command with --resume goes on in {output}"
+    after = "; finished work is kept: run the same command with --resume to continue in {output}"
     parser = add_verb(verbs, "train", __doc__, run=_run, after_interrupt=after)
     add = parser.add_argument
     add_recipe_flags(parser)
     add("--output", required=True, metavar="DIR", help="folder of the run")
     add("--budget", metavar="TIME", help="with --method auto: time for its bake-off, such as 90s or 2h (default: 10m)")
     add("--resume", action="store_true", help="resume an interrupted run")
-    add("--profile", action="store_true", help="write where the time of some steps went to DIR/profile")
+    add("--profile", action="store_true", help="profile some steps and write where their time went to DIR/profile")
     add = parser.add_argument_group("comparison").add_argument
     add(
         "--compare",
         **SEVERAL,
         metavar="METHOD",
         default=[],
-        help="methods to train as well; `shuffled`: the same method on shuffled attributes; `ids`, `descriptions`: "
-        "with one part alone of what --values describes",
+        help="other methods to train and compare; `shuffled`: the same method on shuffled attributes; `ids` or "
+        "`descriptions`: with only this part of what --values describes",
     )
-    add("--no-baselines", dest="baselines", action="store_false", help="leave linear, attributes-only and majority out")
+    add(
+        "--no-baselines",
+        dest="baselines",
+        action="store_false",
+        help="skip the baselines linear, attributes-only and majority",
+    )
     add = parser.add_argument_group("networks and word vectors").add_argument
-    add("--trials", dest="method_trials", type=int, metavar="N", help="with --method automl: networks that are tried")
-    add("--minutes", dest="method_minutes", type=float, metavar="N", help="with --method automl: time for the trials")
+    add("--trials", dest="method_trials", type=int, metavar="N", help="with --method automl: networks to try")
+    add(
+        "--minutes",
+        dest="method_minutes",
+        type=float,
+        metavar="N",
+        help="with --method automl: time for the trials, in minutes",
+    )
     add(
         "--word-vectors",
         **SEVERAL,
         metavar="FILE",
-        help="of GloVe, word2vec or fastText, for automl and for backbones without pretraining",
+        help="GloVe, word2vec or fastText files, for automl and for backbones without pretraining",
     )
 
 

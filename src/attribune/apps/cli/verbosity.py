@@ -23,13 +23,13 @@ def add_verbosity(parser: argparse.ArgumentParser) -> None:
         *("-v", "--verbose"),
         action="count",
         default=argparse.SUPPRESS,
-        help=f"show progress in detail; twice: everything ({VARIABLE}=info, =debug)",
+        help=f"show detailed progress; twice: everything ({VARIABLE}=info, =debug)",
     )
     flags.add_argument(
         *("-q", "--quiet"),
         action="store_true",
         default=argparse.SUPPRESS,
-        help=f"show results and errors alone ({VARIABLE}=error)",
+        help=f"show only results and errors ({VARIABLE}=error)",
     )
 
 
