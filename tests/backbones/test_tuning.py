@@ -262,8 +262,8 @@ def test_lora_targets(tiny_backbone: Factory) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("frozen+layernorm", "'frozen' stands alone"),
-        ("attention+full", "'full' stands alone"),
+        ("frozen+layernorm", "'frozen' cannot be combined"),
+        ("attention+full", "'full' cannot be combined"),
         ("layernorm+bias+layernorm", "names layernorm twice"),
         ("top_1+top_2", "names top_N twice"),
         ("lora+lora:q", "names lora twice"),

@@ -444,7 +444,7 @@ def test_a_failing_cell_stops_no_other(experiment: dict[str, Any], tmp_path: Pat
         ({"settings": ["injectr"]}, "unknown method 'injectr'"),
         (
             {"sets": [{"name": "x", "data": {"train": "no.csv", "text": "t", "label": "l"}}]},
-            r"no\.csv, the train rows of the set 'x', is not there",
+            r"no\.csv, the train rows of the set 'x', does not exist",
         ),
         (
             {"settings": [{"method": "injector", "attributes": ["colour"]}]},
@@ -516,7 +516,7 @@ def test_a_folder_keeps_to_its_experiment(
     other = {**experiment, "training": {**experiment["training"], "steps": 7}}
     (tmp_path / "other.yaml").write_text(yaml.safe_dump(other))
     assert main(["benchmark", "run", str(tmp_path / "other.yaml"), "--output", str(finished.path)]) == 1
-    assert "was begun with another experiment (training)" in capsys.readouterr().err
+    assert "was started with another experiment (training)" in capsys.readouterr().err
     for change in ({"settings": experiment["settings"][:2]}, {"sets": [{**experiment["sets"][0], "folds": [0]}]}):
         (tmp_path / "less.yaml").write_text(yaml.safe_dump({**experiment, **change}))
         assert main(["benchmark", "run", str(tmp_path / "less.yaml"), "--output", str(finished.path)]) == 1

@@ -100,7 +100,7 @@ def test_what_is_no_comparison_is_refused() -> None:
         CandidateCollator(TOKENIZER, Schema([]))([])
     with pytest.raises(ConfigError, match=r"the task 'preference' compares texts: give encoder=model.row_encoder\(\)"):
         encode(TABLE, Schema([]), TOKENIZER, text="one", label=("one", "two"), task=Preference())
-    with pytest.raises(ConfigError, match="a model that writes reads no pair of texts"):
+    with pytest.raises(ConfigError, match="a model that writes cannot read a pair of texts"):
         PromptEncoder(TOKENIZER, TextInput.of("one", pair="two", prompt="x"))
     with pytest.raises(DataError, match="half of a character pair"):
         rows(two=["c", "\ud83d", "d"])

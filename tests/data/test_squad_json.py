@@ -56,10 +56,10 @@ def test_the_published_format_is_read(indent: int | None, packed: bool, tmp_path
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"data": [{"paragraphs": 3}]}, "article 1: 'paragraphs' is no list"),
+        ({"data": [{"paragraphs": 3}]}, "article 1: 'paragraphs' is not a list"),
         ({"data": [{"paragraphs": [{"context": 3, "qas": []}]}]}, "article 1, paragraph 1: 'context' is '3', no text"),
-        ({"data": [{"paragraphs": [{"context": "a"}]}]}, "paragraph 1: 'qas' is no list"),
-        ({"data": [{"paragraphs": [{"context": "a", "qas": ["b"]}]}]}, "question 1: 'b' is no object"),
+        ({"data": [{"paragraphs": [{"context": "a"}]}]}, "paragraph 1: 'qas' is not a list"),
+        ({"data": [{"paragraphs": [{"context": "a", "qas": ["b"]}]}]}, "question 1: 'b' is not an object"),
         ({"data": [{"paragraphs": [{"context": "a", "qas": [{}]}]}]}, "question 1: 'question' is 'None'"),
         ({"data": [{"paragraphs": [{"context": "a", "qas": [{"question": "b", "answers": [3]}]}]}]}, "answer 1"),
         ({"data": [{"paragraphs": []}]}, "the file has no rows"),

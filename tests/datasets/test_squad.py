@@ -104,8 +104,8 @@ def test_an_answer_that_is_elsewhere_is_found_and_counted(source: Path) -> None:
         ({"answers": [{"text": "", "answer_start": 4}]}, "an answer is not in its paragraph"),
         ({"answers": [{"text": "a40", "answer_start": "early"}]}, "an answer is not in its paragraph"),
         ({"question": "half \ud83d"}, "half of a character pair"),
-        ({"question": 7}, "'question' is '7', no text"),
-        ({"answers": "a40"}, "'answers' is no list"),
+        ({"question": 7}, "'question' is '7', not text"),
+        ({"answers": "a40"}, "'answers' is not a list"),
     ],
 )
 def test_a_broken_question_is_refused_with_its_place(source: Path, changes: dict[str, Any], reason: str) -> None:

@@ -595,7 +595,7 @@ class TestOtherFormats:
     def test_a_truncated_archive_is_refused(self, tmp_path: Path, cut: int) -> None:
         whole = archive({path: content * 200 for path, content in POSTS.items()})
         write(tmp_path / "20news-bydate.tar", whole[:cut])
-        with pytest.raises(DataError, match=r"20news-bydate\.tar: truncated, or no archive \(.*get the file again"):
+        with pytest.raises(DataError, match=r"20news-bydate\.tar: truncated, or not an archive \(.*get the file again"):
             read_rows("20-newsgroups", tmp_path)
         packed = gzip.compress(np.random.default_rng(0).bytes(9_000))
         (tmp_path / "20news-bydate.tar").unlink()

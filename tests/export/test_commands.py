@@ -264,7 +264,7 @@ def test_an_export_that_differs_is_not_written(
         ("injector", ("--for", "user=N/A"), "attribute 'user': 'N/A' means that there is no value"),
         ("injector", (), "--format adapter is for fixed values: give them with --for, such as --for user=VALUE"),
         ("injector", ("--format", "onnx", "--output", "x.pt2"), "x.pt2 is not the name of a file of --format onnx"),
-        ("injector", ("--for", "--output", "nowhere/at/all"), "the folder nowhere/at is not there"),
+        ("injector", ("--for", "--output", "nowhere/at/all"), "the folder nowhere/at does not exist"),
         ("injector", ("--for", "--check", "nowhere.csv"), "nowhere.csv"),
         ("tokens", ("--for", "user=u3"), "--format adapter: method 'tokens' acts at the point 'embed'"),
         ("poly", ("--format", "torch"), "method 'poly': the layers of peft ask in Python"),

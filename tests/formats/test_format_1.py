@@ -119,7 +119,7 @@ def test_an_interrupted_run_goes_on(attribune: Attribune) -> None:
     before = Path("stopped/log.jsonl").read_text().splitlines()
     code, out, err = attribune("train", "--config", "stopped/recipe.yaml", "--output", "stopped", "--resume")
     assert code == 0
-    assert "going on from step 6 of 2400" in err
+    assert "resuming from step 6 of 2400" in err
     assert out.startswith("validation, 12 rows\n")
     after = [json.loads(line) for line in Path("stopped/log.jsonl").read_text().splitlines()]
     assert after[: len(before) - 1] == [json.loads(line) for line in before[:-1]]

@@ -157,10 +157,10 @@ def test_a_disk_that_fills_later_lets_the_training_go_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(torch, "save", fill)
-        assert "make room; the training then goes on" in fails(*words)
+        assert "free some space, then continue with --resume" in fails(*words)
     code, _, err = attribune(*words, "--resume")
     assert code == 0
-    assert "going on from step 2 of 5" in err
+    assert "resuming from step 2 of 5" in err
 
 
 def test_a_truncated_checkpoint_is_passed_over(tmp_path: Path, runs: Path) -> None:

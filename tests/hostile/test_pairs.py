@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 PAIRS = [("enrol", "enrol"), ("enrol", "forget"), ("forget", "forget"), ("forget", "predict"), ("enrol", "predict")]
 SAME = ["train", "train linear", "predict", "predict to a folder", "report", "data prepare", "search"]
 # What the second of two says: that another is at work, or that nothing is left for it to do.
-REASONS = ("another process", "have no new value", "has no value 'u3'", "has a finished run", "was begun with")
+REASONS = ("another process", "have no new value", "has no value 'u3'", "has a finished run", "was started with")
 
 
 def together(attacks: Attacks, *words: list[str], delay: float) -> tuple[list[int | None], list[str]]:

@@ -111,7 +111,7 @@ class TestInputs:
         self, fails: Callable[..., str], runs: Path, tmp_path: Path, table: Callable[..., Path]
     ) -> None:
         a, out = table("a.csv"), ("--output", tmp_path / "out")
-        assert "a.csv is given twice" in fails("predict", runs / "none", a, tmp_path, *out)
+        assert "a.csv is named twice" in fails("predict", runs / "none", a, tmp_path, *out)
         assert "did you mean" in fails("predict", runs / "none", tmp_path / "b.csv", *out)
         assert "owner/name" in fails("predict", runs / "none", "owner/name", *out)
         assert "unknown encoding 'utf-77'" in fails("predict", runs / "none", a, *out, "--encoding", "utf-77")
@@ -165,8 +165,8 @@ class TestOutputs:
             message = fails("predict", runs / "linear", a, "--output", out, "--encoding", "utf-8")
             cure = "give the same, or choose another output folder"
             words = f"with another run and with encoding None and of other files ({a}, {b})"
-            assert f"was begun {words}: {cure}" in message
-            with pytest.raises(ConfigError, match="was begun in parts of 8 rows: give the same"):
+            assert f"was started {words}: {cure}" in message
+            with pytest.raises(ConfigError, match="was started in parts of 8 rows: give the same"):
                 predict(runs / "none", [a, b], out, part_rows=9)
             assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 

@@ -157,7 +157,7 @@ def test_int8(
     np.testing.assert_allclose(parts[scores], one[scores], atol=0.01)
     capsys.readouterr()
     assert main([*words, str(tmp_path / "p")]) == 1
-    assert "was begun with quantise='int8': give the same" in capsys.readouterr().err
+    assert "was started with quantise='int8': give the same" in capsys.readouterr().err
     calls: list[int] = []
     monkeypatch.setattr(int8, "int8_linear", lambda *args: calls.append(1) or int8_linear(*args))
     found = {}
@@ -187,7 +187,7 @@ def test_what_is_missing_is_scored_and_nothing_else(
     notes = Notes()
     assert predict(run, files, output, reporter=notes) == 150
     assert scored == [20, 3]
-    assert notes.lines[0] == "going on after 127 rows in 7 parts"
+    assert notes.lines[0] == "resuming after 127 rows in 7 parts"
     assert sorted(path.name for path in output.iterdir()) == sorted(whole)
     for name, content in whole.items():
         if name in (gone.name, damaged.name):  # processors may round otherwise where tensors lie otherwise in memory
@@ -396,7 +396,7 @@ def test_two_workers_interrupted_and_one_of_them_killed(run: Path, tmp_path: Pat
     begin, *warned, end = (line for line in going_on.splitlines() if not progress.fullmatch(line))
     # The worker may have finished its part between the interruption and the count of what was kept.
     assert begin in [
-        f"going on after {125 * parts} rows in {parts} part{'s' * (parts > 1)}" for parts in (len(kept), len(kept) + 1)
+        f"resuming after {125 * parts} rows in {parts} part{'s' * (parts > 1)}" for parts in (len(kept), len(kept) + 1)
     ]
     lost = [line for line in warned if re.match(r"warning: .*\.csv: a worker was lost while it scored rows \d", line)]
     assert len(lost) == 1, warned

@@ -239,7 +239,10 @@ def test_training_goes_on_with_more_values(run: Path, tmp_path: Path) -> None:
         ("user", "--values user: write COLUMN=FILE, such as user=users.csv"),
         ("user=", "--values user=: write COLUMN=FILE"),
         ("user=nowhere.csv", "nowhere.csv"),
-        ("item=users.csv", "data.values: 'item' is no attribute, whose values could be described (attributes: user)"),
+        (
+            "item=users.csv",
+            "data.values: 'item' is not an attribute, so its values cannot be described (attributes: user)",
+        ),
         ("user=data.csv", "rows 1 and"),
     ],
 )
@@ -394,7 +397,7 @@ def test_training_goes_on_with_values_that_are_described_now(run: Path, folder: 
             ["--values", "user=TABLE", "--set", "data.values.user.own_vectors=false"],
             "own_vectors of 'user' is false, but",
         ),
-        (["--compare", "ids"], "--compare ids: descriptions are those of the run that goes on"),
+        (["--compare", "ids"], "--compare ids: the run that is continued has the descriptions"),
     ],
 )
 def test_what_goes_on_keeps_its_descriptions(
@@ -415,5 +418,5 @@ def test_an_experiment_knows_its_tables_of_values(folder: Path, tmp_path: Path) 
     write(table, users(USERS, seed=5))
     assert SetSource(plan).checksum() != before
     table.unlink()
-    with pytest.raises(DataError, match="which describes values of the set 'mine', is not there"):
+    with pytest.raises(DataError, match="which describes values of the set 'mine', does not exist"):
         SetSource(plan).check_files()

@@ -437,7 +437,7 @@ def test_what_counts_as_the_value(value: str, text: str, there: bool, tmp_path: 
         (["--attribute", "user", "--value", "u33"], "attribute 'user' has no value 'u33'; the closest is 'u3'"),
         (["--attribute", "author", "--value", "u3"], "the schema has no attribute 'author'"),
         (["--attribute", "price", "--value", "3"], "attribute 'price' is numeric"),
-        (["--attribute", "user", "--value", ""], "'' stands for no value"),
+        (["--attribute", "user", "--value", ""], "'' means that there is no value"),
     ],
 )
 def test_forgetting_what_is_not_there(words: list[str], message: str, run: Path, capsys: Any) -> None:
@@ -516,7 +516,7 @@ def test_the_commands(run: Path, new: Path, capsys: pytest.CaptureFixture[str]) 
     ]
     assert "values added: 5, in" in error
     assert main(["enrol", str(run), "--undo"]) == 0
-    assert "5 values taken back" in capsys.readouterr().err
+    assert "5 values removed" in capsys.readouterr().err
     assert main(["enrol", str(run), str(new), "--steps", "1", "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["values"]) == 5
     assert (run / "model" / ENROLMENTS).is_file()
@@ -532,8 +532,8 @@ def test_the_commands(run: Path, new: Path, capsys: pytest.CaptureFixture[str]) 
     ("words", "message"),
     [
         (["{run}"], "no rows are given"),
-        (["{run}", "{new}", "--undo"], "--undo takes back what was added last"),
-        (["{run}", "--undo", "--steps", "3"], "--undo takes back what was added last"),
+        (["{run}", "{new}", "--undo"], "--undo removes the values that were added last"),
+        (["{run}", "--undo", "--steps", "3"], "--undo removes the values that were added last"),
         (["{run}", "--undo"], "there is nothing to undo"),
         (["{run}", "{new}", "--steps", "0"], "steps is 0: give at least 1"),
         (["{run}", "{new}", "--prior", "-1"], ": give a number from 0 to"),

@@ -79,7 +79,7 @@ def test_missing_labels_and_texts_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("labels", "options", "error", "message"),
     [
-        (["left", "right"], {}, ConfigError, r"the labels are 'left', 'right': say which stands for the first text"),
+        (["left", "right"], {}, ConfigError, r"the labels are 'left', 'right': name the label of the first text"),
         ([0, 1], {}, ConfigError, "the labels are '0', '1': say which"),
         ([True, False], {}, ConfigError, "the labels are 'false', 'true': say which"),
         (["a", "B"], {}, ConfigError, "the labels are 'B', 'a': say which"),

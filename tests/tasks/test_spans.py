@@ -62,13 +62,13 @@ def test_cells_of_every_form_are_read() -> None:
         (["the", 10**9], r"and not at 1,000,000,000"),
         ([{"text": ["cat", "mat"], "answer_start": [4]}], "there are 2 texts and 1 starts"),
         ([{"answer_start": [4]}], "there is no text"),
-        ([{"text": [7], "answer_start": [4]}], "7 is no text"),
-        ([{"text": [""], "answer_start": [4]}], "'' is no text"),
+        ([{"text": [7], "answer_start": [4]}], "7 is not text"),
+        ([{"text": [""], "answer_start": [4]}], "'' is not text"),
         (["cat", "four"], "cannot be read"),
         (["cat", float("inf")], "cannot be read"),
         (["cat", 4, "perhaps"], "'perhaps' does not say"),
-        ([None, None, "false"], "there is no answer, and it is not said that there is none"),
-        (["", 4], "there is no answer, and it is not said that there is none"),
+        ([None, None, "false"], "there is no answer, and the row is not marked as unanswerable"),
+        (["", 4], "there is no answer, and the row is not marked as unanswerable"),
     ],
 )
 def test_answers_that_cannot_be(cells: list[object], message: str) -> None:

@@ -148,7 +148,7 @@ def test_ctrl_c_says_how_to_go_on_and_loses_nothing(tmp_path: Path, backbone: Pa
         assert "Traceback" not in messages
     moved = run.rename(tmp_path / "moved")
     training.finish(moved)
-    assert "going on from step" in training.log.read_text()
+    assert "resuming from step" in training.log.read_text()
     assert_same(moved, tmp_path / "undisturbed")
 
 

@@ -210,7 +210,7 @@ def test_a_training_that_updates_rows_alone(tmp_path: Path, monkeypatch: pytest.
     train(made, tmp_path / "run", baselines=False, reporter=notes)
     assert len(updated) == 6, "one step for two batches"
     assert max(updated) <= 8, "ids of the batch, that of hidden values among them"
-    assert any("the rows of its values alone" in note for note in notes.notes)
+    assert any("only the rows of the values in a batch" in note for note in notes.notes)
 
 
 @pytest.mark.slow

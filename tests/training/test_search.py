@@ -122,7 +122,7 @@ def test_other_rows_are_noticed(recipe: Recipe, tmp_path: Path) -> None:
     search(mine, tmp_path / "out", trials=1, space=SPACE)
     with table.open("a") as file:
         file.write(table.read_text().splitlines()[-1] + "\n")
-    with pytest.raises(ConfigError, match="begun with another recipe, space, seed or other rows"):
+    with pytest.raises(ConfigError, match="started with another recipe, space, seed or other rows"):
         search(mine, tmp_path / "out", trials=2, space=SPACE)
 
 
@@ -180,7 +180,7 @@ def test_folders_of_something_else(recipe: Recipe, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds no search"):
         search(recipe, tmp_path / "other", trials=1, space=SPACE)
     search(recipe, tmp_path / "out", trials=1, space=SPACE)
-    with pytest.raises(ConfigError, match="begun with another recipe, space, seed or other rows"):
+    with pytest.raises(ConfigError, match="started with another recipe, space, seed or other rows"):
         search(recipe, tmp_path / "out", trials=1, space={"method.bottleneck": [4, 8]})
     with (
         searching.SearchFolder(tmp_path / "out").held(),

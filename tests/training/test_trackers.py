@@ -135,7 +135,7 @@ def test_a_tracker_that_cannot_begin_stops_the_training(
 ) -> None:
     assert main([*words, "--report-to", "trackio"]) == 1
     err = capsys.readouterr().err
-    assert "error: the tracker 'trackio' cannot begin (no route to host, project " in err
+    assert "error: the tracker 'trackio' cannot start (no route to host, project " in err
     assert "Traceback" not in err
     assert not (tmp_path / "run").exists()
 

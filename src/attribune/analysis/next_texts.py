@@ -87,9 +87,7 @@ def next_texts(
     nothing = {name: [None] for name in predictor.schema.names}
     encoded, report = predictor.schema.encode(nothing | {attribute: [value]})
     if report.attributes[attribute].missing:
-        raise ConfigError(
-            f"{value!r} means that there is no value of {attribute!r}: name the one that is to be learned"
-        )
+        raise ConfigError(f"{value!r} means that there is no value of {attribute!r}: name the value to be learned")
     id_ = int(encoded[0, fitted.columns.start])
     ids = np.zeros((1, predictor.schema.slots), dtype=np.int64)
     ids[0, fitted.columns.start] = id_

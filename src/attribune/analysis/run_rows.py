@@ -95,7 +95,9 @@ def _stored_rows(folder: RunFolder) -> RunRows:
         found = read_table(source, encoding=recipe.data.encoding).select(arrays["rows"])
         labels, _ = scores.task.encode_labels([list(found[column]) for column in recipe.label_columns])
         if not np.array_equal(labels, arrays["labels"]):
-            raise DataError(f"{source} has other labels than when the run was trained: give the table of then as DATA")
+            raise DataError(
+                f"{source} has other labels than in the training of the run: pass the original table as DATA"
+            )
         scored_rows = _with_counts(scores.task, arrays["logits"], labels, recipe=recipe, schema=schema, table=found)
         scored_rows = replace(scored_rows, clusters=unpacked_clusters(arrays), hidden=arrays.get("hidden"))
         table = found

@@ -28,7 +28,7 @@ def check_fingerprint(actual: str, expected: str, *, name: str, folder: Path) ->
     """Raise ModelFolderError if a backbone's fingerprint is not that of the weights a model was trained on."""
     if actual != expected:
         raise ModelFolderError(
-            f"{folder} was trained on other weights than those at {name!r} now: its learned tensors would give wrong "
-            "predictions in silence. Give the original weights with backbone=FOLDER (--backbone FOLDER), or the "
+            f"{folder} was trained on other weights than those at {name!r} now: its learned tensors would silently "
+            "give wrong predictions. Give the original weights with backbone=FOLDER (--backbone FOLDER), or the "
             "revision they had"
         )

@@ -61,7 +61,7 @@ class SharedBackbones:
             ConfigError: for a quantised one, whose tensors cannot be shared.
         """
         if options.quantization_config is not None:
-            raise ConfigError("models that share a backbone cannot have it in 4 or 8 bits: load each for itself")
+            raise ConfigError("models that share a backbone cannot have it in 4 or 8 bits: load each separately")
         key = (locate_backbone(name), revision, is_generative, dtype, options.attn_implementation)
         if key not in self._loaded:
             loaded = load_backbone(name, revision=revision, is_generative=is_generative, options=options)

@@ -96,7 +96,7 @@ def _kind_of(word: str, text: str) -> str:
     if word.partition(":")[0] == "lora":
         return "lora"
     if word in ("frozen", "full"):
-        raise ConfigError(f"tuning {text!r}: {word!r} stands alone; leave out either it or the rest")
+        raise ConfigError(f"tuning {text!r}: {word!r} cannot be combined; leave out either it or the rest")
     close = difflib.get_close_matches(word, TUNINGS, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
     raise ConfigError(

@@ -53,8 +53,8 @@ class BenchmarkFolder(JobFolder):
             changed = None if earlier is None else _changes(earlier, experiment)
             if changed:
                 raise ConfigError(
-                    f"{self.path} was begun with another experiment ({changed}): choose another folder, or bring the "
-                    "recipe back; sets, folds and settings may be added, not changed or taken away (--sets runs some)"
+                    f"{self.path} was started with another experiment ({changed}): choose another folder, or restore "
+                    "the recipe; sets, folds and settings may be added, but not changed or removed (--sets runs some)"
                 )
             if experiment != earlier:
                 self.write_plan(experiment.to_yaml().encode())
@@ -187,7 +187,7 @@ class CellResult:
         except (FileNotFoundError, SafetensorError) as error:
             found = "is missing" if isinstance(error, FileNotFoundError) else f"is damaged ({error})"
             raise ModelFolderError(
-                f"{file} {found}: bring it back, or delete {self.folder} and train the cell again with "
+                f"{file} {found}: restore it, or delete {self.folder} and train the cell again with "
                 "`attribune benchmark run`"
             ) from error
 

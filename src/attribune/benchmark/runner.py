@@ -215,7 +215,7 @@ def _check_same_data(folder: BenchmarkFolder, experiment: Experiment, cell: Cell
     other = next((one for one in folder.results(experiment) if one.cell.set.name == cell.set.name), None)
     if other is not None and other.record.data != data:
         raise DataError(
-            f"the data of {cell.set.name} are not those that {other.cell.path} was trained on: bring them back "
+            f"the data of {cell.set.name} are not those that {other.cell.path} was trained on: restore them, "
             "or run the experiment in another folder"
         )
 

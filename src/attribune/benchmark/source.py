@@ -52,12 +52,12 @@ class SetSource:
             file = data.get(name)
             if isinstance(file, str) and file.endswith(ENDINGS) and not Path(file).is_file():
                 raise DataError(
-                    f"{file}, the {name} rows of the set {self.plan.name!r}, is not there: correct its path"
+                    f"{file}, the {name} rows of the set {self.plan.name!r}, does not exist: correct its path"
                 )
         for file in value_files(data):
             if file.endswith(ENDINGS) and not Path(file).is_file():
                 raise DataError(
-                    f"{file}, which describes values of the set {self.plan.name!r}, is not there: correct its path"
+                    f"{file}, which describes values of the set {self.plan.name!r}, does not exist: correct its path"
                 )
         if data.get("validation") and not data.get("test"):
             raise ConfigError(

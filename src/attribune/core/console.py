@@ -94,7 +94,7 @@ class ConsoleReporter(Reporter):
         """Set the ends of the bar."""
         self._total, self._epochs = total, epochs
         if done:
-            self.note(f"going on from step {done} of {total}")
+            self.note(f"resuming from step {done} of {total}")
         if self._progress is not None:
             self._bar = self._progress.add_task("training", total=total, completed=done, loss="-")
 

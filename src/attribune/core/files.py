@@ -116,8 +116,8 @@ def write_json(path: str | Path, data: Any, *, what: str, indent: int | None = N
         replace_file(path, (json.dumps(data, ensure_ascii=False, allow_nan=False, indent=indent) + "\n").encode())
     except OSError as error:
         raise ModelFolderError(
-            f"{path}: the {what} cannot be written ({error.strerror or error}): make room, or choose a folder that you "
-            "may write to"
+            f"{path}: the {what} cannot be written ({error.strerror or error}): free some space, or choose a folder "
+            "that you may write to"
         ) from error
 
 

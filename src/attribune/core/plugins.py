@@ -23,7 +23,7 @@ def load_plugins(group: str, expected: type) -> dict[str, Any]:
         try:
             value = entry.load()
             if not isinstance(value, expected) and not (isinstance(value, type) and issubclass(value, expected)):
-                raise TypeError(f"{value!r} is no {expected.__name__}")
+                raise TypeError(f"{value!r} is not a {expected.__name__}")
             loaded[entry.name] = value
         except Exception as error:  # whatever the code of others raises
             package = entry.dist.name if entry.dist is not None else entry.value

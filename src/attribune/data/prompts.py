@@ -41,7 +41,7 @@ class PromptEncoder:
 
     def __init__(self, tokenizer: Any, text: TextInput, *, limit: int | None = None, separate: bool = False) -> None:
         if text.pair:
-            raise ConfigError("a model that writes reads no pair of texts: name the second text as a prompt")
+            raise ConfigError("a model that writes cannot read a pair of texts: name the second text as a prompt")
         limit = limit if limit is not None else longest_input(tokenizer)
         window = text.window if text.window is not None else Head(min(DEFAULT_LENGTH, limit or DEFAULT_LENGTH))
         if not isinstance(window, Head):

@@ -39,18 +39,18 @@ def _entries(item: Mapping[str, Any], name: str, place: str, kind: str) -> Itera
     """Yield the objects of a list, with their places."""
     entries = item.get(name)
     if not isinstance(entries, list):
-        raise DataError(f"{place}: {name!r} is no list: {_CURE}")
+        raise DataError(f"{place}: {name!r} is not a list: {_CURE}")
     for number, entry in enumerate(entries, start=1):
         where = f"{place}, {kind} {number}"
         if not isinstance(entry, dict):
-            raise DataError(f"{where}: {str(entry)[:40]!r} is no object: {_CURE}")
+            raise DataError(f"{where}: {str(entry)[:40]!r} is not an object: {_CURE}")
         yield where, entry
 
 
 def _text(item: Mapping[str, Any], name: str, place: str) -> str:
     text = item.get(name)
     if not isinstance(text, str):
-        raise DataError(f"{place}: {name!r} is {str(text)[:40]!r}, no text: {_CURE}")
+        raise DataError(f"{place}: {name!r} is {str(text)[:40]!r}, not text: {_CURE}")
     return text
 
 

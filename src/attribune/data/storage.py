@@ -103,8 +103,8 @@ class ArrowStore:
         where = self._folder if self._folder is not None else tempfile.gettempdir()
         size = f"{self._limit / 2**20:.0f} MiB"
         return DataError(
-            f"a table of more than {size} cannot be kept in {where} ({error.strerror or error}): make room there, or "
-            " name another folder (cache_dir, or TMPDIR in the environment)"
+            f"a table of more than {size} cannot be kept in {where} ({error.strerror or error}): free some space "
+            "there, or name another folder (cache_dir, or TMPDIR in the environment)"
         )
 
 
@@ -116,7 +116,9 @@ def check_stored(table: datasets.Dataset) -> None:
     """
     for name in (str(entry["filename"]) for entry in table.cache_files):
         if name in _SIZES and (not os.path.exists(name) or os.stat(name).st_size != _SIZES[name]):
-            raise DataError(f"{name}, which holds the table that is read, was changed by another program: begin again")
+            raise DataError(
+                f"{name}, which holds the table that is read, was changed by another program: run the command again"
+            )
 
 
 @cache

@@ -162,7 +162,7 @@ def table_files(sources: Iterable[str | Path]) -> list[Path]:
     for source in map(Path, sources):
         for file in _files_in(source) if source.is_dir() else [source]:
             if file.resolve() in files:
-                raise DataError(f"{file} is given twice, so that its rows would be: name it once")
+                raise DataError(f"{file} is named twice, so its rows would be read twice: name it once")
             files[file.resolve()] = file
     return list(files.values())
 

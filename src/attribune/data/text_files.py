@@ -217,7 +217,7 @@ def checked_columns(names: list[str], *, source: str) -> list[str]:
     """Return the column names; a DataError says which is empty or given twice."""
     for number, name in enumerate(names, start=1):
         if not name.isascii() and not is_text(name):
-            raise DataError(f"{source}: the name of column {number}, {name!r}, is no text: correct it")
+            raise DataError(f"{source}: the name of column {number}, {name!r}, is not text: correct it")
         if not name:
             raise DataError(
                 f"{source}: column {number} of {len(names)} has no name: name it in the header "
@@ -307,7 +307,7 @@ def _known(encoding: str) -> str:
     except (LookupError, ValueError) as error:  # a ValueError for a name with NUL
         raise ConfigError(f"unknown encoding {encoding!r}: try utf-8, cp1252, latin-1 or utf-16") from error
     if name in _NO_FILES:
-        raise ConfigError(f"{encoding!r} is no encoding of files: try utf-8, cp1252, latin-1 or utf-16")
+        raise ConfigError(f"{encoding!r} is not an encoding of files: try utf-8, cp1252, latin-1 or utf-16")
     return "utf-8-sig" if name == "utf-8" else name
 
 

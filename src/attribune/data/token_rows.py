@@ -103,7 +103,7 @@ def token_window(tokenizer: Any, window: Window | None, *, limit: int | None) ->
         return Head(min(DEFAULT_LENGTH, limit or DEFAULT_LENGTH))
     if not isinstance(window, Head):
         raise ConfigError(
-            f"the window {str(window)!r} is not for tasks that score tokens, which read all: choose head:N"
+            f"the window {str(window)!r} is not for tasks that score tokens, which read the whole text: choose head:N"
         )
     return window
 

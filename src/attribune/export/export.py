@@ -130,11 +130,11 @@ def export(
 def _output_path(run: Path, output: str | Path | None, kind: str) -> Path:
     path = run / f"exported{_ENDINGS[kind]}" if output is None else Path(output)
     if kind == "adapter" and (path.is_file() or (path.is_dir() and any(path.iterdir()))):
-        raise ConfigError(f"{path} is there already: choose another output, or remove it first")
+        raise ConfigError(f"{path} already exists: choose another output, or remove it first")
     if kind != "adapter" and (path.is_dir() or path.suffix != _ENDINGS[kind]):
         raise ConfigError(f"{path} is not the name of a file of --format {kind}: end it in {_ENDINGS[kind]}")
     if not path.parent.is_dir():
-        raise ConfigError(f"the folder {path.parent} is not there: make it, or choose another output")
+        raise ConfigError(f"the folder {path.parent} does not exist: create it, or choose another output")
     return path
 
 
@@ -304,5 +304,6 @@ def _writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ModelFolderError(
-            f"the export cannot be written to {path} ({error.strerror or error}): make room, or choose another output"
+            f"the export cannot be written to {path} ({error.strerror or error}): free some space, or choose another "
+            "output"
         ) from error

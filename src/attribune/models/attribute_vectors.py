@@ -77,7 +77,7 @@ class AttributeVectors(Mapping[str, npt.NDArray[np.float64]]):
         if not isinstance(frame, pd.DataFrame):
             raise DataError(f"the vectors are {type(frame).__name__}: give a DataFrame, with the values as its index")
         if not frame.index.is_unique:
-            raise DataError(f"the value {frame.index[frame.index.duplicated()][0]!r} has several rows: leave one")
+            raise DataError(f"the value {frame.index[frame.index.duplicated()][0]!r} has several rows: keep one")
         ids = np.array([self._id(value) for value in frame.index], dtype=np.int64)
         self._set(ids, self._numbers(frame, what="the DataFrame"))
 
@@ -104,7 +104,9 @@ class AttributeVectors(Mapping[str, npt.NDArray[np.float64]]):
         try:
             numbers = np.array(vectors, dtype=np.float64, order="C")  # a copy, which torch can read
         except (TypeError, ValueError) as error:
-            raise DataError(f"{what} has what is no number ({error}): give {self.size} numbers for a value") from None
+            raise DataError(
+                f"{what} has something that is not a number ({error}): give {self.size} numbers for a value"
+            ) from None
         if numbers.ndim != 2 or numbers.shape[1] != self.size or not np.isfinite(numbers).all():
             shape = numbers.shape[1:]
             raise DataError(f"{what} has the shape {shape}: give {self.size} finite numbers for a value")

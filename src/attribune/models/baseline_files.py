@@ -40,7 +40,7 @@ class StoredBaseline:
         """Return a setting that is a list of texts; TypeError for anything else."""
         texts = self.settings[name]
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise TypeError(f"{name!r} is no list of texts")
+            raise TypeError(f"{name!r} is not a list of texts")
         return tuple(texts)
 
     @contextmanager
@@ -107,7 +107,7 @@ class BaselineFiles:
             replace_file(path, data)
         except OSError as error:
             raise ModelFolderError(
-                f"{path}: cannot be written ({error.strerror or error}): make room, or choose another folder"
+                f"{path}: cannot be written ({error.strerror or error}): free some space, or choose another folder"
             ) from error
         schema.save(path.with_name(_SCHEMA))
         content = {

@@ -67,7 +67,7 @@ class AttributeSource:
             if wrong := next((name for name in mine if name not in _FITTING and mine[name] != its[name]), None):
                 raise ConfigError(
                     f"attribute {one.name!r} has {wrong}={mine[wrong]!r}, but {self.folder} has {its[wrong]!r}: its "
-                    "values would be read otherwise; give the same"
+                    "values would be read differently; use the same setting"
                 )
         if set(fitted.missing) != set(self.schema.missing):
             raise ConfigError(

@@ -178,7 +178,7 @@ class Writer:
             ConfigError: for a beam search, or more new tokens than the backbone has positions.
         """
         if decoding.beams > 1:
-            raise ConfigError(f"beams is {decoding.beams}: a text that is passed on as it comes is not searched for")
+            raise ConfigError(f"beams is {decoding.beams}: a streamed text cannot use beam search; set it to 1")
         columns = {name: [attributes.get(name)] for name in self.attributes} or {"prompt": [""]}
         attribute_ids, _ = self._schema.encode(columns)
         self._check_room([input_ids], decoding)

@@ -72,7 +72,8 @@ def score_on_cluster(job: Job, done: Mapping[int, Collection[int]], *, workers: 
     except cluster.ray.exceptions.RayError as error:
         first = str(error).strip().splitlines()[0]
         raise DataError(
-            f"the Ray cluster failed ({first}): finished parts are kept, and the same command goes on with the others"
+            f"the Ray cluster failed ({first}): finished parts are kept; run the same command again to continue with "
+            "the others"
         ) from error
     finally:
         cluster.close()
@@ -217,8 +218,8 @@ class _Worker:
         if len(lost) >= _TRIES:
             raise DataError(
                 f"{source}: {len(lost)} workers were lost, one after the other, while they scored rows "
-                f"{part.first_row:,} to {last:,}, as when memory runs out: use fewer --workers; the same command "
-                "then goes on"
+                f"{part.first_row:,} to {last:,}, as when memory runs out: use fewer --workers, and run the same "
+                "command again to continue"
             )
         with suppress(OSError):  # a folder that cannot be written is reported when the part is
             tries.write_text("".join(f"{process}\n" for process in (*lost, os.getpid())))

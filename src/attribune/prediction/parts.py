@@ -175,14 +175,14 @@ class PartsFolder(JobFolder):
         }
         if any(different.values()):
             what = " and ".join(words for words, differs in different.items() if differs)
-            raise ConfigError(f"{self.path} was begun {what}: give the same, or choose another output folder")
+            raise ConfigError(f"{self.path} was started {what}: give the same, or choose another output folder")
         pairs = zip(saved["files"], wanted["files"], strict=True)
         for number, ((name, old), (_, size)) in enumerate(pairs, start=1):
             if size != old and (number in begun or self.summary_file.is_file()):
                 raise ConfigError(
                     f"{name} had {old:,} bytes when it was predicted into {self.path}, and has {size:,} now: choose "
-                    f"another output folder, or remove {self.summary_name} and part-{number:05}-*.parquet there, and "
-                    "this file is predicted anew"
+                    f"another output folder, or remove {self.summary_name} and part-{number:05}-*.parquet there and "
+                    "run again to predict this file"
                 )
 
     def finished(self) -> dict[str, Any] | None:

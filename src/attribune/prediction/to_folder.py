@@ -42,7 +42,7 @@ def _predict_parts(job: Job, folder: PartsFolder, *, engine: str, workers: int |
         reporter.note(f"{job.output} is finished already: {there}")
         return int(summary["rows"])
     if marks:
-        reporter.note(f"going on after {_amount(_rows(marks.values()), len(marks))}")
+        reporter.note(f"resuming after {_amount(_rows(marks.values()), len(marks))}")
     told = time.monotonic()
     for mark in _missing(job, marks, engine=engine, workers=workers):
         # `header_columns` does not know the columns of all files beforehand.

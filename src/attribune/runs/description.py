@@ -22,7 +22,7 @@ def describe_run(path: str | Path) -> dict[str, Any]:
     folder = RunFolder.of(path)
     recipe = folder.read_recipe()
     description: dict[str, Any] = {
-        "state": "finished" if folder.is_finished else "interrupted; go on with `attribune train --resume`",
+        "state": "finished" if folder.is_finished else "interrupted; resume it with `attribune train --resume`",
         "method": recipe.method,
         "task": recipe.task_kind,
         "data": recipe.data.train,

@@ -96,7 +96,7 @@ def enrol(
     """
     settings, reporter = settings or EnrolSettings(), reporter or Reporter()
     if data is None and not values:
-        raise ConfigError("there is neither a table of rows nor one that describes values: give one at least")
+        raise ConfigError("there is neither a table of rows nor one that describes values: give at least one")
     folder = RunFolder.of(run)
     folder.read_recipe()
     with folder.held():

@@ -203,7 +203,7 @@ class RunFolder(JobFolder):
         ]
         if different:
             raise ConfigError(
-                f"{self.path} was begun with other settings ({'; '.join(different[:5])}): give the same ones, or "
+                f"{self.path} was started with other settings ({'; '.join(different[:5])}): give the same ones, or "
                 "choose another output folder"
             )
         return saved
@@ -260,8 +260,8 @@ class RunFolder(JobFolder):
             move_into_place(draft, self.model)
         except OSError as error:
             raise ModelFolderError(
-                f"the model of {self.path} cannot be replaced ({error.strerror or error}): make room, or check the "
-                "folder's rights; the earlier model is still whole"
+                f"the model of {self.path} cannot be replaced ({error.strerror or error}): free some space, or check "
+                "the folder's rights; the earlier model is still whole"
             ) from error
         finally:
             self.recover_model()
@@ -322,7 +322,7 @@ def _write(files: dict[Path, bytes], failure: str) -> None:
             replace_file(path, content)
     except OSError as error:
         raise ModelFolderError(
-            f"{failure} ({error.strerror or error}): make room; the run then goes on with --resume"
+            f"{failure} ({error.strerror or error}): free some space, then continue the run with --resume"
         ) from error
 
 
@@ -352,7 +352,9 @@ def load_run(
     recipe = folder.read_recipe()
     folder.complete_model()
     if not folder.outcome.is_file():
-        raise ModelFolderError(f"{path} is an interrupted run without a model: go on with `attribune train --resume`")
+        raise ModelFolderError(
+            f"{path} is an interrupted run without a model: resume it with `attribune train --resume`"
+        )
     inode = folder.model_inode
     try:
         model = load_scorer(folder.model, backbone=backbone, dtype=dtype, shared=shared)

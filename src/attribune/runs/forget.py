@@ -127,7 +127,7 @@ def _forget(run: RunFolder, attribute: str, texts: Sequence[str], replace: Repla
 def _text(value: str) -> str:
     text = canonical(value)
     if text is None:
-        raise ConfigError(f"{value!r} stands for no value: name one of the vocabulary")
+        raise ConfigError(f"{value!r} means that there is no value: name a value of the vocabulary")
     return text
 
 

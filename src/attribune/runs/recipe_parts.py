@@ -159,7 +159,9 @@ class DataRecipe(Settings):
         for name in value:
             if name not in kinds:
                 known = ", ".join(kinds) or "none"
-                raise ConfigError(f"{name!r} is no attribute, whose values could be described (attributes: {known})")
+                raise ConfigError(
+                    f"{name!r} is not an attribute, so its values cannot be described (attributes: {known})"
+                )
         return value
 
     @field_validator("text", "text_pair", "text_negative", "label", "prompt")
@@ -366,7 +368,7 @@ class EvaluationRecipe(Settings):
         if not all(names) or len(set(names)) < len(names):
             raise ConfigError(f"evaluation.cluster is {value!r}: name one kind of clusters, or two different ones")
         if isinstance(value, tuple) and (words := {AUTO, ROWS}.intersection(value)):
-            raise ConfigError(f"evaluation.cluster is {value!r}: {min(words)!r} stands alone, or name columns")
+            raise ConfigError(f"evaluation.cluster is {value!r}: {min(words)!r} cannot be combined; or name columns")
         return value
 
 
@@ -387,7 +389,9 @@ class TransferRecipe(Settings):
     @model_validator(mode="after")
     def _either(self) -> Self:
         if self.full_model and self.frozen:
-            raise ConfigError("the full model of a run goes on learning: set frozen to false, or leave full_model out")
+            raise ConfigError(
+                "full_model trains the whole model of the run further: set frozen to false, or leave full_model out"
+            )
         return self
 
 

@@ -217,8 +217,8 @@ def as_table(given: Any) -> pa.Table:
     """
     if not hasattr(given, "__arrow_c_stream__"):
         raise DataError(
-            f"{type(given).__name__} is no table, and no rows: give columns by name, a list of rows, a DataFrame, or "
-            "anything that has the Arrow interface (__arrow_c_stream__)"
+            f"{type(given).__name__} is neither a table nor rows: give columns by name, a list of rows, a DataFrame, "
+            "or anything that has the Arrow interface (__arrow_c_stream__)"
         )
     try:
         table = pa.table(given)

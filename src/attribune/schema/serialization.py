@@ -142,8 +142,8 @@ def _saved_attribute(attribute: FittedAttribute, path: Path) -> dict[str, Any]:
 
 def _unwritten(what: str, path: Path, error: OSError) -> ModelFolderError:
     return ModelFolderError(
-        f"the {what} cannot be written to {path.parent} ({error.strerror or error}): make room, or choose a folder "
-        "that you may write to"
+        f"the {what} cannot be written to {path.parent} ({error.strerror or error}): free some space, or choose a "
+        "folder that you may write to"
     )
 
 
@@ -201,7 +201,7 @@ def _description_from_dict(about: Mapping[str, Any], size: int, folder: Path | N
         mean, scale = (np.array(entry[name], dtype=np.float32) for name in ("mean", "scale"))
         figures = (*mean, *scale)
         if mean.ndim != 1 or mean.shape != scale.shape or not np.isfinite(figures).all() or (scale <= 0).any():
-            raise ValueError(f"column {spec.name!r} has a mean or scale that is no list of numbers")
+            raise ValueError(f"column {spec.name!r} has a mean or scale that is not a list of numbers")
         categories, slots = Vocabulary(entry["categories"]), entry["slots"]
         most = spec.max_per_row if isinstance(spec, MultiLabel) else 1 if isinstance(spec, Categorical) else 0
         if not isinstance(slots, int) or not min(most, 1) <= slots <= most or bool(categories) != bool(most):

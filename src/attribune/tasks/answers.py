@@ -69,7 +69,7 @@ class AnswerCells:
             text = first if isinstance(first, str) else canonical(first)
             if text is None or not text.strip() or text.strip() in self.missing:
                 if any(canonical(cell) is not None for cell in cells[1:]):
-                    raise DataError("there is no answer, and it is not said that there is none")
+                    raise DataError("there is no answer, and the row is not marked as unanswerable")
                 return None
             first = [text]
         return _zipped(first, _parsed(cells[1]) if len(cells) > 1 else None)
@@ -100,7 +100,7 @@ def _zipped(texts: Any, starts: Any) -> list[tuple[str, int | None]]:
     if len(places) != len(listed):
         raise DataError(f"there are {len(listed)} texts and {len(places)} starts")
     if wrong := [text for text in listed if not isinstance(text, str) or not text.strip()]:
-        raise DataError(f"{wrong[0]!r} is no text")
+        raise DataError(f"{wrong[0]!r} is not text")
     return [(text, _number(place)) for text, place in zip(listed, places, strict=True)]
 
 

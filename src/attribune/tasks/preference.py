@@ -236,7 +236,7 @@ def _found_labels(column: Column, *, ties: Sequence[str], missing: Sequence[str]
                 "else name the labels of the first and of the second text in task.labels"
             )
     raise ConfigError(
-        f"the labels are {shown}: say which stands for the first text and which for the second, as in "
+        f"the labels are {shown}: name the label of the first text and that of the second, as in "
         "task.labels=[left, right], and in task.ties which prefers neither"
     )
 

@@ -159,7 +159,7 @@ def _trials(
         if not trial.result.is_file():
             left = math.inf if budget is None else budget - sum(one.seconds for one in tried)
             if tried and left <= 0:
-                reporter.note(f"the time is over after {len(tried)} of {count} trials")
+                reporter.note(f"time is up after {len(tried)} of {count} trials")
                 return
             values = trial.begin(space, tried, seed=training.seed)
             new = NetworkTrial(number=number, values=values)

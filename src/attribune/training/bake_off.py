@@ -160,7 +160,7 @@ def _check_same(folder: Path, plan: Mapping[str, Any]) -> None:
         write_json(file, plan, what="plan of the bake-off")
     elif read_json(file, what="plan of the bake-off") != plan:
         raise ConfigError(
-            f"{folder.parent} was begun with other settings or rows: bring them back, or choose another output folder"
+            f"{folder.parent} was started with other settings or rows: restore them, or choose another output folder"
         )
 
 

@@ -102,7 +102,7 @@ def _prepare_tables(model: ConditionedModel, settings: TrainingRecipe, reporter:
     choice = settings.table_updates if settings.optimizer == "adamw" else "all"
     if not update_rows_alone(model, choice):
         return None
-    reporter.note("attribute tables: of each batch, the rows of its values alone are updated (RowAdamW)")
+    reporter.note("attribute tables: only the rows of the values in a batch are updated (RowAdamW)")
     if process_count() == 1:
         return None
     from attribune.training.sharding import ShardedTables

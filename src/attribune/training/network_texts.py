@@ -146,6 +146,6 @@ def _check_same_vectors(folder: RunFolder, vectors: Mapping[str, WordVectors]) -
         write_json(path, marks, what="mark of the word vectors")
     elif read_json(path, what="mark of the word vectors") != marks:
         raise ConfigError(
-            f"the word vectors are not those with which {folder.path} was begun: restore the files, or choose another "
-            "output folder"
+            f"the word vectors are not those with which {folder.path} was started: restore the files, or choose "
+            "another output folder"
         )

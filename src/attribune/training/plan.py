@@ -219,7 +219,7 @@ def _with_method(recipe: Recipe, name: str) -> Recipe:
         return Recipe.from_dict(settings, source="the recipe with shuffled attributes")
     if name in _NAMES:
         if recipe.transfer is not None:
-            raise ConfigError(f"--compare {name}: descriptions are those of the run that goes on: leave it out")
+            raise ConfigError(f"--compare {name}: the run that is continued has the descriptions: leave it out")
         if not recipe.data.values:
             raise ConfigError(
                 f"--compare {name}: no values are described: describe them with --values, or leave it out"

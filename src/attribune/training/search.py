@@ -207,8 +207,8 @@ class SearchFolder(JobFolder):
             self.write_plan((json.dumps(plan, ensure_ascii=False, indent=1) + "\n").encode())
         elif self._plan() != plan:
             raise ConfigError(
-                f"{self.path} was begun with another recipe, space, seed or other rows: choose another folder, or "
-                "bring them back; only the number of trials may change"
+                f"{self.path} was started with another recipe, space, seed or other rows: choose another folder, or "
+                "restore them; only the number of trials may change"
             )
 
     def _plan(self) -> Any:

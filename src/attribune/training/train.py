@@ -332,8 +332,8 @@ def _check_same_rows(folder: RunFolder, digest: str) -> None:
         write_json(folder.rows, identity, what="mark of the rows")
     elif read_json(folder.rows, what="mark of the rows") != identity:
         raise ConfigError(
-            f"the data are not those with which {folder.path} was begun (texts, labels, attributes or weights differ): "
-            "restore the files, or choose another output folder"
+            f"the data are not those with which {folder.path} was started (texts, labels, attributes or weights "
+            "differ): restore the files, or choose another output folder"
         )
 
 

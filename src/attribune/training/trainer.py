@@ -149,8 +149,8 @@ class AttributeTrainer(transformers.Trainer):
                 super()._save_checkpoint(model, trial)
         except (OSError, RuntimeError) as error:  # PyTorch reports a full disk as a RuntimeError
             raise ModelFolderError(
-                f"a checkpoint could not be written to {self.args.output_dir}, most likely for want of room ({error}): "
-                "make room; the training then goes on from the checkpoint before with --resume"
+                f"a checkpoint could not be written to {self.args.output_dir}, most likely because the disk is full "
+                f"({error}): free some space, then continue with --resume from the previous checkpoint"
             ) from error
 
     def _load_from_checkpoint(self, *args: Any, **options: Any) -> None:

@@ -354,7 +354,7 @@ def test_describe_an_interrupted_run(
         (tmp_path / "run" / name).unlink()
     capsys.readouterr()
     assert main(["describe", str(tmp_path / "run")]) == 0
-    assert re.match(r"state +interrupted; go on with `attribune train --resume`\n", capsys.readouterr().out)
+    assert re.match(r"state +interrupted; resume it with `attribune train --resume`\n", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("verb", ["train", "evaluate", "predict", "compare", "describe"])

@@ -295,7 +295,7 @@ def test_a_table_that_changed_is_not_taken_for_the_one_of_then(
     finally:
         test.write_bytes(before)
     assert (rows.scored_rows.counts, rows.scored_rows.ids, rows.attributes) == ({}, None, [])
-    assert "has other labels than when the run was trained" in rows.notes[0]
+    assert "has other labels than in the training of the run" in rows.notes[0]
 
 
 @pytest.mark.slow

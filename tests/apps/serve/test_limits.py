@@ -306,11 +306,11 @@ def test_keys_that_will_not_do(key: str, monkeypatch: pytest.MonkeyPatch) -> Non
         (["{runs}/none", "--cache-mb", "-1"], "cache_mb: Input should be greater than or equal to 0"),
         (["{runs}/none", "--max-body-mb", "inf"], "max_body_mb: Input should be a finite number"),
         (["{runs}/none", "--backbone", "{runs}"], "the backbone"),
-        (["{runs}/none", "--port", "{taken}"], "cannot be listened on"),
+        (["{runs}/none", "--port", "{taken}"], "the service cannot listen on"),
         (["{runs}/none", "--workers", "0"], "--workers 0: give at least 1"),
         (["{runs}/none", "--workers", "2", "--enrol"], "--workers 2 with --enrol: a value learned in one process"),
         (["{runs}/none", "--workers", "2", "--host", "0.0.0.0"], "set ATTRIBUNE_SERVE_KEYS"),
-        (["{runs}/none", "--workers", "2", "--port", "{taken}"], "cannot be listened on"),
+        (["{runs}/none", "--workers", "2", "--port", "{taken}"], "the service cannot listen on"),
     ],
 )
 def test_the_command_refuses(
@@ -401,5 +401,5 @@ def test_a_body_larger_than_it_says(declared: bytes | None, models: dict[str, Se
 
 
 def test_a_service_needs_a_run() -> None:
-    with pytest.raises(ConfigError, match="no run is given to serve"):
+    with pytest.raises(ConfigError, match="there is no run to serve"):
         load_models([])

@@ -76,7 +76,12 @@ def test_answers_come_before_the_last_line_is_scored(models: dict[str, ServedMod
         ),
         ({"model": "injector", "txt": "x"}, {}, "txt", "did you mean text?"),
         (GOOD, {"content-type": "application/x-www-form-urlencoded"}, "body", "-H 'content-type: application/json'"),
-        (GOOD, {"content-type": ""}, "body", "its type is not said: send JSON, with 'content-type: application/json'"),
+        (
+            GOOD,
+            {"content-type": ""},
+            "body",
+            "it has no content-type: send JSON, with 'content-type: application/json'",
+        ),
     ],
 )
 def test_a_newcomers_mistake_has_its_cure(

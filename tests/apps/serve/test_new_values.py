@@ -394,8 +394,11 @@ WRONG: list[tuple[Any, int, str, str]] = [
     # the value
     (asked(ROW, value="u3"), 409, "value", "has the value 'u3' already"),
     (asked(ROW, attribute="tags", value="war"), 409, "value", "has the value 'war' already"),
-    *((asked(ROW, value=value), 422, "value", "stands for no value") for value in ("", "  ", None, "NaN", "null")),
-    (asked(ROW, value=float("nan")), 422, "value", "stands for no value"),
+    *(
+        (asked(ROW, value=value), 422, "value", "means that there is no value")
+        for value in ("", "  ", None, "NaN", "null")
+    ),
+    (asked(ROW, value=float("nan")), 422, "value", "means that there is no value"),
     (asked(ROW, value=["a"]), 422, "value", "valid"),
     (asked(ROW, value={"a": 1}), 422, "value", "valid"),
     (asked(ROW, value="\ud800"), 422, "value", "half of a surrogate pair"),

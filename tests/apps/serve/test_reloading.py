@@ -165,7 +165,7 @@ def test_all_processes_load_the_runs_again(link: Path, runs: Path, tmp_path: Pat
             point(link, broken(runs, tmp_path / "broken"))
             parent.send_signal(signal.SIGHUP)
             until(
-                lambda: any("were not loaded again, and those before are served on" in line for line in log), seconds=60
+                lambda: any("were not reloaded, and the old ones are still served" in line for line in log), seconds=60
             )
             refused = httpx.post(f"{url[0]}/v1/reload", headers=KEY, timeout=60)
             assert refused.status_code == 422, refused.text

@@ -120,7 +120,7 @@ def test_two_processes_answer_as_one(
     rest = parent.stderr.read()
     assert parent.wait(60) == 130
     assert statuses == [200]
-    assert "process 0 of the service ended with exit code -9: it is started again" in rest
+    assert "process 0 of the service ended with exit code -9 and is restarted" in rest
     assert "attribune serve: interrupted; all requests were answered" in rest
     assert "Traceback" not in rest
     assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in left)

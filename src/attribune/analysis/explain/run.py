@@ -86,7 +86,7 @@ def _check_method(predictor: Predictor, method: str, run: str | Path) -> None:
     predictor.require_documents("explain")
     if not (predictor.reads_attributes and len(predictor.schema)):
         raise ConfigError(
-            f"method {method!r} of {run} reads no attributes, so that there is nothing to explain: give a run whose "
+            f"method {method!r} of {run} reads no attributes, so there is nothing to explain: give a run whose "
             "method reads them"
         )
 
@@ -96,7 +96,7 @@ def _check(instead: Sequence[Any], *, row: int | None, **numbers: int) -> None:
         if number is not None and number < 1:
             raise ConfigError(f"{name} is {number}: give at least 1")
     if instead and row is None:
-        raise ConfigError("other values are for one row: say which with --row")
+        raise ConfigError("other values (--as) need a row: choose one with --row")
 
 
 def _explain_row(

@@ -44,7 +44,7 @@ def _run(options: argparse.Namespace) -> None:
         show("\n".join(_lines(examination)))
     if not examination.usable:
         fatal = sum(problem.fatal for problem in examination.problems)
-        raise ConfigError(f"the library cannot be used here: {fatal} of the problems above must be cured first")
+        raise ConfigError(f"the library cannot be used here: {fatal} of the problems above must be fixed first")
 
 
 def _tree(examination: Examination) -> dict[str, Any]:

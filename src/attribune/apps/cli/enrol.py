@@ -58,9 +58,9 @@ def _run(options: argparse.Namespace) -> None:
     settings = {name: value for name, value in settings.items() if value is not None}
     if options.undo:
         if options.data is not None or options.attributes or options.values or settings:
-            raise ConfigError("--undo takes back what was added last: leave DATA and the other options out")
+            raise ConfigError("--undo removes the values that were added last: leave out DATA and the other options")
         removed = undo_enrolment(options.run_folder, backbone=options.backbone)
-        console.note(f"{counted(len(removed), 'value')} taken back; the model is what it was before")
+        console.note(f"{counted(len(removed), 'value')} removed; the model is as it was before")
         return
     tables = value_files(options.values or [])
     if options.data is None and not tables:
@@ -89,4 +89,4 @@ def _run(options: argparse.Namespace) -> None:
         if count:
             console.note(f"attribute {name!r}: {count:,} new values have too few rows and stay unknown")
     count, seconds = len(enrolled.values), enrolled.seconds
-    console.note(f"values added: {count:,}, in {seconds:.1f} s, {seconds / count:.2f} s each; --undo takes back")
+    console.note(f"values added: {count:,}, in {seconds:.1f} s, {seconds / count:.2f} s each; --undo removes them")

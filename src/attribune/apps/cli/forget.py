@@ -51,5 +51,5 @@ def _run(options: argparse.Namespace) -> None:
             f"the value is still found in {', '.join(forgotten.places)}: look whether it means the same "
             "there, and remove it"
         )
-    console.note(f"no file below {options.run_folder} has the value any more")
+    console.note(f"no file below {options.run_folder} contains the value any more")
     console.note("weights that all values share stay as they are: only a training without the rows unlearns them")

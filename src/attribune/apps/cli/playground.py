@@ -49,5 +49,5 @@ def _run(options: argparse.Namespace) -> None:
         console.note(note)
     title = f"Attribune: {Path(options.run_folder).resolve().name}"
     page, address = launch(session, title=title, port=options.port)
-    console.note(f"the playground is at {address}; Ctrl-C stops")
+    console.note(f"the playground is at {address}; press Ctrl-C to stop")
     page.block_thread()

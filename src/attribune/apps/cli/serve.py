@@ -105,7 +105,7 @@ def _serve(options: argparse.Namespace) -> None:
             console.note(f"loaded again: {line}")
 
     def say(address: str, lines: Sequence[str] = ()) -> None:
-        for line in (*lines, f"serving at {address}, described at {address}/docs; Ctrl-C stops"):
+        for line in (*lines, f"serving at {address}, described at {address}/docs; press Ctrl-C to stop"):
             console.note(line)
 
     where: dict[str, Any] = {

@@ -80,7 +80,7 @@ def problems_of_folders(folders: Sequence[Folder]) -> Iterator[Problem]:
         elif folder.free < _MIN_FREE:
             yield Problem(
                 what=f"{folder.path} has {folder.free:.1f} GB free; it is for {folder.use}",
-                cure=f"make room, or {_CURES.get(folder.use, 'work on another disk')}",
+                cure=f"free some space, or {_CURES.get(folder.use, 'work on another disk')}",
             )
 
 

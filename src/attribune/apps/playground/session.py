@@ -261,7 +261,7 @@ class Session:
         """
         self._check(text, second)
         if attribute not in self.predictor.schema.names:  # the name of a file would be read as a table of members
-            raise ConfigError(f"there is no attribute {attribute!r}: choose one of the list")
+            raise ConfigError(f"there is no attribute {attribute!r}: choose one from the list")
         panel = Panel.of(self.predictor, attribute, limit=_MAX_MEMBERS)
         known, notes = self._known({name: listed for name, listed in assignments.items() if name != attribute})
         opinions = panel.ask(self.predictor, rows_of(self.predictor, [(text, second)], self._ids(known)[None]))

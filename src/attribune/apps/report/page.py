@@ -170,7 +170,7 @@ def write_page(path: str | Path, page: str) -> Path:
         replace_file(Path(path), page.encode())
     except OSError as error:
         raise ModelFolderError(
-            f"the page cannot be written to {path} ({error.strerror or error}): choose a folder that is there and that "
+            f"the page cannot be written to {path} ({error.strerror or error}): choose an existing folder that "
             "you may write to"
         ) from error
     return Path(path)

@@ -234,7 +234,7 @@ def load_models(runs: Sequence[str], **options: Any) -> dict[str, ServedModel]:
 def named_runs(runs: Sequence[str]) -> dict[str, str]:
     """Return the folder of each run by its name; ConfigError for two of one name, or none at all."""
     if not runs:
-        raise ConfigError("no run is given to serve: name the folder of one that `attribune train` wrote")
+        raise ConfigError("there is no run to serve: name a folder that `attribune train` wrote")
     sources: dict[str, str] = {}
     for run in runs:
         name, source = _parse_run(run)

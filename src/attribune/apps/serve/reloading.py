@@ -114,6 +114,6 @@ def in_background(reload: Reload, say: Callable[[list[str]], None]) -> None:
         try:
             say(reload(None))
         except AttribuneError as error:
-            _LOG.warning("the runs were not loaded again, and those before are served on: %s", error)
+            _LOG.warning("the runs were not reloaded, and the old ones are still served: %s", error)
 
     threading.Thread(target=run, name="attribune-reload", daemon=True).start()

@@ -94,7 +94,7 @@ def parse_body(body: bytes, content_type: str) -> Any:
         cure = "send JSON, with 'content-type: application/json'"
         if kind == _FORM:
             cure += ", which curl does with -H 'content-type: application/json'"
-        seen = f"its type is {shown(kind)!r}" if kind else "its type is not said"
+        seen = f"its type is {shown(kind)!r}" if kind else "it has no content-type"
         raise Refused(422, "body", f"{seen}: {cure}")
     if not body:
         raise Refused(422, "body", "Field required: the body is empty")

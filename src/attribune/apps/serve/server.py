@@ -178,6 +178,6 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         raise ConfigError(
-            f"{host}:{port} cannot be listened on ({error.strerror or error}): another program may have the port, or "
-            "the address is not this machine's; choose another with --port or --host"
+            f"the service cannot listen on {host}:{port} ({error.strerror or error}): another program may have the "
+            "port, or the address is not this machine's; choose another with --port or --host"
         ) from error

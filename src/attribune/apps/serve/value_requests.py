@@ -168,7 +168,7 @@ def check_new_value(given: Any, attribute: FittedAttribute, model: ServedModel) 
     """Return a value as a cell has it, and as the vocabulary will have it."""
     text = read_text(given, "value")
     if text is None or model.predictor.schema.means_missing(text):
-        raise Refused(422, "value", "it stands for no value: give another name")
+        raise Refused(422, "value", "it means that there is no value: give another name")
     separator = getattr(attribute.spec, "separator", None)
     if separator is not None and separator in text:
         raise Refused(422, "value", f"{shown(text)!r} has {separator!r} in it, which separates values: leave it out")

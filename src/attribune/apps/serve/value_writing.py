@@ -71,7 +71,9 @@ class ValueWriter:
                 continue
             attribute, value = learned.enrolled.attribute, learned.enrolled.value
             if (attribute, value) in group or value in model.predictor.schema[attribute].values:
-                future.set_exception(ConfigError(f"attribute {attribute!r} has got the value {value!r} meanwhile"))
+                future.set_exception(
+                    ConfigError(f"attribute {attribute!r} already has the value {value!r}: another request added it")
+                )
             else:
                 group[attribute, value] = learned, future
         if not group:
@@ -94,4 +96,6 @@ def _changing(model: ServedModel, change: Callable[[], Result]) -> Result:
         with model.files.own_change(model.live.folder.model):
             return change()
     except OSError as error:
-        raise ModelFolderError(f"{model.source} cannot be written ({error.strerror or error}): make room") from error
+        raise ModelFolderError(
+            f"{model.source} cannot be written ({error.strerror or error}): free some space"
+        ) from error

@@ -178,14 +178,14 @@ class _Workers:
                 if self.stopping:
                     continue
                 code = worker.process.exitcode
-                _LOG.warning("process %d of the service ended with exit code %s: it is started again", number, code)
+                _LOG.warning("process %d of the service ended with exit code %s and is restarted", number, code)
                 try:
                     self._started(self._start(number))
                 except AttribuneError as error:
                     self.running.pop(number).process.join()
                     if not self.running:
                         raise
-                    _LOG.warning("process %d of the service was not started again: %s", number, error)
+                    _LOG.warning("process %d of the service was not restarted: %s", number, error)
 
     def _reload_if_asked(self, ready: Collection[object]) -> None:
         """Let all processes load the runs again, for a caller of one of them, or since the signal came."""
@@ -193,7 +193,7 @@ class _Workers:
             self.hangups[0].recv_bytes()
             result = self._reload(None)
             if isinstance(result, AttribuneError):
-                _LOG.warning("the runs were not loaded again, and those before are served on: %s", result)
+                _LOG.warning("the runs were not reloaded, and the old ones are still served: %s", result)
             else:
                 self.on_reload(result)
         for worker in list(self.running.values()):

@@ -51,7 +51,7 @@ def _entries(path: Path, folder: str) -> Iterator[tuple[tuple[str, ...], bytes]]
                 if member.isfile() and folder in names and (content := archive.extractfile(member)) is not None:
                     yield names[names.index(folder) + 1 :], content.read()
     except tarfile.TarError as error:
-        raise DataError(f"{path}: truncated, or no archive ({error}): {GET_AGAIN}") from error
+        raise DataError(f"{path}: truncated, or not an archive ({error}): {GET_AGAIN}") from error
 
 
 def _news_files(role: str) -> tuple[str, ...]:

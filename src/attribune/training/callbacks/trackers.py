@@ -78,7 +78,7 @@ class Tracker(TrainerCallback):
         except Exception as error:  # each tracker has errors of its own
             if event in ("on_init_end", "on_train_begin"):
                 raise ConfigError(
-                    f"the tracker {self.name!r} cannot begin ({_reason(error)}): see to its settings or the network, "
+                    f"the tracker {self.name!r} cannot start ({_reason(error)}): check its settings or the network, "
                     "or leave it out of report_to"
                 ) from error
             self.failed = True
@@ -102,7 +102,7 @@ def _callback(name: str) -> Any:
         return INTEGRATION_TO_CALLBACK[name]()
     except Exception as error:  # each tracker has errors of its own
         raise ConfigError(
-            f"the tracker {name!r} cannot be used here ({_reason(error)}): mend that, or leave it out of report_to"
+            f"the tracker {name!r} cannot be used here ({_reason(error)}): fix that, or leave it out of report_to"
         ) from error
 
 
