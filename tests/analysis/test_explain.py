@@ -292,7 +292,7 @@ def test_a_page_shows_values_as_text(record: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--row", "99"), "test.csv has 80 rows, and none with the number 99"),
+        (("--row", "99"), "test.csv has 80 rows, so there is no row 99"),
         (("--row", "0"), "row is 0: give at least 1"),
         (("--as", "user=u1"), "other values (--as) need a row: choose one with --row"),
         (("--row", "1", "--as", "user=u11"), "attribute 'user' has no value 'u11' in training; the closest: 'u1'"),

@@ -50,7 +50,7 @@ def test_the_command(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"{1000 * first.change:.3f}" in shown
     assert "layer 1" in shown
     assert main(["describe", str(run / "frozen"), "--changes"]) == 1
-    assert "nothing of the backbone learned (tuning frozen)" in capsys.readouterr().err
+    assert "the backbone was not trained (tuning frozen)" in capsys.readouterr().err
 
 
 def test_other_weights_are_refused(run: Path, tmp_path: Path) -> None:
@@ -58,5 +58,5 @@ def test_other_weights_are_refused(run: Path, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="weights") as raised:
         term_changes(run / "lora", backbone=str(other))
     assert type(raised.value).__module__.startswith("attribune")
-    with pytest.raises(ConfigError, match="nothing of the backbone"):
+    with pytest.raises(ConfigError, match="the backbone was not trained"):
         term_changes(run / "frozen")

@@ -132,7 +132,7 @@ def test_a_tokenizer_that_begins_no_text_begins_with_its_begin_or_end_token(toke
 
 
 def test_windows_that_are_not_for_writing_are_refused(tokenizer: Any) -> None:
-    with pytest.raises(ConfigError, match="the window 'chunks:8x2' is not for texts that are written: choose head:N"):
+    with pytest.raises(ConfigError, match="the window 'chunks:8x2' cannot be used to write texts: choose head:N"):
         PromptEncoder(tokenizer, TextInput.of("answer", window=Chunks(8, 2)))
     with pytest.raises(ConfigError, match="but the backbone takes 10"):
         PromptEncoder(tokenizer, TextInput.of("answer", window=Head(11)), limit=10)

@@ -455,7 +455,7 @@ def test_a_training_that_continues_keeps_the_rows(run: Path, folder: Path, tmp_p
         (["method.attribute=' '"], "attribute is ' ', which is none of the attributes user: name one"),
         (["method.time=3"], "time is 3: give the name of a column, or null for similar texts"),
         (["method.separator=3"], "separator is 3: give a text"),
-        (["method.time=stars"], "time is 'stars', the label, which would be read"),
+        (["method.time=stars"], "time is 'stars', which is the label and would be read"),
         (["method.time=text2"], "no column 'text2'"),
         (["method.time=user"], "the time 'u"),
         (["method.tokens=9"], "leaves 3 ids for each earlier row, of which its label takes 3: raise method.tokens"),

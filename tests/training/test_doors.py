@@ -121,7 +121,7 @@ def test_predictions_and_schemas_are_printed_as_tables(predictor: Predictor, run
         ),
         (lambda p: p.predict({"text": "x", "usr": "u1"}), "did you mean 'user'"),
         (lambda p: p.predict({"txt": "x", "user": "u1"}), "no column 'text'; did you mean 'txt'"),
-        (lambda p: p.predict(ROWS, user="u1"), "beside rows or a table"),
+        (lambda p: p.predict(ROWS, user="u1"), "cannot be combined with rows or a table"),
         (lambda p: p.predict(FRAME.drop(columns="user")), "no column 'user'"),
         (lambda p: p.predict(pd.concat([FRAME, FRAME[["user"]]], axis=1)), "several columns 'user'"),
         (lambda p: p.predict({"text": ["x"], "user": 5, "tags": [None]}), "column 'user' is int"),

@@ -322,4 +322,4 @@ def test_a_recipe_of_judgements_loses_what_was_dropped(folder: Path, tmp_path: P
 def test_no_history_is_read_with_shares(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = small_runs.train_command(folder / "train.csv", tmp_path / "run", backbone="bert", method="history")
     assert main([*command, "--set", "task.soft_labels=true"]) == 1
-    assert "history: labels are read in front of texts, and these are shares" in capsys.readouterr().err
+    assert "history puts labels in front of texts, but with soft_labels they are shares" in capsys.readouterr().err

@@ -114,7 +114,10 @@ def _checked(predictor: Predictor, attribute: str) -> FittedAttribute:
     fitted = predictor.schema[attribute]
     check_listed(fitted)
     if fitted.size < 2:
-        raise ConfigError(f"the model knows no value of {attribute!r}, so that it cannot say how one would change it")
+        raise ConfigError(
+            f"the model knows no value of {attribute!r}, so it cannot tell what an answer would change: train with "
+            "its values"
+        )
     if not isinstance(model, ConditionedModel) or attribute not in model.rows_of_values().values():
         raise ConfigError(
             f"the model has no vectors of values of {attribute!r} that could be learned: choose another attribute, or "
@@ -122,7 +125,7 @@ def _checked(predictor: Predictor, attribute: str) -> FittedAttribute:
         )
     if (numbers := numbers_of_value(model, attribute)) > _NUMBERS:
         raise ConfigError(
-            f"a value of {attribute!r} has {numbers:,} numbers in this model, of which no covariance is computed: "
+            f"a value of {attribute!r} has {numbers:,} numbers in this model, too many for their covariance: "
             f"train a method with at most {_NUMBERS:,}, such as injector"
         )
     return fitted
@@ -150,7 +153,10 @@ class _Vector:
         ids = np.full(len(rows), value)
         found = value_slopes(model, attribute, rows, predictor.autocast, own=ids, described=ids)
         if found is None:
-            raise ConfigError(f"predictions do not depend on {attribute.name!r}: no text would tell anything about it")
+            raise ConfigError(
+                f"predictions do not depend on {attribute.name!r}, so no text tells anything about it: name another "
+                "attribute"
+            )
         G = torch.einsum("ncd,nck->ndk", found.J, _information_root(model.task, found.logits))
         weight = (model.config.value_priors or {}).get(attribute.name, 1.0)
         Sigma = torch.eye(found.J.shape[2], dtype=found.J.dtype) / weight

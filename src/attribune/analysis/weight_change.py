@@ -52,9 +52,9 @@ def term_changes(run: str | Path, *, backbone: str | Path | None = None) -> list
         if name.startswith("backbone.") and ".lora_" not in name
     }
     if not trained:
-        raise ConfigError(f"{run}: nothing of the backbone learned (tuning {config.tuning}), so that no term changed")
+        raise ConfigError(f"{run}: the backbone was not trained (tuning {config.tuning}), so no term of it changed")
     if isinstance(config.text_config, WordConfig):
-        raise ConfigError(f"{run}: its backbone was not pretrained, so that there is nothing to compare it with")
+        raise ConfigError(f"{run}: its backbone was not pretrained, so there is nothing to compare it with")
     pretrained = load_backbone(
         str(source), revision=config.revision if backbone is None else None, is_generative=config.is_generative
     )

@@ -67,7 +67,7 @@ def quantise_backbone(backbone: nn.Module, weights: Int8Weights) -> None:
     """
     if isinstance(backbone, WordModel):  # whose only linear map methods replace
         kind = backbone.config.model_type
-        raise ConfigError(f"quantise='int8' is for the linear maps of Transformers, and {kind!r} is none: leave it out")
+        raise ConfigError(f"quantise='int8' is for Transformers, and {kind!r} is not one: leave it out")
     layers = list(_linear_layers(backbone))
     for layer in layers:
         if layer.weight.dtype != torch.float32:

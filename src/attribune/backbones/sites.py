@@ -218,8 +218,8 @@ def find_layers(backbone: nn.Module, placement: Placement) -> list[str]:
     layers = [name for name, _ in backbone.named_modules() if pattern.fullmatch(name)]
     if not layers:
         raise ConfigError(
-            f"{type(backbone).__name__} has no layers at {placement.layers!r}: this version of transformers lays the "
-            "family out otherwise than the placement table says; install a version in the supported range"
+            f"{type(backbone).__name__} has no layers at {placement.layers!r}: this version of transformers builds the "
+            "family differently from the placement table; install a version in the supported range"
         )
     return layers
 

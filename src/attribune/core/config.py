@@ -95,7 +95,9 @@ def read_yaml(path: str | Path, *, what: str = "the recipe") -> dict[str, Any]:
     try:
         size = Path(path).stat().st_size
         if size > _MOST_BYTES:
-            raise ConfigError(f"{what} {path} has {size:,} bytes, and settings at most {_MOST_BYTES:,}: give its file")
+            raise ConfigError(
+                f"{what} {path} has {size:,} bytes, but settings have at most {_MOST_BYTES:,}: check the path"
+            )
         settings = parse_yaml(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"{what} {path} cannot be read: {error}") from error

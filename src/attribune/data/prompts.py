@@ -45,7 +45,7 @@ class PromptEncoder:
         limit = limit if limit is not None else longest_input(tokenizer)
         window = text.window if text.window is not None else Head(min(DEFAULT_LENGTH, limit or DEFAULT_LENGTH))
         if not isinstance(window, Head):
-            raise ConfigError(f"the window {str(window)!r} is not for texts that are written: choose head:N")
+            raise ConfigError(f"the window {str(window)!r} cannot be used to write texts: choose head:N")
         self.tokenizer, self.text, self.separate = tokenizer, text, separate
         self.special = SpecialTokens.of(tokenizer)
         window.check(self.special, limit=limit)
@@ -142,7 +142,7 @@ class PromptEncoder:
             answered = self._chat([("user", prompt), ("assistant", response)], open_answer=False)
             if not answered.startswith(start):
                 raise ConfigError(
-                    "the tokenizer's chat template writes the question otherwise once it is answered, so that prompt "
+                    "the tokenizer's chat template changes the question once it is answered, so that prompt "
                     "and response cannot be distinguished: leave chat out"
                 )
             endings.append(answered[len(start) :].partition(str(self.tokenizer.eos_token))[0])

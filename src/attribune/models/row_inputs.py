@@ -88,7 +88,8 @@ class RowInput:
         is_text = isinstance(given, str) or (_are_texts(given) and len(given) > 0)
         if values and not is_text:
             raise DataError(
-                f"{', '.join(values)} is given beside rows or a table: put it into the rows, or give the text alone"
+                f"{', '.join(values)} cannot be combined with rows or a table: put it into the rows, or give only a "
+                "text"
             )
         if is_text:
             return cls._of_texts(given, names, values)

@@ -68,7 +68,7 @@ class StoredModel(PreTrainedModel):
         """Switch to training, or to evaluation; ConfigError for training a quantised model."""
         if mode and self.quantised is not None:
             raise ConfigError(
-                f"the weights are rounded to {self.quantised}, with which nothing learns: train the model from which "
+                f"the weights are rounded to {self.quantised} and cannot be trained: train the model from which "
                 "this was made"
             )
         return cast(Self, super().train(mode))

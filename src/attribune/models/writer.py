@@ -64,7 +64,7 @@ class Decoding:
 
     def __post_init__(self) -> None:
         if not self.sample and (self.temperature, self.top_p) != (1.0, 1.0):
-            raise ConfigError("temperature and top_p are of random draws: add sample, or leave them out")
+            raise ConfigError("temperature and top_p need random sampling: add sample, or leave them out")
         if not self.sample and self.n > self.beams:
             raise ConfigError(
                 f"n is {self.n}, but without sample there are {self.beams} different texts for a row: add sample, or "

@@ -244,13 +244,17 @@ class Recipe(Settings):
         if (refusal := history.attribute_refusal(self.attribute_names)) is not None:
             raise ConfigError(refusal)
         if self.task.get("soft_labels"):
-            raise ConfigError("history: labels are read in front of texts, and these are shares: leave soft_labels out")
+            raise ConfigError(
+                "history puts labels in front of texts, but with soft_labels they are shares: leave soft_labels out"
+            )
         if history.time in self.data.label:
-            raise ConfigError(f"history: time is {history.time!r}, the label, which would be read: name another column")
+            raise ConfigError(
+                f"history: time is {history.time!r}, which is the label and would be read: name another column"
+            )
         if history.time is None and not self.backbone.is_pretrained:
             raise ConfigError(
-                f"history: similar texts are found by a pretrained backbone, and {self.backbone.name!r} learns from "
-                "the beginning: choose a pretrained one, or name a column of times (method.time)"
+                f"history: similar texts are found by a pretrained backbone, but {self.backbone.name!r} is not "
+                "pretrained: choose one that is, or name a column of times (method.time)"
             )
         if parse_window(self.data.window, max_length=self.data.max_length).chunk is not None:
             raise ConfigError(
@@ -263,7 +267,7 @@ class Recipe(Settings):
         if self.baseline is not None and self.baseline.reads_vectors and not self.backbone.is_pretrained:
             raise ConfigError(
                 f"method {self.method['name']!r} reads the vectors of a pretrained backbone, and "
-                f"{self.backbone.name!r} learns from the beginning: choose a pretrained one"
+                f"{self.backbone.name!r} is not pretrained: choose a pretrained one"
             )
         if self.backbone.is_pretrained or self.is_baseline:
             return self

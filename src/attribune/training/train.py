@@ -183,7 +183,9 @@ def _choose(
 ) -> Choice:
     """Hold a bake-off, or read what came of it."""
     if folder.is_begun and not folder.bake_off.is_file():
-        raise ConfigError(f"{folder.path} has a run of a method that was named: choose another output folder")
+        raise ConfigError(
+            f"{folder.path} has a run that was not started with method auto: choose another output folder"
+        )
     if folder.bake_off.is_file():
         return Choice.read(folder.bake_off)
     if folder.bake_off_runs.is_dir() and not resume:
@@ -210,7 +212,9 @@ def _recipe_of(
         return table_recipe({"data": data, **arguments}, settings or {})
     beside = [name for name, value in {**arguments, "settings": settings}.items() if value is not None]
     if beside:
-        raise ConfigError(f"{', '.join(beside)} is given beside a recipe, which has it: change the recipe")
+        raise ConfigError(
+            f"{', '.join(beside)} cannot be combined with a recipe, which already has it: change the recipe"
+        )
     return data, tables
 
 

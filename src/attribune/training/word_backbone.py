@@ -52,8 +52,8 @@ def build_word_backbone(
         )
     if not vocabulary.words:
         raise DataError(
-            f"none of the {len(words):,} words of the training rows stands there {_times(chosen.min_count)}, so that "
-            f"the backbone {recipe.name!r} would know none: give more rows, word vectors, or a pretrained backbone"
+            f"none of the {len(words):,} words of the training rows occurs {_times(chosen.min_count)}, so "
+            f"the backbone {recipe.name!r} would know no word: give more rows, word vectors, or a pretrained backbone"
         )
     from_file = f", {len(known):,} of them from {recipe.word_vectors}" if known else ""
     reporter.note(f"words: {len(vocabulary.words):,} of {len(words):,} have a vector of their own{from_file}")

@@ -111,7 +111,9 @@ def _explain_row(
     table, source = read_table(data, encoding=encoding), table_source_name(data)
     predictor.check_columns(table.column_names, source=source)
     if row > len(table):
-        raise DataError(f"{source} has {len(table):,} rows, and none with the number {row:,}")
+        raise DataError(
+            f"{source} has {len(table):,} rows, so there is no row {row:,}: give a number from 1 to {len(table):,}"
+        )
     with numbered_in_file([row - 1], source):
         selected = table.select([row - 1])
         (text,) = predictor.text_input.read(selected)

@@ -84,7 +84,7 @@ class Reloader:
         """Load runs beside those that answer; returns a line on each, or raises AttribuneError."""
         if self._loader.enrol:
             raise ConfigError(
-                "with --enrol the service itself changes its runs, and a value that is learned meanwhile would be "
+                "with --enrol the service itself changes its runs, and a value learned during a reload would be "
                 "lost: stop the service, and start it again"
             )
         loader = self._loader.of(runs)

@@ -83,8 +83,8 @@ class Tracker(TrainerCallback):
                 ) from error
             self.failed = True
             warnings.warn(
-                f"the tracker {self.name!r} failed at step {state.global_step} ({_reason(error)}): it is told nothing "
-                "more, and the training goes on; log.jsonl in the run's folder holds all losses and metrics",
+                f"the tracker {self.name!r} failed at step {state.global_step} ({_reason(error)}): it gets nothing "
+                "more, and the training continues; log.jsonl in the run's folder holds all losses and metrics",
                 AttribuneWarning,
                 stacklevel=2,
             )
