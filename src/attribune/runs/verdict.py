@@ -162,7 +162,7 @@ class AttributeEffect(Record):
         if self.answer == "yes":
             yield f"The attributes help: {compared}."
         elif self.answer == "no":
-            yield f"The attributes do not help, the model is worse with them: {compared}."
+            yield f"The attributes do not help; the model is worse with them: {compared}."
         else:
             yield f"It is not shown whether the attributes help: {compared}. More test rows narrow the interval."
         if self.against == "hidden":

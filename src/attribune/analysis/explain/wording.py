@@ -88,7 +88,7 @@ def _importance(record: Record) -> Section:
         sentences=shown,
         undecided=undecided,
         table=[["attribute", f"{metric} lost, hidden{unit}", f"lost, shuffled{unit}"], *lines],
-        note="95 % intervals of the paired bootstrap; hidden: no value is told, shuffled: that of another row.",
+        note="95 % intervals of the paired bootstrap; hidden: the model gets no value; shuffled: it gets that of another row.",
     )
 
 
@@ -132,8 +132,8 @@ def _by_frequency(record: Record) -> Section:
         sentences=shown,
         undecided=undecided,
         table=[["training rows of the value", "rows", metric, f"lost, hidden{unit}"], *lines],
-        note="Of several values of a row the rarest counts. Bins have other rows, so that their metrics cannot be "
-        "compared with each other as if the attribute alone made the difference.",
+        note="If a row has several values, the rarest counts. The bins have different rows, so differences between their "
+        "metrics do not come from the attribute alone.",
     )
 
 
@@ -178,7 +178,7 @@ def _counterfactuals(record: Record) -> Section:
     attributes = ", ".join(f"{name} {value}" for name, value in row["attributes"].items() if value) or "no attributes"
     changed = f"otherwise as: {', '.join(others)}" if others else "the same in all these cases"
     return Section(
-        title=f"Row {row['number']:,}, as if others had written it",
+        title=f"Row {row['number']:,}, with other values",
         sentences=[
             f"“{row['text']}”" if len(row["text"]) <= 400 else f"“{row['text'][:400]}...”",
             f"With {attributes}, {prediction_text(given['prediction'])} is predicted; {changed}.",
@@ -201,7 +201,7 @@ def _words(record: Record) -> Section:
             f"The attributes change the effect of “{gap['word']}” on {target} most: {gap['given']:+.3f} with "
             f"them, {gap['hidden']:+.3f} without."
         )
-    cut = f" The first {len(words)} words alone are weighed." if occlusion["left_out"] else ""
+    cut = f" Only the first {len(words)} words are weighed." if occlusion["left_out"] else ""
     return Section(
         title=f"Words of row {record['row']['number']:,}",
         sentences=[change],

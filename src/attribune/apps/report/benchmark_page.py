@@ -142,7 +142,7 @@ def _figures(table: SetTable, lines: dict[str, Line]) -> Iterator[Figure]:
     if differences:
         yield Figure(
             svg=forest_plot(differences, label=f"{info.label}, less that of {table.reference}", zero_line=True),
-            caption=f"The difference to {table.reference} on the same rows. In blue: the interval does not hold zero, "
+            caption=f"The difference to {table.reference} on the same rows. In blue: the interval excludes zero, "
             "a difference is shown.",
         )
     yield from _binned_figures(table, lines)
@@ -243,7 +243,7 @@ def _binned_figures(table: SetTable, lines: dict[str, Line]) -> Iterator[Figure]
             xlabel = by = "words of the text"
         else:
             xlabel = f"training rows with the {attribute}"
-            by = f"how often their {attribute} stands in the training rows, 0 for one that never does"
+            by = f"how often their {attribute} occurs in the training rows, 0 if it never does"
         ylabel = f"{metric_info(table.metric).label}, less {table.reference}"
         yield Figure(
             svg=binned_plot(bins, ylabel=ylabel, xlabel=f"{xlabel} (below: test rows)"),

@@ -80,6 +80,6 @@ def _loss_plot(record: Mapping[str, Any]) -> Figure:
     unit = "points" if info.is_share else "in its unit"
     return Figure(
         svg=forest_plot(estimates, label=f"{info.words} lost, {unit}", zero_line=True),
-        caption="What is lost without each attribute, with 95 % intervals. In blue: the interval does not hold zero, a "
+        caption="What is lost without each attribute, with 95 % intervals. In blue: the interval excludes zero, a "
         "difference is shown.",
     )

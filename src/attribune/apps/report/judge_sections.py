@@ -216,7 +216,7 @@ def _knowledge(rows: RunRows) -> Iterator[Section]:
             Figure(
                 svg=forest_plot(estimates, label=f"{info.label}, with attributes less hidden", zero_line=True),
                 caption=f"{info.words} of each judge's rows with the attributes less the same with all of them hidden, "
-                "with intervals that are widened for the number of judges. In blue: the interval does not hold zero.",
+                "with intervals that are widened for the number of judges. In blue: the interval excludes zero.",
             )
         ],
         table=[

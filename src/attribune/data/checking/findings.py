@@ -33,8 +33,8 @@ def attribute_finding(name: str, codes: Codes, *, may_be_unique: bool = False) -
     once = int((codes.counts == 1).sum())
     if not may_be_unique and present >= _LEAST_ROWS and once >= _NEARLY_ALL * present:
         return (
-            f"attribute {name!r}: {once:,} of its {len(codes.values):,} values are those of a single row, of which "
-            "nothing can be learned for others: leave it out, or describe its values (--values)"
+            f"attribute {name!r}: {once:,} of its {len(codes.values):,} values occur in a single row each, so "
+            "nothing can be learned from them for others: leave it out, or describe its values (--values)"
         )
     return None
 
@@ -56,8 +56,8 @@ def leak_finding(name: str, codes: Codes, label: Codes) -> str | None:
     if everywhere < _MOST_COMMON and np.bincount(labels).max() >= _SURE * len(labels):
         shown = label.values[int(np.bincount(labels).argmax())].as_py()
         return (
-            f"column {name!r} has values nearly only in rows with the label {shown!r:.60}: leave it out, since that it "
-            "has one tells the label"
+            f"column {name!r} has values nearly only in rows with the label {shown!r:.60}: leave it out, "
+            "because having a value tells the label"
         )
     sizes = np.bincount(values)
     repeated = sizes[values] > 1
