@@ -88,7 +88,8 @@ def _importance(record: Record) -> Section:
         sentences=shown,
         undecided=undecided,
         table=[["attribute", f"{metric} lost, hidden{unit}", f"lost, shuffled{unit}"], *lines],
-        note="95 % intervals of the paired bootstrap; hidden: the model gets no value; shuffled: it gets that of another row.",
+        note="95 % intervals of the paired bootstrap; hidden: the model gets no value; shuffled: it gets that of "
+        "another row.",
     )
 
 
@@ -132,8 +133,8 @@ def _by_frequency(record: Record) -> Section:
         sentences=shown,
         undecided=undecided,
         table=[["training rows of the value", "rows", metric, f"lost, hidden{unit}"], *lines],
-        note="If a row has several values, the rarest counts. The bins have different rows, so differences between their "
-        "metrics do not come from the attribute alone.",
+        note="If a row has several values, the rarest counts. The bins have different rows, so differences between "
+        "their metrics do not come from the attribute alone.",
     )
 
 
