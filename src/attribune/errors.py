@@ -23,7 +23,7 @@ __all__ = [
 
 
 class AttribuneError(ValueError):
-    """Base of every error that a user can cure; the command line shows its message alone, without a traceback."""
+    """Base of every error that a user can fix; the command line shows only its message, without a traceback."""
 
 
 class ConfigError(AttribuneError):
@@ -67,7 +67,7 @@ class ModelFolderError(AttribuneError):
 
 
 class AttribuneWarning(UserWarning):
-    """Something was trimmed, dropped or replaced; the message counts it and names the cure."""
+    """Something was trimmed, dropped or replaced; the message counts it and says what to do."""
 
 
 class AttribuneDeprecationWarning(AttribuneWarning, FutureWarning):

@@ -41,14 +41,14 @@ def ablate(
 ) -> dict[str, Any]:
     """Score labelled rows with the method switched off in each span of layers, and with each attribute hidden there.
 
-    For L layers, these are L (L + 1) / 2 passes over the rows, and as many for each attribute. What a method does
-    outside of the layers, such as at a pooling, stays on.
+    For L layers, this takes L (L + 1) / 2 passes over the rows, and as many for each attribute. What a method does
+    outside the layers, such as in the pooling, stays on.
 
     Args:
         data: anything `read_table` takes.
-        rows: how many labelled rows are scored, the first ones; None takes all.
-        backbone: where the backbone's weights are, if no longer where they were.
-        tell: called with a line that says how many passes there are.
+        rows: number of labelled rows to score, from the first; None scores all.
+        backbone: new location of the backbone's weights, if they were moved.
+        tell: called with a line that gives the number of passes.
 
     Returns:
         A record for JSON: ``run``, ``method``, ``data``, ``rows``, ``metric``, ``layers``, ``value`` with its interval,

@@ -144,7 +144,7 @@ def evaluate(
 
     Args:
         data: anything `read_table` takes.
-        backbone: where the backbone's weights are, if no longer where they were.
+        backbone: new location of the backbone's weights, if they were moved.
         quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.quantised`.
 
     Raises:

@@ -64,19 +64,19 @@ def next_texts(
     backbone: str | Path | None = None,
     encoding: str | None = None,
 ) -> list[NextText]:
-    """Choose the texts of a table from which most would be learned about a value, in order.
+    """Choose the texts of a table whose answers would tell most about a value, in order.
 
     Args:
         run: folder of a finished run.
         data: anything `read_table` takes, with the run's text columns; other attributes may be missing.
-        attribute: whose value it is.
-        value: one that the model knows, or a new one.
-        count: number of texts at most.
+        attribute: name of the attribute that has the value.
+        value: a value that the model knows, or a new one.
+        count: maximum number of texts.
         backbone: new location of the backbone's weights, if they were moved.
-        encoding: of the characters of a file.
+        encoding: character encoding of a file; detected by default.
 
     Raises:
-        ConfigError: for a model, task or attribute of which nothing can be said, or a count below 1.
+        ConfigError: for a model, task or attribute that this does not support, or a count below 1.
         DataError: naming file, row or column and the cure.
     """
     if count < 1:

@@ -74,7 +74,7 @@ def rows_of_run(
 
     Args:
         data: labelled rows, anything `read_table` takes.
-        backbone: where the backbone's weights are, if no longer where they were.
+        backbone: new location of the backbone's weights, if they were moved.
 
     Raises:
         AttribuneError: naming file, row or column and the cure.

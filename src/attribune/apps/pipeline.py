@@ -26,16 +26,16 @@ _ROWS = 4096  # of an iterator, scored at once
 
 
 class AttributeClassificationPipeline(Pipeline):
-    """Classify rows by their text and attributes; `transformers.pipeline` makes one, once this class is imported.
+    """Classify rows by their text and attributes. Import this class, then `transformers.pipeline` can make one.
 
         classify = pipeline("attribute-classification", model="runs/stars/model")
         classify("Strong, but clean.", user="u17")
 
     Args:
         model: for a task with classes: classification, rating or ordinal.
-        text_input: the name of the text column, for a model that was saved without it.
-        batch_size: rows in one forward pass.
-        options: of `transformers.Pipeline`, such as ``device``.
+        text_input: name of the text column, for a model that was saved without it.
+        batch_size: rows per forward pass.
+        options: options of `transformers.Pipeline`, such as ``device``.
 
     Raises:
         ConfigError: for a model without classes, or without a tokenizer.

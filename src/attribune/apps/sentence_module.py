@@ -20,7 +20,7 @@ _SETTINGS = "attribune_module.json"
 
 
 class AttributeModule(nn.Module):
-    """Gives the vectors of `AttributeModel.encode` to sentence-transformers (5 or newer), which need not be installed.
+    """Use an `AttributeModel` as a module of sentence-transformers (5 or newer), which need not be installed.
 
         searcher = SentenceTransformer(modules=[AttributeModule(model)])
         searcher.encode([{"text": "A joy from start to end.", "user": "u17"}])
@@ -30,8 +30,8 @@ class AttributeModule(nn.Module):
     ``of="text_pair"`` those of the second ones, such as documents.
 
     Args:
-        model: with a tokenizer and text columns.
-        of: which of two texts that the model compares.
+        model: a model with a tokenizer and text columns.
+        of: which of the two texts that the model compares: ``text`` or ``text_pair``.
 
     Raises:
         ConfigError: for a model whose texts have no vectors.

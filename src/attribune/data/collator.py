@@ -17,10 +17,10 @@ __all__ = ["Collator"]
 
 
 class Collator:
-    """Pads encoded rows to a batch; the `data_collator` of the stock Trainer.
+    """Pad encoded rows to a batch; the `data_collator` of the stock Trainer.
 
     Padding is on the tokenizer's side. A tokenizer without a padding token, such as that of many decoders, pads with
-    its end token; the attention mask hides both. `token_type_ids` are made for pairs of texts alone.
+    its end token; the attention mask hides both. `token_type_ids` are added only for pairs of texts.
 
     Args:
         pad_to_multiple_of: round the length up, for hardware that prefers it.

@@ -140,17 +140,17 @@ def encode_with_report(
     """Encode a table batch by batch, and report what was kept, left out and changed.
 
     Args:
-        text: name of the text column, or of several that are joined; or a `TextInput`, which has window and separator.
-        label: name of the label column, or of several for several aspects; None for rows without labels.
+        text: name of the text column, or of several to join; or a `TextInput`, which has the window and separator.
+        label: name of the label column, or of several for aspects; None for rows without labels.
         task: turns labels into numbers; None if the label column holds numbers already.
-        weight: name of the column that says how much each row counts in the loss; None for all the same.
+        weight: name of the column with the weight of each row in the loss; None weighs all rows the same.
         window: how long texts are fitted; None keeps the beginning, at most 512 ids.
-        limit: ids that the backbone takes; None asks the tokenizer.
-        separator: stands between two joined texts.
+        limit: maximum number of ids that the backbone takes; None asks the tokenizer.
+        separator: text between two joined texts.
         encoder: replaces tokenizer, window and limit: the ``row_encoder()`` of a model that writes, whose labels are
             the ids to write, or of one that scores tokens, whose windows are the rows of the result.
         on_empty_text: what happens to a row without a text.
-        on_missing_label: and to one that lacks a label, or any of several; ``partial`` drops one that lacks them all.
+        on_missing_label: what happens to a row without its label; with several, ``partial`` drops a row that lacks all.
         cache_dir: folder for a result too large for memory; None takes a temporary one.
 
     Returns:

@@ -84,23 +84,23 @@ def split_table(
     date_format: str | None = None,
     shared_texts: bool = False,
 ) -> Splits:
-    """Split a table.
+    """Split a table into training, validation and test rows.
 
-    Rows with the same text (trimmed, columns joined) never come in two parts, unless `shared_texts`. Split at random,
-    they stay together. Split by group or time, a text may belong to several parts: its rows outside the earliest part
+    Rows with the same text (trimmed, columns joined) never enter two parts, unless `shared_texts`. In a random split,
+    they stay together. In a split by group or time, a text may fall into several parts: rows outside the earliest part
     are left out and counted. Groups are not divided; one too large for the remaining room in test and validation goes
-    to train. Rows of one point in time stay together.
+    to train. Rows with the same time stay together.
 
-    Where several people judge each text, ``random`` makes parts of new texts, ``group`` with `shared_texts` parts of
+    If several people judge each text, ``random`` makes parts of new texts, ``group`` with `shared_texts` parts of
     new judges, and ``both`` parts of new texts by new judges.
 
     Args:
         fractions: shares of train, validation and test; that of test may be 0.
         by: `random`; `group`: all rows with one value of `column` in one part; `time`: earliest in train, latest in
-            test; `both`: groups and texts are shared out, each by the fractions, and rows whose text and group are in
+            test; `both`: groups and texts are split, each by the fractions, and rows whose text and group are in
             different parts are left out, so that a share of 0.1 of test keeps a hundredth of the rows for it.
         column: the group, or the time as a number or a date; None for ``random``.
-        date_format: ``iso``, ``day-first``, ``month-first``, or one of ``strptime``; None finds it.
+        date_format: ``iso``, ``day-first``, ``month-first``, or a ``strptime`` format; None detects it.
         shared_texts: whether a text may be in several parts, when split by group.
 
     Raises:

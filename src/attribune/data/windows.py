@@ -162,7 +162,7 @@ Size = Annotated[int, BeforeValidator(_at_least_one)]
 
 @checked_dataclass()
 class Head(Window):
-    """Keep the beginning.
+    """Keep the first ids of a text.
 
     Args:
         size: maximum number of ids, special tokens included (the tokenizer's `max_length`).
@@ -180,11 +180,11 @@ class Head(Window):
 
 @checked_dataclass()
 class HeadTail(Window):
-    """Keep `head` ids of the beginning and `tail` ids of the end, side by side.
+    """Keep the first `head` ids and the last `tail` ids of a text.
 
     Args:
-        count_special: whether the special tokens count. 250 + 250 without is 502 ids with [CLS] and [SEP];
-            128 + 384 with them is 512 ids, 510 of them of the text.
+        count_special: whether the special tokens count. Without them, 250 + 250 is 502 ids with [CLS] and [SEP]; with
+            them, 128 + 384 is 512 ids, of which 510 are of the text.
     """
 
     head: Size
@@ -228,15 +228,15 @@ class HeadTail(Window):
 
 @checked_dataclass()
 class Chunks(Window):
-    """Keep the beginning of a document longer than the backbone takes, which reads it chunk by chunk.
+    """Keep the beginning of a document that is longer than the backbone takes, and read it chunk by chunk.
 
     The document has its special tokens once, and is cut into chunks by the model; the last one is padded. With a
     `stride` every chunk has special tokens of its own, and chunks overlap.
 
     Args:
-        chunk: ids of a chunk.
-        count: maximum number of chunks of a document.
-        stride: content ids from the beginning of a chunk to that of the next; None for chunks side by side.
+        chunk: number of ids of a chunk.
+        count: maximum number of chunks per document.
+        stride: content ids between the starts of two chunks; None for chunks side by side.
     """
 
     chunk: Size

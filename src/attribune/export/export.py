@@ -74,18 +74,18 @@ def export(
     encoding: str | None = None,
     quantise: Quantisation | None = None,
 ) -> Exported:
-    """Write a run's model for other programs, unless its logits differ from those of the run.
+    """Export a run's model for other programs; the export is checked against the run before it is written.
 
     Args:
         output: folder to write for ``adapter``, else the file, which replaces an earlier one; ``exported`` in the run's
-            folder, with the format's suffix, unless given.
+            folder, with the format's suffix, by default.
         kind: ``adapter``: a folder without attributes, for fixed values, that this library loads, or of the peft
-            library where the method is LoRA or prompt tuning then; ``onnx`` and ``torch``: a graph, of the whole model
+            library if the method then is LoRA or prompt tuning; ``onnx`` and ``torch``: a graph, of the whole model
             or for fixed values, that onnxruntime or `torch.export.load` loads.
-        assignments: attribute to its values, which are fixed; attributes that are not named are missing. None leaves
+        assignments: values to fix, by attribute; attributes that are not named count as missing. None leaves
             the attributes an input.
-        check: a table (anything `read_table` takes) whose first 200 rows check the export; random rows unless given.
-        backbone: where the backbone's weights are, if no longer where they were.
+        check: a table (anything `read_table` takes); its first 200 rows check the export. Random rows by default.
+        backbone: new location of the backbone's weights, if they were moved.
         quantise: ``int8`` rounds the weights of ``onnx``, for a task with probabilities.
 
     Raises:

@@ -27,7 +27,7 @@ def model_class(config: AttributeConfig) -> type[AttributeModel] | type[Attribut
 
 @checked_arguments
 def load_model(name: str | Path, *, revision: str | None = None, **options: Any) -> ConditionedModel:
-    """Load a model that `save_pretrained` wrote, whether it scores or writes texts.
+    """Load a model that `save_pretrained` wrote, whether it scores texts or writes them.
 
     Arguments and errors are those of `AttributeModel.from_pretrained`.
     """

@@ -55,9 +55,9 @@ __all__ = ["AttributeModel"]
 class AttributeModel(ReadingModel):
     """A pretrained encoder conditioned on the attributes of each text, with a prediction head.
 
-    Make one with `build`, or with `from_pretrained` from a folder that `save_pretrained` wrote. Models that write text
-    are `AttributeGenerator`. Where the task scores tokens, the head is on the state of each one. The constructor takes
-    the arguments of `ConditionedModel`.
+    Create one with `build`, or with `from_pretrained` from a folder that `save_pretrained` wrote. Models that write
+    text are `AttributeGenerator`. If the task scores tokens, the head reads the state of each token. The constructor
+    takes the arguments of `ConditionedModel`.
     """
 
     accepts_loss_kwargs = False
@@ -93,12 +93,14 @@ class AttributeModel(ReadingModel):
             tuning: which parameters of the backbone are trained, as `Tuning.parse` reads it; by default the method's.
             pooling: how the document vector is pooled; by default as in the training of the backbone, or else by the
                 mean for a task that compares vectors.
-            dropout: on the pooled vector before the head.
-            head_size: P, of a layer ``tanh(W_1 d + b_1)`` in front of the head; by default there is none.
-            attention_dropout: of a backbone loaded by name; by default its own, 0 is much faster for long texts.
+            dropout: dropout on the pooled vector before the head.
+            head_size: P, the size of a layer ``tanh(W_1 d + b_1)`` before the head; by default there is none.
+            attention_dropout: attention dropout of a backbone loaded by name; by default its own. 0 is
+                much faster for long texts.
             revision: branch, tag or commit of the backbone on the hub.
-            dtype: of a backbone loaded by name; method and head are always float32.
-            attn_implementation: of a backbone loaded by name, such as ``eager``; by default what transformers chooses.
+            dtype: dtype of a backbone loaded by name; method and head are always float32.
+            attn_implementation: attention of a backbone loaded by name, such as ``eager``; by default what
+                transformers chooses.
             quantization_config: loads a backbone by name in 4 or 8 bits, on a GPU, for a tuning that leaves its
                 matrices as they are.
             tokenizer: saved with the model.
@@ -270,9 +272,9 @@ class AttributeModel(ReadingModel):
                 outputs).
             token_type_ids: (B, T), for backbones that take them.
             weights: (B,), how much each row counts in the loss; all the same by default.
-            text_keys: (B,), or (B, C), equal for rows with equal ids, mask and types, whose text is read once up to the
-                first layer in which the method acts; by default each is read for itself.
-            inputs_embeds: (B, T, E), embeddings of the tokens in the place of ``input_ids``.
+            text_keys: (B,), or (B, C), equal for rows with equal ids, mask and types; such a text is read once up to
+                the first layer in which the method acts. By default each text is read separately.
+            inputs_embeds: (B, T, E), embeddings of the tokens instead of ``input_ids``.
             output_hidden_states: whether to return the states (B, T, H) before the first layer and behind each, with
                 the positions that a method inserts; by default that of the configuration.
             output_attentions: whether to return the weights (B, heads, T, T) of the attention, which must be eager.
@@ -321,8 +323,8 @@ class AttributeModel(ReadingModel):
         Args:
             rows: whatever `Predictor.predict` takes, of single texts.
             batch_size: rows in one pass; they are sorted by length.
-            normalize: whether vectors have the length 1, so that their products are cosines.
-            of: for the task ``similarity`` which text this is, ``text`` or ``text_pair``: by it the column is chosen,
+            normalize: whether to scale vectors to length 1, so that their products are cosines.
+            of: for the task ``similarity``, which text this is, ``text`` or ``text_pair``; it decides the column
                 and the attributes with which texts are read.
 
         Raises:

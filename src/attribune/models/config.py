@@ -12,7 +12,7 @@ __all__ = ["AttributeConfig"]
 
 
 class AttributeConfig(PreTrainedConfig):
-    """Everything from which an `AttributeModel` is rebuilt, except its schema and its learned tensors.
+    """Everything needed to rebuild an `AttributeModel`, except its schema and its learned tensors.
 
     Args:
         text_config: the configuration of the backbone.
@@ -21,14 +21,14 @@ class AttributeConfig(PreTrainedConfig):
         backbone_fingerprint: checksum of the backbone's weights.
         tuning: which parameters of the backbone are trained.
         pooling: ``first``, ``mean``, ``last`` or ``max``.
-        dropout: on the pooled vector.
-        head_size: P, of a layer ``tanh(W_1 d + b_1)`` in front of the head; None for none.
-        chunk_encoder: what joins the vectors of chunks; None for their mean.
+        dropout: dropout on the pooled vector.
+        head_size: P, the size of a layer ``tanh(W_1 d + b_1)`` before the head; None for none.
+        chunk_encoder: settings of what joins the vectors of chunks; None for their mean.
         chunk: ids that the backbone reads at once; longer texts are cut. None reads all at once.
         text_input: columns, separator and window of the texts, where they are known.
         learned: names of the stored tensors.
         value_priors: weight of the prior of new values of each attribute, where it was learned.
-        set_encoders: the attributes whose new values an encoder turns from rows into vectors.
+        set_encoders: attributes for which an encoder turns the rows of a new value into its vector.
         generation: for models that write text, the non-default settings of `GenerationConfig`.
     """
 

@@ -40,7 +40,7 @@ __all__ = ["AttributeGenerator"]
 class AttributeGenerator(ConditionedModel, GenerationMixin):
     """A pretrained language model conditioned on the attributes of each text.
 
-    Make one with `build`, or with `from_pretrained` from a folder that `save_pretrained` wrote. It takes
+    Create one with `build`, or with `from_pretrained` from a folder that `save_pretrained` wrote. It takes
     ``attribute_ids`` beside ``input_ids`` in `forward` and in `generate`. Methods act in the layers that write: those
     of a causal model, or of the decoder of an encoder-decoder, whose encoder reads the prompt without attributes. The
     constructor takes the arguments of `ConditionedModel`.

@@ -41,11 +41,11 @@ Attributes: TypeAlias = Condition | Sequence[Tensor]
 class ValueVectors(nn.Module):
     """The vectors of attribute values, looked up for the rows of a batch.
 
-    Start values, sizes and attribute dropout are those of the method. The vector of id 0 stays zero.
+    Initial values, sizes and attribute dropout are those of the method. The vector of id 0 stays zero.
 
     Args:
         schema: the attributes and their values.
-        method: the settings of the layers that read the vectors.
+        method: settings of the layers that read the vectors.
 
     Raises:
         ConfigError: for a schema without attributes, or sizes that do not fit it.
@@ -68,7 +68,7 @@ class ValueVectors(nn.Module):
             attribute_ids: (B, slots) integers, as `Schema.encode` returns them.
 
         Returns:
-            What the layers read: each distinct value once, and which rows have it.
+            What the layers read: each distinct value once, and the rows that have it.
 
         Raises:
             DataError: for ids of another shape or outside the vocabularies.
@@ -232,7 +232,7 @@ class ControlTokens(nn.Module):
     Args:
         schema: the attributes and their values; n is the number of its slots.
         embeddings: of the text's tokens, of size E. It is part of the layer and learns unless you freeze it.
-        method: start values and attribute dropout.
+        method: initial values and attribute dropout.
         after_first: whether the values follow the first token of a text, a special one, or precede it.
 
     Raises:

@@ -31,12 +31,12 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """Members J, each with values of some attributes; the others are those of a text's own row.
+    """J members, each with values of some attributes; the other attributes are those of a text's own row.
 
     Args:
         names: (J,) of the members.
         ids: (J, slots).
-        columns: (slots,) whether a member's id stands there, and not that of the text's row.
+        columns: (slots,) whether the slot has the member's id rather than that of the text's row.
     """
 
     names: tuple[str, ...]
@@ -54,7 +54,7 @@ class Panel:
             members: ``all``, for every value of the only attribute; the name of an attribute, for every value of it; or
                 a table with a row for each member, anything `read_table` takes, whose columns are attributes, and
                 perhaps ``name``.
-            limit: how many values of an attribute are members at most, the first of its list; None for all.
+            limit: maximum number of values that are members, from the first of the list; None for all.
 
         Raises:
             ConfigError: for a model or a task without panels, or values that are no list.

@@ -48,12 +48,13 @@ class Predictor:
 
     Args:
         model: a neural model, or a baseline.
-        text_input: which columns are the text, and how it is fitted, or the name of one; as saved with the model unless
-            given.
-        batch_size: rows in one forward pass.
+        text_input: which columns are the text, and how it is fitted, or the name of one; by default as saved
+            with the model.
+        batch_size: rows per forward pass.
         precision: ``float32`` or ``bf16``.
         device: where the model runs; by default a GPU if there is one.
-        cache_mb: size of the cache of generated weights, see `AttributeModel.enable_weight_cache`; 0 disables it.
+        cache_mb: size of the cache of generated weights in megabytes; 0 disables it. See
+            `AttributeModel.enable_weight_cache`.
         quantise: ``int8`` computes the backbone's linear maps in int8, on a CPU; see `attribune.models.quantised`.
 
     Raises:
@@ -258,7 +259,7 @@ class Predictor:
     def logits(
         self, table: Table, *, hide_attributes: bool = False, first_row: int = 1
     ) -> tuple[npt.NDArray[Any], EncodingReport]:
-        """Return what `score` does of every row, and the report on their attributes.
+        """Return the scores of every row, as `score` does, and the report on their attributes.
 
         Args:
             table: columns by name, a DataFrame, an Arrow table, or a datasets object.
@@ -285,8 +286,8 @@ class Predictor:
 
         Args:
             rows: whatever `predict` takes, of single texts; for one text or one row the vector (H,) is returned.
-            normalize: whether vectors have the length 1, so that their products are cosines.
-            of: for the task ``similarity`` which text this is, ``text`` or ``text_pair``: by it the column is chosen,
+            normalize: whether to scale vectors to length 1, so that their products are cosines.
+            of: for the task ``similarity``, which text this is, ``text`` or ``text_pair``; it decides the column
                 and the attributes with which texts are read.
 
         Raises:

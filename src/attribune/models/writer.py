@@ -41,12 +41,12 @@ Real = Annotated[float, AfterValidator(_in_range)]
 
 @checked_dataclass(kw_only=True)
 class Decoding:
-    """How the next tokens are chosen; greedily by default.
+    """How the next tokens are chosen: by default greedily.
 
     Args:
-        sample: draw them at random, by their probabilities.
-        temperature: of the draw; below 1 prefers likely tokens.
-        top_p: draw among the likeliest tokens whose probabilities sum to this.
+        sample: draw tokens at random, by their probabilities.
+        temperature: temperature of the draw; below 1 prefers likely tokens.
+        top_p: draw among the most likely tokens whose probabilities sum to this.
         beams: width of a beam search.
         n: number of texts per row.
 

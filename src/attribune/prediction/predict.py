@@ -63,10 +63,10 @@ def predict(
             Without a suffix it is a folder of Parquet files of `part_rows` rows; parts that an earlier call with the
             same arguments wrote are kept.
         backbone: new location of the backbone's weights, if they were moved.
-        encoding: of the tables, and `delimiter`, `file_format` and `rows` of them: see `read_table`.
+        encoding: encoding of the tables; for `delimiter`, `file_format` and `rows`, too, see `read_table`.
         engine: for a folder: ``local`` is this process, ``ray`` the cluster of ``RAY_ADDRESS``, or one started here.
-        workers: of ``ray``; by default the number of GPUs, or cores, of the cluster.
-        part_rows: rows of a part; by default 16,384, or the value with which the folder was started.
+        workers: workers of ``ray``; by default one per GPU, or per core, of the cluster.
+        part_rows: rows per part; by default 16,384, or the value with which the folder was started.
         panel: what `Panel.of` takes: predictions are those of a panel for each text, in one file.
         quantise: ``int8`` computes in int8, on CPUs; see `attribune.models.quantised`.
         escape_formulas: put an apostrophe before texts in CSV and TSV that spreadsheet programs run as formulas.

@@ -345,7 +345,7 @@ def load_run(
         quantise: ``int8`` for prediction on CPUs; see `attribune.models.quantised`.
 
     Raises:
-        ModelFolderError: for a folder that is no run, or whose model is missing or damaged.
+        ModelFolderError: for a folder that is not a run, or whose model is missing or damaged.
         ConfigError: for a model or a processor that has no int8.
     """
     folder = RunFolder.of(path)

@@ -71,16 +71,16 @@ class LiveRun:
     """A finished run with its model in memory.
 
     Attributes:
-        refusal: why no value can be learned, if so; values can be taken away nevertheless.
+        refusal: why no value can be learned, if so; values can still be removed.
 
     Args:
         path: the folder.
         mark: `RunFolder.model_mark` from before the model was loaded, so that no other model is ever replaced.
         backbone: new location of the backbone's weights, if they were moved.
-        compute: calls what reads or changes the model, on the thread that has it.
+        compute: runs a function that reads or changes the model on the model's thread.
 
     Raises:
-        ConfigError: for a run to which nothing can be added in memory, and from which nothing can be taken.
+        ConfigError: for a run whose values can neither be added nor removed in memory.
         ModelFolderError: for a run that is not finished.
     """
 
@@ -141,10 +141,10 @@ class LiveRun:
         settings: EnrolSettings | None = None,
         pause: Callable[[], None] = lambda: None,
     ) -> LearnedValue:
-        """Learn the vectors of a new value; nothing changes for the model.
+        """Learn the vectors of a new value without changing the model.
 
         Args:
-            value: as the vocabulary would have it.
+            value: the value, as the vocabulary would store it.
             data: anything `read_table` takes, with the run's columns and labels; rows without the value are ignored.
             pause: called before every batch, so that others can be served; what it raises ends the learning.
 

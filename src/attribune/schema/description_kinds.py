@@ -33,7 +33,7 @@ _WORDS = 4  # on average, above which words are a text
 
 @checked_dataclass()
 class Vector:
-    """A vector of numbers of one length, such as an embedding: a list column, or lists as text; standardised."""
+    """A vector of fixed length, such as an embedding: a column of lists, or of lists as text. It is standardised."""
 
     kind: ClassVar[str] = "vector"
     name: ColumnName
@@ -41,7 +41,7 @@ class Vector:
 
 @checked_dataclass()
 class Text:
-    """A text, such as a profile: its vector by a frozen encoder.
+    """A text, such as a profile, which a frozen encoder turns into a vector.
 
     Args:
         encoder: hub name or folder; by default the backbone of the model.

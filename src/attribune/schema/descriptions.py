@@ -31,14 +31,14 @@ _LARGEST = 1e4  # standardised figures are cut there
 
 @dataclass(frozen=True, kw_only=True)
 class ValueTable:
-    """A table that describes the values of an attribute, a row for each.
+    """A table that describes the values of an attribute, with one row per value.
 
     Args:
         table: anything with columns that `Schema.fit` takes.
         key: the column with the values.
         fields: what its other columns say; by default inferred from their cells.
-        own_vectors: whether a value has, beside what its description says, a vector that is its own.
-        text_vectors: encodes texts; needed for columns of texts alone.
+        own_vectors: whether a value has a vector of its own in addition to its description.
+        text_vectors: function that encodes texts; needed only for columns of texts.
         encoder: of columns of texts that name none.
         revision: of that encoder on the hub.
         source: name of the table, for messages.

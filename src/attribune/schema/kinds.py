@@ -107,10 +107,10 @@ class Categorical(VocabularyKind):
     """One value per row, such as a user, a product or a publication.
 
     Args:
-        min_count: values seen in fewer training rows than this share id 0 with the unknown.
+        min_count: values in fewer training rows than this share id 0 with unknown values.
         max_values: keep at most this many values, the most frequent ones.
-        unseen: what a value outside the vocabulary becomes: `unknown` is id 0; `error` stops, naming value and row;
-            `hash` lists no values: every value, in training too, has one of `buckets` ids.
+        unseen: what happens to a value outside the vocabulary: `unknown` gives id 0; `error` stops, naming value and
+            row; `hash` lists no values: every value, in training too, has one of `buckets` ids.
         salt: secret of `hash`. It is stored with the schema, and anyone who has it can test a list of names against the
             bucket counts; `"env:NAME"` reads it from the environment variable NAME instead, at fit and at encode
             time, and stores only that name and a check value which recognises a wrong salt.
@@ -126,12 +126,12 @@ class Categorical(VocabularyKind):
 class MultiLabel(VocabularyKind):
     """Several values per row, such as tags or authors: a list column, or text.
 
-    The settings that are not listed are those of `Categorical`.
+    Settings not listed here are those of `Categorical`.
 
     Args:
         separator: splits text (`"a|b"`). Without it, text must be a list in JSON's or Python's way (`"['a', 'b']"`).
             A real list column needs none.
-        max_per_row: at most this many values of a row are kept, the first ones; the others are dropped and counted.
+        max_per_row: maximum number of values per row; further ones are dropped and counted.
 
     Raises:
         ConfigError: for settings out of range, or that do not fit together.
@@ -150,7 +150,7 @@ class MultiLabel(VocabularyKind):
 
 @checked_dataclass()
 class Numeric:
-    """A number per row, cut into quantile bins of the training rows; a missing number is id 0.
+    """A number per row, split into quantile bins of the training rows; a missing number is id 0.
 
     Args:
         bins: number of bins; there are fewer if many rows share one number.
@@ -168,14 +168,14 @@ class Numeric:
 
 @checked_dataclass()
 class Number(Numeric):
-    """A continuous number, such as an age: standardised, and turned into a vector by a map that is learned.
+    """A continuous number, such as an age: standardised, then turned into a vector by a learned map.
 
     The number of a row is rounded to the nearest of `bins` levels. Half of them are the means of quantile bins of the
-    training rows, or all of their distinct numbers if they are so few; the others lie evenly between the smallest and
-    the largest, as which is taken what is beyond them.
+    training rows, or all distinct numbers if there are few; the others lie evenly between the smallest and
+    the largest, to which numbers beyond them are clipped.
 
     Args:
-        bins: number of levels, at most; numbers in a table that describes values are not rounded.
+        bins: maximum number of levels; numbers in a table that describes values are not rounded.
 
     Raises:
         ConfigError: for fewer than one bin.

@@ -111,29 +111,29 @@ def train(
     The first one does the rest: it fits baselines, scores, writes the run's folder and notifies the reporter.
 
     Args:
-        data: a table, as anything `read_table` takes; or a recipe, beside which no argument up to `settings` is given.
+        data: a table, anything `read_table` takes; or a recipe, which replaces all arguments up to `settings`.
         output: folder of the run; see `RunFolder` for its files.
-        text: text column, or several that are joined.
+        text: text column, or several to join.
         text_pair: column of a second text, which is read with the first or compared with it.
-        text_negative: for the task ``similarity``, column of a text that fits less than the second.
+        text_negative: for the task ``similarity``, column of a text that matches less well than the second.
         label: label column; several for aspects and spans.
         attributes: columns with one value per row by their names, or `Categorical`, `MultiLabel`, `Numeric`, `Number`.
         values: tables (files) that describe the values of attributes, by attribute.
-        weight: column that says how much each training row counts.
-        validation: rows for validation, and `test` those for the test; split off the data unless given.
+        weight: column with the weight of each training row in the loss.
+        validation: rows for validation, and `test` those for testing; by default they are split off the data.
         task: its kind, by default classification, or a mapping with ``kind`` and options.
         method: its name, one with options such as ``Injector(bottleneck=8)``, a mapping with ``name`` and options, or
             ``auto``, the best of several in a bake-off on the validation rows, also beside a recipe.
         backbone: name or folder of the pretrained model, or a backbone without pretraining.
         tuning: which parameters of the backbone are trained.
         settings: any setting of the recipe by its path, such as ``{"training.weight_decay": 0.1}``.
-        others: methods to train with the same recipe, rows and budget for comparison; ``shuffled`` is the same method
-            on shuffled attributes, ``ids`` and ``descriptions`` have one part of the values that are described.
+        others: methods to train for comparison, with the same recipe, rows and budget; ``shuffled`` is the same method
+            on shuffled attributes, ``ids`` and ``descriptions`` use only this part of the described values.
         baselines: whether to fit the cheap baselines and the majority class beside the model.
         budget: time for the bake-off of ``auto``, such as ``90s`` or ``2h``; by default ``10m``.
         resume: whether to continue an interrupted run in the folder.
         tables: with a recipe, ``train``, ``validation`` and ``test`` instead of its files.
-        reporter: of progress; by default a bar in a terminal or notebook.
+        reporter: shows progress; by default a bar in a terminal or notebook.
         profile: profile a few steps, and write a trace and a time summary to ``profile``.
 
     Returns:
@@ -141,7 +141,7 @@ def train(
         types.
 
     Raises:
-        AttribuneError: with one message that names the thing, the value seen and the cure.
+        AttribuneError: with one message that names the cause, the value seen and what to do.
     """
     given = {name: value for name, value in locals().items() if name in _TABLE_ARGUMENTS}
     seconds = _auto_budget(method, budget)

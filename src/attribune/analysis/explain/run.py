@@ -40,12 +40,12 @@ def explain(
 
     Args:
         data: labelled rows, anything `read_table` takes.
-        row: number of a row of the table, from 1, that is explained as well.
+        row: number of a row of the table, from 1, to explain as well.
         instead: for this row, values that replace its own, one set for each counterfactual prediction.
-        rare: training rows that a rare value has at most.
-        min_rows: rows that a value must have to be among those that move predictions.
+        rare: a value with at most this many training rows is rare.
+        min_rows: minimum number of rows of a value that is listed as moving predictions.
         top: number of values listed for each attribute.
-        backbone: where the backbone's weights are, if no longer where they were.
+        backbone: new location of the backbone's weights, if they were moved.
 
     Returns:
         A record that JSON can hold: ``run``, ``method``, ``data``, ``rows``, ``metric`` and ``higher_is_better``,
@@ -54,8 +54,8 @@ def explain(
         `counterfactuals`, ``words`` of `word_occlusion`), and ``notes``.
 
     Raises:
-        AttribuneError: for a method that reads no attributes, a task that scores tokens, or naming file, row or column
-            and the cure.
+        AttribuneError: for a method that reads no attributes, or a task that scores tokens; naming the file, row or
+            column and the cure.
     """
     _check(instead, row=row, rare=rare, min_rows=min_rows, top=top)
     recipe, predictor = load_run(run, backbone=backbone)

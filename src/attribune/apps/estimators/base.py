@@ -32,26 +32,26 @@ __all__ = ["AttributeEstimator", "can_continue"]
 
 
 class AttributeEstimator(BaseEstimator, ABC):
-    """A model that reads texts and their attributes, as an estimator of scikit-learn.
+    """A scikit-learn estimator that reads texts and their attributes.
 
     Rows are a DataFrame, a table with the Arrow interface, columns by name, a list of mappings, a list of texts, or an
-    array with the columns ``x0``, ``x1`` and so on. What an argument does not say here it says for `attribune.train`,
-    whose defaults hold for None.
+    array with the columns ``x0``, ``x1`` and so on. Arguments not described here are those of `attribune.train`,
+    whose defaults None stands for.
 
     Args:
-        text: text column, or several that are joined.
+        text: text column, or several to join.
         text_pair: column of a second text, which is read with the first.
         attributes: columns with one value per row by their names, or `Categorical`, `MultiLabel`, `Numeric`, `Number`.
         method: its name, or one with options such as ``Injector(bottleneck=8)``.
         settings: any other setting of a recipe by its path, such as ``{"training.weight_decay": 0.1}``.
-        validation_fraction: share of the rows on which the best epoch is chosen; training stops when it is past.
-        warm_start: whether `fit` continues the training of the last one, and adds the values that are new.
+        validation_fraction: share of the rows used to choose the best epoch; training stops early by them.
+        warm_start: whether `fit` continues the last training and adds new values.
         random_state: seed of initialisation, batches and validation rows.
         verbose: whether to show a bar, in a terminal or notebook.
 
     Attributes:
         predictor_: the `Predictor` of the trained model; ``predictor_.model.save_pretrained`` writes its folder.
-        results_: of the training, as `attribune.train` returns them; printed as tables.
+        results_: the results of the training, as `attribune.train` returns them; printed as tables.
         feature_names_in_: the columns of a DataFrame.
         n_features_in_: their number, or that of an array's columns.
     """
@@ -99,12 +99,12 @@ class AttributeEstimator(BaseEstimator, ABC):
         """Train on rows and their labels.
 
         Args:
-            X: rows, see the class.
+            X: rows, as described for the class.
             y: (n,) labels.
             sample_weight: (n,) how much each row counts in the loss; 0 leaves it out.
 
         Raises:
-            AttribuneError: a `ValueError` with one message that names the thing, the value seen and the cure.
+            AttribuneError: a `ValueError` with one message that names the cause, the value seen and what to do.
         """
         for name in ("warm_start", "verbose"):
             if not isinstance(given := getattr(self, name), bool | int):

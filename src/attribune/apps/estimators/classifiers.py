@@ -34,7 +34,7 @@ class AttributeClassifier(ClassifierMixin, AttributeEstimator):
 
     @available_if(can_continue)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Train for one epoch, from where the model is; new values of attributes are added.
+        """Train the model for one more epoch; new values of attributes are added.
 
         Args:
             X: rows, as for `fit`.
@@ -88,9 +88,9 @@ class AttributeClassifier(ClassifierMixin, AttributeEstimator):
 
 
 class AttributeOrdinal(AttributeClassifier):
-    """A classifier whose classes are numbers in order, such as stars: one score decides, by cut points.
+    """A classifier whose classes are ordered numbers, such as stars: one score and cut points decide.
 
-    The task is `Ordinal`, of which ``settings`` sets the options, such as ``{"task.personal_cut_points": ["user"]}``.
+    The task is `Ordinal`; ``settings`` sets its options, such as ``{"task.personal_cut_points": ["user"]}``.
     `AttributeEstimator` documents the parameters.
 
     Attributes:

@@ -23,7 +23,7 @@ class AttributeRegressor(RegressorMixin, AttributeEstimator):
 
     @available_if(can_continue)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Train for one epoch, from where the model is; new values of attributes are added."""
+        """Train the model for one more epoch; new values of attributes are added."""
         return self._fit(X, y, sample_weight, continues=self.__sklearn_is_fitted__(), epochs=1)
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:

@@ -59,7 +59,7 @@ def write_run_page(
         data: labelled rows, anything `read_table` takes; the run's own test rows unless given, which are not scored
             again.
         output: file to write; ``report.html`` in the folder unless given.
-        backbone: where the backbone's weights are, if no longer where they were.
+        backbone: new location of the backbone's weights, if they were moved.
 
     Returns:
         The path of the page, and what could not be shown.

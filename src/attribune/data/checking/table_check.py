@@ -193,16 +193,16 @@ def check(
     file_format: str | None = None,
     rows: int | None = None,
 ) -> TableCheck:
-    """Check a table before it is trained on; the same as ``attribune check``.
+    """Check a table before training on it; the same as ``attribune check``.
 
     Args:
         data: anything that `read_table` takes.
-        text: the text columns, and `label` the label column, where guesses are wrong.
-        test: rows of a test, in place of those of the default split.
-        encoding: of files, and `delimiter`, `file_format` and `rows` of them: see `read_table`.
+        text: text columns, and `label` the label column, if the guesses are wrong.
+        test: test rows; by default those of the default split.
+        encoding: encoding of files; for `delimiter`, `file_format` and `rows`, too, see `read_table`.
 
     Raises:
-        DataError: for a table that cannot be read, or a column that is not there.
+        DataError: for a table that cannot be read, or a missing column.
     """
     reading: dict[str, Any] = {"encoding": encoding, "delimiter": delimiter, "file_format": file_format, "rows": rows}
     table = arrow_columns(read_table(data, **reading))
