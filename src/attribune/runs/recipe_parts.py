@@ -51,8 +51,8 @@ class SplitRecipe(Settings):
 
     ``by`` is ``random``, ``group`` (all rows with one value of `column` stay together), ``time`` (the earliest rows
     train, the latest test) or ``both`` (validation and test have other texts and other values of `column`). Rows with
-    the same text always stay in one part, unless a split by group has ``shared_texts``. ``date_format`` is that of the
-    times, where it is not to be found: ``iso``, ``day-first``, ``month-first``, or one of Python's ``strptime``.
+    the same text always stay in one part, unless a split by group has ``shared_texts``. ``date_format`` is the format
+    of the times if it cannot be detected: ``iso``, ``day-first``, ``month-first``, or one for Python's ``strptime``.
     """
 
     by: Literal["random", "group", "time", "both"] = "random"
@@ -73,10 +73,10 @@ class SplitRecipe(Settings):
 class ValuesRecipe(Settings):
     """A table that describes the values of an attribute, with a row for each.
 
-    ``table`` is a file, ``key`` the column with the values, by default of the attribute's name. ``fields`` names the
-    columns that are read and their kinds (``categorical``, ``multi_label``, ``number``, ``vector``, ``text``), by
-    default all, of kinds inferred from their cells. With ``own_vectors`` false a value has no vector beside what its
-    description says.
+    ``table`` is a file, ``key`` the column with the values, by default the attribute's name. ``fields`` names the
+    columns to read and their kinds (``categorical``, ``multi_label``, ``number``, ``vector``, ``text``), by
+    default all columns, with kinds inferred from their cells. With ``own_vectors: false``, a value has no vector
+    besides its description.
     """
 
     table: Name
@@ -100,14 +100,14 @@ class DataRecipe(Settings):
 
     ``shuffled`` is a control: in every split the attributes are shuffled over the rows, so that any remaining gain is
     not due to the attributes. ``partial_labels`` trains on rows that have some of several labels; validation and test
-    files are then required and have all labels. ``bad_labels`` says what happens to rows whose label is outside the
-    scale: no number where there must be one, or none of the classes that are given. ``weight`` names a column of the
-    training rows that says how much each counts in the loss; scores count all rows the same. For the task
-    ``generation`` the text is the response, and there is no label; ``prompt`` names the columns that are read before
+    files are then required and have all labels. ``bad_labels`` decides what happens to rows whose label is outside the
+    scale: not a number where one is needed, or not one of the given classes. ``weight`` names a column of the
+    training rows with the weight of each in the loss; scores weigh all rows the same. For the task
+    ``generation`` the text is the response and there is no label; ``prompt`` names the columns that are read before
     it, which ``chat`` puts into the tokenizer's chat template. ``values`` describes the values of attributes, by a
     table for each. A table named ``-`` is the standard
-    input. ``encoding``, ``delimiter`` and ``file_format`` say how files are read, where that is not to be found, and
-    ``rows`` is the maximum number of rows that are read of each table.
+    input. ``encoding``, ``delimiter`` and ``file_format`` set how files are read if this cannot be detected, and
+    ``rows`` is the maximum number of rows to read of each table.
     """
 
     train: Name
@@ -294,15 +294,15 @@ class TrainingRecipe(Settings):
     norms or biases are. ``evaluate_every`` is ``epoch`` or a number of steps, after which the model is evaluated on the
     validation rows and a checkpoint is written. The best model by ``select_by`` is kept, and training stops after
     `patience` evaluations without a better one. ``select_by`` is ``loss``, the name of a metric, or ``auto``: the loss
-    for ratings and ordinal answers, whose accuracy stands still while a model learns, and the main metric of other
-    tasks. ``precision`` at ``auto`` is bf16 where the hardware supports it; the run's recipe has the
+    for ratings and ordinal answers, whose accuracy may not move while a model learns, and the main metric of other
+    tasks. ``precision: auto`` is bf16 where the hardware supports it; the run's recipe has the
     resolved value. ``table_updates`` says which rows of the attribute tables a step updates: ``all``; ``rows``, those
     of the batch's values; or ``auto``, which is ``rows`` for tables of 2**24 numbers or more; see `RowAdamW`.
-    ``optimizer`` may be ``adam``, ``adadelta`` or ``sgd`` instead, with ``optimizer_options`` in PyTorch's words
+    ``optimizer`` may also be ``adam``, ``adadelta`` or ``sgd``, with ``optimizer_options`` in PyTorch's terms
     (``beta1``, ``beta2``, ``eps``; ``rho``, ``eps``; ``momentum``); ``schedule`` may be ``constant`` after the warm-up.
-    For these, ``weight_decay`` is that of the loss (L2), not of attribute tables and word vectors. ``max_head_norm`` is
-    the largest norm of the weights of a class in the classifier, to which they are scaled after a step.
-    ``set_encoders`` trains an encoder as well that turns the rows of a new value into its vector.
+    For these, ``weight_decay`` is an L2 term of the loss, without attribute tables and word vectors. ``max_head_norm``
+    is the maximum norm of the weights of a class in the classifier, to which a step scales them down.
+    ``set_encoders`` also trains an encoder that turns the rows of a new value into its vector.
     ``report_to`` names experiment trackers, as in transformers, such as ``tensorboard``.
     """
 
@@ -350,12 +350,12 @@ class TrainingRecipe(Settings):
 
 
 class EvaluationRecipe(Settings):
-    """What is drawn for intervals: rows, or whole clusters of rows that are not independent.
+    """What the bootstrap draws: rows, or whole clusters of rows that are not independent.
 
     ``cluster`` is ``rows``, ``text``, the name of a column, or two of these, such as ``[text, judge]``; ``auto`` takes
-    the texts where several rows share one, and who judged them: the first of the columns ``judges`` that tells the rows
-    of a text apart, by default of the categorical attributes whose values are not hashed. A run's folder has a hash of
-    each scored row's text and judge then.
+    the texts if several rows share one, and their judges: the first of the columns ``judges`` that distinguishes the
+    rows of a text, by default among the categorical attributes whose values are not hashed. A run's folder then has a
+    hash of each scored row's text and judge.
     """
 
     cluster: str | Annotated[tuple[Name, ...], Field(min_length=1, max_length=2)] = AUTO
@@ -373,11 +373,11 @@ class EvaluationRecipe(Settings):
 
 
 class TransferRecipe(Settings):
-    """What a trained model has learned, to begin with in place of initial values.
+    """Values learned by another run, used instead of initial values.
 
     ``run`` is the folder of the run or the model. Attribute parameters are loaded from it; with ``frozen`` they are not
-    trained, and values that the run does not know stay unknown, otherwise such values are added. With ``full_model``
-    everything is loaded, the classes too, and training continues with other rows.
+    trained, and values that the run does not know stay unknown; otherwise such values are added. With ``full_model``
+    everything is loaded, including the classes, and training continues with other rows.
     """
 
     run: str

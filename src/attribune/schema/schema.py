@@ -35,7 +35,7 @@ _COMMON = 5  # values of an attribute that are shown
 
 
 class Schema:
-    """The fitted attributes in order, and where each one's slots are.
+    """The fitted attributes, in order, with the slots of each.
 
     Attributes:
         attributes: the fitted attributes; `len(schema)`, `schema["user"]` and iteration work too.
@@ -70,11 +70,11 @@ class Schema:
         """Learn the vocabularies from the training rows, in batches.
 
         Args:
-            attributes: `Categorical`, `MultiLabel` or `Numeric`, in the order of their slots; the name of a column is
-                a categorical one.
+            attributes: `Categorical`, `MultiLabel`, `Numeric` or `Number`, in the order of their slots; the name of a
+                column is a categorical one.
             values: tables that describe the values of attributes; all values in them are known, also those of which
                 there is no training row.
-            described: whether the descriptions are read, and not the values alone.
+            described: whether to read the descriptions, not only the values.
 
         Raises:
             DataError: for a missing column, or a value that does not fit its attribute.
@@ -110,7 +110,7 @@ class Schema:
         return cls(fitted, missing=missing, fit_report=FitReport(fits))
 
     def encode(self, table: Table, *, first_row: int = 1) -> tuple[npt.NDArray[np.int64], EncodingReport]:
-        """Turn the attribute columns of a table into `attribute_ids` of shape (rows, slots), and report what was done.
+        """Turn the attribute columns of a table into `attribute_ids` (rows, slots), and report what was done.
 
         Args:
             first_row: number of the table's first row in its source, for messages.

@@ -66,7 +66,7 @@ ClassLists = Annotated[
 
 @checked_dataclass(kw_only=True)
 class Aspects(Task):
-    """One class per row for each of several aspects; one head and one cross-entropy each, averaged.
+    """Predict one class per row for each of several aspects, with one head and one cross-entropy each, averaged.
 
     Labels are class ids int64 (n, aspects). Logits hold the heads side by side, in the order of `names`. A row is
     labelled if all its aspects are.

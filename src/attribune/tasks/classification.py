@@ -92,17 +92,17 @@ def _flat(cells: Sequence[Sequence[str] | None]) -> list[str | None]:
 
 @checked_dataclass(kw_only=True)
 class Classification(Task):
-    """One of C classes per row, or with `multi_label` any number of them, or with `soft_labels` a share of each.
+    """Predict one of C classes per row, with `multi_label` any number of them, with `soft_labels` a share of each.
 
     Labels are class ids int64 (n,), with `soft_labels` distributions float32 (n, C). With `multi_label` they are
     float32 (n, C + 1), 1 where the row has the class, and in the last column where it has a label that no training row
-    has; (n, C) is accepted as well. An empty list is a row without labels, an empty text a missing label.
+    has; (n, C) is accepted too. An empty list is a row without labels; an empty text is a missing label.
 
     Args:
         classes: class names in the order of ids, or their number C, for the names "0" to C - 1.
         class_weights: C positive numbers, the weights of classes in the loss, with `multi_label` of their positives.
         multi_label: several labels per row: sigmoid and binary cross-entropy.
-        soft_labels: labels are distributions over the classes, which the cross-entropy compares with; metrics of
+        soft_labels: labels are distributions over the classes, which the cross-entropy uses; metrics of
             single labels are against the most frequent class.
         separator: between the labels of one cell; None for cells that are lists.
         positive: the class whose F1 is the main metric.

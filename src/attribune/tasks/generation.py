@@ -25,14 +25,14 @@ __all__ = ["Generation"]
 
 @checked_dataclass(kw_only=True)
 class Generation(Task):
-    """A text per row, learned by the cross-entropy of its ids given all before them.
+    """Write one text per row, learned by the cross-entropy of its ids given all ids before them.
 
     The text itself is predicted; there is no other label. The model returns two scores per row: the negative
     log-likelihood of the text in nats, and the number of its ids, including the end token unless the text was cut. The
     label of a row is a hash of its text, which identifies runs over the same rows.
 
     Args:
-        missing: texts that mean a missing text.
+        missing: strings that mean a missing text.
     """
 
     kind: ClassVar[str] = "generation"

@@ -43,19 +43,19 @@ CutPointsOf = Annotated[tuple[float, ...], BeforeValidator(_numbers)]
 
 @checked_dataclass(kw_only=True)
 class Ordinal(Rating):
-    """One of C ordered numbers per row, of which one score decides: the cumulative logit model (McCullagh 1980).
+    """Predict one of C ordered numbers per row from a single score: the cumulative logit model (McCullagh 1980).
 
-    A model has one weight vector and C - 1 cut points, ``P(y <= k) = σ(θ_k - w·h)``, where `Rating` has C weight
-    vectors and knows no order. Labels are those of `Rating`, logits the log-probabilities of the classes. Predictions
-    are the most probable class, and beside it the expected number, whose errors are measured.
+    A model has one weight vector and C - 1 cut points, ``P(y <= k) = σ(θ_k - w·h)``; `Rating` has C weight
+    vectors and ignores the order. Labels are those of `Rating`; logits are log-probabilities of the classes.
+    Predictions are the most probable class and the expected number, whose errors are measured.
 
     Args:
         classes: the numbers, sorted.
-        cut_points: where training begins, C - 1 of them; by default those at which the training labels are as frequent
+        cut_points: C - 1 initial values; by default those at which the training labels are as frequent
             as they are.
-        personal_cut_points: attributes whose values shift and scale the cut points, by weights of their vectors. Models
+        personal_cut_points: attributes whose values shift and scale the cut points, by a map of their vectors. Models
             without attributes have those of all.
-        expected: whether the prediction is the expected number, and not the most probable class.
+        expected: whether to predict the expected number instead of the most probable class.
         soft_labels: see `Rating`.
         missing: texts that mean a missing label.
         score_by: metrics that come first, beginning with the main one: ``rmse``, ``mae``, ``kappa`` (with quadratic

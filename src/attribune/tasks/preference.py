@@ -54,11 +54,11 @@ def _texts(names: Any) -> tuple[str, ...]:
 
 @checked_dataclass(kw_only=True)
 class Preference(Task):
-    """Which of two texts is preferred (Bradley and Terry 1952): the one with the higher reward, by a logistic law.
+    """Predict which of two texts is preferred, by a reward for each (Bradley and Terry 1952).
 
     A model gives each text a reward of its own, ``r(x, y, u)`` for the prompt x if there is one and the attributes u of
-    the row, and ``P(y_1 > y_2) = σ(r_1 - r_2)``. The logits of a row are its two rewards, of which only the difference
-    means something; its label is 0 or 1, which of the two is preferred. Without a label column the first one is.
+    the row, and ``P(y_1 > y_2) = σ(r_1 - r_2)``. The logits of a row are its two rewards; only their difference
+    matters. Its label is 0 or 1, the preferred text. Without a label column, the first text is the preferred one.
     Rows with a tie, and those with the same text twice, are left out and counted.
 
     Args:

@@ -76,7 +76,7 @@ Ratings = Annotated[tuple[str, ...], BeforeValidator(_sorted_ratings)]
 
 @checked_dataclass(kw_only=True)
 class Rating(Task):
-    """One of C numbers per row, learned by cross-entropy, with errors measured in the unit of the numbers.
+    """Predict one of C numbers per row, learned by cross-entropy; errors are in the unit of the numbers.
 
     Labels are class ids int64 (n,), with `soft_labels` distributions float32 (n, C). Ratings are compared as numbers:
     4, "4.0" and "4.00" are one class. For a rating that no training row has, RMSE and MAE count the distance from the
@@ -85,7 +85,7 @@ class Rating(Task):
     Args:
         classes: the ratings, sorted by number.
         expected: predict the expected rating instead of the most probable one, which still determines the accuracy.
-        soft_labels: labels are distributions over the ratings, which the cross-entropy compares with; metrics of single
+        soft_labels: labels are distributions over the ratings, which the cross-entropy uses; metrics of single
             labels are against the most frequent rating.
         missing: texts that mean a missing label.
         score_by: metrics that come first, beginning with the main one: ``accuracy``, ``rmse``, ``mae``, ``kappa`` (with

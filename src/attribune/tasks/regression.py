@@ -39,7 +39,7 @@ _METRICS = {make.__name__: make for make in (metric.rmse, metric.mae, metric.r2,
 
 @checked_dataclass(kw_only=True)
 class Regression(Task):
-    """A number per row, learned by the mean squared error of standardised targets.
+    """Predict a number per row, learned by the mean squared error of standardised targets.
 
     Labels are standardised, float32 (n,): (value - mean) / std; the loss ignores NaN labels. Predictions, RMSE and MAE
     are in the unit of the values.

@@ -63,11 +63,11 @@ Names = Annotated[tuple[str, ...], BeforeValidator(_names)]
 
 @checked_dataclass(kw_only=True)
 class Similarity(Task):
-    """The cosine of the vectors of two texts, each with its attributes.
+    """Learn vectors of texts by the cosine of two of them, each with its attributes.
 
     The attributes of a row condition its first text, the anchor, so that one query has other neighbours for each user;
-    `pair_attributes` condition the other texts. A model for this task has no head: `AttributeModel.encode` returns the
-    vectors whose cosine it is. The form of the rows decides what is learned:
+    `pair_attributes` condition the other texts. A model for this task has no head; `AttributeModel.encode` returns the
+    vectors whose cosine it learns. The form of the rows decides what is learned:
 
     - ``scores``: the mean squared error of the cosine from scores between -1 and 1 (Reimers and Gurevych 2019); the
       logits (n, 1) are the cosines.
@@ -79,8 +79,8 @@ class Similarity(Task):
 
     Args:
         form: what a row has: ``scores``, ``pairs`` or ``triplets``.
-        scale: of the cosines of pairs, the inverse of the temperature.
-        margin: by which the squared distance of the negative is to be larger, of triplets.
+        scale: factor of the cosines of pairs, the inverse of the temperature.
+        margin: for triplets, by how much the squared distance of the negative must be larger.
         text_attributes: attributes that condition the first text; by default all but `pair_attributes`.
         pair_attributes: attributes that condition the other texts.
         missing: texts that mean a missing score.

@@ -63,7 +63,7 @@ Count = Annotated[int, AfterValidator(_at_least_one)]
 
 @checked_dataclass(kw_only=True)
 class Spans(TokenTask):
-    """A part of a text, the context, that answers a question; the head has a start and an end logit per token.
+    """Find the part of a text, the context, that answers a question; the head has a start and an end logit per token.
 
     Devlin et al. 2019, *BERT*, sections 4.2 and 4.3: an answer is scored by the start logit of its first token and the
     end logit of its last one, no answer by those of the first token ([CLS]), the lowest over the windows of a context;
@@ -71,15 +71,15 @@ class Spans(TokenTask):
     without one; the first is learned. The scores of a row are `SpanScores`.
 
     Args:
-        unanswerable: whether a question may have no answer, as in training rows; otherwise one is always given.
+        unanswerable: whether a question may have no answer, as in the training rows; otherwise one is always returned.
         null_score_diff_threshold: no answer is given where its score is higher by more than this; fitted on the
             validation rows.
-        max_answer_length: tokens that an answer has at most.
-        n_best: candidates that are kept of each row.
-        list_n_best: predict all of them as well, as JSON.
+        max_answer_length: maximum number of tokens of an answer.
+        n_best: number of candidates kept per row.
+        list_n_best: whether to list all of them, as JSON.
         doc_stride: tokens from the beginning of a window to that of the next; by default a third of the window, 128 of
             384 in the paper.
-        max_question_length: tokens of a question that are read.
+        max_question_length: maximum number of tokens read of a question.
         missing: texts that mean a missing label.
     """
 

@@ -39,7 +39,7 @@ def _class_names(classes: Any) -> tuple[str, ...]:
 
 @checked_dataclass(kw_only=True)
 class Tags(TokenTask):
-    """One of C tags per word, learned and predicted at the first token of the word.
+    """Predict one of C tags per word, at the first token of the word.
 
     A text is a list of words and a label a list of as many tags; either may be text with white space between. The
     label of a row is a tuple of ids, one per word; a tag that no training row has is below `UNSEEN`, and keeps its
@@ -48,7 +48,7 @@ class Tags(TokenTask):
     Args:
         classes: the tags in the order of ids.
         scheme: ``conll``: tags such as O, B-PER and I-PER mark entities, which are counted as conlleval does, in IOB1,
-            IOB2 and IOBES alike; ``none``: each tag stands for itself.
+            IOB2 and IOBES alike; ``none``: tags are independent.
         missing: texts that mean a missing label.
     """
 
