@@ -520,7 +520,7 @@ def test_a_folder_keeps_to_its_experiment(
     for change in ({"settings": experiment["settings"][:2]}, {"sets": [{**experiment["sets"][0], "folds": [0]}]}):
         (tmp_path / "less.yaml").write_text(yaml.safe_dump({**experiment, **change}))
         assert main(["benchmark", "run", str(tmp_path / "less.yaml"), "--output", str(finished.path)]) == 1
-        assert "may be added, not changed or taken away" in capsys.readouterr().err
+        assert "may be added, but not changed or removed" in capsys.readouterr().err
     assert finished.experiment() == Experiment.from_dict(experiment)
 
 

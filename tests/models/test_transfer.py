@@ -156,7 +156,7 @@ def test_by_flag_beside_other_methods(
         ({"method": {"name": "injector", **SMALL, "vector_size": 4}}, r"has one of shape .* of shape \(8, 4\)"),
         (
             {"separator": "|"},
-            r"attribute 'tags' has separator='\|', but .* has ';': its values would be read otherwise",
+            r"attribute 'tags' has separator='\|', but .* has ';': its values would be read differently",
         ),
         ({"missing": ("", "u3")}, r"the texts that mean no value are \['', 'u3'\], but .*: give the same data.missing"),
         ({"method": {"name": "upa"}}, r"\(method injector\) has none where method 'upa' has method\.\S+ of shape"),
@@ -277,4 +277,4 @@ def test_what_cannot_go_on_is_refused(
 def test_continue_leaves_no_room_for_other_beginnings(source: Path, place: Path, capsys: Any) -> None:
     words = ["train", "x.csv", "--continue", str(source), "--output", str(place / "no")]
     assert main([*words, "--init-attributes", str(source)]) == 1
-    assert "leave --preset and --init-attributes out" in capsys.readouterr().err
+    assert "leave out --preset and --init-attributes" in capsys.readouterr().err
