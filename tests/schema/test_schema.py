@@ -83,7 +83,7 @@ def test_several_values_take_slots_and_the_rest_is_dropped_and_counted() -> None
     ]
     tags = report.attributes["tags"]
     assert (tags.rows, tags.missing, tags.unseen, tags.dropped) == (6, 3, 1, 1)
-    assert "values dropped for want of slots: 1" in report.lines()[0]
+    assert "values dropped for lack of slots: 1" in report.lines()[0]
 
 
 def test_slots_follow_the_longest_training_row() -> None:

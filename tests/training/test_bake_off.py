@@ -123,7 +123,7 @@ def test_the_simplest_is_taken_of_those_that_show_no_difference(
 
     hurried = choose_method(recipe, tmp_path / "two", tables=tables, budget=1e-9, train=fake, reporter=Reporter())
     assert [one.method for one in hurried.rounds[0]] == ["linear"]
-    assert "injector left out for want of time" in hurried.lines[0]
+    assert "injector left out for lack of time" in hurried.lines[0]
     assert hurried.method == "linear"
 
 

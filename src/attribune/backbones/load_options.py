@@ -21,7 +21,7 @@ class LoadOptions:
     """How files of the hub are got, and weights loaded; the names are those of transformers.
 
     Args:
-        token: of the hub; that of the logged-in user unless given.
+        token: access token of the hub; by default that of the logged-in user.
         cache_dir: where files of the hub are stored.
         local_files_only: read what is stored there alone.
         attn_implementation: ``eager``, ``sdpa`` or ``flash_attention_2``; by default what transformers chooses.

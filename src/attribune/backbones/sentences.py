@@ -63,7 +63,7 @@ class Sentences:
         Args:
             attention_mask: 1 for real tokens.
             ends: where a sentence ends, which is no word.
-            longest: most words of a sentence; a longer one goes on as the next.
+            longest: maximum number of words of a sentence; a longer one continues as the next.
         """
         (B, T), device = attention_mask.shape, attention_mask.device
         is_word = attention_mask.bool() & ~ends

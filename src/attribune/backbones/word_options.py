@@ -91,7 +91,7 @@ class TangOptions(WordOptions):
         sentences: the same for each sentence, and the ``mean`` of sentences or the last state of a ``gru`` over them;
             by default a text is read as a whole.
         language: ISO 639 code of the language by whose rules texts are split into sentences.
-        sentence_length: most words of a sentence; a longer one goes on as the next.
+        sentence_length: maximum number of words of a sentence; a longer one continues as the next.
     """
 
     model_type: ClassVar[str] = "word-tang-cnn"
@@ -181,7 +181,7 @@ class HierarchicalOptions(RecurrentOptions):
     Args:
         branches: hierarchies side by side, each with weights of its own, as some methods need them.
         language: ISO 639 code of the language by whose rules texts are split into sentences.
-        sentence_length: most words of a sentence; a longer one goes on as the next.
+        sentence_length: maximum number of words of a sentence; a longer one continues as the next.
     """
 
     model_type: ClassVar[str] = "word-hierarchical"

@@ -53,7 +53,7 @@ def own_experiment(
         attributes: as in a recipe.
         text_pair: columns of a second text that is read with the first.
         values: tables that describe the values of attributes.
-        task: kind of the task; inferred from the label columns unless given.
+        task: kind of the task; by default inferred from the label columns.
         seeds: number of splits, and of trainings of every setting.
         steps: of every training.
 

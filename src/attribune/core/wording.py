@@ -11,7 +11,7 @@ __all__ = ["counted", "did_you_mean", "prediction_text", "shortened"]
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a number of things, such as ``1 row`` and ``2,000 rows``; the plural has an s unless given."""
+    """Return a number of things, such as ``1 row`` and ``2,000 rows``; the plural adds an s by default."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 

@@ -1,4 +1,4 @@
-"""Injectors whose weights are products of two factors, on a processor: fewer and larger operations, and less memory.
+"""Injectors whose weights are products of two factors, on a CPU: fewer and larger operations, and less memory.
 
 A generated weight is a sum of odd powers (see `attribune.functional.tanh_sum`), and so the product of a factor of the
 row's values and one of the parameters. The factors of all sites are computed together; each site multiplies them, adds
@@ -31,7 +31,7 @@ _LARGEST = 1 << 22  # numbers in one power of the values' factors at all sites; 
 
 
 def can_be_factored(z: Float[Tensor, "U Z"], rows: int, *, sites: int, size: int) -> bool:
-    """Whether `phm_factors` of vectors are worth computing at once: on a processor, in float32 or bf16.
+    """Whether `phm_factors` of vectors are worth computing at once: on a CPU, in float32 or bf16.
 
     Args:
         rows: B.

@@ -38,7 +38,7 @@ def shared_vector(
 def frequency_gate(
     f: Float[Tensor, " B"], scale: Float[Tensor, " H"], shape: Float[Tensor, " H"]
 ) -> Float[Tensor, "B H"]:
-    """Return how far a value's own vector counts: ``g = 1 - exp(-(f / relu(λ))^relu(k))``; 0 for a frequency of 0.
+    """Return the weight of a value's own vector: ``g = 1 - exp(-(f / relu(λ))^relu(k))``; 0 for a frequency of 0.
 
     Source: Amplayo et al. 2018, the frequency-guided gate.
 

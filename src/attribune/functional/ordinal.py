@@ -38,10 +38,10 @@ def ordinal_log_probabilities(
     Source: McCullagh 1980, the proportional odds model; Samejima 1969, the graded response model.
 
     Args:
-        score: the same for all answers; a higher one makes higher answers likelier.
+        score: one number per row; a higher one makes higher answers more likely.
         first: θ_1; the other cut points are those of `cut_points`.
-        a: logarithm of how sharply a row's judge tells answers apart; 0 by default.
-        b: how far a row's judge shifts all cut points; 0 by default.
+        a: logarithm of the factor by which a row's judge separates answers; 0 by default.
+        b: the shift of all cut points by a row's judge; 0 by default.
     """
     rows, scale = score.unsqueeze(1), 1.0 if a is None else a.exp().unsqueeze(1)
     z = scale * (cut_points(first, delta) + (0.0 if b is None else b.unsqueeze(1)) - rows)

@@ -17,7 +17,7 @@ def preference_log_probability(r_1: Float[Tensor, " B"], r_2: Float[Tensor, " B"
     The paper's ratings are ``π = exp(r)``: the probability is ``π_1 / (π_1 + π_2)``.
 
     Args:
-        r_1: the reward of what is preferred, for the judge of its row.
-        r_2: the reward of the other, for the same judge.
+        r_1: the reward of the preferred text, for the judge of its row.
+        r_2: the reward of the other text, for the same judge.
     """
     return functional.logsigmoid(r_1 - r_2)

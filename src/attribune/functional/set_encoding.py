@@ -19,7 +19,7 @@ def residual_features(
     b_1: Float[Tensor, " G"],
     W_2: Float[Tensor, "C G D"],
 ) -> Float[Tensor, "*n D"]:
-    """Return ``g = Σ_c r_c tanh([h; y E; r] W_1 + b_1) W_2c`` of labelled rows, zero where nothing is left over.
+    """Return ``g = Σ_c r_c tanh([h; y E; r] W_1 + b_1) W_2c`` of labelled rows, zero where the residual is zero.
 
     It has the form of the first Newton step towards the most probable vector, whose Jacobian is a map of the text.
 
@@ -28,7 +28,7 @@ def residual_features(
     Args:
         h: document vectors.
         y: labels.
-        r: what is left over: the gradient of a row's loss in its logits.
+        r: residuals: the gradient of a row's loss with respect to its logits.
     """
     x = (torch.cat([h, y @ E, r], dim=-1) @ W_1 + b_1).tanh()
     return torch.einsum("...c,...g,cgd->...d", r, x, W_2)
@@ -47,8 +47,8 @@ def set_encoding(
     Source: Ilse, Tomczak and Welling 2018, eq. 8, the attention over a set; Bühlmann 1967, the credibility n/(n + κ).
 
     Args:
-        g: what each row says.
-        mask: which rows are there.
+        g: the features of each row, from `residual_features`.
+        mask: 1 for real rows, 0 for padding.
     """
     scores = ((g @ U).tanh() @ q).masked_fill(~mask, -torch.inf)
     n = mask.sum(dim=1, keepdim=True)

@@ -33,11 +33,11 @@ def tanh_sum(
 ) -> Float[Tensor, "B A*H"]:
     """Compute ``sum_u membership[b, u] sum_o tanh(z_hat[u, o] K[o]^T)`` in bounded memory, row-major.
 
-    ``exact`` processes values in chunks and computes the tangents again in the backward pass, so that neither pass
-    holds more than one chunk of them: 50 tags in each of 32 rows would otherwise take gigabytes. The tangent is
+    ``exact`` processes values in chunks and computes tanh again in the backward pass, so that neither pass
+    holds more than one chunk of them: 50 tags in each of 32 rows would otherwise take gigabytes. tanh is
     evaluated as ``2 sigmoid(2 x) - 1``, which is exact at 0, within 2.4e-7 in float32, and nine times faster on a CPU.
 
-    ``polynomial`` evaluates no tangents: an odd polynomial of a product is a sum of products of powers,
+    ``polynomial`` evaluates no tanh: an odd polynomial of a product is a sum of products of powers,
     ``tanh(x y) = sum_r c_r x^(2r+1) y^(2r+1)``, so that the whole sum, like its gradients, is one matrix product of the
     powers of z_hat and those of K. It is for arguments up to 1.5, far above those of trained models, where its relative
     error is below 1e-6, all of it the rounding of float32. ``auto`` uses it in float32 for the values with such

@@ -38,7 +38,7 @@ def value_log_evidence(
 
     Args:
         loss: the rows' negative log-likelihood for the most probable vectors.
-        a: of these vectors.
+        a: the coefficients of these vectors; the logits change by ``K a``.
         W: the Hessian of the loss in the logits there.
     """
     squares = torch.einsum("vi,vij,vj->v", a, K, a)
@@ -52,7 +52,7 @@ def value_covariance_after(Sigma: Float[Tensor, "D D"], G: Float[Tensor, "D K"])
     Source: Rasmussen and Williams 2006, Gaussian Processes for Machine Learning, equations 2.11 and A.9.
 
     Args:
-        Sigma: before them.
+        Sigma: the covariance before the rows.
         G: columns whose outer products add up to the information of the rows.
     """
     known = Sigma @ G

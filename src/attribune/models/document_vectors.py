@@ -34,7 +34,7 @@ class DocumentReader:
     """Reads whatever `Predictor.predict` takes as the rows of a model whose texts have vectors.
 
     Args:
-        text_input: which columns are the text; as saved with the model unless given.
+        text_input: which columns are the text; by default as saved with the model.
         of: which of two texts that the model compares.
 
     Raises:
@@ -105,7 +105,7 @@ def encode_documents(
 
     Args:
         attributes: beside a text, or several that share them.
-        text_input: which columns are the text; as saved with the model unless given.
+        text_input: which columns are the text; by default as saved with the model.
         batch_size: rows in one pass; they are sorted by length.
         normalize: whether vectors have the length 1, so that their products are cosines.
         of: which of two texts that the model compares.

@@ -1,4 +1,4 @@
-"""A model as it was at one time, which can be saved while the model goes on."""
+"""A model as it was at one time, which can be saved while the model changes."""
 
 from __future__ import annotations
 

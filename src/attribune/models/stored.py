@@ -273,7 +273,7 @@ class StoredModel(PreTrainedModel):
 
         Args:
             repo_id: name on the hub; the repository is created if missing.
-            token: of the hub; that of the logged-in user unless given.
+            token: access token of the hub; by default that of the logged-in user.
             revision: branch.
             create_pr: open a pull request instead of committing.
         """
@@ -320,7 +320,7 @@ class StoredModel(PreTrainedModel):
                 that are saved with the model, else float32.
             device_map: a single device, such as "cuda"; "auto" is a GPU if there is one. By default that of the shared
                 backbones, else the CPU.
-            token: of the hub, for the model and its backbone; that of the logged-in user unless given.
+            token: access token of the hub, for the model and its backbone; by default that of the logged-in user.
             cache_dir: where files of the hub are stored.
             local_files_only: read what is stored there alone.
             attn_implementation: of the backbone, such as "eager"; by default what transformers chooses.

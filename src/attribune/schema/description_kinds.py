@@ -60,7 +60,7 @@ FIELD_KINDS: dict[str, type[Field]] = {kind.kind: kind for kind in (Categorical,
 
 
 def field_from_dict(settings: dict[str, Any]) -> Field:
-    """Read the settings of a column of a table of values; its kind is ``categorical`` unless given.
+    """Read the settings of a column of a table of values; its kind is ``categorical`` by default.
 
     Raises:
         ConfigError: for an unknown kind or option.

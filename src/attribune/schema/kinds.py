@@ -192,7 +192,7 @@ KINDS: dict[str, type[Kind]] = {kind.kind: kind for kind in (Categorical, MultiL
 
 
 def read_kind(settings: Mapping[str, Any], kinds: Mapping[str, Any], *, what: str) -> Any:
-    """Read the settings of a column; its kind is ``categorical`` unless given.
+    """Read the settings of a column; its kind is ``categorical`` by default.
 
     Args:
         kinds: the dataclass of each kind by its name.

@@ -41,7 +41,7 @@ class AttributeCounts:
             "missing": "rows without a value",
             "unseen": "values not in the vocabulary",
             "trimmed": "values trimmed of spaces",
-            "dropped": "values dropped for want of slots",
+            "dropped": "values dropped for lack of slots",
         }
         return count_lines(self, words)
 

@@ -154,7 +154,7 @@ class Classification(Task):
         missing: Sequence[str] = MISSING,
         score_by: str | Sequence[str] = (),
     ) -> Self:
-        """Fit the classes, unless given, and the weights for `class_weights="balanced"` on training rows."""
+        """Fit the classes, if they are not given, and the weights for `class_weights="balanced"` on training rows."""
         require_columns(label_columns, ["label"], task=cls.kind)
         require_flag(multi_label, name="multi_label")
         require_flag(soft_labels, name="soft_labels")

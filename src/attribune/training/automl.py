@@ -97,7 +97,7 @@ class NetworkTrial(Trial):
 def train_automl(
     config: AutoML, plan: TrainingPlan, folder: RunFolder, data: PreparedData, reporter: Reporter
 ) -> dict[str, Any]:
-    """Search, and save the best network as the model of the run; an interrupted search goes on.
+    """Search, and save the best network as the model of the run; an interrupted search continues.
 
     Returns:
         Fields of `TrainingRecord`.

@@ -248,7 +248,7 @@ class _BakeOff:
         ranked = self._ranked(tried)
         listed = ", ".join(f"{one.method} {one.score:.4f}" for one in ranked)
         failed = "".join(f", {one.method} failed" for one in tried if one not in ranked)
-        skipped = "".join(f", {name} left out for want of time" for name in names[len(tried) :])
+        skipped = "".join(f", {name} left out for lack of time" for name in names[len(tried) :])
         rows = tried[0].rows
         share = f"all {rows:,}" if rows == all_rows else f"{rows:,} of {all_rows:,}"
         return f"method auto: {share} training rows, validation {self.selected}: {listed}{failed}{skipped}"

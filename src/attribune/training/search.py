@@ -96,7 +96,7 @@ def search(
         recipe: what all trials have in common.
         output: folder of the search.
         trials: in all, those of earlier calls included.
-        space: what is searched; `default_space` unless given.
+        space: the search space; by default `default_space`.
 
     Raises:
         ConfigError: without Optuna, for a space that does not hold, for a folder of another search or with other rows,

@@ -56,9 +56,9 @@ def write_run_page(
     """Write the page of a finished run.
 
     Args:
-        data: labelled rows, anything `read_table` takes; the run's own test rows unless given, which are not scored
+        data: labelled rows, anything `read_table` takes; by default the run's own test rows, which are not scored
             again.
-        output: file to write; ``report.html`` in the folder unless given.
+        output: file to write; by default ``report.html`` in the folder.
         backbone: new location of the backbone's weights, if they were moved.
 
     Returns:

@@ -220,7 +220,7 @@ def load_models(runs: Sequence[str], **options: Any) -> dict[str, ServedModel]:
     """Load runs for a service, on the thread that will predict; those with the same backbone share its weights.
 
     Args:
-        runs: folders of runs or of saved models, or ``NAME=FOLDER``; the name is that of the folder unless given.
+        runs: folders of runs or of saved models, or ``NAME=FOLDER``; the name is by default that of the folder.
         options: those of `RunLoader`.
 
     Raises:
