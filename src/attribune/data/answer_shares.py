@@ -34,8 +34,8 @@ class AnswerShares:
         counts: (T,) its judgements.
         shared: the other columns, in which all rows of a text say the same.
         dropped: those in which they do not.
-        no_text: rows left out for want of a text.
-        no_label: rows left out for want of an answer.
+        no_text: rows left out because they have no text.
+        no_label: rows left out because they have no answer.
     """
 
     first: npt.NDArray[np.int64]

@@ -56,8 +56,8 @@ class RowReport:
 
     Attributes:
         kept: (kept rows,) index of each encoded row in the source, from 0.
-        empty_text: rows left out for want of a text.
-        no_label: rows left out for want of a label.
+        empty_text: rows left out because they have no text.
+        no_label: rows left out because they have no label.
         unseen_labels: rows kept whose label is not among the task's classes; they count as wrong.
         shortened: texts that did not fit the window.
         unlearned: answers that no window has whole.

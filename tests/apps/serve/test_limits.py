@@ -216,7 +216,10 @@ def test_a_service_that_stops(models: dict[str, ServedModel]) -> None:
         client.portal.call(_close, app)
         assert (client.get("/health").status_code, client.get("/health").json()) == (503, {"status": "stopping"})
         answer = client.post("/v1/predict", json={"text": "x"})
-    assert (answer.status_code, answer.json()["errors"][0]["reason"]) == (503, "the service stops: try again later")
+    assert (answer.status_code, answer.json()["errors"][0]["reason"]) == (
+        503,
+        "the service is stopping: try again later",
+    )
 
 
 async def _close(app: Any) -> None:
@@ -375,7 +378,7 @@ def test_slow_bodies_are_cut_off(models: dict[str, ServedModel]) -> None:
 
     start, body = asyncio.run(ask())
     assert start["status"] == 408
-    assert "did not come within 0.1 seconds" in json.loads(body["body"])["errors"][0]["reason"]
+    assert "did not arrive within 0.1 seconds" in json.loads(body["body"])["errors"][0]["reason"]
 
 
 @pytest.mark.slow

@@ -225,7 +225,7 @@ def test_those_who_come_together_are_written_together(
         same(outputs(client, OLD), before)  # predictions do not wait for the disk
         assert outputs(client, [{**OLD[0], "user": "first"}])[0]["unknown"], "nor does anyone know it before"
         twice = fault(client.post("/v1/enrol", json=body(value="first")), 409)
-        assert twice == ("value", "another request is adding it just now: wait for that")
+        assert twice == ("value", "another request is adding it now: try again later")
         more = [pool.submit(client.post, "/v1/enrol", json=body(value=f"more{number}")) for number in range(4)]
         writer: Any = client.app.router.lifespan_context  # type: ignore[attr-defined]
         service = writer.__self__
@@ -426,7 +426,7 @@ WRONG: list[tuple[Any, int, str, str]] = [
     # the labels
     (asked(ROW, ROW, ROW, {"text": "x"}), 422, "rows[3].label", "there is no label"),
     *((asked(ROW, {**ROW, "label": label}), 422, "rows[1].label", "no label") for label in (None, "", "nan")),
-    *((asked(ROW, {**ROW, "label": label}), 422, "rows[1].label", "no label of the") for label in ("fine", 3, True)),
+    *((asked(ROW, {**ROW, "label": label}), 422, "rows[1].label", "not a label of the") for label in ("fine", 3, True)),
     (asked({**ROW, "label": "GOOD"}), 422, "rows[0].label", "give one of bad, good"),
     (asked({**ROW, "label": ["good"]}), 422, "rows[0].label", "is the list"),
     (asked({**ROW, "label": [["good"]]}), 422, "rows[0].label", "lists or objects"),

@@ -106,7 +106,7 @@ def test_who_may_have_the_runs_loaded(link: Path) -> None:
         answer = client.post("/v1/reload", headers=KEY)
         assert (answer.status_code, answer.json()["errors"][0]["reason"]) == (
             403,
-            f"nobody may have the runs loaded again: set {ADMIN_KEYS}, or send the process SIGHUP",
+            f"reloading is disabled: set {ADMIN_KEYS}, or send the process SIGHUP",
         )
     with TestClient(create_app(live, admin_keys=(ADMIN,))) as client:
         assert client.post("/v1/reload", headers=KEY).status_code == 403

@@ -35,7 +35,7 @@ async def in_time(settings: ServeSettings) -> AsyncIterator[None]:
             429, "body", f"more than {settings.max_queue_size:,} texts wait already: try again later"
         ) from None
     except Stopping:
-        raise Refused(503, "body", "the service stops: try again later") from None
+        raise Refused(503, "body", "the service is stopping: try again later") from None
     except TimeoutError:
         raise Refused(
             503, "body", f"no answer within {settings.timeout:g} seconds: send fewer texts, or later"

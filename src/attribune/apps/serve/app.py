@@ -246,7 +246,9 @@ class _Handlers:
         request: Request,
         attribute: str,
         value: str,
-        model: Annotated[str | None, Query(description="Name of the model; needed where several are served.")] = None,
+        model: Annotated[
+            str | None, Query(description="Name of the model; required if the service has several.")
+        ] = None,
     ) -> Response:
         """Forget a value of an attribute: its vectors, its name, and what the run has stored of its rows.
 

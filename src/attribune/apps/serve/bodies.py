@@ -38,11 +38,11 @@ class Row(RequestBody):
 
     text: Words | dict[str, Words | None] = Field(
         description="The text; for a model of several text columns, an object with each one's text; for a model of "
-        "words, their list, or text with spaces between them."
+        "words, a list of words, or text with spaces between them."
     )
     attributes: dict[str, Scalar | list[Scalar]] = Field(
         default_factory=dict,
-        description="Values by attribute, any subset: null or left out where a value is not known; a list for an "
+        description="Values by attribute, any subset; use null, or leave out, unknown values; a list for an "
         "attribute with several values.",
     )
 
@@ -52,20 +52,20 @@ class PredictRequest(RequestBody):
 
     # What is skipped here is checked row by row, so that a body is refused at its first bad row.
 
-    model: StrictStr | None = Field(default=None, description="Name of the model; needed where several are served.")
+    model: StrictStr | None = Field(default=None, description="Name of the model; required if the service has several.")
     text: SkipValidation[Words | dict[str, Words | None] | None] = Field(
-        default=None, description="The text, unless `rows` are given."
+        default=None, description="The text; leave it out if you send `rows`."
     )
     attributes: SkipValidation[dict[str, Scalar | list[Scalar]]] = Field(
-        default_factory=dict, description="Of `text`: values by attribute, any subset."
+        default_factory=dict, description="Values of `text` by attribute, any subset."
     )
     rows: SkipValidation[list[Row] | None] = Field(
-        default=None, description="Many texts, in place of `text` and `attributes`."
+        default=None, description="Many texts, instead of `text` and `attributes`."
     )
     panel: StrictStr | None = Field(
         default=None,
-        description="An attribute, for what all of its values would say of each text, together: the output is that of "
-        "`attribune predict --panel`, without names.",
+        description="An attribute: predict what all of its values together would say of each text. The output is "
+        "that of `attribune predict --panel`, without names.",
     )
 
 
@@ -76,7 +76,7 @@ class Prediction(BaseModel):
         description="Prediction and probabilities, by the column names that `attribune predict` writes."
     )
     unknown: dict[str, list[str]] = Field(
-        description="By attribute, the values that the model does not know; it answered as if they were missing."
+        description="Values that the model does not know, by attribute; it answered as if they were missing."
     )
 
 
@@ -109,7 +109,7 @@ class ReloadRequest(RequestBody):
 
     runs: list[StrictStr] | None = Field(
         default=None,
-        description="Folders, or NAME=FOLDER, as on the command line; those that are served, loaded again, by default.",
+        description="Folders, or NAME=FOLDER, as on the command line; by default those that are served, loaded again.",
     )
 
 

@@ -82,7 +82,7 @@ class Gate:
     async def _answer(self, body: bytes, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, unless as many are being answered as there may be; those still being sent do not count."""
         if self._answering >= self._settings.max_connections and scope["path"] not in _OPEN:
-            reason = f"{self._answering} requests are being answered, which is all that may be at once: try again later"
+            reason = f"{self._answering} requests are being answered, the maximum at once: try again later"
             answer = refusal(scope["path"], 503, "body", reason, {**_CLOSE, "retry-after": "1"})
             await answer(scope, receive, send)
             return
@@ -102,7 +102,7 @@ class Gate:
             )
             return refusal(scope["path"], 421, "header.host", reason, _CLOSE)
         if scope["path"] == RELOAD and not self._admin_keys:
-            reason = f"nobody may have the runs loaded again: set {ADMIN_KEYS}, or send the process SIGHUP"
+            reason = f"reloading is disabled: set {ADMIN_KEYS}, or send the process SIGHUP"
             return refusal(RELOAD, 403, "path", reason)
         if not self._is_authorized(scope):
             whose = "an administrator's key" if scope["path"] == RELOAD else "one of the service's keys"
@@ -114,7 +114,7 @@ class Gate:
         try:
             return await asyncio.wait_for(self._body(scope["path"], receive), self._settings.timeout)
         except TimeoutError:
-            reason = f"the body did not come within {self._settings.timeout:g} seconds: send it again"
+            reason = f"the body did not arrive within {self._settings.timeout:g} seconds: send it again"
             return refusal(scope["path"], 408, "body", reason, _CLOSE)
 
     async def _body(self, path: str, receive: Receive) -> bytes | JSONResponse | None:

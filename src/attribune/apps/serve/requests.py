@@ -145,7 +145,7 @@ def _columns(request: PredictRequest, model: ServedModel, settings: ServeSetting
     else:
         if request.text is not None or request.attributes:
             field = "attributes" if request.text is None else "text"
-            raise Refused(422, field, f"there are rows beside {field}: put it into each row")
+            raise Refused(422, field, f"rows and {field} cannot be combined: put it into each row")
         check_rows(rows, settings)
         prefix = "rows[{}]."
     columns: dict[str, list[Any]] = {name: [] for name in model.predictor.columns}
@@ -271,7 +271,7 @@ def _value(value: Any, attribute: FittedAttribute, field: str, schema: Schema) -
         texts = [read_text(item, f"{field}[{index}]") for index, item in enumerate(values)]
         return [text for text in texts if not schema.means_missing(text)] or None
     if isinstance(value, list):
-        raise Refused(422, field, "a list, but a text has one value of this attribute: give it alone")
+        raise Refused(422, field, "a list, but a text has one value of this attribute: give a single value")
     text = read_text(value, field)
     if text is None or schema.means_missing(text):
         return None

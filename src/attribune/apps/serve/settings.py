@@ -17,7 +17,7 @@ __all__ = ["ADMIN_KEYS", "KEYS", "ServeSettings", "admin_keys", "hosts_for", "ke
 KEYS = "ATTRIBUNE_SERVE_KEYS"
 """The environment variable with the keys that callers may send, separated by commas."""
 ADMIN_KEYS = "ATTRIBUNE_SERVE_ADMIN_KEYS"
-"""The environment variable with the keys of those who may have the runs loaded again, separated by commas."""
+"""The environment variable with the keys of administrators, who may reload the runs, separated by commas."""
 _MIN_KEY_LENGTH = 16
 
 
@@ -25,18 +25,18 @@ class ServeSettings(Settings):
     """The limits of a service.
 
     Args:
-        max_rows: texts in one request.
-        max_text_length: characters of one text.
-        max_body_mb: size of the body of one request, in MiB.
-        max_new_tokens: tokens that are written for one text.
-        max_queue_size: texts that wait for a model; a request that exceeds it is answered with 429.
-        max_connections: requests that are answered at once, one on a connection; more get 503. Half as many
+        max_rows: maximum number of texts per request.
+        max_text_length: maximum number of characters per text.
+        max_body_mb: maximum size of a request's body, in MiB.
+        max_new_tokens: maximum number of tokens written per text.
+        max_queue_size: maximum number of texts that wait for a model; a request that exceeds it gets 429.
+        max_connections: maximum number of requests answered at once, one per connection; more get 503. Half as many
             connections, 16 at least, may be open besides; beyond that those are closed that have waited longest for
             their callers.
         timeout: seconds that a request may take: its head, its body, the answer, and the reading of that.
         cache_mb: size of the weight caches of all models together, in MiB.
-        enrol: whether values may be added to the runs, and taken away.
-        allowed_hosts: names that requests may ask for in their Host header, such as ``example.org`` or
+        enrol: whether requests may add values to the runs, and remove them.
+        allowed_hosts: names that requests may have in their Host header, such as ``example.org`` or
             ``*.example.org``; any if empty.
     """
 

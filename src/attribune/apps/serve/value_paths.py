@@ -64,7 +64,7 @@ class ValuePaths:
         asked = await self._service.read(body, read)
         key = (asked.model.name, asked.attribute, asked.value)
         if key in self._adding:
-            raise Refused(409, "value", "another request is adding it just now: wait for that")
+            raise Refused(409, "value", "another request is adding it now: try again later")
         self._adding.add(key)
         abandoned = threading.Event()
         try:

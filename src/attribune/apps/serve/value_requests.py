@@ -47,20 +47,20 @@ _LONGEST = 1_000  # characters of a new value
 class LabelledRow(Row):
     """A text with its label, and the attributes that it has beside the new value."""
 
-    label: Scalar | list[Scalar] | dict[str, Scalar] = Field(description="What the model should predict.")
+    label: Scalar | list[Scalar] | dict[str, Scalar] = Field(description="Label of the text.")
 
 
 class EnrolRequest(RequestBody):
     """A new value of an attribute, and rows from which it is learned."""
 
-    model: StrictStr | None = Field(default=None, description="Name of the model; needed where several are served.")
+    model: StrictStr | None = Field(default=None, description="Name of the model; required if the service has several.")
     attribute: StrictStr = Field(description="The attribute that has the value.")
-    value: Scalar = Field(description="The value, which the model does not know.")
+    value: Scalar = Field(description="The new value; the model must not know it.")
     rows: SkipValidation[list[LabelledRow]] = Field(description="Texts of this value with their labels.")
     by: Literal["posterior", "encoder", "both"] = Field(
         default="posterior",
-        description="How it is learned: the maximum of the posterior; what the encoder says that was trained with the "
-        "model, in one pass; or the maximum that is found from there.",
+        description="How it is learned: `posterior`, its maximum; `encoder`, one pass of the encoder that was trained "
+        "with the model; `both`, the maximum found from the encoder's vector.",
     )
 
 
@@ -72,8 +72,10 @@ class EnrolAnswer(BaseModel):
     value: str
     rows: int
     loss_before: float = Field(description="Mean loss of the rows with the value unknown.")
-    loss_after: float = Field(description="Mean loss of the rows with the value known; new rows have a higher one.")
-    seconds: float = Field(description="Of learning.")
+    loss_after: float = Field(
+        description="Mean loss of the rows with the value known; new rows will have a higher loss."
+    )
+    seconds: float = Field(description="Seconds that learning took.")
     stored: bool = Field(description="Whether the run's folder has it.")
 
 
@@ -83,11 +85,13 @@ class RemoveAnswer(BaseModel):
     model: str
     attribute: str
     value: str
-    models: int = Field(description="Models that had it: the run's, and those trained beside it for comparison.")
-    predictions: int = Field(description="Stored predictions of its rows, which were removed.")
-    checkpoints: int = Field(description="Folders of checkpoints, which were removed.")
+    models: int = Field(
+        description="Number of models that had it: the run's, and those trained with it for comparison."
+    )
+    predictions: int = Field(description="Number of stored predictions of its rows that were removed.")
+    checkpoints: int = Field(description="Number of checkpoint folders that were removed.")
     notes: list[str]
-    remaining: list[str] = Field(description="Files of the run in which it is still found, or may be.")
+    remaining: list[str] = Field(description="Files of the run that still contain it, or may contain it.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +175,9 @@ def check_new_value(given: Any, attribute: FittedAttribute, model: ServedModel) 
         raise Refused(422, "value", "it means that there is no value: give another name")
     separator = getattr(attribute.spec, "separator", None)
     if separator is not None and separator in text:
-        raise Refused(422, "value", f"{shown(text)!r} has {separator!r} in it, which separates values: leave it out")
+        raise Refused(
+            422, "value", f"{shown(text)!r} has {separator!r} in it, which separates values: use a value without it"
+        )
     if len(text) > _LONGEST:
         raise Refused(
             422, "value", f"{len(text):,} characters, but a value has {_LONGEST:,} at most: give a shorter one"
@@ -182,7 +188,9 @@ def check_new_value(given: Any, attribute: FittedAttribute, model: ServedModel) 
     except DataError as error:
         raise Refused(422, "value", _printable(str(error))) from None
     if not unknown:
-        reason = f"attribute {attribute.name!r} has the value {shown(text)!r} already: forget it first to learn it anew"
+        reason = (
+            f"attribute {attribute.name!r} has the value {shown(text)!r} already: forget it before you learn it again"
+        )
         raise Refused(409, "value", reason)
     return text, unknown[0]
 
@@ -217,16 +225,16 @@ def check_label(given: Any, number: int, model: ServedModel) -> Any:
     if unseen:
         known = ", ".join(map(str, getattr(task, "class_names", ())))
         cure = f"give one of {shown(known)}" if known else "give one of those"
-        raise Refused(422, field, f"{shown(next(iter(unseen)))!r} is no label of the training rows: {cure}")
+        raise Refused(422, field, f"{shown(next(iter(unseen)))!r} is not a label of the training rows: {cure}")
     return given
 
 
 def _cell(given: Any, field: str, *, takes_shares: bool) -> Any:
     if isinstance(given, dict) and not takes_shares:
-        raise Refused(422, field, "an object, but the labels of this model are no shares: give one label")
+        raise Refused(422, field, "an object, but the labels of this model are not shares: give one label")
     parts = [*given, *given.values()] if isinstance(given, dict) else given if isinstance(given, list) else [given]
     if any(isinstance(part, dict | list) for part in parts):
-        raise Refused(422, field, "lists or objects are within it: give texts or numbers")
+        raise Refused(422, field, "it contains lists or objects: give texts or numbers")
     texts = [read_text(part, field) for part in parts]
     return given if isinstance(given, dict) else texts if isinstance(given, list) else texts[0]
 

@@ -51,30 +51,36 @@ _SEEDS = 2**32
 class StreamOptions(RequestBody):
     """What a stream has beside the text."""
 
-    include_usage: StrictBool = Field(default=False, description="Whether its last part counts tokens.")
+    include_usage: StrictBool = Field(default=False, description="Whether the last part reports the number of tokens.")
 
 
 class _WritingRequest(RequestBody):
     """What requests for a text and for an answer have in common."""
 
-    model: StrictStr | None = Field(default=None, description="Name of the model; needed where several are served.")
+    model: StrictStr | None = Field(default=None, description="Name of the model; required if the service has several.")
     attributes: SkipValidation[dict[str, Scalar | list[Scalar]]] = Field(
-        default_factory=dict, description="Values by attribute, any subset, by which the text is written."
+        default_factory=dict, description="Values of the text by attribute, any subset."
     )
-    max_tokens: StrictInt | None = Field(default=None, ge=1, description="Tokens of a text; 64, or what fits.")
-    temperature: StrictFloat | StrictInt = Field(default=1.0, ge=0, le=2, description="0 takes the likeliest token.")
+    max_tokens: StrictInt | None = Field(
+        default=None, ge=1, description="Maximum number of tokens; by default 64, or what fits."
+    )
+    temperature: StrictFloat | StrictInt = Field(
+        default=1.0, ge=0, le=2, description="Sampling temperature; 0 takes the most likely token."
+    )
     top_p: StrictFloat | StrictInt = Field(default=1.0, gt=0, le=1)
-    n: StrictInt = Field(default=1, ge=1, description="Texts for each prompt.")
-    seed: StrictInt | None = Field(default=None, description="The same seed draws the same text.")
-    stop: StrictStr | list[StrictStr] | None = Field(default=None, description="Texts before which it ends, 4 at most.")
-    stream: StrictBool = Field(default=False, description="Whether parts are sent as they are written.")
+    n: StrictInt = Field(default=1, ge=1, description="Number of texts for each prompt.")
+    seed: StrictInt | None = Field(default=None, description="Seed of the draw; the same seed gives the same text.")
+    stop: StrictStr | list[StrictStr] | None = Field(
+        default=None, description="Strings at which the text ends, before them; at most 4."
+    )
+    stream: StrictBool = Field(default=False, description="Whether to send parts of the text as they are written.")
     stream_options: StreamOptions | None = None
 
 
 class CompletionRequest(_WritingRequest):
     """A prompt, or several, that the model writes on from."""
 
-    prompt: StrictStr | list[StrictStr] = Field(default="", description="What the text begins with, or is about.")
+    prompt: StrictStr | list[StrictStr] = Field(default="", description="Beginning of the text, or what it is about.")
 
 
 class TextPart(RequestBody):
@@ -95,7 +101,7 @@ class ChatRequest(_WritingRequest):
     """A conversation that the model answers; one message for a model that was trained without a chat template."""
 
     messages: list[Message] = Field(min_length=1)
-    max_completion_tokens: StrictInt | None = Field(default=None, ge=1, description="The same as `max_tokens`.")
+    max_completion_tokens: StrictInt | None = Field(default=None, ge=1, description="Another name of `max_tokens`.")
 
 
 class CompletionAnswer(BaseModel):
