@@ -74,7 +74,7 @@ def test_they_go_through_a_frame_and_a_file(model: AttributeModel, tmp_path: Any
         (lambda v: v["nobody"], "does not know the value 'nobody' of 'user'"),
         (lambda v: v[None], "does not know the value None"),
         (lambda v: v.__setitem__("v0", [1.0]), "the vector of 'v0' has the shape"),
-        (lambda v: v.__setitem__("v0", "x"), "no number"),
+        (lambda v: v.__setitem__("v0", "x"), "not a number"),
         (lambda v: v.__setitem__("v0", [np.nan] * v.size), "finite numbers"),
         (lambda v: v.load(5), "give a DataFrame"),
         (lambda v: v.load(pd.concat([v.to_pandas()] * 2)), "has several rows"),

@@ -462,7 +462,7 @@ def test_a_training_that_continues_keeps_the_rows(run: Path, folder: Path, tmp_p
         (["method.tokens=60"], "the window 'head:32' is 32 tokens with special tokens, but the backbone takes"),
         (["data.window=chunks:8x4"], "a text is read at once, behind its history"),
         (["method.speed=3"], "method 'history' has no option speed"),
-        (["--backbone", "bilstm"], "similar texts are found by a pretrained backbone, and 'bilstm' learns"),
+        (["--backbone", "bilstm"], "similar texts are found by a pretrained backbone, but 'bilstm' is not"),
         (["--backbone", "hierarchical", "--set", "method.time=day"], "read the sentences of one text"),
         (["--method", "history+injector"], "'history' is for a plain model: leave the others out"),
     ],

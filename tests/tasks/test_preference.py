@@ -80,10 +80,10 @@ def test_missing_labels_and_texts_are_left_out() -> None:
     ("labels", "options", "error", "message"),
     [
         (["left", "right"], {}, ConfigError, r"the labels are 'left', 'right': name the label of the first text"),
-        ([0, 1], {}, ConfigError, "the labels are '0', '1': say which"),
-        ([True, False], {}, ConfigError, "the labels are 'false', 'true': say which"),
-        (["a", "B"], {}, ConfigError, "the labels are 'B', 'a': say which"),
-        (["a", "b", "c"], {}, ConfigError, "the labels are 'a', 'b', 'c': say which"),
+        ([0, 1], {}, ConfigError, "the labels are '0', '1': name the label of the first"),
+        ([True, False], {}, ConfigError, "the labels are 'false', 'true': name the label of the first"),
+        (["a", "B"], {}, ConfigError, "the labels are 'B', 'a': name the label of the first"),
+        (["a", "b", "c"], {}, ConfigError, "the labels are 'a', 'b', 'c': name the label of the first"),
         (
             ["first", "first"],
             {},

@@ -430,7 +430,7 @@ WRONG: list[tuple[Any, int, str, str]] = [
     (asked({**ROW, "label": "GOOD"}), 422, "rows[0].label", "give one of bad, good"),
     (asked({**ROW, "label": ["good"]}), 422, "rows[0].label", "is the list"),
     (asked({**ROW, "label": [["good"]]}), 422, "rows[0].label", "lists or objects"),
-    (asked({**ROW, "label": {"good": 1}}), 422, "rows[0].label", "no shares"),
+    (asked({**ROW, "label": {"good": 1}}), 422, "rows[0].label", "not shares"),
     (asked({**ROW, "label": "\ud800"}), 422, "rows[0].label", "half of a surrogate pair"),
 ]
 
