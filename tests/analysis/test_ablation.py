@@ -17,7 +17,7 @@ from attribune.errors import ConfigError
 from attribune.methods.base import Ablation
 from attribune.models.base import ConditionedModel
 from attribune.models.predictor import Predictor
-from attribune.runs.folder import load_run
+from attribune.runs.loading import load_run
 
 pytestmark = pytest.mark.slow
 

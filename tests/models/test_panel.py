@@ -17,7 +17,7 @@ from attribune.errors import ConfigError, DataError
 from attribune.metrics.distributions import disagreement
 from attribune.models.panel import Panel
 from attribune.models.predictor import Predictor
-from attribune.runs.folder import load_run
+from attribune.runs.loading import load_run
 
 TEXTS = {"text": ["great film", "awful", "", "dull dull dull but great"]}
 

@@ -16,7 +16,8 @@ from similarity_tables import DOCUMENTS, fitting, pairs
 from attribune.apps.cli import main
 from attribune.apps.serve import create_app, load_models
 from attribune.models.predictor import Predictor
-from attribune.runs.folder import RunFolder, load_run
+from attribune.runs.folder import RunFolder
+from attribune.runs.loading import load_run
 
 pytestmark = pytest.mark.slow
 
