@@ -133,15 +133,9 @@ def test_the_command(method: str, data: Path, runs: Path, tmp_path: Path, capsys
 
 
 def span_of(first: int, last: int, difference: float, low: float, high: float) -> dict[str, Any]:
-    pair = {
-        "difference": difference,
-        "low": low,
-        "high": high,
-        "p_value": 0.5 if low <= 0 <= high else 0.01,
-        "level": 0.95,
-        "resamples": 100,
-    }
-    return {"what": METHOD, "first": first, "last": last, **pair}
+    p_value = 0.5 if low <= 0 <= high else 0.01
+    pair = PairedResult(difference=difference, low=low, high=high, p_value=p_value, resamples=100)
+    return {"what": METHOD, "first": first, "last": last, **asdict(pair)}
 
 
 @pytest.mark.parametrize(
