@@ -31,8 +31,8 @@ def takeaways() -> list[str]:
         f"{count} of {len(lines)} on {one.plan.heading}" for count, lines, one in zip(worse, older, tables, strict=True)
     )
     return [
-        "- Although it does not read the attributes, the pretrained MiniLM is shown to have a lower log loss than these "
-        f"numbers of systems over word vectors: {counted}.",
+        "- Although it does not read the attributes, the pretrained MiniLM is shown to have a lower log loss than "
+        f"these numbers of systems over word vectors: {counted}.",
         f"- The Injector lowers the log loss of MiniLM on {lower} of {len(tables)} data sets: by "
         f"{', '.join(f'{-line.loss.difference:.3f}' for line in injectors if line.loss is not None)}.",
         f"- A linear model of words and attributes is shown to be more accurate than MiniLM on {' and '.join(linear)}.",
