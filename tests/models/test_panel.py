@@ -15,6 +15,7 @@ from datasets import Dataset
 from attribune.apps.cli import main
 from attribune.errors import ConfigError, DataError
 from attribune.metrics.distributions import disagreement
+from attribune.models.classifier import AttributeModel
 from attribune.models.panel import Panel
 from attribune.models.predictor import Predictor
 from attribune.runs.folder import load_run
@@ -157,7 +158,9 @@ def test_panels_that_cannot_be(folder: Path, tmp_path: Path, members: Any, messa
 
 def test_nobody_can_be_asked_when_all_values_are_forgotten(folder: Path) -> None:
     predictor = trained(folder, "injector")
-    model, known = predictor.model, predictor.model.known_values()
+    model = predictor.model
+    assert isinstance(model, AttributeModel)
+    known = model.known_values()
     try:
         model.use_values(known.revised(Revision.removing(known.schema, {"user": tuple(known.schema["user"].values)})))
         with pytest.raises(ConfigError, match="'user', of which the model knows no value"):
